@@ -17,7 +17,7 @@ from gnnperf.gnn.checkpoint import save_checkpoint
 from gnnperf.predict import api
 from gnnperf.predict.target import Target
 from tests.predict.doubled import doubling
-from tests.predict.test_blended import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, fallback_graph, measured_table
+from tests.predict.test_gnn import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, fallback_graph, measured_table
 
 SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 DEVICE = "v100_sxm2_32gb"

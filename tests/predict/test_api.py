@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +15,17 @@ import torch
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
+from gnnperf.generate.recommendation import RecommendationPlan
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
-from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware import Placement, load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api
-from gnnperf.predict.api import predict
-from gnnperf.predict.request import Mode, Request, TraceEvidence
-from gnnperf.whatif import ChangeDtype, Straggler
+from gnnperf.predict.api import missing_bucket, predict, trained_bucket_bytes
+from gnnperf.predict.edited import NO_BUCKETS, predict_edited
+from gnnperf.predict.request import Mode, Request, TraceEvidence, check
+from gnnperf.whatif import ChangeDtype, Straggler, apply
+from gnnperf.whatif.other_link import ChangeLink
 from tests.predict.answers import GEMM_1, Fixed
 from tests.synthetic import prepared
 from tests.toys import two_rank_graph
@@ -218,7 +222,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
 @pytest.mark.parametrize("mode", [Mode.gnn, Mode.hybrid])
 def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
     """Costs of edited nodes are features of the network; what is declared is made to its answer."""
-    edits = (ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0))
+    edits = [ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0)]
     requested = Request(
         trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none
     )
@@ -237,3 +241,80 @@ def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mo
     given = only_slower.answer.prediction.latency_us[GEMM_1]
     assert given == pytest.approx(3.0 * answer.prediction.latency_us[GEMM_1])
     assert edited.latency_us[GEMM_1] != pytest.approx(given)
+
+
+LIMITED = replace(two_rank_graph(), placement=Placement(2, 125e6))
+
+
+def test_what_training_was_reported() -> None:
+    assert trained_bucket_bytes({"training": {"bucket_bytes": 7e4}}) == 7e4
+    for nothing in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"bucket_bytes": None}}):
+        assert trained_bucket_bytes(nothing) is None
+
+
+def test_a_limited_link_without_its_bucket_is_stated() -> None:
+    assert "bucket_bytes=70000 sets it" in missing_bucket(LIMITED, 7e4, follows_card=True)[0]
+    given = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
+    for graph in (given, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
+        assert missing_bucket(graph, 7e4, follows_card=True) == ()
+    assert missing_bucket(LIMITED, None, follows_card=True) == missing_bucket(LIMITED, 7e4, False) == ()
+
+
+def test_the_request_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: LIMITED)
+    given = api.requested_graph(Request(trace=tmp_path, bucket_bytes=7e4)).placement
+    assert given == Placement(2, 125e6, 7e4)
+    assert api.requested_graph(Request(trace=tmp_path)).placement == LIMITED.placement
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(bucket_bytes=0.0), "bad value 0.0.*above 0"),
+        (Request(bucket_bytes=float("nan")), "bad value nan"),
+        (Request(bucket_bytes=7e4, cluster=load_cluster("loopback_cpu")), r"cluster\.inter\.bucket_bytes"),
+        (Request(bucket_bytes=7e4, mode=Mode.replay), "no use in mode=replay"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, request_: Request, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check(replace(request_, trace=tmp_path))
+
+
+def test_transfers_over_lines_of_different_limits_are_spared_nothing() -> None:
+    """A bucket goes with the limit of its own line."""
+    cluster = load_cluster("hgx_h100")
+    cluster = replace(cluster, ranks_per_node=1, inter=replace(cluster.inter, bucket_bytes=7e4))
+    graph = two_rank_graph()
+    whole, part = (
+        predict_edited(apply(graph, [edit]), AnalyticPredictor(), cluster)
+        for edit in (ChangeLink(link="inter", bandwidth_factor=0.1),
+                     ChangeLink(link="inter", bandwidth_factor=0.1, collective="all_reduce"))
+    )  # fmt: skip
+    assert whole.isolated is not None and whole.isolated.contention.outer_bucket is not None
+    assert NO_BUCKETS not in whole.warnings
+    assert part.isolated is not None and part.isolated.contention.outer_bucket is None
+    assert NO_BUCKETS in part.warnings
+
+
+RAW: dict[str, Any] = {
+    "name": "mine",
+    "model": {"tables": [{"name": "t", "count": 4, "rows": 1000, "dim": 8}], "bottom": [8], "top": [4, 1]},
+    "batch": 64,
+    "ranks": 2,
+}
+
+
+def test_a_mapping_with_tables_is_a_recommender() -> None:
+    plan = Request(plan=RAW).plan_spec()
+    assert isinstance(plan, RecommendationPlan) and len(plan.model.tables) == 4
+    with pytest.raises(InputError, match=r"plan.model: unknown key 'table'"):
+        Request(plan={**RAW, "model": {**RAW["model"], "table": []}}).plan_spec()
+
+
+def test_its_step_is_answered_by_the_analytical_model() -> None:
+    plan = Request(plan=RAW).plan_spec()
+    answer = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
+    assert answer.step_time_us > 0
+    assert answer.prediction.uncovered_ops == {}
+    assert answer.prediction.graph.ranks == (0, 1)
