@@ -17,7 +17,7 @@ Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 MODULE_OF_COMMAND = {
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
-    "data": "gnnperf.trace.public.cli",
+    "data": "gnnperf.trace.cli",
     "record": "gnnperf.record.cli",
     "calibrate": "gnnperf.record.calibrate.cli",
     "ops": "gnnperf.predict.cli",

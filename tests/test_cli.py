@@ -12,7 +12,7 @@ import pytest
 
 from gnnperf import __version__, cli
 from gnnperf.core.errors import InputError
-from gnnperf.core.output.streams import BROKEN_PIPE
+from gnnperf.core.terminal import BROKEN_PIPE
 
 
 def _command_module(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:

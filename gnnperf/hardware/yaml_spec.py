@@ -23,8 +23,6 @@ from gnnperf.hardware.spec import (
 )
 from gnnperf.hardware.strict_yaml import read_yaml
 
-# Names of the catalog and the files behind them; a name that is not there is one message.
-
 # Where the shipped YAML lies: `conf/` of a checkout, else `conf/` inside the installed package.
 
 _PACKAGE = Path(gnnperf.__file__).resolve().parent
@@ -40,11 +38,8 @@ def conf_dir(group: str) -> Path:
     for candidate in CANDIDATES:
         if (candidate / group).is_dir():
             return candidate / group
-    raise InputError(
-        f"configuration folder {group!r} not found",
-        where=" or ".join(str(c) for c in CANDIDATES),
-        remedy="reinstall gnnperf, or run it from a checkout",
-    )
+    raise InputError(f"configuration folder {group!r} not found", where=" or ".join(str(c) for c in CANDIDATES),
+                     remedy="reinstall gnnperf, or run it from a checkout")  # fmt: skip
 
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
@@ -94,13 +89,12 @@ def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
 def closest(name: str, names: Iterable[str]) -> list[str]:
     """Names spelled like `name`, as a whole or in as many first letters; best first, at most MOST_NAMED."""
     requested = name.lower().replace("-", "_").replace(" ", "_")
-    ood_distance = {known: max(_alike(requested, known), _alike(requested, known[: len(requested)])) for known in names}
-    near = [known for known, share in ood_distance.items() if share >= LEAST_LIKE]
-    return sorted(near, key=lambda known: -ood_distance[known])[:MOST_NAMED]
-
-
-def _alike(a: str, b: str) -> float:
-    return SequenceMatcher(None, a, b).ratio()
+    alike = {
+        known: max(SequenceMatcher(None, requested, known[:length]).ratio() for length in (None, len(requested)))
+        for known in names
+    }
+    near = [known for known, share in alike.items() if share >= LEAST_LIKE]
+    return sorted(near, key=lambda known: -alike[known])[:MOST_NAMED]
 
 
 # Links one after the other: mixed and wide-area paths.

@@ -44,7 +44,6 @@ def _is_measured(answer: StepPrediction) -> bool:
 
 
 def _uncovered(answer: StepPrediction) -> tuple[int, int]:
-    """(nodes on devices without a predicted latency, nodes on devices)."""
     on_device = answer.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
     return int((on_device & np.isnan(answer.prediction.latency_us)).sum()), int(on_device.sum())
 

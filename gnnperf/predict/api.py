@@ -301,7 +301,6 @@ def _evidence_name(measured: MeasuredStep | None) -> str:
 
 
 def _of_trace(measured: MeasuredStep | None, target: Target) -> tuple[str, ...]:
-    """What the step time is made of, and the stalls in it."""
     if measured is None:
         return ()
     stalls_us = measured.stalls_us

@@ -242,7 +242,6 @@ def _measured_share(graph: ExecutionGraph, chosen: np.ndarray) -> float | None:
 def _warnings(
     prediction: Prediction, question: Question, kind: StepTimeKind, missing: dict[str, int]
 ) -> tuple[str, ...]:
-    """Every sentence for the user once, what changes the answer most first."""
     sentences = (
         *([_uncovered(prediction, missing)] if missing else []),
         *question.warnings,
@@ -266,7 +265,6 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
 
 
 def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -> list[str]:
-    """What to know before comparing with the measurement."""
     sentences: list[str] = []
     if math.isnan(question.label.makespan_us):  # no one ran it
         return sentences

@@ -135,7 +135,6 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
 
 
 def _with_collective_models(edited: Edited, collectives: str | None) -> Edited:
-    """Laws that were requested hold in every cluster that edits name."""
     if collectives is None or not edited.hardware:
         return edited
     last = HardwareChange(partial(with_collective_models, collectives=collectives))

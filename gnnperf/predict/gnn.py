@@ -84,7 +84,6 @@ def _leaves(graph: ExecutionGraph, comm: np.ndarray, cluster: ClusterSpec) -> np
 
 
 def _with_inter(graph: ExecutionGraph) -> ExecutionGraph:
-    """One more node, connected to every device."""
     link = node_table(1, node_type=str(NodeType.LINK), op_name=INTER, node_id=graph.num_nodes)
     devices = np.flatnonzero((graph.nodes["node_type"] == NodeType.DEVICE).to_numpy())
     edges = EdgeList()

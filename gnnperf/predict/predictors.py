@@ -110,7 +110,6 @@ def merge(predictions: Sequence[Prediction]) -> Prediction:
 
 
 def _over(better: Prediction, worse: Prediction) -> Prediction:
-    """`better` where it has a latency, else `worse`."""
     covers = ~np.isnan(better.latency_us)  # [num_nodes]
     source = np.where(covers, better.source, worse.source)
     source[uncovered(worse.graph, np.where(covers, better.latency_us, worse.latency_us))] = Source.UNCOVERED
@@ -131,7 +130,6 @@ def _over(better: Prediction, worse: Prediction) -> Prediction:
 
 
 def _means(better: Prediction, worse: Prediction, covers: np.ndarray) -> np.ndarray | None:
-    """Means of both where one of them separates means from medians."""
     if better.mean_latency_us is None and worse.mean_latency_us is None:
         return None
     return np.where(covers, better.scheduled_us, worse.scheduled_us)

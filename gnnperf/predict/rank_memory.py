@@ -50,7 +50,6 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    """Torch, which knows what ops return, is loaded here."""
     from gnnperf.memory import measured_peaks, peak_memory
 
     run = read_run(Path(str(request.trace)))
@@ -67,12 +66,10 @@ def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None)
 
 
 def _is_traced(answer: StepPrediction) -> bool:
-    """Whether the prediction is for the device that was traced."""
     return answer.measured_step_time_us is not None
 
 
 def _edited(answer: StepPrediction, request: Request, device: DeviceSpec | None, on_gpu: bool | None) -> StepPrediction:
-    """The same of the step with edits."""
     from gnnperf.memory import memory_edits, peak_memory
 
     assert answer.whatif is not None, "chosen so"

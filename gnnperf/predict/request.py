@@ -218,6 +218,5 @@ def _check_plan(request: Request) -> None:
 
 
 def _only_in(modes: tuple[Mode, ...], key: str, request: Request) -> None:
-    """Refuse `key` where the mode would ignore it."""
     if getattr(request, key) not in (None, {}) and request.mode not in modes:
         raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")

@@ -186,7 +186,7 @@ def provenance(
 def input_sha256(inputs: Path) -> dict[str, str]:
     """File name (relative to the folder, if a folder was given) -> sha256, hidden files left out.
 
-    Names are those that outputs may show (`trace.public_text`).
+    Names are those that outputs may show (`trace.event_names`).
     """
     folder = inputs if inputs.is_dir() else inputs.parent
     files = (

@@ -126,7 +126,6 @@ def nodes_table(answer: StepPrediction) -> pd.DataFrame:
 
 
 def _identity(nodes: pd.DataFrame) -> dict[str, pd.Series]:
-    """What is known before any prediction."""
     texts = ("node_type", "op_name", "event_name", "segment", "phase", "family", "dtype", "input_dims")
     numbers = ("node_id", "rank", "message_bytes", "thread", "stream")
     works = {name: nodes[name].astype("float64") for name in ("flops", "bytes")}
@@ -295,7 +294,6 @@ def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:
-    """Rows in the order of `words`, others behind them."""
     place = {word: number for number, word in enumerate(words)}
     return result.sort_values(key, key=lambda column: column.map(lambda w: place.get(str(w), len(place)))).reset_index(
         drop=True

@@ -116,7 +116,7 @@ def _answer(sizes: dict[Shape, Shape], call: DistinctCall) -> tuple[tuple[Argume
 
 
 def _sparse(call: DistinctCall) -> bool:
-    """A sparse gradient added to its table: what it costs is the rows that were looked up (graph.sparse_sums)."""
+    """A sparse gradient added to its table: what it costs is the rows that were looked up (graph.op_costs)."""
     return call.family == OpFamily.EMBEDDING and call.phase == Phase.OPTIMIZER and not is_list(call.arguments[0])
 
 

@@ -16,8 +16,7 @@ from gnnperf.gnn.data.runs import RunGraph, cluster_for, typical
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.assembly import WINDOW_NAME
-from gnnperf.trace.public.build import Recording, recordings
-from gnnperf.trace.public.catalog import load_catalog
+from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
 from research.benchmarks._public_runs import imported
 
 # in this order: each validates on the next one, the last on the first

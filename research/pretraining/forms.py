@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution.winograd import ConvolutionConstants, default_convolution_constants
+from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants, members_for
 from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import Setting

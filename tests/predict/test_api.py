@@ -27,7 +27,7 @@ from gnnperf.predict.request import Mode, Request, TraceEvidence, check
 from gnnperf.whatif import ChangeDtype, Straggler, apply
 from gnnperf.whatif.other_link import ChangeLink
 from tests.predict.answers import GEMM_1, Fixed
-from tests.synthetic import prepared
+from tests.predict.doubled import toy_data
 from tests.toys import two_rank_graph
 
 
@@ -205,7 +205,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
     from gnnperf.gnn.models.gnn import TypedGNN
     from gnnperf.gnn.models.message_passing import ModelConfig
 
-    data, config = prepared(folder / "data"), ModelConfig(hidden_channels=8)
+    data, config = toy_data(), ModelConfig(hidden_channels=8)
     torch.manual_seed(0)
     network = TypedGNN(config, data.vocabulary)
     with torch.no_grad():

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gnnperf import cli
-from gnnperf.analytic.collective.files import collective_models_of, load_collectives
+from gnnperf.analytic.collective.constants import collective_models_of, load_collectives
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.yaml_spec import conf_dir

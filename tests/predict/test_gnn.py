@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import cluster, prepared, toy_run
+from synthetic import cluster, toy_run
 from toys import DEFAULTS, two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
@@ -25,13 +25,13 @@ from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_links_of
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.predictors import Predictors
-from tests.predict.doubled import doubling
+from tests.predict.doubled import doubling, toy_data
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Checkpoint:
+def checkpoint() -> Checkpoint:
     """A network that answers twice the base for compute nodes and the base elsewhere."""
-    return doubling(tmp_path)
+    return doubling()
 
 
 def test_base_times_residual(checkpoint: Checkpoint) -> None:
@@ -89,9 +89,9 @@ LIKE, TABLED, NEW_OP, HUGE, NAMELESS = 3, 10, 18, 19, 20  # node ids
 
 
 @pytest.fixture
-def learned(tmp_path: Path) -> Checkpoint:
+def learned() -> Checkpoint:
     """A network that answers twice the base for compute nodes and the base elsewhere; nothing is unlike training."""
-    made = doubling(tmp_path)
+    made = doubling()
     largest = dict.fromkeys(made.trust.own.usual, 2.0)  # between states of length 1
     own, around = (replace(ood_distance, usual=largest) for ood_distance in (made.trust.own, made.trust.around))
     return replace(made, trust=replace(made.trust, own=own, around=around))
@@ -242,9 +242,9 @@ def test_the_rule_is_that_of_traces(size: int) -> None:
     assert set(crossed(with_links_of(graph, replace(cluster(), ranks_per_node=1))).values()) == {link}
 
 
-def test_the_network_sees_the_link_requested_about(tmp_path: Path) -> None:
+def test_the_network_sees_the_link_requested_about() -> None:
     """Features of a graph on one host, requested on two, are those of the graph traced on two."""
-    data, apart = prepared(tmp_path), replace(cluster(), ranks_per_node=1)
+    data, apart = toy_data(), replace(cluster(), ranks_per_node=1)
     network = TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary)
     predictor = GnnPredictor(make_checkpoint(network, ModelConfig(hidden_channels=8), data, {}))
     graph = one_host()

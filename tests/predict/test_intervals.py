@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import cluster, prepared, toy_run
+from synthetic import cluster, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import Source
@@ -23,12 +23,13 @@ from gnnperf.predict.api import NoBounds, UnseenDeviceBounds, calibrated_on, oth
 from gnnperf.predict.intervals import CalibratedBounds, calibrated, with_interval
 from gnnperf.predict.request import Mode
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, toy_answer
+from tests.predict.doubled import toy_data
 from tests.toys import two_rank_graph
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> PreparedData:
-    return prepared(tmp_path)
+def data() -> PreparedData:
+    return toy_data()
 
 
 def _runs(data: PreparedData, count: int) -> list[Step]:

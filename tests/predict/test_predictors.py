@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,11 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import uncovered_ops
+from gnnperf.graph.prediction import Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.hardware.contention import Contention
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict import api
 from gnnperf.predict.api import COPY, NO_CHECKPOINT, predict
 from gnnperf.predict.measured import read_measured, tensor_shapes
 from gnnperf.predict.predictors import Predictors
@@ -284,3 +286,24 @@ def test_a_plan_has_no_measurements() -> None:
 def test_the_former_key_names_its_replacement() -> None:
     with pytest.raises(InputError, match=r"hosts: hosts=trace was replaced.*evidence=trace"):
         predict(Request(trace="t.json", hosts="trace"))
+
+
+@dataclass
+class Counted:
+    """Counts how often a model runs."""
+
+    model: Predictor
+    runs: int = 0
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        self.runs += 1
+        return self.model.predict(graph, cluster)
+
+
+def test_a_model_runs_once_per_graph_and_cluster(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own hardware: one run. Other hardware: one per cluster, although ratio and fallback both need it."""
+    for hardware, runs in ((None, 1), (H100, 2)):
+        counted = Counted(AnalyticPredictor())
+        monkeypatch.setattr(api, "models_for", lambda *_, model=counted: api.Models(model))
+        predict(Request(trace=trace, hardware=hardware))
+        assert counted.runs == runs

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from gnnperf.core.documents import to_json
 from gnnperf.core.errors import InputError
-from gnnperf.core.output.files import to_json
 from gnnperf.core.schema import Source, StepTimeKind
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.measured import Measured

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gnnperf.core.documents import to_json
 from gnnperf.core.errors import InputError
-from gnnperf.core.output.files import to_json
 from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import device_from

@@ -31,13 +31,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.core import InputError, complain, lasting_streams
+from gnnperf.hardware import DEVICE_GROUP, conf_dir
 from gnnperf.predict.composition.command_line import GROUPS, OwnFiles, escaped, literal, with_keys
 from gnnperf.predict.composition.messages import REMEDY, check_keys, explain, is_text, missing_choice, unreadable
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-CONF_DIR = Path(__file__).resolve().parents[3] / "conf"
+CONF_DIR = conf_dir(DEVICE_GROUP).parent
 
 
 def register(name: str, node: type, group: str | None = None) -> None:

@@ -80,7 +80,6 @@ class OwnFiles:
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The base with changes, mappings within mappings merged."""
     result = dict(base)
     for key, value in changes.items():
         old = result.get(key)

@@ -117,7 +117,6 @@ def _hint(node: type, key: str) -> Any:
 
 
 def _is_open(node: type, key: str) -> bool:
-    """Whether what is below the key is its owner's to check."""
     hint = _hint(node, key)
     return hint is Any or typing.get_origin(hint) is dict
 
@@ -129,7 +128,6 @@ def is_text(node: type, key: str) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """A type as a user would say it."""
     if isinstance(hint, type) and issubclass(hint, Enum):
         return ", ".join(hint.__members__)
     if typing.get_origin(hint) in (UnionType, typing.Union):

@@ -79,7 +79,6 @@ def _side(path: Path, step: int | None) -> Side:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)

@@ -81,7 +81,6 @@ def breakdown(answer: StepPrediction, by: str = "node type") -> Figure:
 
 
 def _plotly() -> Any:
-    """plotly's figures."""
     try:
         return importlib.import_module("plotly.graph_objects")
     except ImportError as error:

@@ -100,7 +100,6 @@ def _known(word: object) -> str:
 
 
 def _shapes(row: Any) -> str:
-    """Shapes of the arguments, or the length of a message."""
     if isinstance(row.shapes, str):
         return shapes_text(row.shapes)
     return "" if math.isnan(row.message_bytes) else f"{bytes_text(int(row.message_bytes))} per rank"

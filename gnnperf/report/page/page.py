@@ -154,7 +154,6 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
 
 
 def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str, str, str]]:
-    """(name, title, content) of each part."""
     given, work = document(answer), work_table(nodes)
     on_path, step_us = path.path_nodes(nodes, given), answer.step_time_us
     if answer.findings is not None:
@@ -188,7 +187,6 @@ def _errors(answer: StepPrediction, nodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _timeline() -> Markup:
-    """What timeline_view.js finds and fills."""
     return Markup(
         f"{note(TIMELINE_HELP)}"
         "<noscript><p>The timeline needs JavaScript; everything else on this page does not.</p></noscript>"

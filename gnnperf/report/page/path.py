@@ -206,7 +206,6 @@ def _lasts(row: Any, step_time_us: float) -> tuple[Td, Td]:
 
 
 def _what(row: Any) -> tuple[Td, ...]:
-    """op, rank, type, phase, source."""
     if _is_mixed(row):
         return (_short(row), *(Td("") for _ in range(4)))
     words = Td(str(row.node_type)), Td(str(row.phase or "")), Td(str(row.source))

@@ -68,7 +68,6 @@ def timeline_data(answer: StepPrediction, nodes: pd.DataFrame) -> dict[str, Any]
 
 
 def _lanes(slices: pd.DataFrame) -> list[dict[str, Any]]:
-    """Where the slices of each lane are."""
     first = np.flatnonzero(np.r_[True, np.diff(slices["tid"].to_numpy()) != 0][: len(slices)])
     ends = np.append(first[1:], len(slices))
     heads = slices.iloc[first]

@@ -217,7 +217,6 @@ def _predicted(given: dict[str, Any], key: str, where: str) -> DeviceSpec | None
 
 
 def _device(name: str, where: str) -> DeviceSpec:
-    """The catalog's device of that name, or of that name in traces."""
     result = match_device(name)
     if result is None:
         raise InputError(f"the device {name!r} is not in the catalog", where=where,

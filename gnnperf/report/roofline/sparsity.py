@@ -264,7 +264,6 @@ def _colors(result: SparsityRoofline) -> dict[str, int]:
 
 
 def _by_sparsity(result: SparsityRoofline) -> str:
-    """Speed-up against sparsity, a line per pattern."""
     top = max(max(p.roof_speedup, p.model_speedup or 0.0) for p in result.points)
     chart = Chart(Axis(0.0, 1.0, "sparsity", False), Axis(0.0, 1.1 * top, "speed-up over the dense layer", False))
     chart.line([(0.0, 1.0), (1.0, 1.0)], "peak")

@@ -96,7 +96,7 @@ def _cluster(path: Path) -> object:
 
 
 def _collectives(path: Path) -> object:
-    from gnnperf.analytic.collective.files import load_collectives
+    from gnnperf.analytic.collective.constants import load_collectives
 
     return load_collectives(path)
 

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.record.calibrate import op_table
-from research.tables.columns import COLUMNS, OpTable, completed, joined
-from research.tables.products import product_columns
-from research.tables.shapes import shapes_json
+from research.tables.columns import COLUMNS, OpTable, completed, joined, product_columns, shapes_json
 
 SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes", "cache", "launch_included", "device",
           "latency_us")  # fmt: skip
