@@ -128,7 +128,7 @@ def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.Mo
 
 def _checkpoint(folder: Path, device: str = DEVICE) -> Path:
     """The network that doubles the base, as if it were trained on the device; nothing is unlike training."""
-    made = doubling(folder)
+    made = doubling()
     largest = dict.fromkeys(made.trust.own.usual, 2.0)
     own, around = (replace(ood_distance, usual=largest) for ood_distance in (made.trust.own, made.trust.around))
     seen = replace(made.trust.seen, dtypes={device: made.trust.seen.dtypes["v100"]})

@@ -78,16 +78,15 @@ def given_to_experiments(*overrides: str) -> EntryConfig:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_composes_on_every_split(name: str) -> None:
-    config = given_to_experiments(f"experiment={name}", "data.axis=workload", "trainer.progress_bar=false")
-    assert (config.data.axis, config.out != "") == ("workload", True)
+def test_every_experiment_composes(name: str) -> None:
+    assert given_to_experiments(f"experiment={name}", "trainer.progress_bar=false").out != ""
 
 
 def test_every_row_of_the_result_table_is_an_experiment() -> None:
     """What train.py fits is what the table judges: the same learner, under the same name. The hybrid is of gnn."""
     rows = set()
     for name in EXPERIMENTS:
-        config = given_to_experiments(f"experiment={name}", "data.axis=workload", "trainer.progress_bar=false")
+        config = given_to_experiments(f"experiment={name}", "trainer.progress_bar=false")
         if config.row in ABLATIONS or config.row == "mlp":
             assert (LEARNED | ABLATIONS)[config.row] == Network(training_part(config))
         elif config.learner.kind not in (LearnerKind.network, LearnerKind.trivial):
@@ -98,6 +97,7 @@ def test_every_row_of_the_result_table_is_an_experiment() -> None:
 
 
 def test_what_the_rows_of_networks_are_reported() -> None:
+    assert given_to_experiments("experiment=gnn", "data.axis=workload").data.axis == "workload"
     assert given_to_experiments("experiment=gnn") == given_to_experiments()
     assert given_to_experiments("experiment=mlp").model == ModelConfig(num_layers=0)
     assert given_to_experiments("experiment=no_reverse").model == ModelConfig(reverse=False)
