@@ -15,8 +15,8 @@ from rich.table import Table
 
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph import ExecutionGraph
-from research.benchmarks._folds import answered, folds
-from research.benchmarks._recorded_graphs import DATASET, recorded_graphs, recordings
+from research.benchmarks._frame import run_main
+from research.benchmarks._recorded_graphs import DATASET, answered, folds, recorded_graphs, recordings
 from research.evaluation.intervention_summary import KindSummary, summarize_trials
 from research.evaluation.interventions import LeftOut, Trial, evaluate_pairs
 from research.evaluation.pairs import Change, read_pairs
@@ -61,4 +61,4 @@ def _print_rest(trials: list[Trial], left_out: list[LeftOut]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

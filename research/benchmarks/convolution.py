@@ -9,7 +9,6 @@ the same call took on the nearest GPU times the ratio of peaks, which knows this
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,9 @@ from rich.table import Table
 
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.gnn import summarize
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import mirror
-from research.benchmarks._transfer_few import Forms, forms_of
-from research.benchmarks._transfer_tables import Judged, nearest_op_us
+from research.benchmarks._transfer import Forms, Judged, forms_of, nearest_op_us
 from research.fitting.convolution import forward_algorithms
 from research.pretraining.forms import CONVOLUTION, form_names, on_lanes
 from research.pretraining.observation import Observed, fit_observation
@@ -63,7 +62,7 @@ def behind(kernel_us: np.ndarray, host: Observed) -> np.ndarray:
     return np.asarray(host.log_us(torch.from_numpy(np.log(kernel_us))).exp())
 
 
-def main() -> int:
+def main() -> None:
     """Print one line per device and answer, then means over devices."""
     rows = usable(read_neusight(mirror())).rows
     printed = Table("GPU", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
@@ -88,8 +87,7 @@ def main() -> int:
     Console(width=110).print(printed)
     for answer, errors_of in means.items():
         print(f"{answer}: mean over GPUs {np.mean(errors_of):.1%}, worst {max(errors_of):.1%}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

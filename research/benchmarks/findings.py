@@ -20,6 +20,7 @@ from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif import Finding, find, measured_step
 from gnnperf.whatif.findings.search import RULES
 from gnnperf.whatif.findings.straggler import straggler
+from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.pairs import PAIRS, Change
 
@@ -113,4 +114,4 @@ def _errors(answer: str, predicted_us: np.ndarray, cost_us: np.ndarray) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -14,7 +14,6 @@ on float16 tables of other people, who measured GPUs that the constants know in 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -23,7 +22,8 @@ import pandas as pd
 
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.gnn import summarize
-from research.benchmarks._products import (
+from research.benchmarks._frame import run_main
+from research.benchmarks._op_tables import (
     TABLES,
     is_held_out,
     other_campaigns,
@@ -175,4 +175,4 @@ def _print_mean(table: str, means: list[list[float]]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_main(main)

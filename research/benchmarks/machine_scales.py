@@ -9,7 +9,6 @@ tell, against what ours recorded. Then the paces of all of them, and which recor
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,13 +24,14 @@ from gnnperf.gnn.data.prepare import opened
 from gnnperf.gnn.data.runs import RunStep, typical
 from gnnperf.gnn.evaluation.metrics import gmae, is_measured
 from gnnperf.schedule import align
+from research.benchmarks._frame import run_main
 from research.benchmarks._learned_jobs import data_config
 
 Pair = tuple[RunStep, RunStep]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print; 2 for bad input."""
+def main(arguments: Sequence[str]) -> None:
+    """Print."""
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.machine_scales", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument(
@@ -39,18 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--bucket-bytes", type=float, default=70_000, metavar="BYTES")
     args = parser.parse_args(arguments)
-    try:
-        config = data_config(args.split, bucket_bytes=args.bucket_bytes)
-        split, read = opened(config)
-        if not config.train_paths:
-            raise InputError("names no other data set", where=f"--split {args.split}", allowed="AXIS+NAME")
-        runs = [typical(read(name)) for name in split.train]
-        for prefix in (prefix_of(Path(path)) for path in config.train_paths):
-            _print(prefix, runs)
-    except InputError as error:
-        print(f"paces: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    config = data_config(args.split, bucket_bytes=args.bucket_bytes)
+    split, read = opened(config)
+    if not config.train_paths:
+        raise InputError("names no other data set", where=f"--split {args.split}", allowed="AXIS+NAME")
+    runs = [typical(read(name)) for name in split.train]
+    for prefix in (prefix_of(Path(path)) for path in config.train_paths):
+        _print(prefix, runs)
 
 
 def _print(prefix: str, runs: Sequence[RunStep]) -> None:
@@ -101,4 +96,4 @@ def _print_errors(prefix: str, errors: Sequence[np.ndarray]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

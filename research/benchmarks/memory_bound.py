@@ -10,7 +10,6 @@ long a call takes without its kernel, read off the unseen machine's smallest sha
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -22,7 +21,8 @@ from rich.table import Table
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.gnn import summarize
 from gnnperf.hardware import DeviceSpec
-from research.benchmarks._neusight import memory_rows
+from research.benchmarks._frame import run_main
+from research.benchmarks._op_tables import memory_rows
 from research.fitting.memory import LAYER_NORM, SOFTMAX, call_times_us, fit_memory_constants, predicted_us
 
 POINT = ["table", "rows", "columns"]
@@ -72,7 +72,7 @@ def kind_of(table: str) -> str:
     return {LAYER_NORM: "layer norm", SOFTMAX: "softmax"}.get(table, "elementwise")
 
 
-def main() -> int:
+def main() -> None:
     """Print one line per class, device and answer, then the means over devices."""
     rows, devices = memory_rows()
     result = pd.concat(held_out(rows, devices), ignore_index=True)
@@ -89,8 +89,7 @@ def main() -> int:
     for (kind, answer), values in means.items():
         print(f"{kind:12s} {answer:24s} mean over {len(values)} unseen GPUs {100 * np.mean(values):6.1f} %, "
               f"worst GPU {100 * max(values):6.1f} %")  # fmt: skip
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -31,6 +31,7 @@ from gnnperf.gnn.data.splits import PARTS, read_split
 from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
 from gnnperf.memory.recorded import captured_peak_memory
 from gnnperf.trace import read_run
+from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks.capture import kind_of, programs
 from research.recording.spec import RunSpec
@@ -155,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

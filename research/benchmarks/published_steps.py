@@ -20,6 +20,7 @@ from gnnperf.generate.transformer import TransformerPlan, build_plan, plan_from
 from gnnperf.generate.transformer.parameters import stage_parameters
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.schedule import schedule_with_contention
+from research.benchmarks._frame import run_main
 
 DEVICE = "a100_sxm_80gb"
 GUESSED_MFU = 0.5
@@ -117,4 +118,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gnnperf.schedule.step_response import response, without_waits
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import graph_recordings, imported
 
 SCALINGS = (
@@ -31,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

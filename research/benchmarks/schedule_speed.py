@@ -11,6 +11,7 @@ from gnnperf.core import NodeType, Relation, Segment
 from gnnperf.graph import EdgeList, ExecutionGraph, Isolated, StepLabel, node_table
 from gnnperf.hardware import Contention
 from gnnperf.schedule import schedule, schedule_with_contention
+from research.benchmarks._frame import run_main
 
 NUM_LAUNCHES = 200_000  # per rank: a host chain of three pieces and one kernel each
 NUM_RANKS = 2
@@ -78,4 +79,4 @@ def contended_s(graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarra
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

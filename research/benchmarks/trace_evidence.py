@@ -24,6 +24,7 @@ from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, measured_step_time_us, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
 from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import imported
 
 KINDS = ("kineto", "archive", "execution-trace")
@@ -223,4 +224,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -21,9 +21,17 @@ import pandas as pd
 from rich.console import Console
 
 from gnnperf.analytic import default_constants
-from research.benchmarks._folds import Fold, is_first
-from research.benchmarks._recorded_graphs import recorded_graphs, recordings
-from research.benchmarks._three_figures import by_workload, figures, labels_of, over_runs, print_means, rows_of, trivial
+from research.benchmarks._frame import run_main
+from research.benchmarks._recorded_graphs import Fold, is_first, recorded_graphs, recordings
+from research.benchmarks.unseen_workload import (
+    by_workload,
+    figures,
+    labels_of,
+    over_runs,
+    print_means,
+    rows_of,
+    trivial,
+)
 
 UNSEEN = Path("datasets/cpu-unseen")
 LOOKED_AT = {  # when -> programs
@@ -65,4 +73,4 @@ def _from(seen: pd.DataFrame, runs: pd.DataFrame, label: str) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

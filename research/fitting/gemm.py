@@ -42,7 +42,7 @@ from gnnperf.analytic.gemm.model import (
 from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
-from research.benchmarks._products import TABLES, product_rows, sample
+from research.benchmarks._op_tables import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
 
 Array = npt.NDArray[np.float64]

@@ -21,7 +21,7 @@ from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.network import Network
 from research.baselines.rows import simpler
-from research.benchmarks._learned_rows import ABLATIONS, LEARNED
+from research.benchmarks._learned_jobs import ABLATIONS, LEARNED
 
 EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
 

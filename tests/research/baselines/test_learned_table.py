@@ -8,8 +8,16 @@ import pytest
 
 from research.baselines.network import Network
 from research.benchmarks import __main__ as benchmarks_main
-from research.benchmarks._learned_jobs import curve_jobs, data_config, jobs_of
-from research.benchmarks._learned_rows import ABLATIONS, CURVE_ROW, DATA, FIXED, LEARNED
+from research.benchmarks._learned_jobs import (
+    ABLATIONS,
+    CURVE_ROW,
+    DATA,
+    FIXED,
+    LEARNED,
+    curve_jobs,
+    data_config,
+    jobs_of,
+)
 from research.benchmarks.learned import main
 from tests.research.evaluation.made_records import folder_of, made
 

@@ -1,3 +1,5 @@
+"""Rows of networks that are trained once."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -5,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import SPLIT, prepared
+from synthetic import prepared
 
-from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from gnnperf.predict.blended import BlendedPredictor
+from gnnperf.predict.gnn import GnnPredictor
 from research.baselines.network import Network
-from research.benchmarks import _cached_networks
-from research.benchmarks._cached_networks import CachedNetwork, cached_network
+from research.benchmarks import _networks
+from research.benchmarks._networks import CachedNetwork, Hybrid
 
 
 def learner(epochs: int = 2) -> Network:
@@ -20,27 +24,12 @@ def learner(epochs: int = 2) -> Network:
                                trainer=TrainerConfig(max_epochs=epochs, progress_bar=False)))  # fmt: skip
 
 
-def test_what_is_retained_is_not_trained_again(tmp_path: Path) -> None:
-    def never() -> PreparedData:
-        raise AssertionError("asked for data")
-
-    first = cached_network(tmp_path / "kept", learner(), SPLIT, 0, lambda: prepared(tmp_path))
-    again = cached_network(tmp_path / "kept", learner(), SPLIT, 0, never)
-    assert again.sha256 != "" and first.weights.keys() == again.weights.keys()
-    assert all(np.array_equal(first.weights[name], again.weights[name]) for name in first.weights)
-    assert again.provenance["training"]["seed"] == 0
-    for other in (lambda: cached_network(tmp_path / "kept", learner(3), SPLIT, 0, never),
-                  lambda: cached_network(tmp_path / "kept", learner(), SPLIT, 1, never)):  # fmt: skip
-        with pytest.raises(AssertionError, match="asked for data"):
-            other()
-
-
 def test_a_row_is_trained_once_for_what_the_data_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row, data = CachedNetwork(learner(), tmp_path / "kept"), prepared(tmp_path)
     step = data.steps["test"][0]
     first = row.fit(data, 0).latency_us(step)
     assert np.array_equal(first, learner().fit(data, 0).latency_us(step), equal_nan=True)
-    monkeypatch.setattr(_cached_networks, "fit", None)  # would fail if it were called
+    monkeypatch.setattr(_networks, "fit", None)  # would fail if it were called
     again = CachedNetwork(learner(), tmp_path / "kept").fit(prepared(tmp_path), 0).latency_us(step)
     assert np.array_equal(again, first, equal_nan=True)
     external = replace(data, fingerprint="tested on other data", split=replace(data.split, axis="other"))
@@ -52,3 +41,17 @@ def test_a_row_is_trained_once_for_what_the_data_hold(tmp_path: Path, monkeypatc
 
 def test_where_networks_are_retained_is_no_part_of_the_row() -> None:
     assert repr(CachedNetwork(learner(), Path("here"))) == repr(CachedNetwork(learner(), Path("there")))
+
+
+def test_the_hybrid_blends_the_network_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, data = CachedNetwork(learner(), tmp_path / "kept"), prepared(tmp_path)
+    step, checkpoint = data.steps["test"][0], row.checkpoint(data, 0)
+    monkeypatch.setattr(_networks, "fit", None)  # would fail if it were called
+    answer = Hybrid(row).fit(data, 0)
+    given = BlendedPredictor(GnnPredictor(checkpoint)).predict(step.graph, step.cluster)
+    known = np.isfinite(given.latency_us) & (step.nodes["node_type"] == "compute").to_numpy()
+    assert known.any()
+    assert answer.latency_us(step)[known] == pytest.approx(given.latency_us[known])  # nothing overlaps in the toy
+    assert answer.step_us(step) == contended_step_time_us(step, given.scheduled_us)
+    monkeypatch.setattr(BlendedPredictor, "predict", None)
+    assert np.array_equal(answer.latency_us(step), answer.latency_us(step), equal_nan=True)  # requested once

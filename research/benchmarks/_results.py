@@ -1,0 +1,3 @@
+"""Results of benchmarks."""
+
+saving = False
