@@ -17,7 +17,7 @@ from gnnperf.analytic.collective.model import calls_of, rings_of
 from gnnperf.analytic.collective.tables import POINT
 from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.gnn import summarize
-from gnnperf.hardware import load_cluster, ring_terms, touched_bytes
+from gnnperf.hardware import load_cluster, touched_bytes
 from gnnperf.predict.collective_fit import arrays, fitted_us, specified_us
 from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import mirror
@@ -110,7 +110,6 @@ def main() -> None:
     _print_noise(rows)
     _print_worst(_judged("unseen groups", _group_splits(rows)))
     _judged("unseen machines", _machine_splits(rows))
-    _print_wires(rows[rows["nodes"] > 1])
 
 
 def _size_splits(rows: pd.DataFrame) -> Iterator[Split]:
@@ -179,18 +178,6 @@ def _print_classes(judged: pd.DataFrame) -> None:
         here = [own.loc[names.loc[own.index] == name, "error"] for name in CLASS_NAMES]
         records = (f"{_share(part.mean())} ({_share(part.median())})" if len(part) else "-" for part in here)
         print(f"| {source}, {link} | {' | '.join(records)} |")
-
-
-def _print_wires(rows: pd.DataFrame) -> None:
-    """What the largest messages get of the network: a law over groups needs a machine's share to follow its ranks."""
-    print("\nBytes on the wire of a machine's ranks together, largest octave, GB/s:\n\n"
-          f"| source: platform | kind | ranks on machines | GB/s |\n|{'---|' * 4}")  # fmt: skip
-    for (name, kind, ranks, nodes), own in rows.groupby(["name", "kind", "group_size", "nodes"]):
-        large = own[own["size"] > own["size"].max() / 2]
-        kinds, group = large["kind"].to_numpy(object), large["group_size"].to_numpy(float)
-        _, share = ring_terms(kinds, group)
-        rate = share * large["message_bytes"].to_numpy() / large["latency_us"].to_numpy() / 1e3
-        print(f"| {name} | {kind} | {ranks} on {nodes} | {np.median(rate):.1f} |")
 
 
 def _print_noise(rows: pd.DataFrame) -> None:

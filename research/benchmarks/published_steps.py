@@ -101,7 +101,7 @@ def guessed_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     return GUESSED_MFU * cluster.device.flops_per_s["bfloat16_matrix"] / per_token
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Print every row."""
     printed = Table(
         "source", "model", "samples", "GPUs", "published tokens/s", "model", "error %", "half of peak", "error %"
@@ -114,7 +114,6 @@ def main(argv: Sequence[str]) -> int:
         printed.add_row(row.source, name, str(plan.schedule.micro_batch), str(plan.parallelism.world_size),
                         f"{row.tokens_per_s:.0f}", *(f"{x:.1f}" for x in shown))  # fmt: skip
     Console(width=140).print(printed)
-    return 0
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
@@ -34,11 +33,10 @@ from gnnperf.generate.transformer import (
     TransformerPlan,
     build_plan,
 )
-from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import ANY_DEVICE, ClusterSpec, DeviceSpec, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
 from research.benchmarks._public_runs import mirror
 
 FOLDER = "VIA-Research+vTrain"
@@ -200,7 +198,7 @@ def predicted_us(
     return result
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Print errors of every answer, then the model's by part of the configurations; a number takes every n-th plan."""
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
@@ -225,16 +223,13 @@ def main(argv: list[str]) -> int:
         f"{name} {value}": columns[name].to_numpy() == value for name in PARTS for value in np.unique(columns[name])
     }
     _print_errors({name: (answers[MODEL][rows], measured[rows]) for name, rows in parts.items()}, "model, by part")
-    return 0
 
 
 def _print_errors(answers: dict[str, tuple[np.ndarray, np.ndarray]], title: str) -> None:
-    printed = Table(title, "configurations", "mean %", "median %", "p90 %", "max %", "bias %")
+    printed = Table(title, *ERROR_COLUMNS)
     for name, (result, measured) in answers.items():
-        errors = summarize(result, measured)
-        shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
-        printed.add_row(name, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
-    Console(width=120).print(printed)
+        printed.add_row(name, *error_texts(result, measured))
+    show(printed, width=120)
 
 
 if __name__ == "__main__":

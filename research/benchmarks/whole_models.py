@@ -1,7 +1,6 @@
 """Whole models that others measured: every row of NeuSight, next to what its authors and others predicted for it.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
-    [--passes]
 
 A list of operators becomes a graph (research.listed); a predictor and the schedule answer: the analytical model
 with the constants that ship, the same with networks of op tables (`train.py experiment=pretrained`) as sizes only
@@ -11,7 +10,6 @@ times of the nodes, summed.
 
 --seen: only GPUs whose op tables constants and peers were fitted on; no label of another GPU is opened.
 --classes: next to, kernels by class on the node tables: products, elementwise, softmax, layer norm.
---passes: instead, the measured share of the forward pass in a training step, by GPU; nothing is predicted.
 """
 
 from __future__ import annotations
@@ -26,20 +24,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
-from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_device
 from gnnperf.predict import Mode
 from gnnperf.predict.api import answers_for
 from gnnperf.schedule import schedule, schedule_with_contention
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
 from research.benchmarks._public_runs import mirror
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp, read_operator_list
@@ -218,17 +214,14 @@ def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFr
 
 def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> Table:
     """Errors of the sums, by GPU and class."""
-    printed = Table("GPU", "class", "answer", "models", "mean %", "median %", "p90 %", "max %", "bias %")
+    printed = Table("GPU", "class", "answer", *ERROR_COLUMNS)
     sums = [result.assign(GPU=row.label.device) for row in chosen
             if (result := class_sums(row, who, folder)) is not None]  # fmt: skip
     if not sums:
         return printed
     for (gpu, kind), part in pd.concat(sums).reset_index().groupby(["GPU", "class"]):
         for name in (*who, PEER):
-            errors = summarize(part[name].to_numpy(float), part[MEASURED].to_numpy(float))
-            shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape)
-            printed.add_row(str(gpu), str(kind), name, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown),
-                            f"{100 * errors.bias:+.1f}")  # fmt: skip
+            printed.add_row(str(gpu), str(kind), name, *error_texts(part[name], part[MEASURED]))
         printed.add_section()
     return printed
 
@@ -280,27 +273,13 @@ def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
 
 def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: Sequence[str]) -> None:
     """Errors of everybody over groups of rows; a row that someone has no answer for is missing in his line only."""
-    printed = Table("rows of", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
+    printed = Table("rows of", "answer", *ERROR_COLUMNS)
     for name, part in groups:
         for answer_name in who:
-            errors = summarize(part[answer_name].to_numpy(float), part["measured"].to_numpy(float))
-            if not errors.num_nodes:
-                continue
-            shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape)
-            printed.add_row(name, answer_name, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown),
-                            f"{100 * errors.bias:+.1f}")  # fmt: skip
+            if part[answer_name].notna().any():
+                printed.add_row(name, answer_name, *error_texts(part[answer_name], part["measured"]))
         printed.add_section()
     _show(title, printed)
-
-
-def print_passes(requested: Sequence[Row]) -> None:
-    """Measured forward time over forward and backward, row by row; a pass costs about half of its gradients."""
-    printed = Table("GPU", "rows", "forward / (forward + backward), %")
-    labels = [row.label for row in requested if row.label.run.training and not row.label.run.variant]
-    for gpu in sorted({label.device for label in labels}):
-        shares = sorted(100 * label.forward_us / label.total_us for label in labels if label.device == gpu)
-        printed.add_row(gpu, str(len(shares)), " ".join(f"{share:.0f}" for share in shares))
-    _show("Training rows: share of the forward pass, as measured", printed)
 
 
 def _groups(by: Iterable[tuple[object, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
@@ -313,10 +292,10 @@ def _signed(percent: float) -> str:
 
 def _show(title: str, printed: Table) -> None:
     print(f"\n{title}\n")
-    Console(width=170).print(printed)
+    show(printed, width=170)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(
         prog="python -m research.benchmarks whole_models", description=__doc__.split("\n")[0]
@@ -324,13 +303,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--checkpoint", type=Path, help="a trained network, which answers beside the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")
-    parser.add_argument("--passes", action="store_true", help="only measured shares of the forward pass")
     requested = parser.parse_args(argv)
     folder = mirror()
     chosen, left_out = rows(folder)
-    if requested.passes:
-        print_passes(chosen)
-        return 0
     who = predictors(requested.checkpoint)
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} rows: {reason}")
@@ -350,7 +325,6 @@ def main(argv: Sequence[str]) -> int:
     if requested.classes:
         _show("Kernels by class, summed over a model; measured between events of their own",
               class_table([row for row in chosen if not row.label.run.variant], who, folder))  # fmt: skip
-    return 0
 
 
 if __name__ == "__main__":
