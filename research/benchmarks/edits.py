@@ -25,12 +25,12 @@ from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align_runs
-from gnnperf.whatif import ChangeDtype, Edit, OpSelector, RepeatOp, ScaleBatch, Straggler, apply
-from gnnperf.whatif.call_repeats import repeated_calls
+from gnnperf.whatif import ChangeDtype, Edit, OpSelector, ScaleBatch, Straggler, apply
 from gnnperf.whatif.edit import Edited, unedited
 from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import DATASET, Graphs, folds, median_step_us, recorded_graphs, recordings
 from research.evaluation.pairs import PAIRS
+from research.evaluation.repeats import RepeatOp, repeated_calls
 
 BATCH = re.compile(r"_b(\d+)(?=_)")
 RANKS_ALIKE = "_b2_fsdp"  # as many sequences as ranks: what the first run of the benchmark brought to light

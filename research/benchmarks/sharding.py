@@ -27,11 +27,12 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate import Placed, Placement, Split, Table
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import Edited, step_times_us
+from gnnperf.whatif import Edited
+from gnnperf.whatif.findings.measured import calibrated_to_trace
 from gnnperf.whatif.reshard import Model, Recorded
-from gnnperf.whatif.trace_calibration import calibrated_to_trace
 from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import recorded_graphs
+from research.evaluation.step_times import step_times_us
 from research.recording.placement_times import measure_all
 from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, problems
 from research.recording.workloads.mixed_tables import PlacedTable

@@ -93,11 +93,7 @@ class Measured:
 
 
 def measured(rows: pd.DataFrame) -> Measured:
-    """From rows of `research.tables` that share dtype, family and way of measuring.
-
-    Raises:
-        InputError: a device that the catalog does not know, or has no rate for.
-    """
+    """From rows of `research.tables` that share dtype, family and way of measuring."""
     dtype, first = str(rows["dtype"].iloc[0]), rows.iloc[0]
     names = rows["device"].to_numpy(str)
     keys, numbers = {}, {}

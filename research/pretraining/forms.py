@@ -101,11 +101,7 @@ def shipped_forms() -> FormConstants:
 
 
 def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
-    """[n] us that the device takes, without the launch; never NaN.
-
-    Raises:
-        InputError: a row whose form has no constants.
-    """
+    """[n] us that the device takes, without the launch; never NaN."""
     result = np.full(len(rows), np.nan)
     kinds = rows.assign(form=form_names(rows), family=families(rows))
     for (device, form, family, _), places in grouped(kinds, ("device", "form", "family", "dtype")):

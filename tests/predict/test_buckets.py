@@ -16,7 +16,7 @@ from gnnperf.predict.api import trained_bucket_bytes, untold
 from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Mode, Request, check
 from gnnperf.whatif import apply
-from gnnperf.whatif.other_link import ChangeLink
+from gnnperf.whatif.hardware import ChangeLink
 
 LIMITED = replace(two_rank_graph(), placement=Placement(2, 125e6))
 

@@ -15,7 +15,7 @@ from gnnperf.analytic.collective.constants import collective_models_of, load_col
 from gnnperf.hardware import load_cluster
 from gnnperf.hardware.yaml_spec import conf_dir
 from gnnperf.predict.collective_fit import fit_and_judge, specified_us, splits
-from gnnperf.record.calibrate.op_table import COLUMNS, parquet_bytes
+from gnnperf.record.calibrate.ops_file import COLUMNS, parquet_bytes
 
 HGX = load_cluster("hgx_h100")
 

@@ -17,9 +17,7 @@ from gnnperf.predict.edited import predict_edited, with_edits
 from gnnperf.predict.target import choose_target
 from gnnperf.whatif import OpLatency, apply
 from gnnperf.whatif.edit import Edit
-from gnnperf.whatif.other_cluster import ChangeCluster
-from gnnperf.whatif.other_device import ChangeDevice
-from gnnperf.whatif.other_link import ChangeLink
+from gnnperf.whatif.hardware import ChangeCluster, ChangeDevice, ChangeLink
 from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import two_rank_graph
 

@@ -11,7 +11,7 @@ import pytest
 from torch.profiler import ProfilerActivity
 
 from gnnperf.record import idle_threads
-from gnnperf.record.idle_threads import SafeProfile, await_idle_threads
+from gnnperf.record.step_clock import SafeProfile, await_idle_threads
 
 OBSERVED_COLLECTIVES = """
 import os, socket, sys
