@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gnnperf.core import InputError
 from gnnperf.gnn import summarize
-from research.benchmarks import _results
+from research.benchmarks._results import start_saving
 
 ERROR_COLUMNS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %")
 
@@ -25,11 +25,12 @@ def run_main(main: Callable[..., int | None]) -> NoReturn:
         main: without parameters, or with the list of arguments of the command line.
     """
     arguments = [word for word in sys.argv[1:] if word != "--save"]
-    _results.saving = len(arguments) < len(sys.argv) - 1
     takes_arguments = bool(inspect.signature(main).parameters)
     if arguments and not takes_arguments:
         sys.exit(f"{sys.argv[0]}: takes no arguments but --save")
     try:
+        if "--save" in sys.argv:
+            start_saving()
         code = main(arguments) if takes_arguments else main()
     except InputError as error:
         print(error, file=sys.stderr)
@@ -58,8 +59,3 @@ def show(*tables: Table, width: int = 160) -> None:
     console = Console(width=width)
     for table in tables:
         console.print(table)
-
-
-def percents(*shares: float) -> tuple[str, ...]:
-    """Shares in percent with one decimal; "-" for NaN."""
-    return tuple("-" if np.isnan(share) else f"{100 * share:.1f}" for share in shares)

@@ -24,7 +24,9 @@ from research.baselines.table import Place, SplitData, ensure_floor, ensure_reco
 from research.baselines.training import variant_of
 from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
-from research.evaluation.row_errors import REPEAT
+from research.benchmarks._results import save_result
+from research.evaluation.records import EvaluationRecord
+from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 
 SIMPLER = ("trees", "trees_hops", "graphsage", "ops_as_text", "trees_searched", "trees_hops_searched")
 
@@ -110,6 +112,15 @@ def curve_jobs(out: Path, split: str, row: str, seeds: Sequence[int], part: str)
     """The row with a share of the training runs; seed by seed, because the share is drawn by it."""
     return [Job(Place(out, f"{row}-{share:g}", seed, part), split, row, share)
             for seed in seeds for share in CURVE_SHARES]  # fmt: skip
+
+
+def save_network(claim: str, records: Sequence[EvaluationRecord], split: str, steps: bool = True) -> None:
+    """GMAE of nodes, and geomean of step errors, of the row gnn on a split, where it has records."""
+    network = rows_of(records).get(split, {}).get("gnn", ())
+    nodes = node_figures(network) if network else None
+    if nodes is not None:
+        values = (nodes.gmae, *([step_figures(network).gmae] if steps else []))
+        save_result(claim, *(100 * value for value in values))
 
 
 def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:

@@ -20,6 +20,7 @@ from gnnperf.analytic.kernels.call import Setting
 from gnnperf.gnn import summarize
 from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
 from research.benchmarks._public_runs import mirror
+from research.benchmarks._results import save_result
 from research.benchmarks._transfer import Forms, Judged, forms_of, nearest_op_us
 from research.fitting.convolution import forward_algorithms
 from research.pretraining.forms import CONVOLUTION, form_names, on_lanes
@@ -82,6 +83,7 @@ def main() -> None:
                 printed.add_row(str(name), answer, *error_texts(result, part["latency_us"]))
                 means.setdefault(answer, []).append(summarize(result, part["latency_us"].to_numpy(float)).mean_ape)
     show(printed, width=110)
+    save_result("convolution", 100 * float(np.mean(means[MODEL])))
     for answer, errors_of in means.items():
         print(f"{answer}: mean over GPUs {np.mean(errors_of):.1%}, worst {max(errors_of):.1%}")
 

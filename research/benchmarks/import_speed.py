@@ -20,6 +20,7 @@ from pathlib import Path
 
 from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import graph_recordings, mirror
+from research.benchmarks._results import save_result
 
 TABLES = """
 import json, resource, sys, time
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str]) -> None:
         {name: run(python, script, file) for name, (python, script) in programs.items()} for _ in range(args.repeats)
     ]
     medians = {name: report(name, [turn[name] for turn in turns]) for name in programs}
+    if args.peer and not args.file:
+        save_result("import_speed", medians["hta"][0] / medians["file -> tables"][0])
     for name in list(programs)[:2] if args.peer else ():
         seconds, cpu = (theirs / ours for theirs, ours in zip(medians["hta"], medians[name], strict=True))
         print(f"hta / {name:15s} {seconds:7.1f}, CPU {cpu:.1f} (steadier on a busy machine)")

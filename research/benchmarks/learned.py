@@ -38,6 +38,7 @@ from research.benchmarks._learned_jobs import (
     curve_jobs,
     jobs_of,
     make,
+    save_network,
 )
 from research.evaluation.record_files import read_records
 from research.evaluation.row_tables import print_tables
@@ -54,7 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = args.out or (OUT if args.bucket_bytes is None else BUCKET_OUT) / args.part
     try:
         failed = [] if args.print_only else make(_jobs(args, out), args.processes)
-        print_tables(read_records(out, args.part), args.splits)
+        records = read_records(out, args.part)
+        print_tables(records, args.splits)
+        if args.part == "test" and args.bucket_bytes is None:
+            save_network("learned_size", records, "size", steps=False)
+            save_network("learned_workload", records, "workload")
+            save_network("learned_more", records, "workload+cpu-unseen")
     except KeyboardInterrupt:
         print("learned: interrupted; the cells that are there stay", file=sys.stderr)
         return INTERRUPTED

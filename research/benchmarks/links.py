@@ -26,6 +26,7 @@ from gnnperf.trace.linking import clocks_differ
 from gnnperf.trace.trace_sources import Source, sources
 from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import graph_recordings, imported, mirror
+from research.benchmarks._results import save_result
 
 RUNS = ("dlrm-8", "megatron-tp2", "torchrec/")
 
@@ -34,15 +35,18 @@ def print_collectives() -> None:
     """Print one line per run."""
     print("| run | ranks | collectives matched over all ranks | without all peers | inconsistent |")
     print("|---|---|---|---|---|")
+    shares = []
     for recording in graph_recordings(RUNS):
         _, graph = imported(recording)
         counts = graph.counts or {}
         matched, missing = counts["collectives_matched"], counts["collectives_without_all_peers"]
         share = matched / max(matched + missing, 1)
+        shares.append(100 * share)
         print(
             f"| {recording.name} | {len(graph.ranks)} | {matched} of {matched + missing} ({share:.1%}) | {missing} | "
             f"{counts['collectives_inconsistent']} |"
         )
+    save_result("collectives_matched", min(shares))
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,7 @@ def main() -> None:
     below = sum(x.tied < 0.99 * x.in_steps for x in result)
     agreement = f"{percent(total.agreeing, total.compared)} %, worst file {100 * min(with_ids):.2f} %"
     print(f"true ids hidden: {len(with_ids)} files, {total.compared:,} events, agreement {agreement}")
+    save_result("links", 100 * total.agreeing / total.compared)
     print(f"tied to their op: {percent(total.tied, total.in_steps)} %; {below} of {len(result)} files below 99 %")
     print(f"tied to their op, or launched where none is open: {percent(total.tied + total.opless, total.in_steps)} %")
     print()

@@ -20,6 +20,7 @@ from gnnperf.schedule import ReplayResult, replay_step
 from gnnperf.trace import RunTrace
 from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import graph_recordings, imported
+from research.benchmarks._results import save_result
 
 _NEAR_NS = 25_000
 _LONG_NS = 30_000
@@ -253,6 +254,8 @@ def main() -> None:
         for r in rows
         if r.explained.blocked_us > r.explained.blocked_external_us
     ]
+    save_result("replay", 100 * float(np.median(errors)), 100 * float(np.quantile(errors, 0.9)))
+    save_result("replay_explained", 100 * float(np.median(raw)), 100 * float(np.median(of_waits)))
     print(f"\nmedian error over {len(rows)} runs {np.median(errors):.2%}, p90 {np.quantile(errors, 0.9):.2%}, ", end="")
     print(f"worst pair {max(r.worst for r in rows):.2%}; ", end="")
     print(f"over the {len(full)} runs that align >= 99 %: {np.median(full):.2%}")

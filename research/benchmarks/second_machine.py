@@ -32,7 +32,7 @@ from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.schedule import align
 from research.baselines.table import Place, ensure_record, load_split
 from research.benchmarks._frame import run_main
-from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
+from research.benchmarks._learned_jobs import AGAIN, data_config, dataset, save_network
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.record_files import read_records
 from research.evaluation.records import EvaluationRecord
@@ -87,6 +87,7 @@ def main(arguments: Sequence[str]) -> None:
     records = read_records(args.out, "test")
     _print_kinds(records)
     print_tables(records, (AGAIN,))
+    save_network("second_machine", records, AGAIN)
 
 
 def _make(out: Path) -> None:

@@ -30,6 +30,7 @@ from research.benchmarks.unseen_workload import (
     over_runs,
     print_means,
     rows_of,
+    save_step_error,
     trivial,
 )
 
@@ -52,6 +53,8 @@ def main() -> None:
     when = {program: group for group, programs in LOOKED_AT.items() for program in programs}
     for group, rows in result.groupby(result["workload"].map(when).fillna(REST)):
         _print(str(group), rows, others)
+        if group == REST:
+            save_step_error("unseen_programs", over_runs(rows))
 
 
 def _print(title: str, result: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> None:

@@ -39,6 +39,7 @@ from research.benchmarks._recorded_graphs import (
     recorded_graphs,
     recordings,
 )
+from research.benchmarks._results import save_result
 from research.evaluation.run_sums import interval_over_groups
 
 RIDGE = 1.0
@@ -121,6 +122,13 @@ def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataF
     return table
 
 
+def save_step_error(claim: str, runs: pd.DataFrame) -> None:
+    """The model's mean error of the step, with its interval over runs."""
+    size = (100 * (runs[MODEL["step"]] / runs["step_us"] - 1.0)).abs().to_numpy(float)
+    low, high = interval_over_groups(size, np.arange(len(size)), np.mean)
+    save_result(claim, float(size.mean()), interval=(float(low), float(high)))
+
+
 def by_workload(runs: pd.DataFrame) -> Table:
     """The model's errors, program by program."""
     table = Table("workload", "ranks", "runs", *(f"{figure}: mean, bias %" for figure in FIGURES))
@@ -154,6 +162,7 @@ def main() -> None:
     console.print(figures(result, runs, from_other_workloads))
     console.print(by_workload(runs))
     print_means(result, runs)
+    save_step_error("unseen_workload", runs)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,13 @@ from gnnperf.generate.transformer import (
     TransformerPlan,
     build_plan,
 )
+from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import ANY_DEVICE, ClusterSpec, DeviceSpec, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention
 from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
 from research.benchmarks._public_runs import mirror
+from research.benchmarks._results import save_result
 
 FOLDER = "VIA-Research+vTrain"
 COLUMNS = ("gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "sequence", "tensor", "data", "pipeline",
@@ -218,6 +220,8 @@ def main(argv: list[str]) -> None:
         "ridge on columns, other models' labels": others_ridge_us(plans, group, measured),
     }
     _print_errors({name: (result, measured) for name, result in answers.items()}, "answer")
+    if not argv:
+        save_result("vtrain", 100 * summarize(answers[MODEL], measured).mean_ape)
     columns = columns_of(plans)
     parts = {
         f"{name} {value}": columns[name].to_numpy() == value for name in PARTS for value in np.unique(columns[name])
