@@ -14,7 +14,7 @@ from gnnperf.core import InputError
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "benchmarks" / "results"
 RUN = "python -m research.benchmarks "
-saving = False  # set by `--save`
+_commit = ""  # of the measured code, while results are saved
 
 
 @dataclass(frozen=True)
@@ -117,18 +117,16 @@ def start_saving() -> None:
     Raises:
         InputError: files are changed, so that no commit names the measured code.
     """
-    global saving
-    if _git("status", "--porcelain", "--untracked-files=no"):
+    global _commit
+    if _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs", ":!BENCHMARKS.md"):
         raise InputError("files are changed", where="--save", remedy="commit them first")
-    saving = True
+    _commit = _git("rev-parse", "--short=8", "HEAD")
 
 
 def save_result(name: str, *values: float, interval: tuple[float, float] | None = None) -> None:
     """Keep the values of a claim, if the command line has `--save`."""
-    if saving:
-        result = Result(values, interval, _git("rev-parse", "--short=8", "HEAD"), f"{datetime.now(UTC):%Y-%m-%d}",
-                        "command")  # fmt: skip
-        write_result(name, result)
+    if _commit:
+        write_result(name, Result(values, interval, _commit, f"{datetime.now(UTC):%Y-%m-%d}", "command"))
 
 
 def write_result(name: str, result: Result) -> None:
