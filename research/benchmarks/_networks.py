@@ -14,8 +14,7 @@ from gnnperf.gnn.data.content import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.finetune import Start, begin_from
 from gnnperf.gnn.trust import fit_trust
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import Network, PredictorAnswer, TrainedNetwork
 
 FILE = "checkpoint.pt"

@@ -34,7 +34,7 @@ from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_device
 from gnnperf.predict import Mode
-from gnnperf.predict.api import answers_for
+from gnnperf.predict.api import models_for
 from gnnperf.schedule import schedule, schedule_with_contention
 from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
 from research.benchmarks._public_runs import mirror
@@ -240,7 +240,7 @@ def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
     if CHECKPOINT.is_file():
         result[BY_SIZES] = PretrainedPredictor(by_sizes_only(load_op_checkpoint(CHECKPOINT)))
     if checkpoint is not None:
-        result[NETWORK] = answers_for(Mode.hybrid, checkpoint).model
+        result[NETWORK] = models_for(Mode.hybrid, checkpoint).model
     return result
 
 

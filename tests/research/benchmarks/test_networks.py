@@ -12,8 +12,7 @@ from synthetic import prepared
 from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import Network
 from research.benchmarks import _networks
 from research.benchmarks._networks import CachedNetwork, Hybrid
