@@ -32,8 +32,8 @@ from gnnperf.analytic.roofline import (
 )
 from gnnperf.core import NodeType
 from gnnperf.hardware import conf_dir, match_device
-from research.benchmarks._kernel_calls import gpu_recordings
 from research.benchmarks._public_runs import imported
+from research.benchmarks.trace_kernels import gpu_recordings
 
 PROVENANCE = (
     "fitted by research/fitting/cdna.py on the kernels of {runs} recordings of {projects} (MIT) on {devices}. "
