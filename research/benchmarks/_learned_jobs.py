@@ -75,15 +75,7 @@ ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.ext
 
 @dataclass(frozen=True)
 class Job:
-    """One cell.
-
-    Attributes:
-        place: where it belongs.
-        split: as data_config takes it.
-        learner: name in the tables of rows; REPEAT: the noise floor.
-        share: of the training runs, drawn by the place's seed.
-        bucket_bytes: of the token buckets that limit links, where it is given.
-    """
+    """One cell."""
 
     place: Place
     split: str

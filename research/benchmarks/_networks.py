@@ -35,12 +35,7 @@ def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Che
 
 @dataclass(frozen=True)
 class CachedNetwork:
-    """The network as a row that is trained once for what it learns from, and goes on where it was killed.
-
-    Attributes:
-        network: its configuration.
-        folder: of the networks, by training data, settings, seed and the code that learns.
-    """
+    """The network as a row that is trained once for what it learns from, and goes on where it was killed."""
 
     network: Network
     folder: Path = field(repr=False)
@@ -58,12 +53,7 @@ class CachedNetwork:
 
 @dataclass(frozen=True)
 class AsItIs:
-    """The network without a further step.
-
-    Attributes:
-        start: it; of the file that it is in (`name`).
-        name: tells it from others.
-    """
+    """The network without a further step."""
 
     start: Start = field(repr=False)
     name: str
@@ -75,13 +65,7 @@ class AsItIs:
 
 @dataclass(frozen=True)
 class FineTuned:
-    """The network, trained on as `train.py init_from=...` does.
-
-    Attributes:
-        config: of the further training.
-        start: the network.
-        name: tells it from others.
-    """
+    """The network, trained on as `train.py init_from=...` does."""
 
     config: TrainConfig
     start: Start = field(repr=False)
@@ -101,12 +85,7 @@ BLENDS = ("gnn/trust", "predict")
 
 @dataclass(frozen=True)
 class Hybrid:
-    """A network, as far as it is trusted, and the corrected analytical answer.
-
-    Attributes:
-        network: whose; trained if it is not there.
-        code: of what blends: a cell of another is made anew.
-    """
+    """A network, as far as it is trusted, and the corrected analytical answer."""
 
     network: CachedNetwork
     code: str = field(default_factory=lambda: code_of(*BLENDS))

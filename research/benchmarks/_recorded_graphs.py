@@ -46,13 +46,7 @@ Recordings = Mapping[str, Recording]
 
 @dataclass(frozen=True)
 class Fold:
-    """One workload left out.
-
-    Attributes:
-        workload: which.
-        test: its recordings.
-        shared: constants from all other workloads, host overheads included.
-    """
+    """One workload left out."""
 
     workload: str
     test: Recordings

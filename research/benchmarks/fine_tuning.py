@@ -129,16 +129,7 @@ def main(arguments: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Unseen:
-    """What the network never saw.
-
-    Attributes:
-        name: of the program, or MACHINE.
-        axis: of `learned`, whose row `gnn` goes on.
-        whole: its data; the test part holds what is judged.
-        config: how the few runs are read.
-        pool: recordings that the few runs are drawn from.
-        judged: recordings.
-    """
+    """What the network never saw."""
 
     name: str
     axis: str

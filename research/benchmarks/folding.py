@@ -127,7 +127,6 @@ OVERRIDES = ("cluster=hgx_h100", "cluster.ranks_per_node=4", "plan.schedule.reco
 PREDICT_ONLY = """
 import sys
 from research.benchmarks.folding import planned_us, read_plan
-from research.benchmarks._frame import run_main
 print(planned_us(read_plan(sys.argv[1]), sys.argv[2]))
 """
 

@@ -37,13 +37,7 @@ DEVICE_TYPES = (NodeType.COMPUTE, NodeType.MEMORY)
 
 @dataclass(frozen=True)
 class Times:
-    """Of one step, us.
-
-    Attributes:
-        step: the whole step.
-        device: kernels and copies, added up.
-        host: host segments, added up.
-    """
+    """Of one step, us."""
 
     step: float
     device: float
@@ -56,13 +50,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Recorded:
-    """One recording.
-
-    Attributes:
-        graph: of its trace.
-        device: that it ran on.
-        times: of the step that is predicted.
-    """
+    """One recording."""
 
     graph: ExecutionGraph
     device: DeviceSpec

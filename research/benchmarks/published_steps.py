@@ -33,14 +33,7 @@ FMS_LINK_BYTES_PER_S = 400e9 / 8 / 8  # of each of eight devices
 
 @dataclass(frozen=True)
 class Published:
-    """One row of a source.
-
-    Attributes:
-        source: whose.
-        plan: shipped plan that it is like.
-        tokens_per_s: of one device.
-        changes: section -> settings that differ from the shipped plan.
-    """
+    """One row of a source."""
 
     source: str
     plan: str

@@ -44,13 +44,7 @@ BY_KIND = (("same-run", None), ("gnn", 0))  # row and seed
 
 @dataclass(frozen=True)
 class SameRun:
-    """Answers with what another machine recorded of the same run.
-
-    Attributes:
-        known: run -> its typical step there.
-        factor: on all of its times.
-        name: digest of what is known, by which cells are given from older ones.
-    """
+    """Answers with what another machine recorded of the same run."""
 
     known: Mapping[str, RunStep] = field(repr=False)
     factor: float = 1.0

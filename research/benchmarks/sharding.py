@@ -159,13 +159,7 @@ FLOORS = 3.0  # a problem is hard to miss by chance where candidates spread over
 
 @dataclass(frozen=True)
 class Outcome:
-    """One problem.
-
-    Attributes:
-        problem: which.
-        seen: what was measured.
-        sentences: what was predicted.
-    """
+    """One problem."""
 
     problem: Problem
     seen: Measured
