@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [own] [campaigns]
 
-Fits and judges; without arguments, all. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
+Fits and judges; without arguments, all four. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
 gemm float8, float8_block, float4: with the kernel that quantizes) and float32 of NeuSight (bmm, linear: with the wait
 for the launch).
 
