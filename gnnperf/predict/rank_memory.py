@@ -50,11 +50,11 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    from gnnperf.memory import measured_peaks, peak_memory
-
     run = read_run(Path(str(request.trace)))
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, warnings=(*answer.warnings, NO_SHAPES))
+    from gnnperf.memory import measured_peaks, peak_memory  # imports torch
+
     same = device is None or not request.hardware or device.name == answer.traced_hardware or _is_traced(answer)
     on_gpu = None if same or device is None else device.kind == "gpu"
     measured = measured_peaks(run.card) if same else {}

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.transformer import (
+from gnnperf.generate.transformer.plan import (
     Parallelism,
     Pipeline,
     Recompute,

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.transformer import TransformerPlan
+from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.update import layer_parameters
 from research.benchmarks._vtrain import FOLDER, columns_of
 

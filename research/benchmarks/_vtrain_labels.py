@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.generate.transformer import TransformerPlan
+from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.gnn.evaluation.metrics import absolute_percentage_error
 from research.benchmarks._vtrain import columns_of
 from research.benchmarks._vtrain_trivial import log_columns, models, ridge

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType
-from gnnperf.generate.transformer import TransformerPlan
+from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import DeviceSpec
 from research.benchmarks._vtrain import CONFIG_COLUMNS, columns_of

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
+from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_device
 from gnnperf.schedule import schedule, schedule_with_contention

@@ -25,13 +25,8 @@ from rich.table import Table
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType
 from gnnperf.generate import read_plan
-from gnnperf.generate.convolutional import (
-    ConvolutionalPlan,
-    Gradients,
-    NetworkOptimizer,
-    NetworkReplicas,
-    build_network,
-)
+from gnnperf.generate.convolutional.build import build_network
+from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Gradients, NetworkOptimizer, NetworkReplicas
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import conf_dir, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention

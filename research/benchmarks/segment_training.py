@@ -16,14 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.transformer import (
-    Parallelism,
-    Schedule,
-    Transformer,
-    TransformerPlan,
-    build_plan,
-    every_rank,
-)
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import Parallelism, Schedule, Transformer, TransformerPlan
 from gnnperf.gnn import build_model, fit
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.transformer import TransformerPlan, build_plan
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.gnn import summarize
 from gnnperf.hardware import ANY_DEVICE, ClusterSpec, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention

@@ -17,7 +17,8 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError
-from gnnperf.generate.transformer import TransformerPlan, build_plan
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.hardware import ANY_DEVICE, ClusterSpec, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention
 from research.benchmarks._public_runs import mirror

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gnnperf.whatif.hardware import ChangeLink
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
-from gnnperf.generate.recommendation import RecommendationPlan
+from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import Placement, load_cluster, load_device
@@ -26,6 +25,7 @@ from gnnperf.predict.api import missing_bucket, predict, trained_bucket_bytes
 from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Mode, Request, TraceEvidence, check
 from gnnperf.whatif import ChangeDtype, Straggler, apply
+from gnnperf.whatif.hardware import ChangeLink
 from tests.predict.answers import GEMM_1, Fixed
 from tests.predict.doubled import toy_data
 from tests.toys import two_rank_graph
