@@ -125,6 +125,11 @@ class Request(HardwareConfig):
     max_regression: float | None = None
     against: str | None = None
 
+    @property
+    def cache_folder(self) -> Path | None:
+        """Where graphs and effects of ops are kept; None: nowhere."""
+        return None if self.cache_dir is None else Path(self.cache_dir).expanduser()
+
     def plan_spec(self) -> Plan | None:
         """The plan requested; None: a trace.
 
