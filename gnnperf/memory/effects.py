@@ -123,13 +123,13 @@ def effects_kept_in(folder: Path | None) -> Iterator[None]:
         yield
         return
     path = folder / f"effects-{_code_hash()}.json"
+    earlier = _Kept()
     with suppress(OSError, msgspec.DecodeError):  # none yet, or damaged: they are computed again
         earlier = msgspec.json.decode(path.read_bytes(), type=_Kept)
-        for name in ("effects", "known", "composite"):
-            getattr(_kept, name).update(getattr(earlier, name))
-    before = len(_kept.effects)
+    for name in ("effects", "known", "composite"):
+        getattr(_kept, name).update(getattr(earlier, name))
     yield
-    if before < len(_kept.effects) <= _MAX_KEPT:
+    if len(earlier.effects) < len(_kept.effects) <= _MAX_KEPT:
         with suppress(OSError, InputError):  # the graph, which goes to the same folder, warns
             folder.mkdir(parents=True, exist_ok=True)
             write_bytes(path, msgspec.json.encode(_kept))
