@@ -21,7 +21,7 @@ FILE = "checkpoint.pt"
 
 
 def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Checkpoint:
-    """Trained and gated, unless it is there; one process trains, others that ask for the same file wait for it."""
+    """Trained with shrunk corrections, unless the file exists; one process trains, others wait for the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -41,7 +41,7 @@ class CachedNetwork:
     folder: Path = field(repr=False)
 
     def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
-        """Trained and gated, or as it was kept."""
+        """Trained with shrunk corrections, or as it was saved."""
         return TrainedNetwork(self.checkpoint(data, seed).network())
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
@@ -72,7 +72,7 @@ class FineTuned:
     name: str
 
     def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
-        """Weights of the best epoch on the validation runs, gated there. `data` were prepared for the start."""
+        """Weights of the best validation epoch, corrections shrunk there. `data`: prepared for the start."""
         with tempfile.TemporaryDirectory() as out:
             config = replace(self.config, seed=seed, out=out, resume=None)
             network = fit(config, data, begin_from(build_model(config, data), self.start))

@@ -183,7 +183,7 @@ def _print_folded() -> None:
 
 def _print_world_sizes() -> None:
     plan = read_plan("gpt2_345m")
-    print(f"world_size, {plan.name}, from 8 replicas, {HARDWARE}; beside the plan of so many replicas:")
+    print(f"world_size, {plan.name}, from 8 replicas, {HARDWARE}; and the plan of so many replicas:")
     for ranks in (8, 64, 1024, 16_384):
         batch = plan.schedule.global_batch // 8 * ranks
         wanted = replace(plan, parallelism=replace(plan.parallelism, data=ranks),

@@ -89,7 +89,7 @@ def recorded(entry: Entry) -> Recorded:
 
 
 def answers(source: Recorded, target: Recorded) -> Iterator[tuple[str, Times]]:
-    """Who says what about the target's step."""
+    """Predictions and baselines of the target's step."""
     ratio = source.device.memory_bandwidth_bytes_per_s / target.device.memory_bandwidth_bytes_per_s
     yield "measured", target.times
     yield "predicted", given(predicted(source.graph, Request(hardware=target.device)))

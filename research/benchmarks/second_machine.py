@@ -74,7 +74,7 @@ class SameRun:
 def main(arguments: Sequence[str]) -> None:
     """Make the two rows, print."""
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.second_machine")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the cells; default: {OUT}")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the records; default: {OUT}")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
     _make(args.out)
