@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from traces import MAIN, Event, annotation, call, graph_of, kernel, mark, op, trace
 
-from gnnperf.analytic.memory_bound.fused_chains import chain_ops
+from gnnperf.analytic.memory_bound.calls import chain_ops
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.cost import fused_name

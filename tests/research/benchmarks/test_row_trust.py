@@ -10,7 +10,7 @@ from gnnperf.gnn.trust.trust import LEAST
 from research.benchmarks._row_trust import fit_row_trust
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
 from research.pretraining.forms import shipped_forms
-from research.tables.products import product_columns
+from research.tables.columns import product_columns
 from tests.research.op_networks import CONFIG, small_rows
 from tests.research.op_rows import product_rows
 
