@@ -115,9 +115,8 @@ def rank_graph(
     edges.add(draft.bursts.fork, draft.bursts.first, Relation.WAITS)
     edges.add(draft.bursts.last, draft.bursts.join, Relation.WAITS)
     if comm is None:
-        before_call = np.where(call_piece > 0, call_piece - 1, -1)  # [num_events] what precedes a call on its thread
-        before_call[(call_piece > 0) & (pieces.thread[before_call] != pieces.thread[call_piece])] = -1
-        blocked_until = _wait(edges, events, works, (call_piece, copy_piece, before_call), first, last, elapsed)
+        before = _pieces_before(pieces, call_piece)
+        blocked_until = _wait(edges, events, works, (call_piece, copy_piece, before), first, last, elapsed)
     else:
         blocked_until = _wait_for_comm(edges, comm, first, last)
     nodes = concat_tables([_without_waits(host, pieces, works, blocked_until), device])
@@ -143,6 +142,15 @@ def _call_pieces(events: RankEvents, pieces: Pieces) -> tuple[np.ndarray, np.nda
     last[pieces.call[index]] = index
     first[pieces.call[index[::-1]]] = index[::-1]
     return first, last
+
+
+def _pieces_before(pieces: Pieces, call_piece: np.ndarray) -> np.ndarray:
+    """[num_events] the piece that precedes each call on its thread; -1 none."""
+    before = np.full(len(call_piece), -1)
+    calls = np.flatnonzero(call_piece > 0)
+    piece = call_piece[calls]
+    before[calls] = np.where(pieces.thread[piece - 1] == pieces.thread[piece], piece - 1, -1)
+    return before
 
 
 def _work_steps(

@@ -48,7 +48,7 @@ LAST_HOST_CODE = KIND_CODES[EventKind.RUNTIME]
 MTIA_KINDS = {"event_wait": EventKind.SYNC, "event_record": EventKind.SYNC, "dma_request": EventKind.MEMCPY}
 JSON_FIELDS = {"input_dims": "dims", "input_types": "types", "input_values": "values"}
 SIDE_FIELDS = ("forward_thread", "event_index", "record_function")
-LAUNCH_FIELDS = ("grid", "block", "registers", "shared_bytes", "occupancy")  # in the order of schema.LAUNCH_COLUMNS
+_LAUNCH = attrgetter("grid", "block", "registers", "shared_bytes", "occupancy")  # in the order of schema.LAUNCH_COLUMNS
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Parts:
         columns: of each stretch: arrays [num_events of the stretch]; a column that a stretch lacks is unknown there.
         names: codes of event names, over all stretches.
         texts: codes of undecoded shapes, dtypes and values, over all stretches.
-        launches: codes of undecoded LAUNCH_FIELDS of kernels, over all stretches.
+        launches: codes of undecoded launches of kernels, over all stretches.
         metadata: place in the file -> metadata of a collective.
         flows: ph, id, tid and ts of forward-backward arrows.
         size: number of events.
@@ -95,7 +95,9 @@ def add(parts: Parts, events: list[Any]) -> None:
     if (kind > LAST_HOST_CODE).any():
         columns |= _device_columns(rows, args, kind)
         is_kernel = kind == KIND_CODES[EventKind.KERNEL]
-        columns |= _of(is_kernel, args, lambda a: {"launch": parts.launches.of(list(map(_launch, a)))})
+        columns |= _of(
+            is_kernel, args, lambda a: {"launch": parts.launches.of([tuple(map(bytes, _LAUNCH(x))) for x in a])}
+        )
     if isinstance(next((a for a in args if a is not NO_ARGS), None), CommArgs):  # one type in all of a stretch
         stated = [(i, a) for i, a in enumerate(args) if isinstance(a, CommArgs) and a.collective is not None]
         parts.metadata |= {parts.size + i: a for i, a in stated}
@@ -133,10 +135,6 @@ def _of(rows: np.ndarray, values: list[Any], build: Any) -> dict[str, np.ndarray
 def unknown(dtype: np.dtype[Any]) -> float:
     """What stands for unknown in a column of this dtype."""
     return np.nan if dtype.kind == "f" else -1
-
-
-def _launch(args: Args) -> tuple[bytes, ...]:
-    return tuple(bytes(getattr(args, name)) for name in LAUNCH_FIELDS)
 
 
 def _op_columns(args: list[Args], texts: dict[str, Codes]) -> dict[str, np.ndarray]:
