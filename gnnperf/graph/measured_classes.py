@@ -42,9 +42,8 @@ def measurement_classes(nodes: pd.DataFrame) -> np.ndarray:
 def _named(nodes: pd.DataFrame) -> pd.DataFrame:
     """The nodes with what their kernels' names tell: `kernel_words` (empty on the host) and `measured_family`."""
     names = nodes["event_name"].cat.categories
-    words = pd.Index([" ".join(kernel_tokens(function_of(name))) for name in names], dtype=object)
-    codes = np.where(nodes["stream"] >= 0, nodes["event_name"].cat.codes, -1)
-    spread = np.append(words.to_numpy(dtype=object), None)[codes]
+    words = np.array([*(" ".join(kernel_tokens(function_of(name))) for name in names), None], dtype=object)
+    spread = words[np.where(nodes["stream"] >= 0, nodes["event_name"].cat.codes, -1)]
     return nodes.assign(kernel_words=pd.Categorical(spread), measured_family=pd.Categorical(measured_families(nodes)))
 
 

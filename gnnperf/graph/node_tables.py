@@ -180,7 +180,8 @@ def work_table(
 
 def _launches(events: RankEvents, kernel: np.ndarray) -> dict[str, object]:
     """The columns of schema.LAUNCH_COLUMNS for kernels [n] (event id; -1 is no single kernel)."""
-    frame, result = events.table.events, {}
+    frame = events.table.events
+    result: dict[str, object] = {}
     for column in schema.LAUNCH_COLUMNS:
         if column.dtype == "category":
             result[column.name] = _taken(frame[column.name], kernel)
