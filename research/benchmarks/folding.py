@@ -19,18 +19,11 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.folding import fold
-from gnnperf.generate.transformer import (
-    Parallelism,
-    Pipeline,
-    Reduction,
-    Schedule,
-    Transformer,
-    TransformerPlan,
-    build_plan,
-    every_rank,
-    plan_from,
-)
+from gnnperf.generate.folding.fold import fold
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Reduction, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.read import plan_from
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import conf_dir, load_device, read_yaml
 from gnnperf.predict.target import choose_target

@@ -16,7 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.transformer import TransformerPlan, build_plan, plan_from
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import TransformerPlan
+from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.schedule import schedule_with_contention

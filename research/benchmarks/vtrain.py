@@ -23,7 +23,8 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType
-from gnnperf.generate.transformer import (
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import (
     Parallelism,
     Pipeline,
     Recompute,
@@ -31,7 +32,6 @@ from gnnperf.generate.transformer import (
     Schedule,
     Transformer,
     TransformerPlan,
-    build_plan,
 )
 from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph

@@ -28,8 +28,8 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
+from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_device
