@@ -104,12 +104,7 @@ def placement_of(tables: Sequence[PlacedTable]) -> Placement:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predicted steps of a problem's candidates, [num_candidates] each.
-
-    Attributes:
-        calibrated_us: measured latencies of the one recording, and the analytical model held to them.
-        analytic_us: the analytical model's answers for all ops of the tables, as they are.
-    """
+    """Predicted steps of a problem's candidates, [num_candidates] each."""
 
     calibrated_us: np.ndarray
     analytic_us: np.ndarray
