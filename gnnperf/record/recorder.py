@@ -219,7 +219,7 @@ def _open(folder: Path, about: Description, rank: int) -> Path:
 def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank: int) -> None:
     """Write this rank's traces and, last, its part of the card."""
     if not step.done:
-        remedy = "call step() at the end of every training step until step.done; ask for fewer steps of a short program"
+        remedy = "call step() at the end of every training step until step.done; request fewer steps of a short program"
         raise InputError(f"{step.steps_done} of {step.total_steps} steps ran", where=str(folder), remedy=remedy)
     measured = {"peak_memory": step.peak_memory(), **step.step_times()}
     ops = step.execution_trace()

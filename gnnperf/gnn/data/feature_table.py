@@ -37,7 +37,7 @@ def feature_page() -> str:
     kinds = ", ".join(f"`{kind}`" for kind in WORK_TYPES)
     sections = (
         (f"Numbers of work ({kinds})", "", _rows((*WORK_FEATURES, _text_feature()))),
-        ("Words of work", "Code 0 is a word that no training run has.", _rows(columns[field] for field in FIELDS)),
+        ("Tokens of work nodes", "Code 0 is the unknown token: no training run contains it.", _rows(columns[field] for field in FIELDS)),
         ("Numbers of devices", "", _rows(DEVICE_FEATURES)),
         ("Numbers of links", "", _rows(LINK_FEATURES)),
     )
@@ -46,7 +46,7 @@ def feature_page() -> str:
 
 def _text_feature() -> Column:
     name = f"text_0` to `text_{NUM_TEXT_FEATURES - 1}"
-    return Column(name, "float32", "", "pieces of the op's name, hashed: an op nobody has seen lands near its kin")
+    return Column(name, "float32", "", "hashed n-grams of the op's name: an unseen op is close to ops of similar names")
 
 
 def _rows(columns: Iterable[Column]) -> list[tuple[str, str, str]]:

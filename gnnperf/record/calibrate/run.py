@@ -108,7 +108,7 @@ def _gpu() -> Machine:
 def _stated_clock_mhz() -> float:
     khz = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "clock_rate", None)
     if khz is None:
-        raise InputError("neither nvidia-smi nor torch tells this GPU's clock", where="--device cuda",
+        raise InputError("neither nvidia-smi nor torch reports this GPU's clock", where="--device cuda",
                          remedy="put nvidia-smi on the PATH")  # fmt: skip
     return float(khz) / 1e3
 
