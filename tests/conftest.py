@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -26,6 +27,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     Each worker of pytest-xdist collects for itself, and all must name every test alike.
     """
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests out of later garbage collections, which would walk over all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

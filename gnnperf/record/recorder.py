@@ -191,19 +191,9 @@ def _marked_if_broken(folder: Path, about: Description, rank: int) -> Iterator[N
         raise
 
 
-def reserve(folder: Path) -> None:
-    """Make the run directory."""
-    if card.status(folder) == card.COMPLETE:
-        raise InputError("holds a complete run", where=str(folder), remedy="give another directory or remove this one")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
-
-
 def _open(folder: Path, about: Description, rank: int) -> Path:
     """The run directory, without what an earlier attempt of this rank left in it."""
-    reserve(folder)
+    card.reserve(folder)
     try:
         for name in (card.trace_name(rank), card.execution_trace_name(rank), card.part_name(rank)):
             (folder / name).unlink(missing_ok=True)

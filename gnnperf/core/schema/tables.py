@@ -110,9 +110,7 @@ PREDICTION_COLUMNS = (
     Column(
         "mean_latency_us", "float64", "us", "what the step adds up: in steps of about the median time; NaN if uncovered"
     ),
-    Column(
-        "latency_low_us", "float64", "us", "lower end of the interval; NaN: the error is unknown"
-    ),
+    Column("latency_low_us", "float64", "us", "lower end of the interval; NaN: the error is unknown"),
     Column("latency_high_us", "float64", "us", "upper end of the interval"),
     Column("measured_start_us", "float64", "us", "measured start since that of the step; NaN unknown"),
     Column("measured_latency_us", "float64", "us", "measured latency; NaN unknown"),
