@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 
 from gnnperf.core import InputError, files
-from gnnperf.record import card, device, machine, profiler_cost
+from gnnperf.record import card, machine, profiler_cost
 from gnnperf.record.card import Description
-from gnnperf.record.device import cuda_device
+from gnnperf.record.machine import cuda_device
 from gnnperf.record.step_clock import garbage_set_aside
 from gnnperf.record.step_recorder import StepRecorder, Stretches
 
@@ -202,7 +202,7 @@ def _open(folder: Path, about: Description, rank: int) -> Path:
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
     if dist.is_available() and dist.is_initialized():
-        device.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
+        machine.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
     return folder
 
 

@@ -25,7 +25,7 @@ from research.benchmarks._public_runs import mirror
 from research.benchmarks._row_trust import fit_row_trust
 from research.pretraining.few_rows import FEATURES, numbers
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
-from research.pretraining.retained_forms import retained_forms
+from research.pretraining.forms import retained_forms
 from research.pretraining.rows import GENERATION, sampled, usable
 from research.tables import read_aiconfigurator, read_neusight
 

@@ -18,9 +18,8 @@ from gnnperf.gnn.data.vocabulary import Vocabulary
 from research.benchmarks._transfer_tables import Judged, line, mean_error, same_gpu_trees_us
 from research.pretraining.encode import encode, words_of
 from research.pretraining.few_rows import Requested, choose_rows, learn_from
-from research.pretraining.forms import FormConstants
+from research.pretraining.forms import FormConstants, retained_forms
 from research.pretraining.observation import Observation, fit_observation
-from research.pretraining.retained_forms import retained_forms
 
 SEEDS = (0, 1, 2)  # of the choice of rows, and of the groups that are left out among them
 POOL_ROWS = 1000  # of a chip and kind: what can be measured

@@ -9,8 +9,7 @@ import pandas as pd
 
 from research.benchmarks._products import peak_flops_per_s
 from research.benchmarks._transfer_tables import judged
-from research.pretraining.forms import base_us
-from research.pretraining.retained_forms import retained_forms
+from research.pretraining.forms import base_us, retained_forms
 from research.pretraining.rows import GENERATION, spec_of
 
 LONG_US = 1000.0

@@ -17,8 +17,7 @@ from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph import ExecutionGraph
 from research.benchmarks._folds import answered, folds
 from research.benchmarks._recorded_graphs import DATASET, recorded_graphs, recordings
-from research.evaluation.intervention_summary import KindSummary, summarize_trials
-from research.evaluation.interventions import LeftOut, Trial, evaluate_pairs
+from research.evaluation.interventions import KindSummary, LeftOut, Trial, evaluate_pairs, summarize_trials
 from research.evaluation.pairs import Change, read_pairs
 
 

@@ -44,7 +44,7 @@ from research.benchmarks._few_runs_table import MACHINE, print_tables
 from research.benchmarks._fine_tuned import AsItIs, FineTuned
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._learned_rows import GNN
-from research.evaluation.record_files import read_records
+from research.evaluation.records import read_records
 from research.evaluation.row_errors import REPEAT
 
 OUT = Path("outputs/fine_tuning")

@@ -37,7 +37,7 @@ from research.benchmarks._fine_tuned import FineTuned
 from research.benchmarks._public_families import FAMILIES, PublicRuns, public_runs
 from research.benchmarks._public_machine_scales import OwnScale
 from research.benchmarks._public_tables import tables
-from research.evaluation.record_files import read_records
+from research.evaluation.records import read_records
 from research.pretraining.op_checkpoint import TRAINED
 
 OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"

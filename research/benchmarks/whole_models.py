@@ -34,7 +34,7 @@ from gnnperf.predict.api import models_for
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._whole_model_classes import class_table
 from research.benchmarks._whole_models import Row, answer, rows
-from research.pretraining.choice import by_sizes_only
+from research.pretraining.held_out import by_sizes_only
 from research.pretraining.op_checkpoint import TRAINED as CHECKPOINT
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from research.pretraining.predictor import PretrainedPredictor

@@ -39,7 +39,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _improvement(args: argparse.Namespace) -> int:
     from research.evaluation.cli import write_json
-    from research.evaluation.record_files import read_records, same_question
+    from research.evaluation.records import read_records, same_question
     from research.evaluation.row_errors import REPEAT, rows_of
 
     records = read_records(args.folder, args.part)

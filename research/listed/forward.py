@@ -8,8 +8,7 @@ from math import prod
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.graph import Tensor
-from research.listed.call import INDEX, Call, floats
-from research.listed.layout import Layout, viewed
+from research.listed.call import INDEX, Call, Layout, floats, viewed
 
 F = Phase.FORWARD
 Items = tuple[Item, ...]

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.graph import Tensor
-from research.listed.call import Call, floats
+from research.listed.call import Call, Shape, floats
 from research.listed.forward import indices, linear_sizes, product_sizes, table
-from research.listed.layout import Shape
 
 B = Phase.BACKWARD
 Items = tuple[Item, ...]

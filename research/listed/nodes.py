@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op
 from research.listed import forward, gradients
-from research.listed.call import Call, Result
-from research.listed.layout import Layout, Shape, contiguous, permuted, viewed
+from research.listed.call import Call, Layout, Result, Shape, contiguous, permuted, viewed
 from research.listed.operator_list import NUMBER, ListedOp
 
 PERMUTING = ("permute", "transpose")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,8 +12,9 @@ import pandas as pd
 from gnnperf.analytic import has_forms
 from gnnperf.core import InputError
 from gnnperf.hardware import DeviceSpec, match_device
+from gnnperf.trace.public.catalog import Entry, load_catalog
 from research.pretraining.forms import form_names
-from research.tables import OpTable
+from research.tables import OpTable, aiconfigurator, joined, neusight, read_aiconfigurator, read_neusight
 
 NO_DEVICE = "device that the catalog does not know, or that the closed forms were not made for"
 NO_FORM = "op without a closed form that is fitted again for every GPU left out"
@@ -54,3 +57,52 @@ def sampled(rows: pd.DataFrame, per_group: int, by: Sequence[str], seed: int) ->
     place = rows.iloc[mixed].groupby(list(by), sort=False).cumcount().to_numpy()
     result: np.ndarray = np.sort(mixed[place < per_group])
     return result
+
+
+# Op tables that weights which ship may be trained on: merged files under a plain MIT, BSD or Apache-2.0 license.
+
+PLAIN_LICENSES = ("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0")  # the catalog adds words where there is more
+OP_TABLE = "op-table"
+READERS: tuple[tuple[str, Callable[[Path], OpTable]], ...] = (
+    (aiconfigurator.SOURCE, read_aiconfigurator),
+    (neusight.SOURCE, read_neusight),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One repository.
+
+    Attributes:
+        repo: owner/name.
+        license: of its op tables.
+        commits: that they were published in.
+        files: how many.
+    """
+
+    repo: str
+    license: str
+    commits: tuple[str, ...]
+    files: int
+
+
+def sources(entries: Iterable[Entry] | None = None) -> tuple[Source, ...]:
+    """The repositories that ship with the weights, as the catalog of public files has them."""
+    every = list(load_catalog() if entries is None else entries)
+    return tuple(_source(repo, [e for e in every if e.repo == repo and e.kind == OP_TABLE]) for repo, _ in READERS)
+
+
+def read_sources(mirror: Path) -> OpTable:
+    """Their op tables."""
+    result = joined(read(mirror) for _, read in READERS)
+    if result.rows.empty:
+        raise InputError("no op tables", where=str(mirror), remedy="gnnperf data fetch --kind op-table")
+    return result
+
+
+def _source(repo: str, entries: list[Entry]) -> Source:
+    licenses = sorted({entry.license for entry in entries})
+    if len(licenses) != 1 or licenses[0] not in PLAIN_LICENSES:
+        raise InputError(f"license {', '.join(licenses) or 'unknown'} of {repo}", where="weights that ship",
+                         allowed=", ".join(PLAIN_LICENSES))  # fmt: skip
+    return Source(repo, licenses[0], tuple(sorted({e.commit for e in entries if e.commit})), len(entries))

@@ -16,7 +16,7 @@ import torch
 
 from gnnperf.core import InputError, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
-from gnnperf.record import gpu, host
+from gnnperf.record import host
 from gnnperf.record.calibrate import rounds
 from gnnperf.record.calibrate.comm import (
     MESSAGE_BYTES,
@@ -32,7 +32,7 @@ from gnnperf.record.calibrate.ops_file import parquet_bytes, rows
 from gnnperf.record.calibrate.point import Interval, OpPoint, to_json
 from gnnperf.record.calibrate.rounds import LinkFit, Result, results, run_rounds
 from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
-from gnnperf.record.machine import versions
+from gnnperf.record.machine import gpu_clocks, gpu_facts, versions
 from gnnperf.record.network import LOOPBACK, Link
 
 # The device that is calibrated: what it is called, its sizes, its clocks, and the versions that drive it.
@@ -97,8 +97,8 @@ def _cpu() -> Machine:
 
 
 def _gpu() -> Machine:
-    facts: Mapping[str, Any] = gpu.gpu_facts(torch.cuda.current_device())
-    clocks = gpu.gpu_clocks(torch.cuda.current_device())
+    facts: Mapping[str, Any] = gpu_facts(torch.cuda.current_device())
+    clocks = gpu_clocks(torch.cuda.current_device())
     clock_mhz = clocks["max_clock_mhz"] or _stated_clock_mhz()
     return Machine("cuda", "gpu", str(facts["name"]), int(facts["l2_bytes"] or DEFAULT_CACHE_BYTES),
                    int(facts["num_sms"]), clock_mhz * 1e6, float(facts["memory_bytes"]), clocks["power_limit_w"],
@@ -115,7 +115,7 @@ def _stated_clock_mhz() -> float:
 
 def clocks(torch_device: str) -> dict[str, float | None]:
     """Of the device, now, MHz (and watts for a GPU's limit)."""
-    return gpu.gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host.clock_mhz()}
+    return gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host.clock_mhz()}
 
 
 def software() -> dict[str, str | None]:

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import device
-from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, nothing
+from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, device, nothing
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and what the loss compares with
 EAGER_STEPS = 3  # before capturing: libraries choose algorithms and workspaces in them

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import torch
 
-from research.recording.workloads.device import device
+from research.recording.workloads.workload import device
 
 GRAVITY_M_PER_S2, FORCE_N, STEP_S = 9.8, 10.0, 0.02
 POLE_KG, TOTAL_KG, HALF_POLE_M = 0.1, 1.1, 0.5

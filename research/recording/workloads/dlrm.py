@@ -14,11 +14,19 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.exchange import Blocking, Transfer
 from research.recording.workloads.replicate import NUM_BATCHES, replicated
 from research.recording.workloads.sharded_tables import Sharding, sharded
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeated, repeats_here
+from research.recording.workloads.workload import (
+    SEED,
+    LossTrainer,
+    Trainer,
+    arithmetic,
+    device,
+    name_of,
+    repeated,
+    repeats_here,
+)
 
 DENSE_FEATURES = 13  # as in the Criteo data
 LEARNING_RATE = 0.01

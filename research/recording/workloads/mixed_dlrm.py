@@ -14,11 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from research.recording.workloads.device import device
 from research.recording.workloads.dlrm import DENSE_FEATURES, LEARNING_RATE, index_statistics, perceptron
 from research.recording.workloads.mixed_tables import MixedTables, PlacedTable, Weights
 from research.recording.workloads.replicate import NUM_BATCHES
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, device
 
 Batch = tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]  # dense [B, 13], indices [B, P] per table, labels [B]
 

@@ -16,9 +16,9 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import device
 from research.recording.workloads.exchange import Blocking, start_uneven_all_to_all
 from research.recording.workloads.sharded_tables import Sharding
+from research.recording.workloads.workload import device
 
 Weights = Callable[[int, int, int], torch.Tensor]  # table, rows and columns that are here -> [rows, columns]
 

@@ -17,12 +17,11 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.op_rules import ALONG, ELEMENTWISE, REDUCTIONS, Op, Rule, Value
 from research.recording.workloads.op_rules_layout import BINARY, LAYOUT
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS, WEIGHTED
 from research.recording.workloads.replicate import own_batches, replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of
 
 FAMILIES: tuple[Sequence[Rule], ...] = (
     ELEMENTWISE, ALONG, REDUCTIONS, LAYOUT, BINARY, WEIGHTED, PRODUCTS, CONVOLUTIONS,

@@ -15,8 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from research.recording.workloads.device import device
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, device, name_of
 
 NUM_BATCHES = 4  # made before the first step and used in turn
 DEFAULT_BUCKET_MB = 25.0  # of DDP

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import device
 from research.recording.workloads.exchange import Transfer, start_all_gather, start_all_to_all, start_reduce_scatter
+from research.recording.workloads.workload import device
 
 
 class Sharding(StrEnum):

@@ -12,19 +12,23 @@ from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.step_time import step_time_us
 from research.baselines.sequence import (
+    GAP,
+    NUM_NUMBERS,
     SEQUENCE_START,
     DirectSteps,
     OpsAsText,
     ScheduledSteps,
+    SequenceNetwork,
+    Words,
+    batch,
     better,
     error_of,
+    fit_words,
     sequence_of,
     step_error,
 )
-from research.baselines.sequence_network import GAP, NUM_NUMBERS, SequenceNetwork, batch
-from research.baselines.sequence_text import Words, fit_words
 from research.baselines.step_head import base_step_us
-from research.baselines.trees_table import work_values
+from research.baselines.trees import work_values
 
 SMALL = {**SEQUENCE_START, "hidden_channels": 16, "learning_rate": 0.02}
 

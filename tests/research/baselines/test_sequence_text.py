@@ -5,7 +5,7 @@ import pandas as pd
 from toys import make_graph
 
 from gnnperf.core.schema import NodeType, Relation
-from research.baselines.sequence_text import UNKNOWN_WORD, Words, fit_words, program_order, text_of
+from research.baselines.sequence import UNKNOWN_WORD, Words, fit_words, program_order, text_of
 
 
 def one_node(dims: str | None = "[[128,192],[],[[5,1],[3]]]", op: str = "aten::mm") -> pd.DataFrame:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
-from research.evaluation.record_files import read_record, read_records, record_path, same_question, write_record
+from research.evaluation.records import read_record, read_records, record_path, same_question, write_record
 from research.evaluation.row_errors import node_figures, of_workload, step_figures, workloads
 from research.evaluation.run_sums import node_gmae, node_gmae_by_time, step_geomean
 from tests.research.evaluation.made_records import folder_of, made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from research.evaluation.row_tables import seed_table
+from research.evaluation.row_errors import seed_table
 from tests.research.evaluation.made_records import made
 
 

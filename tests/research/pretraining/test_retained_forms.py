@@ -8,9 +8,9 @@ import pytest
 
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from research.pretraining import retained_forms
+from research.pretraining import forms
 from research.pretraining.forms import FormConstants, shipped_forms
-from research.pretraining.retained_forms import retained_forms as keep
+from research.pretraining.forms import retained_forms as keep
 from research.pretraining.rows import usable
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
 
@@ -24,8 +24,8 @@ def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypat
         return shipped_forms()
 
     rows = usable(table(product_rows((A100, V100)), add_rows())).rows
-    monkeypatch.setattr(retained_forms, "fit_forms", fitted)
-    monkeypatch.setattr(retained_forms, "getsource", lambda _: "of the test")
+    monkeypatch.setattr(forms, "fit_forms", fitted)
+    monkeypatch.setattr(forms, "getsource", lambda _: "of the test")
     first, again = keep(rows, tmp_path), keep(rows, tmp_path)
     assert len(requested) == 1
     assert first == again
