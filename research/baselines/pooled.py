@@ -23,8 +23,8 @@ from research.baselines.tuning import Fitted, Range, Settings
 
 # GraphSAGE over one homogeneous graph with a pooled step head.
 #
-# Kaufman et al. 2021 (MLSys), "A learned performance model for tensor processing units": GraphSAGE, a reduction over the
-# nodes of a kernel, a feed-forward layer to its run time; here the "kernel" is the step. Singh et al. 2021 (arXiv
+# Kaufman et al. 2021 (MLSys), "A learned performance model for tensor processing units": GraphSAGE, a reduction over
+# the nodes of a kernel, a feed-forward layer to its run time; here the "kernel" is the step. Singh et al. 2021 (arXiv
 # 2108.12489), a graph model for Halide, uses graph convolutions and features of schedules.
 
 NUM_LAYERS = 3
