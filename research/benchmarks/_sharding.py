@@ -19,7 +19,7 @@ from gnnperf.whatif.findings.measured import calibrated_to_trace
 from gnnperf.whatif.reshard import Model, Recorded
 from research.evaluation.step_times import step_times_us
 from research.recording.sharding_problems import Problem
-from research.recording.workloads.mixed_tables import PlacedTable
+from research.recording.workloads.mixed_dlrm import PlacedTable
 
 DATASET = Path("datasets/cpu-sharding")
 PASSES = DATASET / "placements.json"

@@ -11,7 +11,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from research.recording.placement_times import measure_all
+from research.recording.sharding_problems import measure_all
 
 FILE = Path("datasets/cpu-sharding/placements.json")
 

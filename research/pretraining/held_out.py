@@ -20,9 +20,8 @@ from research.pretraining.calls import KIND
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
 from research.pretraining.forms import retained_forms, shipped_forms
 from research.pretraining.graphs import grouped
-from research.pretraining.kinds import KINDS
 from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint
-from research.pretraining.rows import GENERATION, sampled
+from research.pretraining.rows import GENERATION, KINDS, sampled
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 CHOOSES, JUDGES, BUCKETS = 0, 1, 5  # of weights, by hash
@@ -35,7 +34,7 @@ class HeldOut:
     """Rows of one kind on one device.
 
     Attributes:
-        kind: name of a research.pretraining.kinds.Kind.
+        kind: name of a research.pretraining.rows.Kind.
         device: name of the catalog.
         generation: of the device.
         errors: share -> |answer / measured - 1| [n] of the rows.

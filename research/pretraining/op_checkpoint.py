@@ -59,7 +59,7 @@ class KindAnswer:
     """Where a kind of op is answered, and how much of the correction is kept, in log space.
 
     Attributes:
-        kind: name of a research.pretraining.kinds.Kind.
+        kind: name of a research.pretraining.rows.Kind.
         devices: of the catalog, that trained on it and gain from it on sizes that no one trained on.
         own_share: on these devices; 0: the closed form.
         others_share: on all other GPUs; 0: the closed form.

@@ -32,9 +32,8 @@ from research.pretraining.held_out import (
     unseen_generations,
     unseen_sizes,
 )
-from research.pretraining.kinds import kind_names
 from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network, save_op_checkpoint
-from research.pretraining.rows import read_sources, sampled, sources, spec_of, usable
+from research.pretraining.rows import kind_names, read_sources, sampled, sources, spec_of, usable
 from research.tables import OpTable
 
 # MODEL_CARD.md of a checkpoint of op tables: everything in it is read from the checkpoint.

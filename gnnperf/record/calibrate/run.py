@@ -118,11 +118,6 @@ def clocks(torch_device: str) -> dict[str, float | None]:
     return gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host.clock_mhz()}
 
 
-def software() -> dict[str, str | None]:
-    """Versions: python, torch, cuda, nccl, gloo, driver, kernel."""
-    return versions()
-
-
 # What is measured on a machine: its suite, and the groups of ranks its links allow.
 
 FAR = 4  # times the last-level cache: the largest operand of a stream
@@ -210,7 +205,8 @@ def check_out(out: Path, overwrite: bool) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out.parent).close()
     except OSError as error:
-        raise _unwritable(out, error) from None
+        raise InputError(f"cannot be written ({error.strerror or error})", where=str(out),
+                         remedy="choose a directory you may write to, with space left") from None  # fmt: skip
 
 
 def write(out: Path, files: Mapping[str, bytes]) -> None:
@@ -220,12 +216,7 @@ def write(out: Path, files: Mapping[str, bytes]) -> None:
             (temporary / name).write_bytes(content)
 
 
-def _unwritable(out: Path, error: OSError) -> InputError:
-    return InputError(f"cannot be written ({error.strerror or error})", where=str(out),
-                      remedy="choose a directory you may write to, with space left")  # fmt: skip
-
-
-# What a calibration found, as a device and a cluster in the catalog's own YAML.
+# Results of a calibration, as a device and a cluster in the catalog's own YAML.
 
 MEMORY_STREAM = "copy"  # half read, half written, as most ops are
 NOT_MEASURED = "not measured: "
@@ -323,7 +314,7 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
     facts: dict[str, object] = {
         "began": began.isoformat(timespec="seconds"),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-        "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": software(),
+        "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": versions(),
         **_topology(machine),
     }  # fmt: skip
     files = {OPS_FILE: parquet_bytes(rows(result, _columns(machine))), ROUNDS_FILE: _rounds_bytes(result, facts)}
@@ -345,7 +336,7 @@ def _spec_files(
 
 
 def _columns(machine: Machine) -> dict[str, object]:
-    result = software()
+    result = versions()
     return {"device": machine.label, "torch_version": result["torch"], "cuda_version": result["cuda"],
             "driver_version": result["driver"]}  # fmt: skip
 

@@ -14,7 +14,7 @@ from research.pretraining.held_out import (
     others_share,
     own_share,
 )
-from research.pretraining.kinds import KINDS, PRODUCTS
+from research.pretraining.rows import KINDS, PRODUCTS
 
 KIND = PRODUCTS.name
 
