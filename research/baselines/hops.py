@@ -96,7 +96,6 @@ class OneHop:
 
 
 def trees_with_hops() -> Trees:
-    """Trees that also see one hop."""
     return Trees("trees_with_hops", OneHop())
 
 

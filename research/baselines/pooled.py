@@ -145,7 +145,6 @@ class PooledSage:
     space: Mapping[str, Range] = field(default_factory=lambda: POOLED_SPACE)
 
     def bench(self, data: PreparedData) -> PooledBench:
-        """All steps as homogeneous graphs."""
         return PooledBench(data)
 
 
@@ -203,7 +202,6 @@ class PooledAnswer:
 
 
 def as_graph(step: Step, vocabulary: Vocabulary) -> Homogeneous:
-    """One step."""
     return homogeneous(step.data, vocabulary, one_step(step, work_values(step.data, "base_us")))
 
 

@@ -251,7 +251,6 @@ class OpsAsText:
     space: Mapping[str, Range] = field(default_factory=lambda: SEQUENCE_SPACE)
 
     def bench(self, data: PreparedData) -> SequenceBench:
-        """All steps as text."""
         return SequenceBench(data)
 
 
@@ -331,7 +330,6 @@ class ScheduledSteps(_OfNodes):
     """Step times as the schedule of the latencies."""
 
     def step_us(self, step: Step) -> float:
-        """The schedule's."""
         return contended_step_time_us(step, self.isolated_us(step))
 
 

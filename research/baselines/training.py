@@ -111,7 +111,6 @@ def validation_error(judged: Judged, row: str) -> float:
 
 
 def _split(rows: Rows) -> str:
-    """Their axis."""
     return next(records[0].origin.split for records in rows.values())
 
 

@@ -77,7 +77,6 @@ class Own:
     """A node's own features."""
 
     def columns(self, data: PreparedData) -> OwnColumns:
-        """Of the training runs' words."""
         return OwnColumns(data.vocabulary)
 
 
@@ -131,7 +130,6 @@ class Trees:
     space: Mapping[str, Range] = field(default_factory=lambda: TREE_SPACE)
 
     def bench(self, data: PreparedData) -> TreeBench:
-        """Tables of all labeled nodes."""
         return TreeBench(self.choice.columns(data), data)
 
 
@@ -202,11 +200,9 @@ class TreeAnswer:
         return in_place_us(step, self.isolated(step))
 
     def step_us(self, step: Step) -> float:
-        """The schedule of these latencies."""
         return contended_step_time_us(step, self.isolated(step).scheduled_us)
 
     def isolated(self, step: Step) -> IsolatedPrediction:
-        """Each node by itself."""
         matrix = self.columns.matrix(step.data)  # [num_work, num_columns]
         return IsolatedPrediction(
             *(_of_nodes(step, b.predict(matrix, num_threads=1)) for b in (self.usual, self.scheduled))

@@ -29,7 +29,6 @@ better.
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the `interventions` and `noise-floor` commands."""
     for name, run, text, about in (
         ("interventions", _interventions, "known changes: predicted from A's graph, measured in B", INTERVENTIONS),
         ("noise-floor", _noise_floor, "the error of predicting one recording by another of the same run", FLOOR),
@@ -154,7 +153,6 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def write_json(path: Path | None, content: Mapping[str, object]) -> None:
-    """Where a path is given."""
     if path is None:
         return
     try:

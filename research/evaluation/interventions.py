@@ -75,7 +75,6 @@ class Trial:
 
     @property
     def summed_error(self) -> float:
-        """The same for the trivial answer."""
         return abs(self.summed_us - self.measured_us) / max(abs(self.measured_us), RESOLUTION_US)
 
     @property

@@ -104,7 +104,6 @@ def floor_tables(recordings: Mapping[str, Repeats], load: Load | None = None) ->
 
 
 def _ordered(repeats: Repeats) -> Iterator[tuple[Recording, Recording]]:
-    """(predicts, measures)."""
     yield from permutations(repeats.values(), 2)
 
 

@@ -47,7 +47,6 @@ class Origin:
     code: str
 
     def __post_init__(self) -> None:
-        """Names are folders."""
         for name in ("split", "row"):
             require(bool(NAME.fullmatch(getattr(self, name))), name, getattr(self, name), "letters, digits, _ . + -")
 
@@ -102,7 +101,6 @@ MAKE = "python -m research.benchmarks.learned"
 
 
 def record_path(folder: Path, split: str, row: str, seed: int | None) -> Path:
-    """Where a cell lies."""
     return folder / split / row / f"{FIXED if seed is None else seed}.parquet"
 
 
@@ -125,7 +123,6 @@ def write_record(record: EvaluationRecord, folder: Path) -> Path:
 
 
 def read_record(path: Path) -> EvaluationRecord:
-    """One cell."""
     try:
         table = pq.read_table(path)
         about = json.loads((table.schema.metadata or {})[KEY])

@@ -67,7 +67,6 @@ def node_figures(records: Sequence[EvaluationRecord]) -> Figures | None:
 
 
 def step_figures(records: Sequence[EvaluationRecord]) -> Figures:
-    """Of all seeds."""
     sums = step_geomean(records)
     assert sums is not None, "every row answers for steps"
     return _figures([record.steps for record in records], sums, float("nan"))
@@ -88,7 +87,6 @@ def of_workload(record: EvaluationRecord, workload: str) -> EvaluationRecord | N
 
 
 def workloads(records: Sequence[EvaluationRecord]) -> tuple[str, ...]:
-    """Programs of these cells; unknown ones left out."""
     return tuple(sorted({name for record in records for name in record.steps["workload"] if name}))
 
 
@@ -131,7 +129,6 @@ def print_tables(records: Sequence[EvaluationRecord], splits: Sequence[str]) -> 
 
 
 def in_order(rows: Mapping[str, list[EvaluationRecord]]) -> dict[str, list[EvaluationRecord]]:
-    """By name, the noise floor last."""
     return {row: rows[row] for row in sorted(rows, key=lambda row: (row == REPEAT, row))}
 
 
@@ -161,7 +158,6 @@ def node_table(title: str, rows: Rows) -> Table:
 
 
 def step_table(title: str, rows: Rows) -> Table:
-    """Errors of step times."""
     table = _table(f"{title}: step time, |predicted / measured - 1| in %", STEPS)
     for row, records in rows.items():
         result, fit_s = step_figures(records), sum(record.fit_s for record in records) / len(records)

@@ -31,7 +31,6 @@ class Layout:
 
 
 def contiguous(shape: Shape) -> Layout:
-    """The layout of a new tensor."""
     return Layout(shape, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
 
 
@@ -128,12 +127,10 @@ class Call:
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """Of its tensor arguments."""
         return tuple(a.layout or contiguous(s) for a, s in zip(self.arguments, self.op.tensors, strict=True))
 
     @property
     def wanted(self) -> tuple[Tensor, ...]:
-        """Arguments that get a gradient."""
         return tuple(x for x, a in zip(self.inputs, self.arguments, strict=True) if a.differentiable)
 
     @property

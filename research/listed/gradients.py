@@ -136,12 +136,10 @@ def embedding(call: Call) -> Items:
 
 
 def mean(call: Call) -> Items:
-    """Expanded and divided."""
     return tuple(op("aten::div", B, x, None) for x in call.wanted)
 
 
 def where(call: Call) -> Items:
-    """Zero where the mask says so."""
     y = call.output
     return (op("aten::where", B, Tensor(y.shape, "bool"), y, None),) * len(call.wanted)
 

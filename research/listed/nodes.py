@@ -42,7 +42,6 @@ def _call(listed: ListedOp, results: dict[str, Result], training: bool, permuted
 
 
 def result_of(call: Call) -> Result:
-    """What the node hands on."""
     listed = call.op
     trained = listed.kind in TRAINED or is_lookup(call)
     gradient = call.training and listed.function not in UNTRAINED and (

@@ -88,7 +88,6 @@ def families(rows: pd.DataFrame) -> np.ndarray:
 
 
 def rate_key_of(family: str) -> str:
-    """A rate's key of that family."""
     return "bfloat16_matrix" if family == MATRIX else "float32"
 
 

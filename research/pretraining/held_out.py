@@ -46,7 +46,6 @@ class HeldOut:
     errors: Mapping[float, np.ndarray]
 
     def mean(self, share: float) -> float:
-        """Mean error."""
         return float(self.errors[share].mean())
 
 
@@ -90,7 +89,6 @@ def held_out(model: OpModel, rows: pd.DataFrame) -> Iterable[HeldOut]:
 
 
 def of_kind(result: Sequence[HeldOut], kind: str) -> list[HeldOut]:
-    """Those of one kind."""
     return [one for one in result if one.kind == kind]
 
 
@@ -107,7 +105,6 @@ NONE = 0.0  # the closed form
 
 
 def choose(sizes: Sequence[HeldOut], generations: Sequence[HeldOut]) -> tuple[KindAnswer, ...]:
-    """One answer per kind."""
     result = []
     for kind in KINDS:
         own, others = of_kind(sizes, kind.name), of_kind(generations, kind.name)

@@ -99,7 +99,6 @@ class OpCheckpoint:
 
 
 def op_network(model: OpModel, config: ModelConfig) -> OpNetwork:
-    """A trained network as it is kept."""
     weights = {name: tensor.detach().clone() for name, tensor in model.network.state_dict().items()}
     return OpNetwork(config, model.prepared.vocabulary, model.normalizer, model.prepared.observation, weights)
 
@@ -119,7 +118,6 @@ def save_op_checkpoint(path: Path, checkpoint: OpCheckpoint) -> OpCheckpoint:
 
 
 def load_op_checkpoint(path: Path) -> OpCheckpoint:
-    """Read a checkpoint."""
     return op_checkpoint_from(read_stored(path, OURS))
 
 

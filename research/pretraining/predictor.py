@@ -111,7 +111,6 @@ class OpTables:
 
     @property
     def sha256(self) -> str:
-        """Of the file."""
         return self.checkpoint.sha256
 
     def predictor(self, mode: str) -> Predictor:

@@ -70,7 +70,6 @@ whose constants are fitted on the same tables, answer; the networks are what tra
 
 
 def card(checkpoint: OpCheckpoint) -> str:
-    """The text of the card."""
     given = checkpoint.provenance
     parts = [
         INTRODUCTION,
@@ -192,7 +191,6 @@ def counted(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def words(model: OpModel) -> list[str]:
-    """Op names that a network knows."""
     return list(model.prepared.vocabulary.words["compute"]["op_name"])
 
 

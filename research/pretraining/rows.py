@@ -47,7 +47,6 @@ def usable(table: OpTable) -> OpTable:
 
 
 def spec_of(name: str) -> DeviceSpec:
-    """The catalog's device."""
     result = match_device(name)
     if result is None:
         raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
@@ -96,7 +95,6 @@ def sources(entries: Iterable[Entry] | None = None) -> tuple[Source, ...]:
 
 
 def read_sources(mirror: Path) -> OpTable:
-    """Their op tables."""
     result = joined(read(mirror) for _, read in READERS)
     if result.rows.empty:
         raise InputError("no op tables", where=str(mirror), remedy="gnnperf data fetch --kind op-table")

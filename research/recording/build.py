@@ -95,7 +95,6 @@ Step time: median of the steps without the profiler in each recording, and with 
 
 
 def dataset_card(plan: Plan, cards: Mapping[str, Card], splits: Mapping[str, Split], size_bytes: int) -> str:
-    """Markdown for people."""
     axes = [
         f"| `{axis}` | {plan.axes.get(axis, 'first day recorded')} "
         f"| {len(parts['train'])} | {len(parts['val'])} | {len(parts['test'])} |"

@@ -249,7 +249,6 @@ LARGER_TABLE = ((Dlrm(tables=4, rows=100_000, dim=32, batch=1024), 400_000),)
 
 
 def pairs() -> tuple[Pair, ...]:
-    """All of them, kind by kind."""
     return (*_sleeps(), *_links(), *_repeats(), *_slow_ranks(), *_sizes(), *_blocking())
 
 
@@ -270,7 +269,6 @@ def _links() -> list[Pair]:
 
 
 def _repeats() -> list[Pair]:
-    """On every rank."""
     return [_repeat(Change.REPEAT, PAIRED[program], times, None) for program, times in REPEATS]
 
 
@@ -309,6 +307,5 @@ def _blocking() -> list[Pair]:
 
 
 def only_paired(plain: tuple[RunSpec, ...], all_pairs: tuple[Pair, ...]) -> tuple[RunSpec, ...]:
-    """Runs that serve pairs only."""
     known = set(plain)
     return tuple(dict.fromkeys(run for pair in all_pairs for run in (pair.a, pair.b) if run not in known))

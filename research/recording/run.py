@@ -44,7 +44,6 @@ def record_run(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int = 1, t
 
 
 def record_rank(run_dir: Path, spec: RunSpec, steps: Steps, repeat: int) -> None:
-    """What one rank does."""
     workload = spec.workload
     trainer = workload.build()
     transport = transport_of(spec)

@@ -113,12 +113,10 @@ def greedy(tables: Sequence[PlacedTable], ranks: int, weight: Callable[[PlacedTa
 
 
 def by_size(tables: Sequence[PlacedTable], ranks: int) -> Tables:
-    """Greedy by bytes held."""
     return greedy(tables, ranks, lambda table: float(table.rows * table.dim))
 
 
 def by_lookups(tables: Sequence[PlacedTable], ranks: int) -> Tables:
-    """Greedy by bytes looked up."""
     return greedy(tables, ranks, lambda table: float(table.pooling * table.dim))
 
 

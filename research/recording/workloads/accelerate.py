@@ -73,7 +73,6 @@ class CapturedTrainer:
 
     @property
     def replicated(self) -> tuple[nn.Module, ...]:
-        """Modules whose weights are the same on every rank."""
         return self.eager.replicated
 
     def step(self, at: At = nothing) -> torch.Tensor:

@@ -82,7 +82,6 @@ class Cnn:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "cnn"
 
     @property
@@ -92,12 +91,10 @@ class Cnn:
 
     @property
     def width(self) -> int:
-        """Channels of the first stage."""
         return self.channels
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Replicated."""
         return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:

@@ -75,17 +75,14 @@ class Dlrm:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "dlrm"
 
     @property
     def name(self) -> str:
-        """Sizes, and what else is not the default."""
         return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property
     def width(self) -> int:
-        """Columns per table."""
         return self.dim
 
     @property
@@ -94,7 +91,6 @@ class Dlrm:
         return {"dp": dist.get_world_size(), f"{self.sharding}_wise": dist.get_world_size()}
 
     def build(self) -> Trainer:
-        """This rank's part of the tables, the replicated perceptrons, and batches."""
         torch.sparse.check_sparse_tensor_invariants.disable()  # stated aloud, else torch warns at every start
         torch.manual_seed(SEED)
         network = Network(self)

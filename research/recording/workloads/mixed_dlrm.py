@@ -52,7 +52,6 @@ class PlacedTable:
     rank: int = 0
 
     def is_on(self, rank: int) -> bool:
-        """Whether a rank holds a part."""
         return self.sharding != Sharding.TABLE or self.rank == rank
 
     def columns(self, ranks: int) -> int:
@@ -65,7 +64,6 @@ class MixedTables(nn.Module):
 
     Args:
         tables: all of the model.
-        batch: samples per rank.
         weights: gives the memory of each part; None: new.
 
     Raises:
@@ -165,7 +163,6 @@ class MixedDlrm:
     Attributes:
         label: what tells it from others, for its name.
         tables: with their places.
-        batch: samples per rank.
         hidden: widths of both perceptrons.
     """
 
@@ -176,7 +173,6 @@ class MixedDlrm:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "mixed_dlrm"
 
     @property
@@ -186,7 +182,6 @@ class MixedDlrm:
 
     @property
     def width(self) -> int:
-        """Columns of all tables."""
         return sum(table.dim for table in self.tables)
 
     @property
@@ -195,7 +190,6 @@ class MixedDlrm:
         return dict.fromkeys(("dp", *(f"{table.sharding}_wise" for table in self.tables)), dist.get_world_size())
 
     def build(self) -> Trainer:
-        """This rank's part of the tables, the replicated perceptrons, and batches."""
         torch.manual_seed(SEED)
         network = Network(self)
         return trainer(self, network, batches(self), None)

@@ -66,12 +66,10 @@ class Moe:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "moe"
 
     @property
     def name(self) -> str:
-        """Sizes, and what else is not the default."""
         return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property

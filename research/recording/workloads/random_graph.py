@@ -60,22 +60,18 @@ class RandomGraph:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "random_graph"
 
     @property
     def name(self) -> str:
-        """Sizes, and what else is not the default."""
         return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property
     def width(self) -> int:
-        """Elements that a value may have."""
         return self.scale
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Replicated."""
         return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:

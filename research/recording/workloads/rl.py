@@ -56,11 +56,9 @@ class PythonCartPoles:
         self._carts, self._random = starts, random.Random(seed)
 
     def states(self) -> torch.Tensor:
-        """See `CartPoles`."""
         return torch.tensor(self._carts, device=device())
 
     def push(self, actions: torch.Tensor) -> torch.Tensor:
-        """See `CartPoles`."""
         self._carts = [_pushed(cart, action) for cart, action in zip(self._carts, actions.tolist(), strict=True)]
         balancing = [_balances(cart) for cart in self._carts]
         for i, good in enumerate(balancing):
@@ -96,11 +94,9 @@ class TensorCartPoles:
         self._random = torch.Generator(device()).manual_seed(seed)
 
     def states(self) -> torch.Tensor:
-        """See `CartPoles`."""
         return self._carts
 
     def push(self, actions: torch.Tensor) -> torch.Tensor:
-        """See `CartPoles`."""
         speed, angle, turning = self._carts[:, 1:].unbind(1)
         sine, cosine = angle.sin(), angle.cos()
         push = (FORCE_N * (2 * actions - 1) + POLE_MOMENT_KG_M * turning * turning * sine) / TOTAL_KG
@@ -144,12 +140,10 @@ class Rl:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "rl"
 
     @property
     def name(self) -> str:
-        """Sizes, and what else is not the default."""
         return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property
@@ -159,7 +153,6 @@ class Rl:
 
     @property
     def batch(self) -> int:
-        """Moves per rank and micro-batch."""
         return self.num_envs * self.horizon
 
     @property

@@ -34,11 +34,11 @@ class TableSizes(Protocol):
     """What tables need to know of a model: how many, and rows and columns of each."""
 
     @property
-    def tables(self) -> int: ...  # noqa: D102
+    def tables(self) -> int: ...
     @property
-    def rows(self) -> int: ...  # noqa: D102
+    def rows(self) -> int: ...
     @property
-    def dim(self) -> int: ...  # noqa: D102
+    def dim(self) -> int: ...
 
 
 class ShardedTables(nn.Module):
@@ -167,7 +167,6 @@ SHARDED: dict[Sharding, Callable[[TableSizes], ShardedTables]] = {
 
 
 def sharded(size: TableSizes, sharding: Sharding) -> ShardedTables:
-    """This rank's part."""
     return Whole(size) if dist.get_world_size() == 1 else SHARDED[sharding](size)
 
 

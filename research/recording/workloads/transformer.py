@@ -96,7 +96,6 @@ class Transformer:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "transformer"
 
     @property
@@ -107,7 +106,6 @@ class Transformer:
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Ranks by kind of parallelism."""
         ranks = dist.get_world_size()
         return {
             Parallel.DDP: {"dp": ranks},
@@ -146,7 +144,6 @@ def _with_recomputation(model: nn.Sequential, size: Transformer) -> nn.Sequentia
 
 
 def _batches(size: Transformer, data_rank: int, samples: int) -> Iterator[Batch]:
-    """Micro-batches without end."""
     return own_batches(lambda: _batch(size, samples), data_rank)
 
 
