@@ -33,9 +33,8 @@ from research.baselines.table import Place, ensure_record, load_split
 from research.benchmarks._frame import right_aligned, run_main
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset, save_network
 from research.benchmarks._recorded_graphs import DATASET
-from research.evaluation.record_files import read_records
-from research.evaluation.records import EvaluationRecord
-from research.evaluation.row_tables import print_tables
+from research.evaluation.records import EvaluationRecord, read_records
+from research.evaluation.row_errors import print_tables
 
 OUT = Path("outputs/learned/test")
 BY_KIND = (("same-run", None), ("gnn", 0))  # row and seed

@@ -33,9 +33,8 @@ from gnnperf.whatif.reshard import Model, Recorded
 from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import recorded_graphs
 from research.evaluation.step_times import step_times_us
-from research.recording.placement_times import measure_all
-from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, problems
-from research.recording.workloads.mixed_tables import PlacedTable
+from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, measure_all, problems
+from research.recording.workloads.mixed_dlrm import PlacedTable
 
 DATASET = Path("datasets/cpu-sharding")
 PASSES = DATASET / "placements.json"
