@@ -89,6 +89,19 @@ def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: C
     return Target(chosen, traced if hardware else device, tuple(assumed))
 
 
+def placement_text(cluster: ClusterSpec, world_size: int) -> str:
+    """How ranks are placed on nodes: `8 ranks on 2 nodes of cluster hgx8, 4 on each`."""
+    nodes = num_nodes(cluster, world_size)
+    of = f"of cluster {cluster.name}" if cluster.name else ""
+    on = f"{world_size} rank{'s' if world_size > 1 else ''} on {nodes} node{'s' if nodes > 1 else ''} {of}".strip()
+    return f"{on}, {cluster.ranks_per_node} on each" if nodes > 1 else on
+
+
+def num_nodes(cluster: ClusterSpec, world_size: int) -> int:
+    """Nodes that so many ranks take."""
+    return -(-world_size // cluster.ranks_per_node)
+
+
 def traced_name(graph: ExecutionGraph) -> str:
     """The device names of the trace, once each; "" unknown."""
     return ", ".join(dict.fromkeys(name for name in graph.device_names if name))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph import load_graph
-from gnnperf.predict import choose_step, measured_step_time_us
+from gnnperf.predict import choose_step, step_us
 from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif import Finding, find, measured_step
 from gnnperf.whatif.findings.search import RULES
@@ -101,7 +101,7 @@ def _seen(run: str) -> Seen:
     graph = load_graph(DATASET / run / RECORDING)
     label = choose_step(graph, None)
     step = measured_step(graph.step(label.step).for_predictors(), NUM_UNROLLED)
-    return Seen(measured_step_time_us(label), find(step, WITHOUT_PREDICTOR))
+    return Seen(step_us(label), find(step, WITHOUT_PREDICTOR))
 
 
 def _errors(answer: str, predicted_us: np.ndarray, cost_us: np.ndarray) -> None:
