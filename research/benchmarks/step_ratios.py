@@ -79,7 +79,11 @@ def repeats() -> Iterator[tuple[str, str, str, float]]:
         if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
             continue
         for label in labels:
-            answer = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+            try:
+                answer = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+            except InputError as error:
+                print(f"left out: {run}: {error.what}", file=sys.stderr)
+                break
             yield run.split("-")[0], REPEAT, "", float(np.log(step_us(label) / answer.step_time_us))
 
 
