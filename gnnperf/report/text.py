@@ -129,7 +129,7 @@ def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
     """ALTERNATIVE_HEADS of the traced hardware, predicted the same way, and of every device; [] for one device."""
     if not answer.alternatives:
         return []
-    rows = []
+    rows: list[tuple[str, ...]] = []
     if answer.traced_prediction_us is not None:
         rows.append((answer.traced_hardware, "", time_text(answer.traced_prediction_us), "1.000", ""))
     for one in answer.alternatives:

@@ -83,17 +83,16 @@ def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
     both = both.iloc[np.random.default_rng(2).permutation(len(both))].reset_index(drop=True)
     pair = both.groupby(["device", "device_from", KIND])
     both["program"] = pair.cumcount() // PROGRAM
-    parts = []
     keys = ["device", "device_from", KIND, "program"]
+    parts = []
     for column, family in (("predicted", None), ("bound", UNMODELED)):
         moved_us = both["latency_us_from"] * both[column] / both[f"{column}_from"]
-        sums = both.assign(moved_us=moved_us).groupby(keys)
-        sums = sums[["latency_us", "moved_us"]].sum().assign(size=sums.size()).reset_index()
+        groups = both.assign(moved_us=moved_us, size=1).groupby(keys)
+        sums = groups[["latency_us", "moved_us", "size"]].sum().reset_index()
         sums = sums[sums["size"] == PROGRAM]
-        families = sums[KIND].map(FAMILIES) if family is None else pd.Series(family, index=sums.index)
-        scores = np.log(sums["latency_us"] / sums["moved_us"])
+        families = sums[KIND].map(FAMILIES) if family is None else family
         named = {GENERATION: generation, "device": sums["device"].astype(str), "family": families, "dtype": dtype}
-        parts.append(pd.DataFrame({**named, "score": scores}))
+        parts.append(pd.DataFrame({**named, "score": np.log(sums["latency_us"] / sums["moved_us"])}))
     return pd.concat(parts, ignore_index=True).replace([np.inf, -np.inf], np.nan).dropna()
 
 
@@ -102,8 +101,8 @@ def judged(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     for (family, dtype), rows in scores.groupby(["family", "dtype"]):
         for generation, own in rows.groupby(GENERATION):
             others = fit_device_intervals(rows[rows[GENERATION] != generation], LEVEL)
-            groups = (np.full(len(own), name, dtype=object) for name in (family, dtype))
-            low, high = others.bounds_us(*groups, np.ones(len(own)))
+            families, dtypes = (np.full(len(own), name, dtype=object) for name in (family, dtype))
+            low, high = others.bounds_us(families, dtypes, np.ones(len(own)))
             ratio = np.exp(own["score"].to_numpy())
             known = np.isfinite(low).any()
             within = f"{100 * ((low <= ratio) & (ratio <= high)).mean():.0f} %" if known else "too few generations"

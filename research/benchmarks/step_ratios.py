@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ import pandas as pd
 from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.device_file import save_device_intervals
-from gnnperf.gnn.intervals.devices import DeviceIntervals, expected_bounds
+from gnnperf.gnn.intervals.devices import DeviceIntervals, student_quantile
 from gnnperf.hardware import conf_dir
 from gnnperf.predict import Request, outlier_steps, predicted, step_us
 from gnnperf.predict.ratios import EDIT, REPEAT, STEP_FILE
@@ -49,9 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.step_ratios", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--pairs", type=int, default=80, metavar="N", help="most pairs of recorded runs, at random")
+    parser.add_argument("--scores", type=Path, metavar="FILE", help="write all scores: .csv")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
     scores = pd.DataFrame([*repeats(), *edits(given.pairs)], columns=[GENERATION, "family", "dtype", "score"])
+    if given.scores is not None:
+        scores.to_csv(given.scores, index=False)
     print("| what | left out | cases | median error | within the bounds of the others | high/low |")
     print("|---|---|---|---|---|---|")
     for family, rows in scores.groupby("family"):
@@ -132,8 +136,15 @@ def held(own: pd.DataFrame, others: pd.DataFrame) -> tuple[str, ...]:
 
 
 def bounds_of(rows: pd.DataFrame) -> tuple[float, float]:
-    """Lower and upper score that one more project or workload is expected to have."""
-    return expected_bounds(rows["score"].to_numpy(float), rows[GENERATION].to_numpy(str), LEVEL)
+    """Where a score of one more project or workload is expected; groups count the same, whatever their size.
+
+    mean +- t x root of (mean square distance of scores to the mean) x root of (1 + 1 / groups), Student's t.
+    """
+    groups = [own["score"].to_numpy(float) for _, own in rows.groupby(GENERATION)]
+    mean = float(np.mean([group.mean() for group in groups]))
+    spread = float(np.sqrt(np.mean([((group - mean) ** 2).mean() for group in groups])))
+    reach = student_quantile((1.0 + LEVEL) / 2.0, len(groups) - 1) * spread * np.sqrt(1.0 + 1.0 / len(groups))
+    return mean - reach, mean + reach
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -121,9 +122,13 @@ def test_an_unmodeled_kernel_moves_by_its_bound() -> None:
 def test_several_devices_are_one_table_and_the_checkpoint_is_read_once(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-    known = api.models_for
-    monkeypatch.setattr(api, "models_for", lambda *given: calls.append(given) or known(*given))
+    calls, known = list[object](), api.models_for
+
+    def counted(*given: Any) -> api.Models:
+        calls.append(given)
+        return known(*given)
+
+    monkeypatch.setattr(api, "models_for", counted)
     answer = predict(Request(trace=trace, hardware=H100, other_hardware=["h200", "mi300x"]))
     assert len(calls) == 1
     assert [one.hardware for one in answer.alternatives] == ["h100_sxm", "h200", "mi300x"]
