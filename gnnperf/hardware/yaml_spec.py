@@ -104,9 +104,6 @@ def in_a_row(links: Sequence[LinkSpec], where: str) -> LinkSpec:
     """The link that behaves like several in a row: the slowest rules, latencies add.
 
     A pipelined transfer keeps all of them busy, so only the slowest costs time; the first byte passes each.
-
-    Raises:
-        InputError: no link; `where` says which key requested it.
     """
     require(len(links) > 0, where, "no link", "at least one link")
     slowest = min(links, key=lambda link: link.sustained_bytes_per_s)
@@ -181,9 +178,6 @@ def link_from(raw: object, where: str) -> LinkSpec:
     """A LinkSpec: from its mapping, from the name of a shipped link (or a path), or from {link: NAME, changed keys}.
 
     {path: [link, link, ...]}: one after the other, as through adapter, switch and wide-area line.
-
-    Raises:
-        InputError: unknown name, unknown or missing key, wrong type, value out of range.
     """
     if isinstance(raw, str):
         path = path_of(raw, LINK_GROUP)
@@ -207,11 +201,7 @@ def _path_from(raw: dict[str, object], where: str) -> LinkSpec:
 
 
 def host_from(raw: object, where: str) -> HostSpec:
-    """A HostSpec: from its mapping, or from the name of a shipped host (or a path).
-
-    Raises:
-        InputError: unknown name, unknown or missing key, wrong type, value out of range.
-    """
+    """A HostSpec: from its mapping, or from the name of a shipped host (or a path)."""
     if isinstance(raw, str):
         path = path_of(raw, HOST_GROUP)
         return host_from(read_yaml(path), str(path))

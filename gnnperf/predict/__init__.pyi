@@ -25,3 +25,5 @@ from .step_prediction import Alternative as Alternative
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .target import traced_name as traced_name
+from .whatif import edit_settings as edit_settings
+from .whatif import parse_edit as parse_edit

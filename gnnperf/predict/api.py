@@ -181,7 +181,7 @@ class Setup:
 
     def _target_of(self, graph: ExecutionGraph) -> Target:
         request = self.request
-        target = choose_target(graph, request.device_spec(), request.cluster_spec())
+        target = choose_target(graph, request.device_spec(), request.cluster_spec(), self._starts_from_trace)
         return target.with_collective_models(request.collectives)
 
     @cached_property
@@ -189,7 +189,7 @@ class Setup:
         """The cluster that the trace ran on; of a plan, and of unknown devices, the one predicted for."""
         if self.target.traced is None or not (self.request.cluster or not self.target.same_hardware):
             return self.target.cluster
-        own = choose_target(self.graph, None, None)
+        own = choose_target(self.graph, None, None, self._starts_from_trace)
         return own.with_collective_models(self.request.collectives).cluster
 
     @cached_property
@@ -201,16 +201,18 @@ class Setup:
     def measured(self) -> MeasuredStep | None:
         """Measurements of the trace to start from; None: a blind prediction."""
         request, label = self.request, self.label
-        differ = request.evidence is TraceEvidence.auto and request.jitter is not None
-        if differ or request.evidence is TraceEvidence.none:
-            return None
-        if request.mode is not Mode.hybrid or request.plan or math.isnan(label.makespan_us):
-            return None
-        if self.target.traced is None:  # no ratio of two devices without the first one
+        if not self._starts_from_trace or self.target.traced is None:  # no ratio of devices without the first one
             return None
         step = forecast_step if request.evidence is TraceEvidence.other_steps else measured_step
         measured = step(self.graph, label)
         return measured.without_stalls() if request.stalls is Stalls.remove else measured
+
+    @property
+    def _starts_from_trace(self) -> bool:
+        request, label = self.request, self.label
+        differ = request.evidence is TraceEvidence.auto and request.jitter is not None
+        blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid
+        return not (blind or request.plan or math.isnan(label.makespan_us))
 
     @cached_property
     def step(self) -> ExecutionGraph:

@@ -38,13 +38,7 @@ def coverage_figure(scores: pd.DataFrame, log_error: np.ndarray, names: Sequence
 
 
 def reliability_figure(before: pd.DataFrame, judged: Mapping[str, pd.DataFrame], device: str) -> Figure:
-    """Share of nodes within their interval over the level that it claims.
-
-    Args:
-        before: rows of `node_table` that intervals are calibrated on.
-        judged: title -> rows of other runs.
-        device: that all ran on.
-    """
+    """Share of nodes within their interval over the level that it claims."""
     figure = Figure()
     known = _answers(before, device).assign(run=before["run"], measured_us=before["measured"])
     fitted = [fit_node_intervals(known, level) for level in LEVELS]

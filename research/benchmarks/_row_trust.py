@@ -50,12 +50,7 @@ class RowTrust:
 
 
 def fit_row_trust(model: OpModel, others: EncodedRows) -> RowTrust:
-    """Of a trained model.
-
-    Args:
-        model: trained.
-        others: rows of the GPUs that trained, which did not train themselves: how unlike rows usually are.
-    """
+    """Of a trained model."""
     train = model.prepared.train
     some = torch.arange(0, len(train.base_us), max(len(train.base_us) // (2 * KEPT), 1))
     seen, usual = _states(model, train.part(some)), _states(model, others)

@@ -40,11 +40,7 @@ class Adaptation:
 
 
 def adapt(hypotheses: Mapping[str, StepLinearBounds], measured_us: np.ndarray, groups: np.ndarray) -> Adaptation:
-    """The hypothesis and the factors that answer left-out labels best.
-
-    Raises:
-        InputError: fewer than two groups, or a label that is no time.
-    """
+    """The hypothesis and the factors that answer left-out labels best."""
     if not (np.isfinite(measured_us) & (measured_us > 0)).all():
         raise InputError("a measured step takes no time or is unknown", where="measured_us", allowed="positive us")
     distinct = len(np.unique(groups))
@@ -138,11 +134,7 @@ class PartOf:
 def path_times_us(
     graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, part: PartOf, factors: np.ndarray
 ) -> np.ndarray:
-    """Time of each part on the longest path of the first pass (nothing shared), before factors.
-
-    Raises:
-        InputError: a latency or lag is not finite or missing, or the graph has a cycle.
-    """
+    """Time of each part on the longest path of the first pass (nothing shared), before factors."""
     latency_us, lag_us, ready_us = checked(graph, latency_us, lag_us, None, 1)
     edges = timed_edges(graph)
     timed = PartOf(part.node, part.edge[edges.index])

@@ -55,9 +55,6 @@ def lookup_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of embedding bags with sizes as numbers: way, rows, dim, lookups, bags, skew, tables, warm, launch_included.
 
     And latency_us with noise_share, half the width of its interval relative to it.
-
-    Raises:
-        InputError: the table has none.
     """
     result = table[table["op"] == OP]
     if result.empty:

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 
 US_PER_MS = 1e3
-ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int64": 8}
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "float8_block": 1, "float4": 0.5,
+              "int64": 8}  # fmt: skip
 
 TEXT, NUMBER, FLAG = "text", "number", "flag"
-# The first group has the names and meanings of gnnperf.record.calibrate.op_table.COLUMNS. Unknown is None or NaN,
+# The first group has the names and meanings of gnnperf.record.calibrate.ops_file.COLUMNS. Unknown is None or NaN,
 # never 0.
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "op": (TEXT, "as in traces (aten::mm), or the table's own name where torch has no such op (rope)"),
@@ -143,7 +144,7 @@ def product_columns(
 
     FLOPs: 2 batch m n k; bytes: each operand once, the result once (Williams, Waterman, Patterson 2009: compulsory
     traffic). A backward call is two products of the same volume, and moves what both move.
-    """  # fmt: skip
+    """
     sizes = [np.asarray(size, float) for size in (batch, m, n, k)]
     b, rows, columns, depth = np.broadcast_arrays(*sizes)  # [rows]
     left, right = [rows, depth], [columns, depth] if op == "aten::linear" else [depth, columns]

@@ -79,11 +79,7 @@ def operator_list_path(mirror: Path, run: ModelRun) -> Path:
 
 
 def layers_of(mirror: Path, model: str) -> int:
-    """Layers of a model, from its configuration.
-
-    Raises:
-        InputError: no configuration, or one without a number of layers.
-    """
+    """Layers of a model, from its configuration."""
     path = mirror / ROOT / "data" / "DLmodel_configs" / f"{model}.json"
     if not path.is_file():
         raise InputError(f"no configuration of {model!r}", where=str(path.parent), remedy="fetch kind op-graphs")

@@ -25,7 +25,7 @@ from gnnperf.predict.api import missing_bucket, predict, trained_bucket_bytes
 from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Mode, Request, TraceEvidence, check
 from gnnperf.whatif import ChangeDtype, Straggler, apply
-from gnnperf.whatif.other_link import ChangeLink
+from gnnperf.whatif.hardware import ChangeLink
 from tests.predict.answers import GEMM_1, Fixed
 from tests.predict.doubled import toy_data
 from tests.toys import two_rank_graph

@@ -21,7 +21,7 @@ from gnnperf.hardware.yaml_spec import conf_dir
 from gnnperf.predict.collective_fit import fit_and_judge, specified_us, splits
 from gnnperf.predict.request import Mode, Request, check
 from gnnperf.predict.target import choose_target, collective_models_text, with_collective_models
-from gnnperf.record.calibrate.op_table import COLUMNS, parquet_bytes
+from gnnperf.record.calibrate.ops_file import COLUMNS, parquet_bytes
 from tests.toys import two_rank_graph
 
 MM = {"op": "aten::mm", "shapes": [[512, 256], [256, 1024]], "dtype": "bfloat16"}

@@ -3,8 +3,7 @@
 Steps of one run have the same features and differ by chance, so a node's label is its mean over them. Recordings of one
 run likewise become one example where they train or choose; where they judge, each stands for itself.
 
-What is learned are latencies of isolated ops: what overlapping work took is taken out of them (schedule.observed), so
-    that
+What is learned are latencies of isolated ops: the share of overlapping work is removed (schedule.isolated_us), so that
 a schedule can stretch them by what overlaps elsewhere, over another link or with more ranks on a core. There are two.
 One is the mean over all steps, as errors of nodes are judged. The other is what a schedule adds up: the step time of a
 run is the median over its steps, so only steps that took about that long tell what it is made of. With a stall in one

@@ -11,8 +11,8 @@ import pytest
 
 from gnnperf.analytic.collective.tables import COLUMNS, collective_table, joined, link_name, read_calibrated
 from gnnperf.core.errors import InputError
-from gnnperf.record.calibrate.op_table import COLUMNS as OP_COLUMNS
-from gnnperf.record.calibrate.op_table import parquet_bytes
+from gnnperf.record.calibrate.ops_file import COLUMNS as OP_COLUMNS
+from gnnperf.record.calibrate.ops_file import parquet_bytes
 from research.tables.collective_sources import (
     read_aiconfigurator,
     read_collectives,
