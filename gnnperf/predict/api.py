@@ -260,10 +260,11 @@ class Setup:
             ),
             warnings=(
                 *self._moved(),
+                *target.warnings,
                 *missing_bucket(self.graph, self.models.bucket_bytes, not request.cluster),
                 *self._misplaced(),
             ),
-            notes=(*self._notes(), *target.warnings),
+            notes=(*self._notes(), *target.notes),
             placement=placement_text(target.cluster, self.graph.world_size),
             from_trace=measured is not None,
             jitter=requested_jitter(request.jitter, self.graph),

@@ -189,8 +189,8 @@ def test_default_is_the_traces_own_device() -> None:
 
 def test_links_are_assumed_aloud_unless_named() -> None:
     target = choose_target(two_rank_graph(), None, None)
-    assert any("links are assumed" in warning for warning in target.warnings)
-    assert choose_target(two_rank_graph(), None, target.cluster).warnings == ()
+    assert any("links are assumed" in note for note in target.notes)
+    assert choose_target(two_rank_graph(), None, target.cluster).notes == ()
 
 
 def test_requested_hardware_is_other_hardware() -> None:
