@@ -50,9 +50,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
                         help="any other key of predict.py; may be repeated")  # fmt: skip
     parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
-    parser.add_argument(
-        "--gpu", metavar="NAME", help="predict for this device of the catalog, or a .yaml file; a,b,c: one table"
-    )
+    parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file; a,b,c: one table")
     parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
     parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT", help="e.g. batch=2x")
     parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")

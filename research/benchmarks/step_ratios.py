@@ -50,18 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.step_ratios", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--pairs", type=int, default=80, metavar="N", help="most pairs of recorded runs, at random")
-    parser.add_argument("--scores", type=Path, metavar="FILE", help="write all scores: .csv")
+    parser.add_argument("--scores", type=Path, metavar="FILE", help=".csv of all scores: read, or written if absent")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
-    scores = pd.DataFrame([*repeats(), *edits(given.pairs)], columns=[GENERATION, "family", "dtype", "score"])
-    if given.scores is not None:
-        scores.to_csv(given.scores, index=False)
+    if given.scores is not None and given.scores.is_file():
+        scores = pd.read_csv(given.scores, keep_default_na=False).astype({"score": float})
+    else:
+        scores = pd.DataFrame([*repeats(), *edits(given.pairs)], columns=[GENERATION, "family", "dtype", "score"])
+        if given.scores is not None:
+            scores.to_csv(given.scores, index=False)
     print("| what | left out | cases | median error | within the bounds of the others | high/low |")
     print("|---|---|---|---|---|---|")
     for family, rows in scores.groupby("family"):
         for name, own in rows.groupby(GENERATION):
             print("| " + " | ".join((str(family), str(name), *held(own, rows[rows[GENERATION] != name]))) + " |")
-    for workload, way, score in gpu_pairs():
+    for workload, way, score in gpu_pairs() if not given.write else ():
         print(f"gpu: {workload}, {way}: measured ratio / predicted ratio {np.exp(score):.2f}")
     if given.write:
         counts = dict(list(scores.groupby("family")))
@@ -144,7 +147,7 @@ def bounds_of(rows: pd.DataFrame) -> tuple[float, float]:
     mean = float(np.mean([group.mean() for group in groups]))
     spread = float(np.sqrt(np.mean([((group - mean) ** 2).mean() for group in groups])))
     reach = student_quantile((1.0 + LEVEL) / 2.0, len(groups) - 1) * spread * np.sqrt(1.0 + 1.0 / len(groups))
-    return mean - reach, mean + reach
+    return float(mean - reach), float(mean + reach)
 
 
 if __name__ == "__main__":
