@@ -32,8 +32,8 @@ from gnnperf.generate.capturing import capture
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import common_subsequence, schedule
-from research.benchmarks._folds import Graphs, answered, folds
-from research.benchmarks._recorded_graphs import recorded_graphs, recordings
+from research.benchmarks._frame import run_main
+from research.benchmarks._recorded_graphs import Graphs, answered, folds, recorded_graphs, recordings
 from research.recording.cpu_gloo_runs import plain_runs
 from research.recording.spec import RunSpec
 
@@ -79,11 +79,11 @@ def programs() -> list[RunSpec]:
 def kind_of(spec: RunSpec) -> str:
     """dlrm table, transformer ddp, ..."""
     how = getattr(spec.workload, "parallel", None) or getattr(spec.workload, "sharding", None) or "ddp"
-    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'alone'}"
+    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'one rank'}"
 
 
 def captured(spec: RunSpec, like: ExecutionGraph) -> ExecutionGraph:
-    """The program, placed as its recording. What the card says of lookups is no part of a step: it is left out."""
+    """The program, placed as its recording. The look-up statistics of the card are no part of a step."""
 
     def build() -> Callable[[], object]:
         with patch("research.recording.workloads.dlrm.index_statistics", return_value=()):
@@ -196,4 +196,4 @@ def _percent(errors: pd.Series, *, size: bool) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -24,6 +24,7 @@ from gnnperf.gnn.intervals.device_file import save_device_intervals
 from gnnperf.gnn.intervals.devices import fit_device_intervals
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE, UNMODELED
+from research.benchmarks._frame import run_main
 from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
 from research.pretraining.forms import base_us
 from research.pretraining.retained_forms import retained_forms
@@ -112,4 +113,4 @@ def judged(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_main(main)

@@ -2,8 +2,8 @@
 
     python -m research.benchmarks published_steps
 
-A few rows, each with what its source says and what it leaves open. Nothing is fitted on them. Next to the model: the
-guess that every step reaches half of the peak.
+A few rows, each with the statements of its source and the open points. Nothing is fitted on them. Baseline: every step
+reaches half of the peak.
 """
 
 from __future__ import annotations
@@ -16,30 +16,26 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.transformer import TransformerPlan, build_plan, plan_from
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import TransformerPlan
+from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.schedule import schedule_with_contention
+from research.benchmarks._frame import run_main
 
 DEVICE = "a100_sxm_80gb"
 GUESSED_MFU = 0.5
 # docs/performance.md of torchtitan: FSDP2 on 64 A100 with 80 GB; it does not name the links (a DGX A100's are taken).
 TORCHTITAN = "torchtitan"
-# README.md of fms-fsdp: FSDP on 128 A100; 400 Gb/s a machine as its later version says. Sums in bfloat16.
+# README.md of fms-fsdp: FSDP on 128 A100; 400 Gb/s a machine, from its later version. Sums in bfloat16.
 FMS = "fms-fsdp"
 FMS_LINK_BYTES_PER_S = 400e9 / 8 / 8  # of each of eight devices
 
 
 @dataclass(frozen=True)
 class Published:
-    """One row of a source.
-
-    Attributes:
-        source: whose.
-        plan: shipped plan that it is like.
-        tokens_per_s: of one device.
-        changes: section -> settings that differ from the shipped plan.
-    """
+    """One row of a source."""
 
     source: str
     plan: str
@@ -71,7 +67,7 @@ def planned(row: Published) -> TransformerPlan:
 
 
 def cluster_of(row: Published) -> ClusterSpec:
-    """Machines of eight A100, with the source's link between them where it says one."""
+    """Machines of eight A100, with the source's link between them where it names one."""
     cluster = default_cluster(load_device(DEVICE))
     if row.source != FMS:
         return cluster
@@ -100,7 +96,7 @@ def guessed_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     return GUESSED_MFU * cluster.device.flops_per_s["bfloat16_matrix"] / per_token
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Print every row."""
     printed = Table(
         "source", "model", "samples", "GPUs", "published tokens/s", "model", "error %", "half of peak", "error %"
@@ -113,8 +109,7 @@ def main(argv: Sequence[str]) -> int:
         printed.add_row(row.source, name, str(plan.schedule.micro_batch), str(plan.parallelism.world_size),
                         f"{row.tokens_per_s:.0f}", *(f"{x:.1f}" for x in shown))  # fmt: skip
     Console(width=140).print(printed)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

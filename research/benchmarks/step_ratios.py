@@ -31,8 +31,9 @@ from gnnperf.predict import Request, outlier_steps, predicted, step_us
 from gnnperf.predict.ratios import EDIT, REPEAT, STEP_FILE
 from gnnperf.predict.request import TraceEvidence
 from gnnperf.trace.public.catalog import load_catalog
-from research.benchmarks._edit_pairs import shape_pairs
+from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import CACHE, recordings
+from research.benchmarks.edits import shape_pairs
 from research.benchmarks.other_hardware import pairs, recorded
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
 from research.evaluation.loading import as_recorded
@@ -151,4 +152,4 @@ def bounds_of(rows: pd.DataFrame) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_main(main)
