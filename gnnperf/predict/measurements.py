@@ -64,10 +64,11 @@ class TraceMeasurements:
         """
         nodes = self.graph.nodes[self.graph.nodes["latency_us"].notna()]
         groups = _groups(nodes, self._columns)
-        result = groups["latency_us"].agg(num_calls="count", total_us="sum", mean_us="mean")
-        result["num_ranks"] = groups["rank"].nunique()
+        us = groups["latency_us"]
+        result = pd.DataFrame({"num_calls": us.count(), "num_ranks": groups["rank"].nunique(),
+                               "total_us": us.sum(), "mean_us": us.mean()})  # fmt: skip
         for name, quantile in QUANTILES.items():
-            result[name] = groups["latency_us"].quantile(quantile)
+            result[name] = us.quantile(quantile)
         return result.sort_values("total_us", ascending=False, kind="stable").reset_index()
 
     @cached_property
@@ -75,7 +76,7 @@ class TraceMeasurements:
         """One row per class of measured delays along edges: lag_class, num_edges, low_us, median_us, high_us."""
         edges = self.graph.edges[self.graph.edges["lag_us"].notna()]
         groups = _groups(edges, ["lag_class"])["lag_us"]
-        result = groups.agg(num_edges="count")
+        result = pd.DataFrame({"num_edges": groups.count()})
         for name, quantile in QUANTILES.items():
             result[name] = groups.quantile(quantile)
         return result.reset_index()
