@@ -22,8 +22,10 @@ from .finetune.begin import begin_from as begin_from
 from .finetune.start import load_start as load_start
 from .intervals.calibration import LEVEL as LEVEL
 from .intervals.calibration import Intervals as Intervals
+from .intervals.device_file import load_device_intervals as load_device_intervals
 from .intervals.device_file import shipped_device_intervals as shipped_device_intervals
 from .intervals.devices import DeviceIntervals as DeviceIntervals
+from .intervals.devices import group_names as group_names
 from .intervals.nodes import NodeIntervals as NodeIntervals
 from .intervals.nodes import answer_table as answer_table
 from .intervals.nodes import fit_node_intervals as fit_node_intervals

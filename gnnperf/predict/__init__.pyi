@@ -2,11 +2,11 @@ from .api import predict as predict
 from .api import predicted as predicted
 from .api import requested_graph as requested_graph
 from .api import setup_of as setup_of
+from .api import with_alternatives as with_alternatives
 from .assembly import Question as Question
 from .assembly import assemble as assemble
 from .assembly import choose_step as choose_step
 from .assembly import critical_chain as critical_chain
-from .assembly import measured_step_time_us as measured_step_time_us
 from .assembly import step_time_kind as step_time_kind
 from .composition import composed as composed
 from .composition import entry_point as entry_point
@@ -15,9 +15,13 @@ from .coverage import check_covered as check_covered
 from .gnn import CALIBRATED as CALIBRATED
 from .gnn import predictor_of as predictor_of
 from .intervals import calibrated as calibrated
+from .measurements import TraceMeasurements as TraceMeasurements
+from .measurements import outlier_steps as outlier_steps
+from .measurements import step_us as step_us
 from .request import Mode as Mode
 from .request import Request as Request
 from .request import check as check
+from .step_prediction import Alternative as Alternative
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .target import traced_name as traced_name

@@ -31,10 +31,10 @@ def with_findings(
     """The answer with what holds its step up."""
     num_nodes = answer.prediction.graph.num_nodes
     if num_nodes > LARGEST_GRAPH:
-        return replace(answer, warnings=(*answer.warnings, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
+        return replace(answer, notes=(*answer.notes, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
     missing, all_ = _uncovered(answer)
     if not _is_measured(answer) and missing > MOST_UNCOVERED * all_:
-        return replace(answer, warnings=(*answer.warnings, UNCOVERED.format(missing, all_)))
+        return replace(answer, notes=(*answer.notes, UNCOVERED.format(missing, all_)))
     return replace(answer, findings=find(_observed(answer, question, predictor, cluster)))
 
 

@@ -18,16 +18,33 @@ from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, choose_step, collect, other_step, step_time_kind
 from gnnperf.predict.edited import with_edits
-from gnnperf.predict.intervals import NoBounds, UnseenDeviceBounds, calibrated_on, other_processor, with_interval
+from gnnperf.predict.intervals import (
+    NoBounds,
+    UnseenDeviceBounds,
+    calibrated_on,
+    other_processor,
+    with_interval,
+    with_ratio_interval,
+    with_trace_interval,
+)
 from gnnperf.predict.jitter import requested_jitter
 from gnnperf.predict.measured import MeasuredPredictor, read_measured
+from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.predictors import Bounds, Once, Predictors
 from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.similar import SimilarPredictor
-from gnnperf.predict.step_prediction import StepPrediction, provenance
-from gnnperf.predict.target import Target, choose_target, collective_models_text, traced_device, traced_name
+from gnnperf.predict.step_prediction import Alternative, StepPrediction, provenance
+from gnnperf.predict.target import (
+    Target,
+    choose_target,
+    collective_models_text,
+    num_nodes,
+    placement_text,
+    traced_device,
+    traced_name,
+)
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, ReplayResult, forecast_step, measured_step, replay_step
 
@@ -42,6 +59,7 @@ COPY = (
 )
 FORECAST = "The step time is a forecast from the measured latencies of step {}."
 STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
+MOVED = "The ranks are predicted on {}, traced on {}: the unedited step differs from the measured one, too."
 
 
 def predict(request: Request) -> StepPrediction:
@@ -67,7 +85,7 @@ def requested_graph(request: Request) -> ExecutionGraph:
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """Latencies, schedule and everything else that is requested of one step of `graph`."""
     setup = setup_of(graph, request)
-    return setup.answer(setup.predict())
+    return with_alternatives(setup.answer(setup.predict()), setup)
 
 
 def setup_of(graph: ExecutionGraph, request: Request) -> Setup | Replay:
@@ -166,6 +184,19 @@ class Setup:
         return target.with_collective_models(request.collectives)
 
     @cached_property
+    def traced(self) -> ClusterSpec:
+        """The cluster that the trace ran on; of a plan, and of unknown devices, the one predicted for."""
+        if self.target.traced is None or not (self.request.cluster or not self.target.same_hardware):
+            return self.target.cluster
+        own = choose_target(self.graph, None, None, self._starts_from_trace)
+        return own.with_collective_models(self.request.collectives).cluster
+
+    @cached_property
+    def same_hardware(self) -> bool:
+        """Whether the measured step is one of the hardware predicted for."""
+        return self.target.same_hardware and self.target.cluster == self.traced
+
+    @cached_property
     def measured(self) -> MeasuredStep | None:
         """Measurements of the trace to start from; None: a blind prediction."""
         request, label = self.request, self.label
@@ -201,9 +232,7 @@ class Setup:
         tables = () if models.table is None else (models.table,)
         order: tuple[Predictor, ...] = (*tables, model)
         if self.measured is not None:
-            own = self.target.same_hardware and not self.request.cluster
-            traced = self.target.cluster if own else choose_target(self.graph, None, None, True).cluster
-            order = (*tables, TracePredictor(self.measured, traced, model), model)
+            order = (*tables, TracePredictor(self.measured, self.traced, model), model)
         elif models.table is not None:
             order = (SimilarPredictor(models.table, model),)  # rows correct similar calls of the model
         removed: tuple[Bounds, ...] = (NoBounds(self.other_processor),) if self.other_processor else ()
@@ -220,7 +249,7 @@ class Setup:
             hardware=target.cluster.device.name,
             cluster=target.cluster.name,
             traced_hardware=traced_name(self.graph),
-            same_hardware=target.same_hardware,
+            same_hardware=self.same_hardware,
             provenance=provenance(
                 request,
                 self.graph.fingerprint,
@@ -228,20 +257,31 @@ class Setup:
                 collectives=collective_models_text(target.cluster),
                 evidence=_evidence_name(measured),
             ),
-            warnings=(*self._warnings(), *target.warnings, *self._misplaced()),
+            warnings=(
+                *self._moved(),
+                *target.warnings,
+                *missing_bucket(self.graph, self.models.bucket_bytes, not request.cluster),
+                *self._misplaced(),
+            ),
+            notes=(*self._notes(), *target.notes),
+            placement=placement_text(target.cluster, self.graph.world_size),
+            from_trace=measured is not None,
             jitter=requested_jitter(request.jitter, self.graph),
             device=target.cluster.device,
             traced_device=target.traced,
         )
 
-    def _warnings(self) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
         request, measured = self.request, self.measured
         no_model = request.mode is Mode.hybrid and request.checkpoint is None and measured is None
-        return (
-            *((NO_CHECKPOINT,) if no_model else ()),
-            *_of_trace(measured, self.target),
-            *missing_bucket(self.graph, self.models.bucket_bytes, not request.cluster),
-        )
+        return (*((NO_CHECKPOINT,) if no_model else ()), *_of_trace(measured, self.same_hardware))
+
+    def _moved(self) -> tuple[str, ...]:
+        """Another placement of the ranks than the traced one changes the step without any edit."""
+        world_size = self.graph.world_size
+        if self.request.plan or num_nodes(self.target.cluster, world_size) == num_nodes(self.traced, world_size):
+            return ()
+        return (MOVED.format(*(placement_text(one, world_size) for one in (self.target.cluster, self.traced))),)
 
     def _misplaced(self) -> tuple[str, ...]:
         plan = self.request.plan_spec()
@@ -258,21 +298,26 @@ class Setup:
         return with_memory(answer, self.request) if self.request.memory else answer
 
     def _scheduled(self, prediction: Prediction) -> StepPrediction:
-        request, target, question, predictors = self.request, self.target, self.question, self.predictors
+        request, question = self.request, self.question
         with task("putting the step together", 2, "parts") as advance:
             answer = assemble(prediction, question)
             advance(1.0)
-            if not self.other_processor:
-                steps = self.models.steps if self.measured is None else None
-                answer = with_interval(answer, steps, self.measured is not None)
-            answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
-        if not target.same_hardware:
-            traced = predictors.on_traced_cluster(self.step)
-            traced_us = None if traced is None else assemble(traced, question).step_time_us
-            answer = replace(answer, traced_prediction_us=traced_us)
-        if request.findings:
-            answer = with_findings(answer, question, predictors, target.cluster)
-        return answer
+            answer = replace(answer, bound=node_bounds(prediction.graph, self.target.cluster.device),
+                             measurements=None if request.plan else TraceMeasurements(self.graph))  # fmt: skip
+            answer = self._with_intervals(answer)
+        return with_findings(answer, question, self.predictors, self.target.cluster) if request.findings else answer
+
+    def _with_intervals(self, answer: StepPrediction) -> StepPrediction:
+        """From the checkpoint; of predictions that start from the trace, from steps of other runs and other GPUs."""
+        if self.measured is None:
+            return answer if self.other_processor else with_interval(answer, self.models.steps)
+        own = self.predictors.on_traced_cluster(self.step)
+        assert own is not None, "it starts from the trace"
+        if self.same_hardware:
+            return with_trace_interval(answer)
+        own_us = assemble(own, self.question).step_time_us
+        return with_ratio_interval(replace(answer, traced_prediction_us=own_us), own, self.traced, self.target.cluster,
+                                   self.question)  # fmt: skip
 
     def _with_edits(self, answer: StepPrediction) -> StepPrediction:
         request = self.request
@@ -284,6 +329,17 @@ class Setup:
 
         return with_edits(answer, request.edits(), self.predictors, self.target.cluster, self.question,
                           request.collectives, cluster_of)  # fmt: skip
+
+
+def with_alternatives(answer: StepPrediction, setup: Setup | Replay) -> StepPrediction:
+    """The answer with the step on every device that is requested; the models and the trace are read once."""
+    rows = []
+    for request in setup.request.every_hardware():
+        other = Setup(setup.graph, request, setup.models) if isinstance(setup, Setup) else setup
+        one = answer if request.hardware == setup.request.hardware else other.answer(other.predict())
+        rows.append(Alternative(one.hardware, one.cluster, one.placement, one.step_time_us, one.is_lower_bound,
+                                one.step_time_ratio, one.ratio_interval))  # fmt: skip
+    return replace(answer, alternatives=tuple(rows))
 
 
 def missing_bucket(graph: ExecutionGraph, trained_bytes: float | None, follows_card: bool) -> tuple[str, ...]:
@@ -301,14 +357,14 @@ def _evidence_name(measured: MeasuredStep | None) -> str:
     return str(TraceEvidence.other_steps if measured.from_other_steps else TraceEvidence.trace)
 
 
-def _of_trace(measured: MeasuredStep | None, target: Target) -> tuple[str, ...]:
+def _of_trace(measured: MeasuredStep | None, same_hardware: bool) -> tuple[str, ...]:
     if measured is None:
         return ()
     stalls_us = measured.stalls_us
     count = int((stalls_us > 0).sum())
     named = f"{count} stall{' takes' if count == 1 else 's take'}"
     stalls = (STALLS.format(stalls=named, ms=stalls_us.sum() / 1e3),) if count else ()
-    if not target.same_hardware:
+    if not same_hardware:
         return stalls
     made_of = FORECAST.format(measured.graph.steps[0].step) if measured.from_other_steps else COPY
     return (made_of, *stalls)

@@ -13,6 +13,7 @@ from gnnperf.core import WORK_TYPES, InputError, StepTimeKind
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.jitter import with_waits
+from gnnperf.predict.measurements import step_us
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.schedule import CHECK, NUM_UNROLLED, Jitter, Schedule, schedule, schedule_with_contention, timed_edges
@@ -37,7 +38,7 @@ def choose_step(graph: ExecutionGraph, step: int | None) -> StepLabel:
         )  # fmt: skip
     if step is None:
         with_period = [s for s in graph.steps if s.period_us is not None]
-        ranked = sorted(with_period or graph.steps, key=lambda s: (measured_step_time_us(s), s.step))
+        ranked = sorted(with_period or graph.steps, key=lambda s: (step_us(s), s.step))
         return ranked[(len(ranked) - 1) // 2]
     by_number = {s.step: s for s in graph.steps}
     if step not in by_number:
@@ -50,11 +51,6 @@ def step_time_kind(label: StepLabel) -> StepTimeKind:
     if label.name == WINDOW_NAME:
         return StepTimeKind.WINDOW
     return StepTimeKind.MAKESPAN if label.period_us is None else StepTimeKind.PERIOD
-
-
-def measured_step_time_us(label: StepLabel) -> float:
-    """The measured value of the step's own kind."""
-    return label.makespan_us if label.period_us is None else label.period_us
 
 
 def other_step(graph: ExecutionGraph, label: StepLabel) -> StepLabel:
@@ -120,6 +116,7 @@ def shares(critical_us: np.ndarray, labels: pd.Series | np.ndarray) -> dict[str,
 
 
 LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits
+NOT_TIMED = "{} nodes have no latency: the trace did not time them, and no model covers them."
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
 
 
@@ -136,6 +133,9 @@ class Question:
         same_hardware: whether the measured step ran on `hardware`.
         provenance: versions and hashes.
         warnings: from reading, before any prediction.
+        notes: facts, likewise.
+        placement: ranks, nodes and cluster, as a sentence.
+        from_trace: whether latencies start from measurements of the trace.
         jitter: how much equal ranks differ; None: not at all.
         device: the numbers of `hardware`; None: not known (replay).
         traced_device: those of the trace's own device; None: not known.
@@ -153,6 +153,9 @@ class Question:
     jitter: Jitter | None = None
     device: DeviceSpec | None = None
     traced_device: DeviceSpec | None = None
+    notes: tuple[str, ...] = ()
+    placement: str = ""
+    from_trace: bool = False
 
 
 def assemble(prediction: Prediction, question: Question) -> StepPrediction:
@@ -193,7 +196,7 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
     graph, kind = prediction.graph, step_time_kind(question.label)
     critical_us = critical_time_us(graph, scheduled, predicted_us)
     missing = uncovered_ops(graph, prediction.latency_us)
-    measured_us = measured_step_time_us(question.label)
+    measured_us = step_us(question.label)
     is_work = graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
     return StepPrediction(
         prediction=prediction,
@@ -206,7 +209,7 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
         traced_hardware=question.traced_hardware,
         step_time_kind=kind,
         step_time_us=predicted_us,
-        is_lower_bound=bool(missing),
+        is_lower_bound=_is_lower_bound(prediction, question, missing),
         traced_step_time_us=measured_us,
         measured_step_time_us=measured_us if question.same_hardware else None,
         rank_start_skew_us=rank_start_skew_us(question.label),
@@ -217,7 +220,9 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
         critical_delay_us=delay_us(graph, scheduled, predicted_us),
         uncovered_ops=missing,
         uncovered_measured_share=_measured_share(graph, uncovered(graph, prediction.latency_us)),
-        warnings=_warnings(prediction, question, kind, missing),
+        warnings=_warnings(prediction, question, missing),
+        notes=_notes(prediction, question, kind, missing),
+        placement=question.placement,
         provenance=question.provenance,
         device=question.device,
         traced_device=question.traced_device,
@@ -239,16 +244,34 @@ def _measured_share(graph: ExecutionGraph, chosen: np.ndarray) -> float | None:
     return float(np.nansum(measured_us[chosen]) / total_us) if total_us > 0 else None
 
 
-def _warnings(
-    prediction: Prediction, question: Question, kind: StepTimeKind, missing: dict[str, int]
-) -> tuple[str, ...]:
+def _is_lower_bound(prediction: Prediction, question: Question, missing: dict[str, int]) -> bool:
+    """Whether work is left out that takes time; what a trace did not time is no part of its step either."""
+    if not missing or not question.from_trace:
+        return bool(missing)
+    timed = prediction.graph.nodes["latency_us"].notna().to_numpy()
+    return bool((timed & uncovered(prediction.graph, prediction.latency_us)).any())
+
+
+def _warnings(prediction: Prediction, question: Question, missing: dict[str, int]) -> tuple[str, ...]:
+    """What the user may have to act on, the most important first."""
+    left_out = _is_lower_bound(prediction, question, missing)
     sentences = (
-        *([_uncovered(prediction, missing)] if missing else []),
+        *([_uncovered(prediction, missing)] if left_out else []),
         *question.warnings,
-        *prediction.warnings,
         *prediction.graph.warnings,
-        *_comparison(question, kind, prediction.rank_start_us is None),
         *_ranks(prediction.graph),
+    )
+    return tuple(dict.fromkeys(sentences))
+
+
+def _notes(prediction: Prediction, question: Question, kind: StepTimeKind, missing: dict[str, int]) -> tuple[str, ...]:
+    """Facts about the prediction."""
+    untimed = missing and not _is_lower_bound(prediction, question, missing)
+    sentences = (
+        *([NOT_TIMED.format(sum(missing.values()))] if untimed else []),
+        *question.notes,
+        *prediction.warnings,
+        *_comparison(question, kind, prediction.rank_start_us is None),
     )
     return tuple(dict.fromkeys(sentences))
 
@@ -268,11 +291,6 @@ def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -
     sentences: list[str] = []
     if math.isnan(question.label.makespan_us):  # no one ran it
         return sentences
-    if not question.same_hardware:
-        on = question.traced_hardware or "unknown hardware"
-        sentences.append(
-            f"The trace was measured on {on}, the prediction is for {question.hardware}: no error is given."
-        )
     skew_us = rank_start_skew_us(question.label)
     starts_together = starts_together and question.mode is not Mode.replay  # a replay keeps the measured starts
     if starts_together and kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * question.label.makespan_us:

@@ -13,6 +13,7 @@ from gnnperf.graph import REASONS, ExecutionGraph, Isolated, Prediction, Predict
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.predictors import Predictors
+from gnnperf.predict.ratios import EDIT, step_bounds_us
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.predict.target import with_collective_models
 from gnnperf.whatif import Edit, Edited, HardwareChange, Requested, apply, requested
@@ -108,12 +109,16 @@ def with_edits(
     on = requested(edited.graph, chosen, edited.hardware)
     prediction = predict_edited(edited, predictor, chosen)
     answer = assemble(prediction, _requested_on(question, on))
-    whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), edited.unknown, edited.result)
-    own = [warning for warning in prediction.warnings if warning not in unedited.warnings]
-    sentences = tuple(f"What if: not known is {sentence}." for sentence in dict.fromkeys(edited.unknown))
+    interval = None
+    if question.from_trace and not edited.hardware and chosen == cluster and unedited.step_time_us > 0:
+        interval = step_bounds_us(EDIT, answer.step_time_us / unedited.step_time_us)
+    unknown = tuple(dict.fromkeys(edited.unknown))
+    whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), unknown, edited.result, interval)
+    own = [note for note in answer.notes if note not in unedited.notes]
     return replace(
-        unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *sentences, *own, *unedited.warnings)
-    )
+        unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *unedited.warnings),
+        notes=(*own, *unedited.notes),
+    )  # fmt: skip
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:

@@ -34,6 +34,7 @@ from gnnperf.gnn import (
 from gnnperf.graph import Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
+from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds_us, step_ratio_intervals
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 
@@ -46,23 +47,72 @@ NO_INTERVAL = (
     "No interval of the step time: it comes with a checkpoint, which is calibrated on its validation runs "
     "(mode=hybrid or analytic, checkpoint=FILE)."
 )
-FROM_TRACE = "No interval of the step time: it is made of measurements of this trace, which have no calibration yet."
+OTHER_DEVICE = "No interval of the step time for {}: the checkpoint was calibrated on {} only."
 LOWER_BOUND = "No interval of the step time: some work has no latency, so the step time is a lower bound."
 
 
-def with_interval(answer: StepPrediction, intervals: StepIntervals | None, from_trace: bool = False) -> StepPrediction:
-    """The answer with its interval, or with a sentence that says why there is none."""
+def with_interval(answer: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
+    """The answer with its interval, or with a note that says why there is none.
+
+    Args:
+        answer: a step's.
+        intervals: of the model that predicted; None: it has none.
+    """
     if intervals is None:
-        return _without(answer, FROM_TRACE if from_trace else NO_INTERVAL)
+        return _without(answer, NO_INTERVAL)
     if answer.is_lower_bound:
         return _without(answer, LOWER_BOUND)
     if answer.hardware not in intervals.devices:
         known = ", ".join(intervals.devices)
-        return _without(answer, f"No interval of the step time: nothing tells how far answers for {answer.hardware} "
-                                f"are off, the checkpoint was calibrated on {known}.")  # fmt: skip
+        return _without(answer, OTHER_DEVICE.format(answer.hardware, known))
     table = path_table(answer)
     bounds_us = intervals.bounds_us(answer.step_time_us, shares_of(table, answer.step_time_us))
     return replace(answer, step_time_interval_us=bounds_us, interval_level=intervals.level)
+
+
+def with_trace_interval(answer: StepPrediction) -> StepPrediction:
+    """A step made of measurements, for its own hardware: other steps of such runs, and of each node's class."""
+    prediction, measurements = answer.prediction, answer.measurements
+    if measurements is not None:
+        low_us, high_us = measurements.bounds_us(prediction.graph.nodes)
+        own = (prediction.source == Source.TRACE) & np.isnan(prediction.latency_low_us)
+        low_us = np.where(own, np.fmin(low_us, prediction.latency_us), prediction.latency_low_us)
+        high_us = np.where(own, np.fmax(high_us, prediction.latency_us), prediction.latency_high_us)
+        answer = replace(answer, prediction=replace(prediction, latency_low_us=low_us, latency_high_us=high_us))
+    if answer.is_lower_bound:
+        return _without(answer, LOWER_BOUND)
+    bounds_us = step_bounds_us(REPEAT, answer.step_time_us)
+    return replace(answer, step_time_interval_us=bounds_us, interval_level=step_ratio_intervals().level)
+
+
+def with_ratio_interval(
+    answer: StepPrediction, own: Prediction, traced: ClusterSpec, cluster: ClusterSpec, question: Question
+) -> StepPrediction:
+    """A step on other hardware: what its nodes may take at least and at most, scheduled.
+
+    Args:
+        answer: with `traced_prediction_us`.
+        own: latencies predicted the same way for the traced hardware.
+        traced: the traced cluster.
+        cluster: predicted for.
+        question: that is answered.
+    """
+    factors = ratio_bounds(answer.prediction, own, traced, cluster)
+    moved = answer.prediction
+    ends = [replace(moved, latency_us=moved.latency_us * factor, isolated=None, mean_latency_us=None)
+            for factor in (factors.low, factors.high)]  # fmt: skip
+    low_us, high_us = (assemble(end, question).step_time_us for end in ends)
+    bounds_us = min(low_us, answer.step_time_us), max(high_us, answer.step_time_us)
+    own_us = answer.traced_prediction_us
+    interval = (bounds_us[0] / own_us, bounds_us[1] / own_us) if own_us else None
+    known = np.isnan(moved.latency_low_us)
+    bounded = replace(
+        moved,
+        latency_low_us=np.where(known, moved.latency_us * factors.low, moved.latency_low_us),
+        latency_high_us=np.where(known, moved.latency_us * factors.high, moved.latency_high_us),
+    )
+    return replace(answer, prediction=bounded, ratio_interval=interval, step_time_interval_us=bounds_us,
+                   interval_level=gpu_ratio_intervals().level)  # fmt: skip
 
 
 def path_table(answer: StepPrediction) -> pd.DataFrame:
@@ -73,7 +123,7 @@ def path_table(answer: StepPrediction) -> pd.DataFrame:
 
 
 def _without(answer: StepPrediction, why: str) -> StepPrediction:
-    return replace(answer, warnings=(*answer.warnings, why))
+    return replace(answer, notes=(*answer.notes, why))
 
 
 # Intervals of nodes: from the checkpoint, from GPU generations that were left out, or none.

@@ -45,16 +45,16 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
     try:
         peaks = [planned_peak(tensors) for tensors in rank_tensors(plan)]
     except NotAccounted as op:
-        return replace(answer, warnings=(*answer.warnings, NOT_ACCOUNTED.format(op)))
+        return replace(answer, notes=(*answer.notes, NOT_ACCOUNTED.format(op)))
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     sentences = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
-    return replace(answer, peak_memory=result, warnings=(*sentences, *answer.warnings))
+    return replace(answer, peak_memory=result, notes=(*sentences, *answer.notes))
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
     run = read_run(Path(str(request.trace)))
     if not all(table.meta.has_shapes for table in run.tables):
-        return replace(answer, warnings=(*answer.warnings, NO_SHAPES))
+        return replace(answer, notes=(*answer.notes, NO_SHAPES))
     from gnnperf.memory import effects_kept_in, measured_peaks, peak_memory
 
     same = device is None or not request.hardware or device.name == answer.traced_hardware or _is_traced(answer)
@@ -64,7 +64,7 @@ def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None)
         peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, on_gpu=on_gpu)
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
     sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
-    given = replace(answer, peak_memory=result, warnings=(*answer.warnings, *sentences))
+    given = replace(answer, peak_memory=result, notes=(*answer.notes, *sentences))
     return given if given.whatif is None else _edited(given, request, run, device, on_gpu)
 
 
@@ -86,4 +86,4 @@ def _edited(
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     sentences = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)
     whatif = replace(answer.whatif, answer=replace(answer.whatif.answer, peak_memory=result))
-    return replace(answer, whatif=whatif, warnings=(*sentences, *answer.warnings))
+    return replace(answer, whatif=whatif, notes=(*sentences, *answer.notes))

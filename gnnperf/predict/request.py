@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.core import InputError, require
-from gnnperf.hardware import HardwareConfig
+from gnnperf.hardware import DeviceSpec, HardwareConfig, load_device
 
 if TYPE_CHECKING:
     from gnnperf.generate import Plan
@@ -70,6 +70,7 @@ class Request(HardwareConfig):
         trace: trace file, directory of rank files, or archive; None: a plan is requested.
         mode: who answers.
         hardware: device to predict for, a choice of conf/hardware or a YAML file; empty: the trace's own.
+        other_hardware: more devices, which are compared with `hardware` in one table: hardware=[h100_sxm,h200].
         cluster: links and hosts to predict for, a choice of conf/cluster or a YAML file; empty: the device's default.
         plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is requested.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: mode=hybrid
@@ -94,6 +95,7 @@ class Request(HardwareConfig):
         jitter: how much equal ranks differ; "trace": as its steps tell; numbers (predict/jitter.py); None: not at all.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
         json: prediction.json goes to standard output, by itself.
+        verbose: all warnings and notes are printed, not only the first warnings.
         quiet: nothing is printed but what is refused.
         max_step_ms: exit code 4 where the (unedited) step is predicted to take longer; None: never.
         max_regression: exit code 4 where it is predicted to be longer than that of `against` by more percent.
@@ -102,6 +104,7 @@ class Request(HardwareConfig):
 
     trace: Path | str | None = None
     plan: Any = field(default_factory=dict)
+    other_hardware: list[Any] = field(default_factory=list)
     mode: Mode = Mode.hybrid
     checkpoint: Path | str | None = None
     measured: Path | str | None = None
@@ -120,6 +123,7 @@ class Request(HardwareConfig):
     jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
     json: bool = False
+    verbose: bool = False
     quiet: bool = False
     max_step_ms: float | None = None
     max_regression: float | None = None
@@ -141,6 +145,18 @@ class Request(HardwareConfig):
         from gnnperf.generate import Plan, read_plan
 
         return self.plan if isinstance(self.plan, Plan) else read_plan(self.plan, "plan")
+
+    def every_hardware(self) -> tuple[Request, ...]:
+        """A request for each device of the table; () one device is requested.
+
+        Raises:
+            InputError: no such device.
+        """
+        if not self.other_hardware:
+            return ()
+        given = [one if isinstance(one, DeviceSpec) else load_device(str(one)) for one in self.other_hardware]
+        plain = replace(self, other_hardware=[], whatif=[], findings=False, memory=False)
+        return (plain, *(replace(plain, hardware=one) for one in given))
 
     def edits(self) -> tuple[Edit, ...]:
         """The edits requested, in order.
@@ -169,7 +185,12 @@ def check(request: Request) -> None:
             f"hosts={request.hosts} was replaced", where="hosts", allowed="evidence=trace, other_steps or none",
             remedy="use evidence=trace (the default): host work, and all other work, is taken from the trace",
         )  # fmt: skip
-    request.device_spec(), request.cluster_spec(), request.edits()  # each refuses what it cannot read
+    (
+        request.device_spec(),
+        request.cluster_spec(),
+        request.edits(),
+        request.every_hardware(),
+    )  # each refuses what it cannot read
     if request.plan:
         _check_plan(request)
     elif request.trace is None:

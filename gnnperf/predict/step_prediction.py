@@ -16,6 +16,7 @@ from gnnperf.core import StepTimeKind
 from gnnperf.graph import Prediction, StepLabel
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import Measured, PeakMemory
+from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.request import Mode, Request
 from gnnperf.schedule import Schedule
 from gnnperf.trace import file_names
@@ -32,6 +33,7 @@ class WhatIfAnswer:
         num_touched: nodes that are new, or whose shapes, latency or waits an edit has set.
         unknown: sentences: what the edits cannot know.
         result: sentences: what the edits found and did.
+        ratio_interval: lowest and highest step with edits / step without; None: unknown.
     """
 
     edits: tuple[str, ...]
@@ -39,11 +41,33 @@ class WhatIfAnswer:
     num_touched: int
     unknown: tuple[str, ...]
     result: tuple[str, ...] = ()
+    ratio_interval: tuple[float, float] | None = None
 
     @property
     def step_time_us(self) -> float:
         """Of the edited step, of the same kind as the unedited one."""
         return self.answer.step_time_us
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The same step on one of several devices that were requested together.
+
+    Attributes:
+        hardware, cluster, placement: as in StepPrediction.
+        step_time_us: predicted.
+        is_lower_bound: some work has no latency.
+        ratio: step time / that predicted the same way for the traced hardware; None: no such prediction.
+        ratio_interval: lowest and highest ratio; None: unknown.
+    """
+
+    hardware: str
+    cluster: str
+    placement: str
+    step_time_us: float
+    is_lower_bound: bool
+    ratio: float | None
+    ratio_interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -98,7 +122,12 @@ class StepPrediction:
         uncovered_ops: op name -> number of nodes without a latency.
         uncovered_measured_share: their share of the trace's measured node time, 0 to 1; None unknown. They add nothing
             to the step time, so `source_share` cannot show what is missing; this does.
-        warnings: sentences for the user.
+        warnings: sentences that the user may have to act on, the most important first.
+        notes: facts about the prediction that need no action.
+        placement: ranks, nodes and cluster that are predicted for; "" replay.
+        measurements: what the trace measured; None: a plan.
+        ratio_interval: lowest and highest `step_time_ratio`; None: unknown.
+        alternatives: the step on every device, where several were requested.
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
         whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not requested or unknown.
@@ -142,6 +171,11 @@ class StepPrediction:
     device: DeviceSpec | None = None
     traced_device: DeviceSpec | None = None
     traced_prediction_us: float | None = None
+    notes: tuple[str, ...] = ()
+    placement: str = ""
+    measurements: TraceMeasurements | None = None
+    ratio_interval: tuple[float, float] | None = None
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def step_time_ratio(self) -> float | None:

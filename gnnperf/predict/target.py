@@ -59,12 +59,14 @@ class Target:
     Attributes:
         cluster: devices and links.
         traced: device the trace ran on; None where the trace does not say or the catalog does not know it.
-        warnings: what was assumed.
+        warnings: a device that is assumed.
+        notes: links that are assumed.
     """
 
     cluster: ClusterSpec
     traced: DeviceSpec | None
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def same_hardware(self) -> bool:
@@ -95,11 +97,25 @@ def choose_target(
     device = hardware or traced or _assumed_device(graph, from_trace)
     own = placed(default_cluster(device), graph.placement, graph.world_size)
     chosen = own if cluster is None else spread(replace(cluster, device=device), graph.world_size)
-    assumed = [] if hardware or traced else [_assumed_text(graph, device)]
+    assumed = () if hardware or traced else (_assumed_text(graph, device),)
+    links: tuple[str, ...] = ()
     if cluster is None and graph.world_size > 1:
-        assumed.append(f"The links are assumed to be those of cluster {chosen.name!r}; cluster=NAME names others.")
+        links = (f"The links are assumed to be those of cluster {chosen.name!r}; cluster=NAME names others.",)
     # Hardware that was requested, for a trace that does not name its own, is not known to be the same.
-    return Target(chosen, traced if hardware else device, tuple(assumed))
+    return Target(chosen, traced if hardware else device, assumed, links)
+
+
+def placement_text(cluster: ClusterSpec, world_size: int) -> str:
+    """How ranks are placed on nodes: `8 ranks on 2 nodes of cluster hgx8, 4 on each`."""
+    nodes = num_nodes(cluster, world_size)
+    of = f"of cluster {cluster.name}" if cluster.name else ""
+    on = f"{world_size} rank{'s' if world_size > 1 else ''} on {nodes} node{'s' if nodes > 1 else ''} {of}".strip()
+    return f"{on}, {cluster.ranks_per_node} on each" if nodes > 1 else on
+
+
+def num_nodes(cluster: ClusterSpec, world_size: int) -> int:
+    """Nodes that so many ranks take."""
+    return -(-world_size // cluster.ranks_per_node)
 
 
 def traced_name(graph: ExecutionGraph) -> str:

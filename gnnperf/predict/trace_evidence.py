@@ -31,6 +31,7 @@ BY_MODEL = "measured in this trace, times the ratio that the model predicts for 
 BY_HOST = "measured in this trace, times the ratio of the hosts' single-thread speeds"
 BY_FAMILY = "measured in this trace, times the ratio of modeled nodes of its family"
 SET = "set by an edit from a measurement"
+SHORT = 2.0  # times the launch floor: a kernel that does little but start
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 
 
@@ -73,7 +74,8 @@ class TracePredictor:
             by_host = changed & ~touched & (graph.nodes["node_type"] == NodeType.HOST).to_numpy()
             by_family = family_ratios(graph.nodes, by_model, measured_us, changed & ~by_host)
             on_device = graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
-            by_family = np.where(np.isnan(by_family) & on_device, bandwidth_ratio(self.traced, cluster), by_family)
+            by_bound = unmodeled_ratio(measured_us, self.traced, cluster)
+            by_family = np.where(np.isnan(by_family) & on_device, by_bound, by_family)
             by_family = np.nan_to_num(by_family, nan=1.0)  # nothing that was modeled changed: as measured
             ratio = np.where(np.isfinite(by_model), by_model, by_family)
             ratio[by_host] = 1.0 / host_ratio(self.traced, cluster)
@@ -158,6 +160,14 @@ def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray,
         has = (sums["us"] > 0).to_numpy()
         result[has] = np.exp((sums["weighted"] / sums["us"]).to_numpy()[has])
     return result
+
+
+def unmodeled_ratio(measured_us: np.ndarray, traced: ClusterSpec, cluster: ClusterSpec) -> np.ndarray:
+    """[num_nodes] ratio of the bound of kernels that nothing else is known of: launch where short, else bandwidth."""
+    floors = traced.device.launch_floor_us, cluster.device.launch_floor_us
+    by_launch = floors[1] / floors[0] if min(floors) > 0 else 1.0
+    short = measured_us <= SHORT * floors[0]
+    return np.where(short, by_launch, bandwidth_ratio(traced, cluster))
 
 
 def bandwidth_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:

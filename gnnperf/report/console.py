@@ -14,7 +14,10 @@ from gnnperf.core import console
 from gnnperf.predict import StepPrediction
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
+    ALTERNATIVE_HEADS,
     MEANING,
+    MOST_WARNINGS,
+    alternative_rows,
     collectives_lines,
     comparison,
     coverage,
@@ -23,8 +26,10 @@ from gnnperf.report.text import (
     finding_head,
     headline,
     memory_lines,
+    notes_left,
     path_delays,
     share_text,
+    steps_line,
     target,
     time_rows,
     whatif_lines,
@@ -34,9 +39,18 @@ PIPE_WIDTH = 120  # characters, where there is no terminal to ask
 NUM_UNCOVERED = 10  # ops listed by name; prediction.json has all of them
 
 
-def print_summary(answer: StepPrediction, written: Iterable[Path] = (), onto: Console | None = None) -> None:
-    """Print step time, comparison, shares, top ops, what is not covered, warnings and where the files are."""
-    show(summary(answer, written), onto)
+def print_summary(
+    answer: StepPrediction, written: Iterable[Path] = (), onto: Console | None = None, verbose: bool = False
+) -> None:
+    """Print the first warnings, step time, comparison, shares, top ops, what is not covered and where the files are.
+
+    Args:
+        answer: what was predicted.
+        written: paths of the files.
+        onto: the console; None: standard output.
+        verbose: whether all warnings and notes are printed.
+    """
+    show(summary(answer, written, verbose), onto)
 
 
 def show(drawn: RenderableType, onto: Console | None = None) -> None:
@@ -45,14 +59,18 @@ def show(drawn: RenderableType, onto: Console | None = None) -> None:
     onto.print(drawn, soft_wrap=not onto.is_terminal)
 
 
-def summary(answer: StepPrediction, written: Iterable[Path] = ()) -> RenderableType:
+def summary(answer: StepPrediction, written: Iterable[Path] = (), verbose: bool = False) -> RenderableType:
     """Everything that print_summary shows. Names come from traces, so nothing is read as markup."""
+    left = notes_left(answer)
     return Group(
+        *(Text(f"warning: {one}", style="yellow") for one in answer.warnings[: None if verbose else MOST_WARNINGS]),
         Text(target(answer), style="dim"),
         *(Text(line, style="dim") for line in collectives_lines(answer)),
         Text(headline(answer), style="bold"),
         Text(f"  {MEANING[answer.step_time_kind]}", style="dim"),
         Text(f"  {comparison(answer)}"),
+        *(Text(f"  {line}", style="dim") for line in steps_line(answer)),
+        *_alternatives(answer),
         *(Text(line, style="bold") for line in whatif_lines(answer)),
         *(Text(line) for line in memory_lines(answer)),
         Text(f"share of step time by source: {_shares(answer.source_share)}"),
@@ -63,7 +81,8 @@ def summary(answer: StepPrediction, written: Iterable[Path] = ()) -> RenderableT
         *_findings(answer),
         _ops_table(answer),
         *_uncovered(answer.uncovered_ops),
-        *(Text(f"warning: {warning}", style="yellow") for warning in answer.warnings),
+        *(Text(f"note: {one}", style="dim") for one in answer.notes if verbose),
+        *([Text(left, style="dim")] if left and not verbose else []),
         *(Text(f"wrote {path}", style="green") for path in written),
     )
 
@@ -83,6 +102,17 @@ def _ops_table(answer: StepPrediction) -> Table:
     for name, kind, count, us in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True):
         table.add_row(*(Text(td) for td in (name, kind, f"{count:,}", *us)))
     return table
+
+
+def _alternatives(answer: StepPrediction) -> list[Table]:
+    """The table of all devices that were requested."""
+    rows = alternative_rows(answer)
+    table = Table(title="the step on other hardware", title_justify="left", box=None, pad_edge=False)
+    for head in ALTERNATIVE_HEADS:
+        table.add_column(head, justify="left" if head in ALTERNATIVE_HEADS[:2] else "right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return [table] if rows else []
 
 
 def _findings(answer: StepPrediction) -> list[Text]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gnnperf.hardware import DeviceSpec
-from gnnperf.predict import RankMemory, StepPrediction
+from gnnperf.predict import Alternative, RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.whatif import Finding
 
@@ -43,6 +43,10 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "traced_step_time_us": answer.traced_step_time_us,
         "traced_step_prediction_us": answer.traced_prediction_us,
         "step_time_ratio": answer.step_time_ratio,
+        "step_time_ratio_interval": answer.ratio_interval and list(answer.ratio_interval),
+        "placement": answer.placement or None,
+        "hardware_table": [_alternative(one) for one in answer.alternatives] or None,
+        "measured_steps": _steps(answer),
         "measured_rank_start_skew_us": answer.rank_start_skew_us,
         "step_makespan_us": answer.schedule.makespan_us,
         "rank_step_time_us": {str(rank): time_us for rank, time_us in answer.rank_step_time_us.items()},
@@ -58,6 +62,7 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "findings": None if answer.findings is None else [_finding(one) for one in answer.findings],
         "whatif": _whatif(answer),
         "warnings": list(answer.warnings),
+        "notes": list(answer.notes),
         "provenance": answer.provenance,
     }
 
@@ -71,6 +76,29 @@ def _numbers(device: DeviceSpec | None) -> dict[str, Any] | None:
         return None
     given = {key: value for key, value in asdict(device).items() if key not in FREE_FORM and value is not None}
     return {**given, "aliases": list(device.aliases)}
+
+
+def _alternative(one: Alternative) -> dict[str, Any]:
+    """One row of the table; `ratio` is to the step predicted the same way for the traced hardware."""
+    return {
+        "hardware": one.hardware,
+        "cluster": one.cluster,
+        "placement": one.placement,
+        "step_time_us": one.step_time_us,
+        "step_time_is_lower_bound": one.is_lower_bound,
+        "step_time_ratio": one.ratio,
+        "step_time_ratio_interval": one.ratio_interval and list(one.ratio_interval),
+    }
+
+
+def _steps(answer: StepPrediction) -> list[dict[str, Any]] | None:
+    """Every measured step of the trace; null for a plan."""
+    measured = answer.measurements
+    if measured is None:
+        return None
+    return [
+        {"step": step, "time_us": us, "is_outlier": step in measured.outliers} for step, us in measured.steps_us.items()
+    ]
 
 
 def _memory(rank: RankMemory) -> dict[str, Any]:
@@ -118,6 +146,7 @@ def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
     return {
         "edits": list(whatif.edits),
         "step_time_us": whatif.step_time_us,
+        "step_time_ratio_interval": whatif.ratio_interval and list(whatif.ratio_interval),
         "step_time_is_lower_bound": whatif.answer.is_lower_bound,
         "difference_us": difference_us,
         "difference_share": difference_us / answer.step_time_us if answer.step_time_us else None,

@@ -25,6 +25,7 @@ EXAMPLES = """\
 examples:
   gnnperf predict trace.json.gz                                       the step on its own GPU, and what holds it up
   gnnperf predict runs/trace_dir --gpu h200                           the same step on another GPU
+  gnnperf predict runs/trace_dir --gpu h100_sxm,h200,b200             one table of several
   gnnperf predict trace.json.gz --what-if batch=2x                    after a change; --what-if may be repeated
   gnnperf predict trace.json.gz --what-if link=pcie_gen4_x16 --json   for a program to read
   gnnperf predict trace.json.gz --what-if latency=op:aten::mm,factor:0.5
@@ -49,7 +50,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
                         help="any other key of predict.py; may be repeated")  # fmt: skip
     parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
-    parser.add_argument("--gpu", metavar="NAME", help="predict for this device of the catalog, or a .yaml file")
+    parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file; a,b,c: one table")
     parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
     parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT", help="e.g. batch=2x")
     parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
@@ -57,6 +58,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
     parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if the step takes longer")
     parser.add_argument("--json", action="store_true", help="print prediction.json")
+    parser.add_argument("--verbose", action="store_true", help="print all warnings and notes")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     parser.set_defaults(run=_predict)
 
@@ -77,14 +79,15 @@ def _predict(args: argparse.Namespace) -> int:
     if args.json:
         write_out(to_json(document(answer)))
     elif not args.quiet:
-        print_summary(answer, written)
+        print_summary(answer, written, verbose=args.verbose)
     threshold.check(answer)
     return 0
 
 
 def _overrides(args: argparse.Namespace) -> list[str]:
     """Choices of conf/, then the keys as they were written."""
-    choices = {"hardware": args.gpu, "cluster": args.cluster, "plan": args.plan}
+    gpu = f"[{args.gpu}]" if args.gpu and "," in args.gpu else args.gpu
+    choices = {"hardware": gpu, "cluster": args.cluster, "plan": args.plan}
     return [*(f"{key}={value}" for key, value in choices.items() if value is not None), *args.keys]
 
 

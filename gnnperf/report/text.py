@@ -18,6 +18,8 @@ from gnnperf.whatif import Finding
 
 DOUBTED, NUM_DOUBTS = (Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED), 3
 UNKNOWN = "unknown"
+MOST_WARNINGS, MOST_STEPS = 3, 12  # shown above the result; named
+ALTERNATIVE_HEADS = ("hardware", "placement", "step", "ratio", "interval of the ratio")
 ROUNDING_US = 1e-6  # a picosecond: no duration is shorter
 UNITS = ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s"))  # below this many us: divide by, unit
 MEANING = {
@@ -57,6 +59,8 @@ def interval(answer: StepPrediction) -> str:
     """How sure the step time is, as words after it; nothing where that is not known."""
     if answer.step_time_interval_us is None or answer.interval_level is None:
         return ""
+    if answer.ratio_interval is not None:  # the ratio has it
+        return ""
     low, high = map(time_text, answer.step_time_interval_us)
     return f", {100.0 * answer.interval_level:.0f} % of steps within {low} to {high}"
 
@@ -68,12 +72,34 @@ def comparison(answer: StepPrediction) -> str:
     traced = time_text(answer.traced_step_time_us)
     if answer.step_time_ratio is not None:
         same_way = time_text(answer.traced_prediction_us)
-        return (f"traced on {answer.traced_hardware}: measured {traced}, predicted the same way {same_way}; "
-                f"ratio {answer.step_time_ratio:.3f}")  # fmt: skip
+        ratio = ratio_text(answer.step_time_ratio, answer.ratio_interval, answer.interval_level)
+        return f"{ratio} to {same_way}, predicted the same way for {answer.traced_hardware}; measured there: {traced}"
     if answer.step_time_error is None:
-        return f"traced on {answer.traced_hardware or 'unknown hardware'}: {traced}; other hardware, so no error"
+        return f"measured on {answer.traced_hardware or 'unknown hardware'}: {traced}; a blind prediction has no ratio"
     left_out = ", work that is not covered left out" if answer.is_lower_bound else ""
     return f"measured {answer.step_time_kind}: {traced}; error {100.0 * answer.step_time_error:+.1f} %{left_out}"
+
+
+def ratio_text(ratio: float, bounds: tuple[float, float] | None, level: float | None) -> str:
+    """A ratio with its interval."""
+    if bounds is None or level is None:
+        return f"ratio {ratio:.3f}"
+    return f"ratio {ratio:.3f} ({100.0 * level:.0f} % interval {bounds[0]:.2f} to {bounds[1]:.2f})"
+
+
+def steps_line(answer: StepPrediction) -> tuple[str, ...]:
+    """The measured steps of the trace, which of them are outliers, and which one this is about."""
+    measured = answer.measurements
+    if measured is None or len(measured.graph.steps) < 2:
+        return ()
+    times_us = measured.steps_us
+    scale, unit = next((scale, unit) for limit, scale, unit in UNITS if max(times_us.values()) < limit)
+    shown = [f"{us / scale:.4g}" for us in times_us.values()][:MOST_STEPS]
+    more = f" and {len(times_us) - MOST_STEPS} more" if len(times_us) > MOST_STEPS else ""
+    numbers = ", ".join(map(str, list(times_us)[:MOST_STEPS]))
+    odd, every = ", ".join(map(str, sorted(measured.outliers))), ", ".join(shown)
+    named = "" if not odd else f"; {odd} {'is an outlier' if len(measured.outliers) == 1 else 'are outliers'}"
+    return (f"measured steps {numbers}{more}: {every} {unit}{named}; this is step {answer.label.step}",)
 
 
 def whatif_lines(answer: StepPrediction) -> list[str]:
@@ -86,8 +112,38 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
     difference = f"{'+' if difference_us >= 0 else ''}{time_text(difference_us)}{share}"
     times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(answer.step_time_us)}"
     count = f"{whatif.num_touched:,} nodes changed"
-    first = f"what if: {times}, difference {difference}; {count}"
-    return [first, *(f"  {edit}" for edit in whatif.edits), *(f"  found: {sentence}" for sentence in whatif.result)]
+    ratio = ""
+    if answer.step_time_us > 0:
+        level = answer.interval_level if whatif.ratio_interval else None
+        ratio = f", {ratio_text(whatif.step_time_us / answer.step_time_us, whatif.ratio_interval, level)}"
+    first = f"what if: {times}, difference {difference}{ratio}; {count}"
+    own = answer.measured_step_time_us
+    measured = [f"  measured, unedited: {time_text(own)}"] if own is not None and math.isfinite(own) else []
+    return [
+        first, *measured, *(f"  {edit}" for edit in whatif.edits),
+        *(f"  found: {sentence}" for sentence in whatif.result), *(f"  not known: {one}" for one in whatif.unknown),
+    ]  # fmt: skip
+
+
+def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
+    """ALTERNATIVE_HEADS of the traced hardware, predicted the same way, and of every device; [] for one device."""
+    if not answer.alternatives:
+        return []
+    rows: list[tuple[str, ...]] = []
+    if answer.traced_prediction_us is not None:
+        rows.append((answer.traced_hardware, "", time_text(answer.traced_prediction_us), "1.000", ""))
+    for one in answer.alternatives:
+        bound = "at least " if one.is_lower_bound else ""
+        bounds = "" if one.ratio_interval is None else f"{one.ratio_interval[0]:.2f} to {one.ratio_interval[1]:.2f}"
+        ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
+        rows.append((one.hardware, one.placement, f"{bound}{time_text(one.step_time_us)}", ratio, bounds))
+    return rows
+
+
+def notes_left(answer: StepPrediction) -> str:
+    """How many warnings and notes are not shown above the result; "" none."""
+    left = len(answer.warnings[MOST_WARNINGS:]) + len(answer.notes)
+    return f"{left} more note{'s' if left > 1 else ''}: --verbose, or report.html" if left else ""
 
 
 def finding_head(result: Finding) -> str:
@@ -187,7 +243,8 @@ def target(answer: StepPrediction) -> str:
     on = answer.hardware or "its own hardware"
     origin = "in the graph" if math.isnan(answer.traced_step_time_us) else "traced"
     ranks = f"{len(graph.ranks)} of {graph.world_size} ranks {origin}"
-    return f"{graph.name}, step {answer.label.step} ({answer.label.name}), on {on}, {ranks}, mode {answer.mode}"
+    placed = f", {answer.placement}" if graph.world_size > 1 and answer.placement else ""
+    return f"{graph.name}, step {answer.label.step} ({answer.label.name}), on {on}, {ranks}{placed}, mode {answer.mode}"
 
 
 def collectives_lines(answer: StepPrediction) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware import DeviceSpec
-from gnnperf.predict import Request, StepPrediction, choose_step, measured_step_time_us
+from gnnperf.predict import Request, StepPrediction, choose_step, step_us
 from gnnperf.predict.api import predicted
 from gnnperf.predict.request import TraceEvidence
 from gnnperf.predict.target import choose_target
@@ -84,7 +84,7 @@ def recorded(entry: Entry) -> Recorded:
     graph = build_graph(read_run(mirror() / entry.name))
     label = choose_step(graph, None)
     nodes = graph.step(label.step).nodes
-    times = Times(measured_step_time_us(label), *_sums(nodes["node_type"].to_numpy(str), nodes["latency_us"]))
+    times = Times(step_us(label), *_sums(nodes["node_type"].to_numpy(str), nodes["latency_us"]))
     return Recorded(graph, choose_target(graph, None, None).cluster.device, times)
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from gnnperf.core import InputError, NodeType, Source, StepTimeKind
 from gnnperf.graph import ExecutionGraph
-from gnnperf.predict import Request, StepPrediction
+from gnnperf.predict import Request, StepPrediction, step_us
 from gnnperf.predict.api import predicted
-from gnnperf.predict.assembly import choose_step, measured_step_time_us, other_step
+from gnnperf.predict.assembly import choose_step, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
 from gnnperf.schedule import schedule
 from gnnperf.schedule.longest_path import timed_edges
@@ -95,7 +95,7 @@ def gpu_recordings(chosen: Sequence[str] = ()) -> Iterator[tuple[str, ExecutionG
 def _graph(recording: Recording) -> ExecutionGraph | None:
     try:
         graph = imported(recording)[1]
-        measured_us = measured_step_time_us(choose_step(graph, None))
+        measured_us = step_us(choose_step(graph, None))
     except (InputError, OSError) as error:
         print(f"left out: {recording.name}: {getattr(error, 'what', error)}", file=sys.stderr)
         return None
@@ -131,7 +131,7 @@ def forecasts(run: str, graph: ExecutionGraph) -> list[Forecast]:
     labels = [label for label in graph.steps if label.period_us is not None]
     if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
         return []
-    period_us = {label.step: measured_step_time_us(label) for label in labels}
+    period_us = {label.step: step_us(label) for label in labels}
     median_us = float(np.median(list(period_us.values())))
     rows = []
     for label in labels:

@@ -57,7 +57,7 @@ def test_a_graph_that_is_too_large_is_stated_to_be(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(advice, "LARGEST_GRAPH", 17)
     answer = _requested(120.0, same_hardware=True)
     assert answer.findings is None
-    assert answer.warnings[-1] == "Findings are looked for in graphs of up to 17 nodes; this one has 18."
+    assert answer.notes[-1] == "Findings are looked for in graphs of up to 17 nodes; this one has 18."
 
 
 def test_without_latencies_nothing_is_stated_of_a_predicted_step() -> None:
@@ -65,7 +65,7 @@ def test_without_latencies_nothing_is_stated_of_a_predicted_step() -> None:
     answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan}, same_hardware=False)
     result = with_findings(answer, question(answer.label, same_hardware=False), Fixed(), CLUSTER)
     assert result.findings is None
-    assert result.warnings[-1] == (
+    assert result.notes[-1] == (
         "Findings need latencies: 2 of 3 nodes on devices are not covered, so none are looked for."
     )
 

@@ -43,8 +43,8 @@ def test_hybrid_without_a_checkpoint_is_analytic_and_states_so(trace: Path) -> N
     blind = Request(trace=trace, evidence=TraceEvidence.none)
     hybrid, analytic = predict(blind), predict(replace(blind, mode=Mode.analytic))
     assert hybrid.step_time_us == analytic.step_time_us
-    assert api.NO_CHECKPOINT in hybrid.warnings
-    assert api.NO_CHECKPOINT not in analytic.warnings
+    assert api.NO_CHECKPOINT in hybrid.notes
+    assert api.NO_CHECKPOINT not in analytic.notes
 
 
 def test_faster_hardware_is_faster_and_not_compared(trace: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_w
     (recorded / "run.json").write_text(json.dumps(card))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
     answer = predict(Request(trace=recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
-    sentences = [w for w in answer.warnings if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]
+    sentences = [w for w in answer.notes if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]
     assert len(sentences) == is_stated
-    assert any("No interval of the step time" in w for w in answer.warnings) is not is_stated  # it was not calibrated
+    assert any("No interval of the step time" in w for w in answer.notes) is not is_stated  # it was not calibrated
 
 
 def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:

@@ -18,6 +18,7 @@ from gnnperf.hardware.contention import Contention
 from gnnperf.predict.assembly import assemble, choose_step, other_step, step_time_kind
 from gnnperf.predict.request import Mode
 from gnnperf.predict.target import choose_target, closest, traced_name
+from gnnperf.report.text import comparison
 from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import make_graph, two_rank_graph
 
@@ -97,7 +98,7 @@ def test_other_hardware_has_no_error_but_keeps_the_traced_time() -> None:
     assert answer.measured_step_time_us is None
     assert answer.step_time_error is None
     assert answer.traced_step_time_us == 185.0
-    assert any("h100_sxm" in warning for warning in answer.warnings)
+    assert "measured on Tesla V100-SXM2-32GB: 185 us" in comparison(answer)
 
 
 def test_period_where_the_step_has_one() -> None:
@@ -116,9 +117,9 @@ def test_window_is_a_kind_of_its_own() -> None:
 def test_skewed_rank_starts_are_stated() -> None:
     answer = toy_answer(label=replace(LABEL, rank_start_us=(0.0, 60.0)))
     assert answer.rank_start_skew_us == 60.0
-    assert any("60 us apart" in warning for warning in answer.warnings)
+    assert any("60 us apart" in note for note in answer.notes)
     replayed = toy_answer(label=replace(LABEL, rank_start_us=(0.0, 60.0)), mode=Mode.replay)
-    assert not any("us apart" in warning for warning in replayed.warnings)  # a replay keeps the measured starts
+    assert not any("us apart" in note for note in replayed.notes)  # a replay keeps the measured starts
 
 
 def test_untraced_ranks_are_stated() -> None:
@@ -188,8 +189,8 @@ def test_default_is_the_traces_own_device() -> None:
 
 def test_links_are_assumed_aloud_unless_named() -> None:
     target = choose_target(two_rank_graph(), None, None)
-    assert any("links are assumed" in warning for warning in target.warnings)
-    assert choose_target(two_rank_graph(), None, target.cluster).warnings == ()
+    assert any("links are assumed" in note for note in target.notes)
+    assert choose_target(two_rank_graph(), None, target.cluster).notes == ()
 
 
 def test_requested_hardware_is_other_hardware() -> None:

@@ -24,6 +24,7 @@ from gnnperf.predict.target import choose_target
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document
+from gnnperf.report.text import whatif_lines
 from gnnperf.whatif import (
     Block,
     ChangeCluster,
@@ -127,7 +128,9 @@ def test_both_steps_by_hand() -> None:
 def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
     unedited = toy_answer()
     answer = with_edits(unedited, (Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label))
-    assert any("transfers down" in warning for warning in answer.warnings)
+    assert answer.whatif is not None and any("transfers down" in one for one in answer.whatif.unknown)
+    assert any("not known:" in line and "transfers down" in line for line in whatif_lines(answer))
+    assert answer.warnings == unedited.warnings
     result = document(answer)["whatif"]
     assert result["difference_us"] == result["step_time_us"] - 185.0
     assert result["edits"] == ["Straggler(rank=1, factor=2.0, work='all')"]

@@ -78,20 +78,20 @@ def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
         (
             "h100_sxm",
             STEPS,
-            "nothing tells how far answers for h100_sxm are off, the checkpoint was calibrated on v100",
+            "No interval of the step time for h100_sxm: the checkpoint was calibrated on v100 only",
         ),
     ],
 )
 def test_without_an_interval_it_is_stated_why(hardware: str, intervals: StepIntervals | None, sentences: str) -> None:
     given = with_interval(toy_answer(hardware=hardware), intervals)
     assert given.step_time_interval_us is None and given.interval_level is None
-    assert sentences in given.warnings[-1]
+    assert sentences in given.notes[-1]
 
 
 def test_a_lower_bound_has_no_interval() -> None:
     given = with_interval(replace(toy_answer(hardware="v100"), is_lower_bound=True), STEPS)
     assert given.step_time_interval_us is None
-    assert "lower bound" in given.warnings[-1]
+    assert "lower bound" in given.notes[-1]
 
 
 INTERVALS = DeviceIntervals(0.9, {"gemm": (np.log(0.5), np.log(4.0))}, ("ada", "hopper", "volta"))

@@ -47,8 +47,8 @@ def test_a_plan_with_jitter_takes_longer_and_states_so() -> None:
     without = predict(Request(plan=small(2, 1, 4), hardware=device))
     with_it = predict(Request(plan=small(2, 1, 4), hardware=device, jitter={"host": {"rank_share": 0.05}}))
     assert with_it.step_time_us > without.step_time_us
-    assert any(sentence.startswith("Jitter: ") for sentence in with_it.warnings)
-    assert not any(sentence.startswith("Jitter: ") for sentence in without.warnings)
+    assert any(sentence.startswith("Jitter: ") for sentence in with_it.notes)
+    assert not any(sentence.startswith("Jitter: ") for sentence in without.notes)
 
 
 def test_a_plan_cannot_tell_and_replay_knows_better() -> None:

@@ -192,10 +192,10 @@ def test_on_the_traced_cluster_every_measured_node_keeps_its_latency() -> None:
 def test_the_default_rebuilds_the_measured_step_and_states_that_it_is_no_forecast(trace: Path) -> None:
     answer = predict(Request(trace=trace))
     assert answer.step_time_us == pytest.approx(answer.traced_step_time_us, rel=0.01)
-    assert answer.provenance["evidence"] == "trace" and COPY in answer.warnings
+    assert answer.provenance["evidence"] == "trace" and COPY in answer.notes
     assert not answer.is_lower_bound
     blind = predict(Request(trace=trace, evidence=TraceEvidence.none))
-    assert blind.provenance["evidence"] == "none" and NO_CHECKPOINT in blind.warnings
+    assert blind.provenance["evidence"] == "none" and NO_CHECKPOINT in blind.notes
     assert Source.TRACE not in set(blind.prediction.source)
 
 
@@ -208,10 +208,15 @@ def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_thei
     speed = host_ratio(DGX1, load_cluster("hgx_h100"))
     assert speed > 1
     assert answer.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)
-    assert COPY not in answer.warnings
+    assert COPY not in answer.notes
     assert answer.traced_prediction_us == pytest.approx(predict(Request(trace=trace)).step_time_us)
     assert answer.step_time_ratio == pytest.approx(answer.step_time_us / answer.traced_prediction_us)
-    assert comparison(answer).endswith(f"; ratio {answer.step_time_ratio:.3f}")
+    assert answer.ratio_interval is not None
+    assert answer.ratio_interval[0] < answer.step_time_ratio < answer.ratio_interval[1]
+    first = f"ratio {answer.step_time_ratio:.3f} (90 % interval {answer.ratio_interval[0]:.2f} to"
+    assert comparison(answer).startswith(first) and comparison(answer).endswith("measured there: 185 us")
+    assert not any("no error" in one for one in (*answer.warnings, *answer.notes))
+    assert document(answer)["step_time_ratio_interval"] == list(answer.ratio_interval)
     assert document(answer)["traced_step_prediction_us"] == answer.traced_prediction_us
     assert predict(Request(trace=trace, hardware=H100, evidence=TraceEvidence.none)).step_time_ratio is None
 

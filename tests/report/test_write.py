@@ -156,6 +156,10 @@ GOLDEN = """\
   "traced_step_time_us": 185.0,
   "traced_step_prediction_us": null,
   "step_time_ratio": null,
+  "step_time_ratio_interval": null,
+  "placement": null,
+  "hardware_table": null,
+  "measured_steps": null,
   "measured_rank_start_skew_us": 0.0,
   "step_makespan_us": 370.0,
   "rank_step_time_us": {
@@ -197,6 +201,7 @@ GOLDEN = """\
   "warnings": [
     "the sun shines"
   ],
+  "notes": [],
   "provenance": {
     "gnnperf": "0",
     "input_sha256": {

@@ -39,6 +39,7 @@ class OwnFiles:
 
     def overrides(self, words: Sequence[str]) -> list[str]:
         """The words with a choice of Hydra's in place of each path, and settings of such groups as additions."""
+        words = [one for word in words for one in several_devices(word)]
         replaced = [self._choice(word) for word in words]
         own = {old.partition("=")[0] for old, new in zip(words, replaced, strict=True) if old != new}
         return [f"++{word}" if word.partition(".")[0] in own and "=" in word else word for word in replaced]
@@ -77,6 +78,17 @@ class OwnFiles:
         if not isinstance(number, int) or not 0 <= number < len(self.contents):
             raise InputError(f"bad value {number!r}", where=OWN, remedy="give the path of a .yaml file")
         return _merged(self.contents[number], {key: value for key, value in group.items() if key != OWN})
+
+
+def several_devices(word: str) -> list[str]:
+    """hardware=[a,b,c]  ->  hardware=a other_hardware=[b,c]: a group has one choice; any other word stays."""
+    group, _, value = word.partition("=")
+    if group != DEVICE_GROUP or not (value.startswith("[") and value.endswith("]")):
+        return [word]
+    first, *others = (_unquoted(name.strip()) for name in value[1:-1].split(","))
+    if not first:
+        raise InputError(f"bad value {value!r}", where=group, allowed="names of conf, or paths of .yaml files")
+    return [f"{group}={first}", f"other_hardware=[{','.join(map(quoted, others))}]"]
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from gnnperf.core import WORK_TYPES, InputError, Source, StepTimeKind, reading
 from gnnperf.graph import ExecutionGraph, Prediction, load_graph
 from gnnperf.hardware import match_device
-from gnnperf.predict import Mode, Question, assemble, choose_step, measured_step_time_us, step_time_kind, traced_name
+from gnnperf.predict import Mode, Question, assemble, choose_step, step_time_kind, step_us, traced_name
 from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
 from gnnperf.report.summary import nodes_table
 from gnnperf.schedule import measured_latencies
@@ -148,7 +148,7 @@ def measured_side(graph: ExecutionGraph, where: str, step: int | None = None) ->
         run=graph.name,
         who=MEASURED,
         hardware=", ".join(dict.fromkeys(_catalog_name(name) for name in graph.device_names if name)),
-        step_time_us=measured_step_time_us(label),
+        step_time_us=step_us(label),
         step_time_kind=StepTimeKind(step_time_kind(label)),
         is_lower_bound=False,
         nodes=work(nodes_table(assemble(prediction, question))),

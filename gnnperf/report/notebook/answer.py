@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from gnnperf.predict import StepPrediction
+from gnnperf.predict import StepPrediction, TraceMeasurements
 from gnnperf.report import write_report
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.text import headline
@@ -31,9 +31,12 @@ from gnnperf.report.compare.text import read_threshold
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
     MEANING,
+    MOST_WARNINGS,
+    alternative_rows,
     comparison,
     coverage,
     finding_head,
+    steps_line,
     target,
     time_rows,
     whatif_lines,
@@ -51,11 +54,13 @@ def card(answer: StepPrediction) -> str:
     """Warnings, step time and interval, what is covered, findings, the ops with most time on the critical path."""
     dim = 'style="opacity:.7"'
     lines = [
-        *(f'<div style="{WARN}">{escape(warning)}</div>' for warning in answer.warnings),
+        *(f'<div style="{WARN}">{escape(warning)}</div>' for warning in answer.warnings[:MOST_WARNINGS]),
         f"<div {dim}>{escape(target(answer))}</div>",
         f'<div style="font-size:1.3em;font-weight:600">{escape(headline(answer))}</div>',
         f"<div {dim}>{escape(MEANING[answer.step_time_kind])}</div>",
         f"<div>{escape(comparison(answer))}</div>",
+        *(f"<div {dim}>{escape(line)}</div>" for line in steps_line(answer)),
+        *(f"<div>{escape(', '.join(filter(None, row)))}</div>" for row in alternative_rows(answer)),
         *(f"<div><b>{escape(line)}</b></div>" for line in whatif_lines(answer)),
         f"<div>{escape(coverage(answer))}</div>",
         *_uncovered(answer),
@@ -106,6 +111,16 @@ class Answer:
     def warnings(self) -> tuple[str, ...]:
         """Read them first."""
         return self.step.warnings
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Facts about the prediction that need no action."""
+        return self.step.notes
+
+    @property
+    def measurements(self) -> TraceMeasurements | None:
+        """What the trace measured over all steps and ranks: steps, outliers, distributions per class; None: a plan."""
+        return self.step.measurements
 
     @property
     def uncovered_ops(self) -> dict[str, int]:
@@ -190,6 +205,8 @@ def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **key
         InputError: what predict.py refuses with a message and an exit code; NotCovered and StepTooLong are such.
     """
     given = {key: _plain(value) for key, value in keys.items()}
+    if isinstance(given.get(DEVICE_GROUP), list):
+        given[DEVICE_GROUP] = f"[{','.join(map(str, given[DEVICE_GROUP]))}]"
     chosen = [f"{group}={given.pop(group)}" for group in CHOICES if isinstance(given.get(group), str)]
     if trace is not None:
         given["trace"] = str(trace)

@@ -15,13 +15,17 @@ from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, tab
 from gnnperf.report.page.timeline_data import timeline_data
 from gnnperf.report.summary import family_errors, work_table
 from gnnperf.report.text import (
+    ALTERNATIVE_HEADS,
     MEANING,
+    MOST_WARNINGS,
     UNKNOWN,
+    alternative_rows,
     comparison,
     finding_details,
     finding_head,
     headline,
     share_text,
+    steps_line,
     target,
     time_text,
     whatif_lines,
@@ -32,11 +36,12 @@ UNNAMED_HARDWARE = "hardware that the trace does not name"
 
 
 def warnings(answer: StepPrediction) -> Markup:
-    """Every sentence of warning; nothing where there is none."""
-    if not answer.warnings:
+    """The first warnings; nothing where there is none. All others are in the provenance."""
+    shown = answer.warnings[:MOST_WARNINGS]
+    if not shown:
         return Markup("")
-    sentences = "".join(f"<li>{escape(warning)}</li>" for warning in answer.warnings)
-    count = f"{len(answer.warnings)} warning{'s' if len(answer.warnings) > 1 else ''}"
+    sentences = "".join(f"<li>{escape(warning)}</li>" for warning in shown)
+    count = f"{len(shown)} warning{'s' if len(shown) > 1 else ''}"
     return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{sentences}</ul></section>')
 
 
@@ -62,7 +67,7 @@ def _card(key: str, name: str, value: str, sentences: str) -> str:
 
 def _interval(answer: StepPrediction) -> tuple[str, str, str]:
     if answer.step_time_interval_us is None or answer.interval_level is None:
-        return "interval", "none", "a warning says why"
+        return "interval", "none", "the notes in the provenance say why"
     low, high = map(time_text, answer.step_time_interval_us)
     return "interval", f"{low} to {high}", f"{100.0 * answer.interval_level:.0f} % of steps lie within theirs"
 
@@ -76,10 +81,12 @@ def _measured(answer: StepPrediction) -> tuple[str, str, str]:
 
 def _error(answer: StepPrediction) -> tuple[str, str, str]:
     if answer.step_time_ratio is not None:
+        bounds = answer.ratio_interval
+        within = "" if bounds is None else f", {bounds[0]:.2f} to {bounds[1]:.2f}"
         return (
             "ratio",
-            f"{answer.step_time_ratio:.3f}",
-            "step time / that predicted the same way for the traced hardware",
+            f"{answer.step_time_ratio:.3f}{within}",
+            "to the step predicted the same way for the traced hardware",
         )
     if answer.step_time_error is None:
         return "error", "none", "nothing to compare with"
@@ -156,6 +163,8 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
 def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str, str, str]]:
     given, work = document(answer), work_table(nodes)
     on_path, step_us = path.path_nodes(nodes, given), answer.step_time_us
+    if answer.alternatives:
+        yield "hardware", "On other hardware", _alternatives(answer)
     if answer.findings is not None:
         yield "findings", "What holds the step up", findings(answer.findings)
     yield "sources", "Where latencies come from", breakdown.sources(answer) + ops.uncovered(answer.uncovered_ops)
@@ -198,7 +207,18 @@ def _timeline() -> Markup:
     )
 
 
+def _alternatives(answer: StepPrediction) -> Markup:
+    """The step on every device requested."""
+    rows = [tuple(map(Td, row)) for row in alternative_rows(answer)]
+    return table("The step on other hardware", ALTERNATIVE_HEADS, rows)
+
+
 def _provenance(answer: StepPrediction) -> Markup:
+    sentences = (*steps_line(answer), *answer.warnings[MOST_WARNINGS:], *answer.notes)
+    return Markup(f"{''.join(map(paragraph, sentences))}{_versions(answer)}")
+
+
+def _versions(answer: StepPrediction) -> Markup:
     rows = ((Td(name), text_td(value)) for name, value in _flat(answer.provenance))
     return table("Versions and inputs", ("what", "value"), rows)
 

@@ -121,7 +121,7 @@ def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> No
     answer = toy_answer(same_hardware=False)
     page = page_of(answer)
     assert '<dd id="error">none</dd>' in page
-    assert "No errors: traced on" in page
+    assert "No errors: measured on" in page
     assert "interval of latency." in page  # unknown for all, and no column
     assert '<th scope="col">interval of latency</th>' not in page
     assert '<th scope="col">measured latency</th>' in page  # the trace's own

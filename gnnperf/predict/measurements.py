@@ -1,0 +1,107 @@
+"""Measurements of a trace as a value: steps and outliers, latencies per class of nodes, lags per class of edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.graph import ExecutionGraph, StepLabel
+
+OUTLIER = 1.5  # times the median step of the run, or its inverse
+LEAST_STEPS = 3  # fewer do not say which one is odd
+LEAST_CALLS = 8  # of a class; fewer have no quantiles
+LEVEL = 0.9
+# What makes two nodes one class, as far as the graph has the column: the launch configuration is of kernels only.
+CLASS = ("node_type", "segment", "op_name", "event_name", "input_dims", "dtype", "message_bytes", "group_size", "phase",
+         "stream", "grid", "block", "registers_per_thread", "shared_memory_bytes")  # fmt: skip
+QUANTILES = {"low_us": (1 - LEVEL) / 2, "median_us": 0.5, "high_us": (1 + LEVEL) / 2}
+
+
+def step_us(label: StepLabel) -> float:
+    """Measured period of a step; of a step without one, its makespan."""
+    return label.makespan_us if label.period_us is None else label.period_us
+
+
+def outlier_steps(steps: Sequence[StepLabel]) -> frozenset[int]:
+    """Ordinals of steps that take OUTLIER times the median step, or its inverse; none of fewer than LEAST_STEPS."""
+    times_us = np.array([step_us(step) for step in steps])
+    if len(steps) < LEAST_STEPS or not np.isfinite(times_us).all():
+        return frozenset()
+    away = np.abs(np.log(np.maximum(times_us, 1e-9) / np.median(times_us))) > np.log(OUTLIER)
+    return frozenset(step.step for step, odd in zip(steps, away, strict=True) if odd)
+
+
+@dataclass(frozen=True)
+class TraceMeasurements:
+    """What a trace measured, over all of its steps and ranks.
+
+    Attributes:
+        graph: of the trace, with labels.
+    """
+
+    graph: ExecutionGraph
+
+    @property
+    def steps_us(self) -> dict[int, float]:
+        """Step -> its measured time (`step_us`)."""
+        return {step.step: step_us(step) for step in self.graph.steps}
+
+    @cached_property
+    def outliers(self) -> frozenset[int]:
+        """Steps that are far from the others (`outlier_steps`)."""
+        return outlier_steps(self.graph.steps)
+
+    @cached_property
+    def classes(self) -> pd.DataFrame:
+        """One row per class of nodes, most time first.
+
+        Columns: those of CLASS that the graph has, num_calls, num_ranks, total_us, mean_us, low_us, median_us, high_us
+        (quantiles of LEVEL). Host segments T1 to T5, kernels, copies, arrivals, exits and transfers are all nodes.
+        """
+        nodes = self.graph.nodes[self.graph.nodes["latency_us"].notna()]
+        groups = _groups(nodes, self._columns)
+        us = groups["latency_us"]
+        result = pd.DataFrame({"num_calls": us.count(), "num_ranks": groups["rank"].nunique(),
+                               "total_us": us.sum(), "mean_us": us.mean()})  # fmt: skip
+        for name, quantile in QUANTILES.items():
+            result[name] = us.quantile(quantile)
+        return result.sort_values("total_us", ascending=False, kind="stable").reset_index()
+
+    @cached_property
+    def lags(self) -> pd.DataFrame:
+        """One row per class of measured delays along edges: lag_class, num_edges, low_us, median_us, high_us."""
+        edges = self.graph.edges[self.graph.edges["lag_us"].notna()]
+        groups = _groups(edges, ["lag_class"])["lag_us"]
+        result = pd.DataFrame({"num_edges": groups.count()})
+        for name, quantile in QUANTILES.items():
+            result[name] = groups.quantile(quantile)
+        return result.reset_index()
+
+    def bounds_us(self, nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """[num_nodes] quantiles of LEVEL of each node's class; NaN where it has fewer than LEAST_CALLS measurements.
+
+        Args:
+            nodes: of the trace's graph, or of one step of it.
+        """
+        known = self.classes[self.classes["num_calls"] >= LEAST_CALLS]
+        both = _plain(nodes, self._columns).merge(_plain(known, self._columns).join(known[["low_us", "high_us"]]),
+                                                  on=self._columns, how="left")  # fmt: skip
+        return both["low_us"].to_numpy(np.float64), both["high_us"].to_numpy(np.float64)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [name for name in CLASS if name in self.graph.nodes]
+
+
+def _groups(rows: pd.DataFrame, columns: list[str]) -> pd.api.typing.DataFrameGroupBy:
+    return rows.groupby(columns, sort=False, observed=True, dropna=False)
+
+
+def _plain(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """The columns as objects, whose missing values are equal to each other."""
+    plain = rows[columns].astype(object)
+    return plain.where(plain.notna(), "")

@@ -1,0 +1,107 @@
+"""How far predictions that start from a trace may be off: steps of the same run, edits of it, and other GPUs.
+
+repeat    the step predicted for its own hardware, from measurements        by steps of public runs
+edit      step with edits / step without                                    by pairs of recorded runs
+gpu       step on other hardware / step predicted for the traced hardware   by calls that were measured on both GPUs
+
+An interval of the first two is a factor of the step. Of the third, each node that the change concerns takes its lowest
+latency, then its highest, and both steps are scheduled: the kernels of one GPU are off together. Nodes that no closed
+form covers may be bound by arithmetic, bandwidth or launch, so their interval spans the three ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from gnnperf.core import NodeType, Source
+from gnnperf.gnn import DeviceIntervals, group_names, load_device_intervals
+from gnnperf.graph import Prediction
+from gnnperf.hardware import ClusterSpec, conf_dir
+
+FILE, STEP_FILE = "gpu_ratio.yaml", "step_ratio.yaml"
+UNMODELED, REPEAT, EDIT = "unmodeled", "repeat", "edit"
+HOSTS_UNKNOWN = 1.5  # a host that is not named may be this much faster or slower: the range of conf/host
+
+
+@cache
+def gpu_ratio_intervals() -> DeviceIntervals:
+    """Errors of ratios of one call on two GPUs, the generation of the second left out."""
+    return load_device_intervals(conf_dir("analytic") / FILE)
+
+
+@cache
+def step_ratio_intervals() -> DeviceIntervals:
+    """Errors of steps of the same run, and of the ratio that an edit makes."""
+    return load_device_intervals(conf_dir("analytic") / STEP_FILE)
+
+
+def step_bounds_us(kind: str, time_us: float) -> tuple[float, float]:
+    """Lowest and highest step time of a kind: REPEAT or EDIT."""
+    low, high = step_ratio_intervals().log_bounds[kind]
+    return time_us * float(np.exp(low)), time_us * float(np.exp(high))
+
+
+@dataclass(frozen=True)
+class RatioBounds:
+    """Factors within which the latency of each node is expected, after a change of hardware.
+
+    Attributes:
+        low, high: [num_nodes] factors of the predicted latency; 1 where the measurement holds.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, cluster: ClusterSpec) -> RatioBounds:
+    """Factors of a prediction for other hardware.
+
+    Args:
+        prediction: for `cluster`, from measurements on `traced`.
+        own: the same for `traced`.
+        traced: cluster of the measurements.
+        cluster: predicted for.
+    """
+    nodes = prediction.graph.nodes
+    ratio = np.divide(prediction.latency_us, own.latency_us, out=np.ones(len(nodes)), where=own.latency_us > 0)
+    log_bounds = gpu_ratio_intervals().log_bounds
+    low, high = np.zeros(len(nodes)), np.zeros(len(nodes))  # logarithms
+    measured = np.isin(prediction.source, (Source.TRACE, Source.SCALED))
+    kind = nodes["node_type"].astype(str).to_numpy()
+    changed = measured & ~np.isin(kind, (str(NodeType.HOST), str(NodeType.COMM))) & (ratio != 1.0)
+    names = _groups(nodes["family"].astype(object).to_numpy(), nodes["dtype"].astype(object).to_numpy(), log_bounds)
+    for name in np.unique(names[changed]):
+        here = changed & (names == name)
+        low[here], high[here] = log_bounds[name]
+    scaled = changed & (prediction.source == Source.SCALED)
+    if scaled.any():
+        bound = np.log(bound_ratios(traced, cluster))[:, None] - np.log(ratio[scaled])  # [3, num_scaled]
+        low[scaled] += np.minimum(bound.min(axis=0), 0.0)
+        high[scaled] += np.maximum(bound.max(axis=0), 0.0)
+    host = measured & (kind == str(NodeType.HOST))
+    known = traced.host is not None and cluster.host is not None
+    reach = np.abs(np.log(np.where(host, ratio, 1.0)))  # it moves by the ratio, or not at all
+    low[host] = np.where(ratio[host] > 1.0, -reach[host], 0.0) if known else -np.log(HOSTS_UNKNOWN)
+    high[host] = np.where(ratio[host] < 1.0, reach[host], 0.0) if known else np.log(HOSTS_UNKNOWN)
+    return RatioBounds(np.exp(low), np.exp(high))
+
+
+def bound_ratios(traced: ClusterSpec, cluster: ClusterSpec) -> np.ndarray:
+    """[3] time on `cluster` over time on `traced` of work that is bound by launch, bandwidth and arithmetic."""
+    before, after = traced.device, cluster.device
+    rates = [max(device.flops_per_s.values()) for device in (before, after)]
+    bandwidth = before.memory_bandwidth_bytes_per_s / after.memory_bandwidth_bytes_per_s
+    return np.array([1.0, bandwidth, rates[0] / rates[1]])
+
+
+def _groups(family: np.ndarray, dtype: np.ndarray, known: Mapping[str, object]) -> np.ndarray:
+    """[num_nodes] group of each node, the finest that is known: family and dtype, family, UNMODELED."""
+    result = np.full(len(family), UNMODELED, dtype=object)
+    for names in (family, group_names(family, dtype)):  # the finer one replaces the coarser one
+        has = np.isin(names.astype(str), list(known))
+        result[has] = names.astype(str)[has]
+    return result

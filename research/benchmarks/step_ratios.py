@@ -1,0 +1,155 @@
+"""How far predictions from a trace are off: steps from other steps of the run, and the ratio that an edit makes.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.step_ratios [--pairs N] [--write]
+
+repeat    score = log(measured step / step predicted from another step of the same trace); public GPU runs of three
+          or more steps, outlier steps apart. A project is left out at a time.
+edit      score = log(measured B / A / predicted ratio); recorded CPU runs A and B that differ in batch or dtype, the
+          edit made on A's first recording. A workload is left out at a time.
+gpu       score = log(measured ratio / predicted ratio) of steps; public workloads that were recorded on two GPUs. They
+          are too few for bounds, and are printed.
+
+--write: bounds that ship (conf/analytic/step_ratio.yaml).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import InputError
+from gnnperf.gnn import LEVEL
+from gnnperf.gnn.intervals.device_file import save_device_intervals
+from gnnperf.gnn.intervals.devices import DeviceIntervals, student_quantile
+from gnnperf.hardware import conf_dir
+from gnnperf.predict import Request, outlier_steps, predicted, step_us
+from gnnperf.predict.ratios import EDIT, REPEAT, STEP_FILE
+from gnnperf.predict.request import TraceEvidence
+from gnnperf.trace.public.catalog import load_catalog
+from research.benchmarks._frame import run_main
+from research.benchmarks._recorded_graphs import CACHE, recordings
+from research.benchmarks.edits import shape_pairs
+from research.benchmarks.other_hardware import pairs, recorded
+from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
+from research.evaluation.loading import as_recorded
+
+GENERATION = "generation"  # what is left out: a project, a workload
+PROVENANCE = (
+    "log of measured over predicted: steps of public GPU runs from other steps of the same run ({repeats} steps of "
+    "{projects} projects), and ratios that edits make, on recorded CPU runs ({edits} pairs of {workloads} workloads); "
+    "by research/benchmarks/step_ratios.py"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print coverage and width; write the bounds if requested."""
+    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.step_ratios", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--pairs", type=int, default=80, metavar="N", help="most pairs of recorded runs, at random")
+    parser.add_argument("--scores", type=Path, metavar="FILE", help=".csv of all scores: read, or written if absent")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.scores is not None and given.scores.is_file():
+        scores = pd.read_csv(given.scores, keep_default_na=False).astype({"score": float})
+    else:
+        scores = pd.DataFrame([*repeats(), *edits(given.pairs)], columns=[GENERATION, "family", "dtype", "score"])
+        if given.scores is not None:
+            scores.to_csv(given.scores, index=False)
+    print("| what | left out | cases | median error | within the bounds of the others | high/low |")
+    print("|---|---|---|---|---|---|")
+    for family, rows in scores.groupby("family"):
+        for name, own in rows.groupby(GENERATION):
+            print("| " + " | ".join((str(family), str(name), *held(own, rows[rows[GENERATION] != name]))) + " |")
+    for workload, way, score in gpu_pairs() if not given.write else ():
+        print(f"gpu: {workload}, {way}: measured ratio / predicted ratio {np.exp(score):.2f}")
+    if given.write:
+        counts = dict(list(scores.groupby("family")))
+        text = PROVENANCE.format(
+            repeats=len(counts[REPEAT]), projects=counts[REPEAT][GENERATION].nunique(),
+            edits=len(counts[EDIT]), workloads=counts[EDIT][GENERATION].nunique(),
+        )  # fmt: skip
+        bounds = {str(family): bounds_of(rows) for family, rows in counts.items()}
+        names = tuple(sorted(set(scores[GENERATION])))
+        save_device_intervals(DeviceIntervals(LEVEL, bounds, names), text, conf_dir("analytic") / STEP_FILE)
+    return 0
+
+
+def repeats() -> Iterator[tuple[str, str, str, float]]:
+    """(project, REPEAT, "", score) of every step with a period that is no outlier."""
+    for run, graph in gpu_recordings():
+        outliers = outlier_steps(graph.steps)
+        labels = [label for label in graph.steps if label.period_us is not None and label.step not in outliers]
+        if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
+            continue
+        for label in labels:
+            try:
+                answer = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+            except InputError as error:
+                print(f"left out: {run}: {error.what}", file=sys.stderr)
+                break
+            yield run.split("-")[0], REPEAT, "", float(np.log(step_us(label) / answer.step_time_us))
+
+
+def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
+    """(workload, EDIT, kind, score) of pairs of recorded runs."""
+    every, load = recordings(), as_recorded(CACHE)
+    steps: dict[str, list[float]] = {}
+    for recording in every.values():
+        steps.setdefault(recording.run, []).append(recording.unprofiled_us)
+    known = [pair for pair in shape_pairs(set(steps)) if f"{pair.a}/1" in every]
+    for at in np.random.default_rng(0).permutation(len(known))[:most]:
+        pair = known[at]
+        first = every[f"{pair.a}/1"]
+        try:
+            answer = predicted(load(first), Request(whatif=list(pair.edits)))
+        except InputError as error:
+            print(f"left out: {pair.a}: {error.what}", file=sys.stderr)
+            continue
+        assert answer.whatif is not None, "an edit was requested"
+        measured = float(np.mean(steps[pair.b]) / np.mean(steps[pair.a]))
+        yield (
+            first.workload,
+            EDIT,
+            pair.kind,
+            float(np.log(measured * answer.step_time_us / answer.whatif.step_time_us)),
+        )
+
+
+def gpu_pairs() -> Iterator[tuple[str, str, float]]:
+    """(workload, from -> to, score) of both directions."""
+    for name, entries in sorted(pairs(load_catalog()).items()):
+        first, second = (recorded(entry) for entry in entries[:2])
+        for source, target in ((first, second), (second, first)):
+            ratio = predicted(source.graph, Request(hardware=target.device)).step_time_ratio
+            if ratio is not None:
+                score = float(np.log(target.times.step / source.times.step / ratio))
+                yield name, f"{source.device.name} -> {target.device.name}", score
+
+
+def held(own: pd.DataFrame, others: pd.DataFrame) -> tuple[str, ...]:
+    """Of what was left out, by the bounds of the others: cases, median error, share within, width."""
+    ratio = np.exp(own["score"].to_numpy(float))
+    error = f"{100 * np.median(np.abs(ratio - 1.0)):.1f} %"
+    low, high = np.exp(bounds_of(others))
+    return f"{len(own)}", error, f"{100 * ((low <= ratio) & (ratio <= high)).mean():.0f} %", f"{high / low:.2f}"
+
+
+def bounds_of(rows: pd.DataFrame) -> tuple[float, float]:
+    """Where a score of one more project or workload is expected; groups count the same, whatever their size.
+
+    mean +- t x root of (mean square distance of scores to the mean) x root of (1 + 1 / groups), Student's t.
+    """
+    groups = [own["score"].to_numpy(float) for _, own in rows.groupby(GENERATION)]
+    mean = float(np.mean([group.mean() for group in groups]))
+    spread = float(np.sqrt(np.mean([((group - mean) ** 2).mean() for group in groups])))
+    reach = student_quantile((1.0 + LEVEL) / 2.0, len(groups) - 1) * spread * np.sqrt(1.0 + 1.0 / len(groups))
+    return float(mean - reach), float(mean + reach)
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,188 @@
+"""What a trace measured, intervals of predictions that start from it, and comparisons like for like."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from gnnperf.core import InputError
+from gnnperf.core.schema import Source
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.hardware import load_cluster, load_device
+from gnnperf.predict import Request, api, composed, predict
+from gnnperf.predict.measurements import LEAST_CALLS, TraceMeasurements, outlier_steps
+from gnnperf.predict.ratios import EDIT, REPEAT, bound_ratios, gpu_ratio_intervals, ratio_bounds, step_ratio_intervals
+from gnnperf.predict.request import TraceEvidence, check
+from gnnperf.predict.trace_evidence import SHORT, unmodeled_ratio
+from gnnperf.report.console import print_summary
+from gnnperf.report.json_document import document
+from gnnperf.report.text import comparison, headline, steps_line
+from gnnperf.whatif import OpLatency
+from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
+from tests.report.page.pages import page_of
+from tests.toys import two_rank_graph
+
+DGX1, HGX = load_cluster("dgx1_v100"), load_cluster("hgx_h100")
+H100, H200 = load_device("h100_sxm"), load_device("h200")
+
+
+def _steps(*times_us: float) -> tuple[StepLabel, ...]:
+    label = two_rank_graph().steps[0]
+    return tuple(replace(label, step=n, name=f"ProfilerStep#{n}", makespan_us=us) for n, us in enumerate(times_us))
+
+
+def _printed(answer: object, verbose: bool = False) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_summary(answer, onto=console, verbose=verbose)  # type: ignore[arg-type]
+    return console.export_text()
+
+
+def test_outlier_steps_are_named_and_the_reported_step_is_none_of_them() -> None:
+    steps = _steps(153e3, 408e3, 128e3)
+    assert outlier_steps(steps) == {1}
+    assert outlier_steps(steps[:2]) == frozenset()  # two steps do not say which one is odd
+    graph = replace(two_rank_graph(), steps=steps)
+    answer = replace(toy_answer(label=steps[0]), measurements=TraceMeasurements(graph))
+    assert steps_line(answer) == (
+        "measured steps 0, 1, 2: 153, 408, 128 ms; 1 is an outlier; this is step 0",
+    )  # fmt: skip
+    assert steps_line(answer)[0] in _printed(answer)
+    assert [one["is_outlier"] for one in document(answer)["measured_steps"]] == [False, True, False]
+
+
+def test_a_class_holds_all_steps_and_ranks() -> None:
+    graph = two_rank_graph()
+    nodes = pd.concat([graph.nodes] * 8, ignore_index=True)
+    nodes.loc[nodes["op_name"] == "aten::mm", "latency_us"] = np.arange((nodes["op_name"] == "aten::mm").sum()) + 1.0
+    measured = TraceMeasurements(ExecutionGraph(**{**graph.__dict__, "nodes": nodes}))
+    gemm = measured.classes[(measured.classes["op_name"] == "aten::mm") & (measured.classes["node_type"] == "compute")]
+    calls = nodes[(nodes["op_name"] == "aten::mm") & (nodes["node_type"] == "compute")]
+    assert gemm["num_calls"].sum() == len(calls) and gemm["num_ranks"].max() == calls["rank"].nunique()
+    assert gemm["total_us"].sum() == pytest.approx(calls["latency_us"].sum())
+    assert (gemm["low_us"] <= gemm["median_us"]).all() and (gemm["median_us"] <= gemm["high_us"]).all()
+    low_us, high_us = measured.bounds_us(graph.nodes)
+    known = np.isfinite(low_us)
+    assert known.any() and (low_us[known] <= high_us[known]).all()
+    assert not np.isfinite(TraceMeasurements(graph).bounds_us(graph.nodes)[0]).any()  # fewer than LEAST_CALLS of each
+    assert LEAST_CALLS > 2
+    assert measured.lags["num_edges"].sum() == graph.edges["lag_us"].notna().sum()
+
+
+def test_a_step_from_its_own_trace_has_the_interval_of_repeats(trace: Path) -> None:
+    answer = predict(Request(trace=trace))
+    low, high = np.exp(step_ratio_intervals().log_bounds[REPEAT])
+    assert answer.step_time_interval_us == pytest.approx((answer.step_time_us * low, answer.step_time_us * high))
+    assert answer.interval_level == step_ratio_intervals().level
+    assert "% of steps within" in headline(answer)
+
+
+def test_an_edit_has_its_ratio_with_an_interval(trace: Path) -> None:
+    answer = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
+    assert answer.whatif is not None and answer.whatif.ratio_interval is not None
+    ratio = answer.whatif.step_time_us / answer.step_time_us
+    low, high = np.exp(step_ratio_intervals().log_bounds[EDIT])
+    assert answer.whatif.ratio_interval == pytest.approx((ratio * low, ratio * high))
+    printed = _printed(answer)
+    assert f"ratio {ratio:.3f} (90 % interval" in printed and "measured, unedited: 185 us" in printed
+
+
+def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_without_a_form(trace: Path) -> None:
+    answer = predict(Request(trace=trace, hardware=H100))
+    own = api.Setup(two_rank_graph(), Request(trace=trace, hardware=H100), api.Models(api.AnalyticPredictor()))
+    before = own.predictors.on_traced_cluster(own.step)
+    assert before is not None
+    bounds = ratio_bounds(answer.prediction, before, own.traced, own.target.cluster)
+    low, high = gpu_ratio_intervals().log_bounds["gemm"]
+    dtype = str(answer.prediction.graph.nodes["dtype"].iloc[GEMM_0])
+    low, high = gpu_ratio_intervals().log_bounds.get(f"gemm | {dtype}", (low, high))
+    assert (bounds.low[GEMM_0], bounds.high[GEMM_0]) == pytest.approx((np.exp(low), np.exp(high)))
+    source = answer.prediction.source.copy()
+    source[GEMM_1] = Source.SCALED
+    wide = ratio_bounds(replace(answer.prediction, source=source), before, own.traced, own.target.cluster)
+    assert wide.high[GEMM_1] / wide.low[GEMM_1] > bounds.high[GEMM_0] / bounds.low[GEMM_0]
+    same = ratio_bounds(before, before, own.traced, own.traced)
+    assert (same.low == 1.0).all() and (same.high == 1.0).all()  # what does not move keeps its measurement
+
+
+def test_an_unmodeled_kernel_moves_by_its_bound() -> None:
+    floor_us = DGX1.device.launch_floor_us
+    short, long = unmodeled_ratio(np.array([SHORT * floor_us, 1e3]), DGX1, HGX)
+    launch, bandwidth, arithmetic = bound_ratios(DGX1, HGX)
+    assert launch == 1.0 > bandwidth > arithmetic  # the rates of H100 grew more than its bandwidth
+    assert (short, long) == pytest.approx((HGX.device.launch_floor_us / floor_us, bandwidth))
+
+
+def test_several_devices_are_one_table_and_the_checkpoint_is_read_once(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, known = list[object](), api.models_for
+
+    def counted(*given: Any) -> api.Models:
+        calls.append(given)
+        return known(*given)
+
+    monkeypatch.setattr(api, "models_for", counted)
+    answer = predict(Request(trace=trace, hardware=H100, other_hardware=["h200", "mi300x"]))
+    assert len(calls) == 1
+    assert [one.hardware for one in answer.alternatives] == ["h100_sxm", "h200", "mi300x"]
+    by_name = {one.hardware: one for one in answer.alternatives}
+    assert by_name["h100_sxm"].step_time_us == answer.step_time_us
+    alone = predict(Request(trace=trace, hardware=H200))
+    assert by_name["h200"].step_time_us == alone.step_time_us
+    assert by_name["h200"].ratio_interval == alone.ratio_interval
+    rows = document(answer)["hardware_table"]
+    assert [row["step_time_ratio"] for row in rows] == [one.ratio for one in answer.alternatives]
+    for text in (_printed(answer), page_of(answer)):
+        assert "interval of the ratio" in text and all(name in text for name in by_name)
+    assert document(alone)["hardware_table"] is None
+
+
+def test_the_command_line_takes_a_list_of_devices() -> None:
+    request = composed("predict", Request, "hardware=[h100_sxm,h200,b200]", "trace=x")
+    assert request.device_spec() == H100 and request.other_hardware == ["h200", "b200"]
+    assert composed("predict", Request, "hardware=[h100_sxm]", "trace=x").other_hardware == []
+    with pytest.raises(InputError, match="no hardware named 'h2000'"):
+        check(Request(trace=__file__, hardware=H100, other_hardware=["h2000"]))
+
+
+def test_another_placement_is_stated_and_compared_like_for_like(trace: Path) -> None:
+    own = predict(Request(trace=trace))
+    assert own.placement == "2 ranks on 1 node of cluster dgx1_v100" and own.measured_step_time_us is not None
+    apart = predict(Request(trace=trace, cluster=replace(DGX1, ranks_per_node=1, nodes=2)))
+    assert "2 ranks on 2 nodes of cluster dgx1_v100, 1 on each" in _printed(apart)
+    assert apart.warnings[0].startswith("The ranks are predicted on 2 ranks on 2 nodes")
+    assert apart.measured_step_time_us is None  # it was not measured so
+    assert apart.traced_prediction_us == pytest.approx(own.step_time_us)
+    assert "predicted the same way" in comparison(apart)
+
+
+def test_what_the_trace_did_not_time_makes_no_lower_bound(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = two_rank_graph()
+    names, us = graph.nodes["op_name"].astype(object), graph.nodes["latency_us"].to_numpy(copy=True)
+    names[GEMM_1], us[GEMM_1] = "mine::secret", np.nan
+    blank = graph.nodes.assign(op_name=names, latency_us=us, flops=np.nan, bytes=np.nan)
+    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: replace(graph, nodes=blank))
+    answer = predict(Request(trace=trace))
+    assert answer.uncovered_ops == {"mine::secret": 1}
+    assert not answer.is_lower_bound and "at least" not in headline(answer)
+    assert any("did not time them" in note for note in answer.notes)
+    blind = predict(Request(trace=trace, evidence=TraceEvidence.none))
+    assert blind.is_lower_bound and "at least" in headline(blind)
+
+
+def test_three_warnings_stand_above_the_result_and_the_rest_is_verbose() -> None:
+    answer = replace(toy_answer(), warnings=("one", "two", "three", "four"), notes=("a fact",))
+    short, long = _printed(answer), _printed(answer, verbose=True)
+    assert short.index("warning: three") < short.index(headline(answer))
+    assert "four" not in short and "a fact" not in short and "2 more notes: --verbose" in short
+    assert "warning: four" in long and "note: a fact" in long
+    page = page_of(answer)
+    assert "<h2>3 warnings</h2>" in page
+    assert page.index('id="provenance"') < page.index("four") < page.index("a fact")
