@@ -29,8 +29,10 @@ from .intervals.steps import fit_step_intervals as fit_step_intervals
 from .intervals.steps import miss_of as miss_of
 from .intervals.steps import shares_of as shares_of
 from .models.gnn import WORK as WORK
+from .models.gnn import NodeAnswer as NodeAnswer
 from .models.gnn import TypedGNN as TypedGNN
 from .models.message_passing import ModelConfig as ModelConfig
+from .models.segmented import answers_of as answers_of
 from .training.config import NAME as NAME
 from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind
@@ -48,5 +50,3 @@ from .training.gate import keep_what_helps as keep_what_helps
 from .training.look import log_answers as log_answers
 from .training.look import open_log as open_log
 from .training.pretrain_config import OpTablesConfig as OpTablesConfig
-from .trust.trust import Trusted as Trusted
-from .trust.trust import read_states as read_states

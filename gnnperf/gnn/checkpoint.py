@@ -17,23 +17,21 @@ from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants, constants_from_plain
-from gnnperf.core import InputError, checked, checked_json
+from gnnperf.core import checked, checked_json
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.plain import refused_in
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals import Intervals
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, is_within, network_of, read_stored
-from gnnperf.gnn.trust import Trust, fit_trust, plain_trust
-from gnnperf.gnn.trust.ood_distance import KEPT, OodDistance
+from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, network_of, read_stored
+from gnnperf.gnn.trust import Trust, fit_trust
 
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
-UNIT = 1.01  # length of a state, with rounding
 RETRAIN = "train again with this version of gnnperf"
 
 
@@ -48,7 +46,7 @@ class Checkpoint:
         floors: bases where the analytical model has no answer.
         normalizer: feature statistics of the training runs.
         weights: parameter name -> tensor.
-        trust: what training had, and so how far the network is trusted.
+        trust: devices and programs of the training runs, which decide where the network's latency is taken.
         provenance: what it was made from: gnnperf and library versions, data set fingerprint, split, seed, the
             configuration's training part.
         intervals: how sure its answers are; None: it was not calibrated.
@@ -91,7 +89,7 @@ def make_checkpoint(
         "training": json.loads(json.dumps(training)),  # enums become text: the file holds plain values only
     }
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(network, data))
+    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(data.steps["train"]))
     return Checkpoint(model, *parts, provenance)
 
 
@@ -127,8 +125,6 @@ def checkpoint_from(stored: StoredFile) -> Checkpoint:
     with refused_in(stored.path, RETRAIN):
         checkpoint = _from_plain(plain, stored.sha256)
         check_network(checkpoint.model, checkpoint.vocabulary, checkpoint.normalizer, checkpoint.weights)
-        for ood_distance in (checkpoint.trust.own, checkpoint.trust.around):
-            _check_ood_distance(ood_distance, checkpoint.model.hidden_channels)
     return checkpoint
 
 
@@ -144,7 +140,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
         "normalizer": {name: dict(values) for name, values in vars(normalizer).items()},
         "weights": dict(checkpoint.weights),
-        "trust": checkpoint.trust.to_plain(),
+        "trust": dataclasses.asdict(checkpoint.trust),
         "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
     }
@@ -156,18 +152,8 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
         "constants": constants_from_plain(plain.get("constants"), "constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "sha256": sha256,
-        "trust": plain_trust(plain.get("trust")),
     }
     return checked({**plain, **parts}, Checkpoint)
-
-
-def _check_ood_distance(ood_distance: OodDistance, hidden_channels: int) -> None:
-    fits = set(ood_distance.states) == set(ood_distance.usual) == set(WORK)
-    for states in ood_distance.states.values():
-        shape = (*states.shape[:1], hidden_channels)
-        fits = fits and tuple(states.shape[:1]) <= (KEPT,) and is_within(states, shape, UNIT)
-    if not fits:
-        raise InputError("names, shapes or values are not those of this network", where="trust")
 
 
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:

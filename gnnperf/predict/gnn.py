@@ -9,12 +9,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType, Relation, Segment, Source
-from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, Trusted, TypedGNN, features, read_states
+from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, NodeAnswer, TypedGNN, answers_of, features
 from gnnperf.graph import (
     INTER,
     INTRA,
@@ -93,14 +92,16 @@ class Predicted:
         known_op: whether training had the op in a node of that type.
         silent: whether that is the analytical answer, because the head says nothing.
         floored: whether it starts from a typed floor for want of an analytical answer.
-        trusted: how far it is to be trusted.
+        weight: of the network against the analytical model (gnnperf.gnn.trust).
+        reason: object, why the weight is not more.
     """
 
     latency_us: np.ndarray
     known_op: np.ndarray
     silent: np.ndarray
     floored: np.ndarray
-    trusted: Trusted
+    weight: np.ndarray
+    reason: np.ndarray
 
 
 class GnnPredictor:
@@ -159,31 +160,31 @@ class GnnPredictor:
         """
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors)
-        normalized = known.normalizer.apply(data)
-        states = read_states(self.network, normalized)
-        latency_us, known_op = self._read(normalized, states.around, graph.num_nodes)
+        answers = answers_of(self.network, known.normalizer.apply(data))
+        latency_us, base_us, known_op = _by_row(data, answers, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
-        trusted = known.trust.of(graph.nodes, cluster.device.name, data, known.normalizer, states)
-        return Predicted(
-            latency_us, known_op, self._silent(graph.nodes, base, latency_us[0]), np.isnan(base.latency_us), trusted
-        )
-
-    def _read(self, data: HeteroData, states: Mapping[str, Tensor], num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-        """[2, num_nodes] latencies and [num_nodes] bool, whether the op is known; hardware is."""
-        answers = self.network.in_domain(data, self.network.answers(states))
-        result, known_op = np.zeros((2, num_nodes)), np.ones(num_nodes, dtype=bool)
-        for node_type in WORK:
-            store, answer = data[node_type], answers[node_type]
-            both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
-            result[:, store.node_id.numpy()] = both.numpy()
-            known_op[store.node_id.numpy()] = (store.codes[:, OP] != UNKNOWN).numpy()
-        return result, known_op
+        weight, reason = known.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
+        silent = self._silent(graph.nodes, base, latency_us[0])
+        return Predicted(latency_us, known_op, silent, np.isnan(base.latency_us), weight, reason)
 
     def _silent(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
         """[num_nodes] bool: the head is silent and its base is the analytical answer."""
         silent = [t for t in WORK if self.network.is_silent(t)]
         result: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
         return result
+
+
+def _by_row(
+    data: HeteroData, answers: Mapping[str, NodeAnswer], num_nodes: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[2, num_nodes] latencies, [num_nodes] bases, [num_nodes] bool, whether the op is known; hardware is."""
+    result, base_us, known_op = np.zeros((2, num_nodes)), np.zeros(num_nodes), np.ones(num_nodes, dtype=bool)
+    for node_type in WORK:
+        store, answer, row = data[node_type], answers[node_type], data[node_type].node_id.numpy()
+        both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
+        result[:, row], base_us[row] = both.numpy(), store.base_us.numpy()
+        known_op[row] = (store.codes[:, OP] != UNKNOWN).numpy()
+    return result, base_us, known_op
 
 
 def _padded(base: Prediction, over: ExecutionGraph) -> Prediction:

@@ -41,7 +41,7 @@ def _of_step(predictor: BlendedPredictor, step: Step) -> pd.DataFrame:
             "analytic": base.latency_us,
             "hybrid": hybrid.latency_us,
             "known": given.known_op,
-            "weight": given.trusted.weight,
+            "weight": given.weight,
         }
     )
     return table[is_measured(table["measured"].to_numpy())]

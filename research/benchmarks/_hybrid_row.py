@@ -12,7 +12,7 @@ from gnnperf.predict.gnn import GnnPredictor
 from research.baselines.network import PredictorAnswer
 from research.benchmarks._cached_networks import CachedNetwork
 
-BLENDS = ("gnn/trust", "predict")
+BLENDS = ("gnn/trust.py", "predict")
 
 
 @dataclass(frozen=True)
@@ -30,5 +30,5 @@ class Hybrid:
     def fit(self, data: PreparedData, seed: int) -> PredictorAnswer:
         """As the network's, trusted as this code trusts it: weights are kept, what blends may have changed."""
         retained = self.network.checkpoint(data, seed)
-        now = replace(retained, trust=fit_trust(retained.network(), data))
+        now = replace(retained, trust=fit_trust(data.steps["train"]))
         return PredictorAnswer(BlendedPredictor(GnnPredictor(now)))

@@ -40,7 +40,7 @@ def print_strange(predictor: Predictor, step: Step) -> None:
     compute_us = nodes.loc[nodes["node_type"] == NodeType.COMPUTE, "latency_us"].sum()
     right = compute_us / nodes["latency_us"].sum()
     counts = pd.Series(prediction.source[work].astype(str)).value_counts().to_dict()
-    print(f"\n(c) ops never seen, without shapes ({step.run}): {int(work.sum())} nodes, sources {counts}")
+    print(f"\n(b) ops never seen, without shapes ({step.run}): {int(work.sum())} nodes, sources {counts}")
     print(f"nodes without a reason: {int(without.sum())}; step time {answer.step_time_us:.0f} us, "
           f"lower bound: {answer.is_lower_bound}; uncovered share of the measured node time "
           f"{answer.uncovered_measured_share:.4f}, of compute nodes {right:.4f}")  # fmt: skip

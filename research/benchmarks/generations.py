@@ -1,10 +1,9 @@
-"""A GPU generation that no one trained on: is the hybrid as good as the better of the two, and do intervals hold?
+"""A GPU generation that no one trained on: does the network improve on closed forms, and do intervals hold?
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.generations [gemm] [ops] [--out DIR] [--write]
 
 Op tables of several GPUs (gemm: bfloat16 products; ops: single ops in float32), one generation left out of everything
-that is fitted. The hybrid is what the gate of predict.py makes of network and closed forms on a GPU that training
-lacks, where it had several others. How answers are bounded is chosen by leaving one more of the other generations out;
+that is fitted. How answers are bounded is chosen by leaving one more of the other generations out;
 the generation itself is judged once. Answers are kept in DIR. --write: bounds that ship
 (conf/analytic/unseen_gpu.yaml), of closed forms, from all generations of the tables requested.
 """
@@ -108,8 +107,8 @@ def report(campaign: str, given: pd.DataFrame) -> None:
 
 def errors_table(campaign: str, every: Sequence[Judged]) -> Table:
     """Per-node error by generation."""
-    who = "gnn, analytic, hybrid"
-    names = ("rows", f"GMAE %: {who}", f"mean %: {who}", "hybrid / better: GMAE", "mean")
+    who = "gnn, analytic"
+    names = ("rows", f"GMAE %: {who}", f"mean %: {who}", "gnn / analytic: GMAE", "mean")
     shown = right_aligned(f"{campaign}: per-node error, GPU generation left out", *names)
     parts = [(one.generation, one.test) for one in every]
     pooled = pd.concat([one.test for one in every], ignore_index=True)
@@ -194,12 +193,6 @@ def _judged(given: pd.DataFrame, generation: str) -> Judged:
     )
 
 
-def hybrid_us(rows: pd.DataFrame) -> np.ndarray:
-    """[n] us: network^weight x analytical^(1 - weight), with the weight of the gate."""
-    weight = rows["weight"].to_numpy()
-    return np.asarray(np.exp(weight * np.log(rows["gnn"]) + (1 - weight) * np.log(rows["analytic"])))
-
-
 def _mean_ape(predicted_us: np.ndarray, measured_us: np.ndarray) -> float:
     return float(absolute_percentage_error(predicted_us, measured_us).mean())
 
@@ -208,17 +201,16 @@ METRICS: tuple[Metric, ...] = (gmae, _mean_ape)
 
 
 def _errors(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
-    return {who: metric(rows[who].to_numpy(), rows["measured"].to_numpy()) for who in ("gnn", "analytic", "hybrid")}
+    return {who: metric(rows[who].to_numpy(), rows["measured"].to_numpy()) for who in ("gnn", "analytic")}
 
 
 def _ratio(rows: pd.DataFrame, metric: Metric = gmae) -> float:
     given = _errors(rows, metric)
-    return given["hybrid"] / min(given["gnn"], given["analytic"])
+    return given["gnn"] / given["analytic"]
 
 
 def _scored(rows: pd.DataFrame) -> pd.DataFrame:
-    estimate_us = hybrid_us(rows)
-    return rows.assign(hybrid=estimate_us, score=np.log(rows["measured"] / estimate_us)).reset_index(drop=True)
+    return rows.assign(score=np.log(rows["measured"] / rows["gnn"])).reset_index(drop=True)
 
 
 def _inner(one: Judged, way: str) -> Held:

@@ -8,18 +8,13 @@ import pytest
 
 from research.benchmarks._generation_answers import DENSITY, GROUP
 from research.benchmarks._generation_intervals import WAYS, bounds
-from research.benchmarks.generations import Held, choose, hybrid_us
+from research.benchmarks.generations import Held, choose
 from research.pretraining.rows import GENERATION
 
 
 def _rows(generation: str, scores: np.ndarray, size: float = 0.0) -> pd.DataFrame:
     sizes = np.linspace(size, size + 1, len(scores))
     return pd.DataFrame({GENERATION: generation, GROUP: "gemm", "score": scores, **dict.fromkeys(DENSITY, sizes)})
-
-
-def test_the_hybrid_lies_between_both_by_the_gates_weight() -> None:
-    rows = pd.DataFrame({"gnn": [8.0, 8.0, 8.0], "analytic": [2.0, 2.0, 2.0], "weight": [0.0, 0.5, 1.0]})
-    assert hybrid_us(rows) == pytest.approx([2.0, 4.0, 8.0])
 
 
 def test_the_narrowest_that_holds_is_chosen_else_the_nearest() -> None:
