@@ -31,11 +31,12 @@ from .intervals.steps import shares_of as shares_of
 from .models.gnn import WORK as WORK
 from .models.gnn import NodeAnswer as NodeAnswer
 from .models.gnn import TypedGNN as TypedGNN
+from .models.gnn import answers_of as answers_of
 from .models.message_passing import ModelConfig as ModelConfig
-from .models.segmented import answers_of as answers_of
 from .training.config import NAME as NAME
 from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind
+from .training.config import OpTablesConfig as OpTablesConfig
 from .training.config import OptimConfig as OptimConfig
 from .training.config import TrainConfig as TrainConfig
 from .training.evaluate import evaluate as evaluate
@@ -46,7 +47,6 @@ from .training.evaluate import wide_console as wide_console
 from .training.evaluate import write_comparison as write_comparison
 from .training.fit import build_model as build_model
 from .training.fit import fit as fit
-from .training.gate import keep_what_helps as keep_what_helps
+from .training.fit import keep_what_helps as keep_what_helps
 from .training.look import log_answers as log_answers
 from .training.look import open_log as open_log
-from .training.pretrain_config import OpTablesConfig as OpTablesConfig

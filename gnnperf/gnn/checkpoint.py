@@ -29,7 +29,7 @@ from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, network_of, read_stored
 from gnnperf.gnn.trust import Trust, fit_trust
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 10
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"

@@ -47,7 +47,6 @@ AFTER_OTHERS = ("hybrid",)  # asks the network that another row leaves
 # the network without one of its parts, on ABLATION_SPLITS with ABLATION_SEEDS
 ABLATIONS: dict[str, Learner] = {
     "no-reverse": experiment("no_reverse"),
-    "no-hardware-nodes": experiment("no_hardware_nodes"),
     "no-residual": experiment("no_residual"),
     "no-step-loss": experiment("no_step_loss"),
 }

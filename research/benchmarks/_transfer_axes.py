@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks._products import peak_flops_per_s, scaled_neighbor_us
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer_tables import Judged, judged, line

@@ -23,7 +23,7 @@ from gnnperf.generate import build_graph_of, read_plan
 from gnnperf.gnn import features
 from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.runs import cluster_for
-from gnnperf.gnn.models.segmented import answers_of
+from gnnperf.gnn.models.gnn import answers_of
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device, read_yaml
 from gnnperf.predict.blended import BlendedPredictor

@@ -80,7 +80,7 @@ def main() -> None:
         print(f"{step.graph.num_nodes:,} nodes, {len(step.graph.edges):,} edges, {len(step.graph.ranks)} ranks")
         print(f"to validate on: {data.steps['val'][0].graph.num_nodes:,} nodes")
         begin = given("plan, analytical answer, features", begin)
-        module = StepDataModule(data, config.data, config.model.num_hops, config.seed)
+        module = StepDataModule(data, config.data, config.model.num_layers, config.seed)
         sizes = [module.train[i].data.num_nodes or 0 for i in range(len(module.train))]
         print(f"{len(sizes)} segments of {min(sizes):,} to {max(sizes):,} nodes, {sum(sizes):,} with their halos")
         begin = given("cutting all segments once", begin)

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer_axes import dtype, software
 from research.benchmarks._transfer_few import few as print_few

@@ -10,8 +10,7 @@ import torch
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.core import NodeType, Relation, Source
-from gnnperf.gnn.data.features import REVERSE_PREFIX
+from gnnperf.core import NodeType, Source
 from gnnperf.gnn.data.prepare import Earlier
 from gnnperf.gnn.finetune import Start
 from gnnperf.gnn.models.stored import StoredFile
@@ -22,7 +21,6 @@ from research.pretraining.calls import rows_of_calls
 from research.pretraining.op_checkpoint import FORMAT, OpCheckpoint, op_checkpoint_from
 
 ANSWERING = "heads.compute.last."  # corrections of three ops do not hold for all kernels of a trace
-OP_RELATIONS = (f"{REVERSE_PREFIX}{Relation.RUNS_ON}",)  # all that a graph of one op has
 
 
 @dataclass(frozen=True)
@@ -60,13 +58,13 @@ class OpTables:
     def start(self, where: str) -> Start:
         """The network for GPUs that trained: it knows sizes best, and a GPU that is traced is one that trains.
 
-        What it knows of kernels and devices stays. Its predictions start from the base, because its corrections are of
+        Its encoder of kernels stays. Its predictions start from the base, because its corrections are of
         the few ops that tables have.
         """
         one = self.checkpoint.own
         earlier = Earlier(one.vocabulary, one.normalizer, "gpu", True, None)
         weights = {name: torch.zeros_like(w) if name.startswith(ANSWERING) else w for name, w in one.weights.items()}
-        return Start(one.model, weights, earlier, OP_RELATIONS, where, self.sha256)
+        return Start(one.model, weights, earlier, (), where, self.sha256)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def test_intervals_travel_with_it(tmp_path: Path, made: Checkpoint) -> None:
 
 
 def test_ablations_travel_with_it(tmp_path: Path) -> None:
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, reverse=False, hardware_nodes=False)
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, reverse=False)
     data = replace(data, floors=replace(data.floors, residual=False))
     save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {}))
     loaded = load_checkpoint(tmp_path / "checkpoint.pt")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gnnperf.gnn.data.vocabulary import UNKNOWN
 from gnnperf.gnn.finetune.start import Start
-from gnnperf.gnn.models.gnn import TYPES, TypedGNN
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
 
 
 def begin_from(network: TypedGNN, start: Start) -> TypedGNN:
@@ -40,7 +40,7 @@ def begin_from(network: TypedGNN, start: Start) -> TypedGNN:
         for name, trained in before.items():
             if _was_trained(name, start):
                 own[name].copy_(_extended(trained, own[name]))
-        for node_type in filter(start.earlier.normalizer.occurred, TYPES):
+        for node_type in filter(start.earlier.normalizer.occurred, WORK):
             own[f"encoders.{node_type}.linear.weight"][:, start.earlier.normalizer.constant(node_type)] = 0.0
     return network
 

@@ -13,7 +13,7 @@ from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.checkpoint_formats import read_checkpoint
 from gnnperf.gnn.data.prepare import Earlier
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import HARDWARE_RELATIONS, REVERSE_RELATIONS, ModelConfig, message_relations
+from gnnperf.gnn.models.message_passing import REVERSE_RELATIONS, ModelConfig, message_relations
 from gnnperf.gnn.models.stored import network_of
 
 
@@ -78,9 +78,8 @@ def _check_fits(model: ModelConfig, start: Start) -> None:
             raise _unlike(start, f"model.{name}={requested}", f"{had}, as in the checkpoint")
     if model.num_layers < start.model.num_layers:
         raise _unlike(start, f"model.num_layers={model.num_layers}", f"{start.model.num_layers} or more")
-    for name, relations in (("reverse", REVERSE_RELATIONS), ("hardware_nodes", HARDWARE_RELATIONS)):
-        if not getattr(model, name) and set(relations) & set(start.relations):
-            raise _unlike(start, f"model.{name}=False", "True, as in the checkpoint")
+    if not model.reverse and set(REVERSE_RELATIONS) & set(start.relations):
+        raise _unlike(start, "model.reverse=False", "True, as in the checkpoint")
 
 
 def _unlike(start: Start, what: str, allowed: str) -> InputError:

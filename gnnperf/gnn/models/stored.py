@@ -15,8 +15,9 @@ from gnnperf.core import InputError, NodeType, checked
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.gnn.data.plain import load_plain, refused_in
+from gnnperf.gnn.data.segments import TYPES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
-from gnnperf.gnn.models.gnn import TYPES, WORK, TypedGNN
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 
 # Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.

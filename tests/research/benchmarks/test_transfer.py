@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks import transfer
 from research.benchmarks._transfer_axes import as_other_dtype, as_other_software
 from research.benchmarks._transfer_tables import Judged, nearest_op_us
