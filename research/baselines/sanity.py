@@ -121,7 +121,7 @@ def moves(answer: Answer, pairs: Sequence[tuple[Step, Step]], chosen: Sequence[n
 
 
 def with_links_shuffled(steps: Sequence[Step], seed: int) -> tuple[Step, ...]:
-    """What a node knows of its link, and what a link node knows of itself, dealt out anew among the steps' nodes.
+    """What a node knows of its link, dealt out anew among the steps' nodes.
 
     Permutation importance (Breiman 2001). Bases and labels stay, so that only what was learned from links is lost.
     """
@@ -130,8 +130,6 @@ def with_links_shuffled(steps: Sequence[Step], seed: int) -> tuple[Step, ...]:
     graphs = [_copy(step.data) for step in steps]
     for node_type in map(str, WORK_TYPES):
         _deal([g[node_type] for g in graphs], columns, generator)
-    link = [g[str(NodeType.LINK)] for g in graphs]
-    _deal(link, list(range(link[0].x.shape[1])), generator)
     return tuple(replace(step, data=graph) for step, graph in zip(steps, graphs, strict=True))
 
 

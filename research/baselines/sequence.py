@@ -165,19 +165,12 @@ def sequence_of(step: Step, words: Words) -> Sequences:
     return Sequences(
         torch.from_numpy(text.codes),
         torch.from_numpy(text.first),
-        _numbers(step),
+        torch.cat([step.data[t].x for t in WORK]),
         torch.from_numpy(program_order(step.graph, rows, GAP)),
         one_step(step, work_values(step.data, "base_us")),
         torch.from_numpy(work_values(step.data, "target")),
         torch.from_numpy(weight.astype(np.float32)),
     )
-
-
-def _numbers(step: Step) -> Tensor:
-    """[num_work, NUM_NUMBERS] own features, then the mean device's and link's of the step."""
-    own = torch.cat([step.data[t].x for t in WORK])
-    hardware = [step.data[str(t)].x.sum(0) / max(len(step.data[str(t)].x), 1) for t in (NodeType.DEVICE, NodeType.LINK)]
-    return torch.cat([own, torch.cat(hardware).expand(len(own), -1)], dim=1)
 
 
 def _types(step: Step) -> np.ndarray:

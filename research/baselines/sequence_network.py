@@ -3,8 +3,8 @@
     words of a node -> sum of embeddings + its numbers -> convolutions along the lanes -> residual of the node
                                                                                       \\-> reduced: residual of the step
 
-A node's numbers (the network's features, of devices and links too) are added to its text: the same information as the
-network has, except for the edges. What runs when is stated by program order by itself.
+A node's numbers (the network's features) are added to its text: the same information as the network has, except for
+the edges. What runs when is stated by program order by itself.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
+from gnnperf.gnn.data.numbers import WORK_NAMES
 from research.baselines.step_head import MAX_RESIDUAL, Reduction, StepHead, joined
 
 KERNEL, DILATIONS = 5, (1, 2, 4)
 GAP = (KERNEL // 2) * max(DILATIONS)  # no convolution reaches over it
-NUM_NUMBERS = len(WORK_NAMES) + len(DEVICE_NAMES) + len(LINK_NAMES)
+NUM_NUMBERS = len(WORK_NAMES)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import numpy as np
 
 from gnnperf.gnn import build_model, fit, keep_what_helps
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
-from gnnperf.gnn.data.cache import code_of, fingerprint
-from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.cache import code_of, content_digest, fingerprint
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.splits import Split
 from research.baselines.network import Network, TrainedNetwork

@@ -25,8 +25,7 @@ from rich.table import Table
 from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.evaluation.metrics import absolute_percentage_error, gmae
-from gnnperf.gnn.intervals.device_file import FILE, save_device_intervals
-from gnnperf.gnn.intervals.devices import fit_device_intervals
+from gnnperf.gnn.intervals.devices import FILE, fit_device_intervals, save_device_intervals
 from gnnperf.hardware import conf_dir
 from research.benchmarks._console_tables import right_aligned
 from research.benchmarks._generation_answers import GEMM, KIND, LEFT, OPS, answers

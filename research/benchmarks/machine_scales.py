@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.external import prefix_of
 from gnnperf.gnn.data.machine_scales import in_own_scale, machine_scales_of, paced, shared
 from gnnperf.gnn.data.prepare import opened
 from gnnperf.gnn.data.runs import RunStep, typical
+from gnnperf.gnn.data.splits import prefix_of
 from gnnperf.gnn.evaluation.metrics import gmae, is_measured
 from gnnperf.schedule import align
 from research.benchmarks._learned_jobs import data_config

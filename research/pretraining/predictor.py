@@ -25,7 +25,7 @@ ANSWERING = "heads.compute.last."  # corrections of three ops do not hold for al
 
 @dataclass(frozen=True)
 class OpTables:
-    """The entry point "op-tables" of gnnperf.checkpoint_formats (gnnperf.gnn.checkpoint_formats.ExternalCheckpoint).
+    """The entry point "op-tables" of gnnperf.checkpoint_formats (gnnperf.gnn.checkpoint.ExternalCheckpoint).
 
     Attributes:
         checkpoint: what the file holds.

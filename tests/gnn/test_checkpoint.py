@@ -15,7 +15,8 @@ from synthetic import cluster, prepared, toy_run
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
-from gnnperf.gnn.intervals import Intervals, NodeIntervals, StepIntervals
+from gnnperf.gnn.intervals.nodes import NodeIntervals
+from gnnperf.gnn.intervals.steps import Intervals, StepIntervals
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import MAX_WEIGHT
@@ -161,7 +162,7 @@ WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
         ("floors/residual", "yes", "residual"),
         ("normalizer/scale/host", lambda t: t * 0, "normalizer"),
         ("normalizer/mean/host", lambda t: t + math.nan, "normalizer"),
-        ("normalizer/high/device", lambda t: t[:3], "normalizer"),
+        ("normalizer/high/comm", lambda t: t[:3], "normalizer"),
         ("normalizer/low", torch.ones(3), "damaged"),
         (WEIGHT, lambda t: t + math.nan, "weights"),
         (WEIGHT, lambda t: t + 1e6, "weights"),

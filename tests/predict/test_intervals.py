@@ -11,7 +11,8 @@ from synthetic import cluster, prepared, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.intervals import NodeIntervals, StepIntervals
+from gnnperf.gnn.intervals.nodes import NodeIntervals
+from gnnperf.gnn.intervals.steps import StepIntervals
 from gnnperf.predict.intervals import CalibratedBounds, calibrated, with_interval
 from gnnperf.predict.request import Mode
 from tests.predict.answers import toy_answer

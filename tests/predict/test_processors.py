@@ -10,7 +10,7 @@ import numpy as np
 from toys import two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.gnn.data.processors import Processor
+from gnnperf.gnn.data.recordings import Processor
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.predict.api import NoBounds, calibrated_on, other_processor
 

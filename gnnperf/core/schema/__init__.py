@@ -4,8 +4,6 @@ All packages speak these words. Unknown is NaN (floats), None (strings) or -1 (i
 """
 
 from gnnperf.core.schema.features import (
-    DEVICE_FEATURES,
-    LINK_FEATURES,
     NUM_TEXT_FEATURES,
     WORK_FEATURES,
     Column,
@@ -36,12 +34,10 @@ from gnnperf.core.schema.words import (
 )
 
 __all__ = [
-    "DEVICE_FEATURES",
     "DEVICE_KINDS",
     "EDGE_COLUMNS",
     "EVENT_COLUMNS",
     "LABEL_COLUMNS",
-    "LINK_FEATURES",
     "NODE_COLUMNS",
     "NUM_TEXT_FEATURES",
     "PREDICTION_COLUMNS",

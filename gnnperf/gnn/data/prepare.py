@@ -20,16 +20,23 @@ from gnnperf.analytic import (
     read_calibrated_calls,
 )
 from gnnperf.core import InputError, each, require
-from gnnperf.gnn.data.cache import cached_graphs, fingerprint
-from gnnperf.gnn.data.content import content_digest
-from gnnperf.gnn.data.external import prefix_of, read_also, read_named, with_more_to_train, with_tests_of
+from gnnperf.gnn.data.cache import cached_graphs, content_digest, fingerprint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
-from gnnperf.gnn.data.processors import processors_of
+from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, knows_buckets, merged, read_runs, typical
-from gnnperf.gnn.data.splits import PARTS, Split, read_split
+from gnnperf.gnn.data.splits import (
+    PARTS,
+    Split,
+    prefix_of,
+    read_also,
+    read_named,
+    read_split,
+    with_more_to_train,
+    with_tests_of,
+)
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec
@@ -83,9 +90,9 @@ class DataConfig:
         """Refuse values that cannot work."""
         require(bool(self.axis), "data.axis", self.axis, "an axis of splits.json")
         require(self.batch_size >= 1, "data.batch_size", self.batch_size, "a whole number >= 1")
-        least = 16 * self.batch_size
+        least = 8 * self.batch_size
         require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
-                f"{least} or more, 16 per graph of a batch")  # fmt: skip
+                f"{least} or more, 8 per graph of a batch")  # fmt: skip
         require(self.segment_hops >= 0, "data.segment_hops", self.segment_hops, "a whole number >= 0")
         if self.bucket_bytes is not None:
             require(0 < self.bucket_bytes < math.inf, "data.bucket_bytes", self.bucket_bytes,

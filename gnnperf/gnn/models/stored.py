@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnperf.core import InputError, NodeType, checked
+from gnnperf.core import InputError, checked
 from gnnperf.gnn.data.normalizer import Normalizer
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
+from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.plain import load_plain, refused_in
-from gnnperf.gnn.data.segments import TYPES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
@@ -23,14 +22,11 @@ from gnnperf.gnn.models.message_passing import ModelConfig
 # Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.
 MAX_WEIGHT, MAX_INPUT = 1e3, 1e7
 MAX_NETWORK_BYTES = 2**27  # leaves space for the rest of a checkpoint
-NUM_FEATURES = {**dict.fromkeys(WORK, len(WORK_NAMES)), str(NodeType.DEVICE): len(DEVICE_NAMES),
-                str(NodeType.LINK): len(LINK_NAMES)}  # fmt: skip
 
 
 def feature_names() -> dict[str, list[str]]:
     """What a network's inputs are called, by kind: a file of other ones is of another version."""
-    named = {"work": WORK_NAMES, "device": DEVICE_NAMES, "link": LINK_NAMES, "fields": FIELDS}
-    return {kind: list(names) for kind, names in named.items()}
+    return {"work": list(WORK_NAMES), "fields": list(FIELDS)}
 
 
 @dataclass(frozen=True)
@@ -154,9 +150,9 @@ def _vocabulary(vocabulary: Vocabulary) -> Iterator[bool]:
 
 def _normalizer(normalizer: Normalizer) -> Iterator[bool]:
     parts = normalizer.mean, normalizer.scale, normalizer.low, normalizer.high
-    yield all(set(part) == set(TYPES) for part in parts)
-    for node_type in TYPES:
-        shape = (NUM_FEATURES[node_type],)
+    yield all(set(part) == set(WORK) for part in parts)
+    for node_type in WORK:
+        shape = (len(WORK_NAMES),)
         mean, scale, low, high = (part[node_type] for part in parts)
         yield is_within(scale, shape, torch.inf) and all(is_within(part, shape, 1e9) for part in (mean, low, high))
         yield bool((scale > 0).all()) and bool((low <= high).all())

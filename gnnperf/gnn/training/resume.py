@@ -12,7 +12,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.plain import MAX_CHECKPOINT_BYTES, load_plain
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
