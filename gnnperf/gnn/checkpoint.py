@@ -114,20 +114,12 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint.
-
-    Raises:
-        InputError: no such file, not a checkpoint of gnnperf, of another schema, or damaged.
-    """
+    """Read a checkpoint."""
     return checkpoint_from(read_stored(path, OURS))
 
 
 def checkpoint_from(stored: StoredFile) -> Checkpoint:
-    """The checkpoint in a file that was read.
-
-    Raises:
-        InputError: not a checkpoint of gnnperf, of another schema, or damaged.
-    """
+    """The checkpoint in a file that was read."""
     plain = stored.content(FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
     with refused_in(stored.path, RETRAIN):
         checkpoint = _from_plain(plain, stored.sha256)
@@ -181,11 +173,7 @@ class ExternalCheckpoint(Protocol):
 
     @classmethod
     def load(cls, stored: StoredFile) -> ExternalCheckpoint:
-        """The checkpoint in a file of this format.
-
-        Raises:
-            InputError: another schema, or damaged.
-        """
+        """The checkpoint in a file of this format; InputError: another schema, or damaged."""
         ...
 
     @property

@@ -66,9 +66,6 @@ def content_digest(*parts: object) -> str:
     Anything else counts by its representation. The order of a mapping counts, the order of a column's categories
     does not. Sums of floats differ in their last bits with the number of threads, and so do data that were normalized
     by them.
-
-    Raises:
-        TypeError: a set is among them.
     """
     return _hash(parts).hexdigest()[:32]
 

@@ -28,7 +28,7 @@ from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec
 
-# Which edge types exist: every graph carries all of them, so that graphs of different runs can be batched.
+# Every graph has all edge types, so that graphs of different runs can be batched.
 
 REVERSE_PREFIX = "rev_"
 EdgeType = tuple[str, str, str]
@@ -64,15 +64,11 @@ def reverse(edge_type: EdgeType) -> EdgeType:
     return dst, f"{REVERSE_PREFIX}{relation}", src
 
 
-# A collective whose peers were not traced, instructed to the network like any other.
+# A collective with untraced peers, as the network sees it: the transfer does not depend on which peers were traced.
 #
 # graph       comm(arrive) -> peer_wait -> collective -> comm(exit)
 # network     comm(arrive) ---------------> collective -> comm(exit)
 #                         '-> peer_wait
-#
-# Wait and transfer cannot be distinguished in such a trace, so that the schedule has a node for the wait. What the
-# collective takes from the last arrival on is the same whether somebody traced its peers, and so is what it should be
-# given from.
 
 
 def joined_by_parts(graph: ExecutionGraph) -> ExecutionGraph:

@@ -45,11 +45,7 @@ PLACES = (("from", SPLIT), ("from", PARTIAL), ("from", REPLICATE), ("to", SPLIT)
 
 
 def link_of(name: str, cluster: ClusterSpec) -> LinkSpec:
-    """The link of a class.
-
-    Raises:
-        InputError: no such class.
-    """
+    """The link of a class."""
     links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
     if name not in links:
         raise InputError(f"unknown link class {name!r}", where="link node", allowed=", ".join(links))
@@ -89,9 +85,6 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     """[num_nodes, 3] log_link_bytes_per_s, log_link_latency_us, crosses_machines of the slowest link a node crosses.
 
     A collective crosses what its ranks' parts of it cross.
-
-    Raises:
-        InputError: an unknown link class.
     """
     result = np.zeros((graph.num_nodes, 3))
     src, dst = _crossings(graph.edges)
@@ -275,9 +268,6 @@ def work_numbers(
         analytic_us: [num_nodes] the analytical model's answer, NaN where it has none.
         base_us: [num_nodes] what the residual multiplies, never NaN.
         cluster: the requested hardware.
-
-    Raises:
-        InputError: an unknown link class.
     """
     nodes, one = graph.nodes, np.ones((graph.num_nodes, 1))
     shapes = shape_numbers(nodes)

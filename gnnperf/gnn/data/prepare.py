@@ -123,11 +123,7 @@ class Earlier:
     base: tuple[AnalyticConstants, TypedFloors] | None
 
     def check(self, device_kind: str, residual_target: bool) -> None:
-        """Refuse data in which its corrections mean nothing.
-
-        Raises:
-            InputError: another kind of device, another target.
-        """
+        """Refuse data in which its corrections mean nothing."""
         if self.device_kind not in ("", device_kind):
             given = f"the checkpoint is of runs on a {self.device_kind}, these are on a {device_kind}"
             raise InputError(given, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
@@ -149,10 +145,6 @@ def fit_base(
         train: the training runs.
         recording: one of theirs, whose card names the machine.
         earlier: of the network that trains on; None: a new one.
-
-    Raises:
-        InputError: runs on GPUs and on CPUs, no measured latency, an earlier training that was not of such data; as
-            _fit_constants.
     """
     kinds = sorted({run.cluster.device.kind for run in train})
     if len(kinds) > 1:
@@ -172,9 +164,6 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str)
         config: names the op tables.
         train: the training runs, on one kind of device.
         recording: one of theirs, whose card names the machine.
-
-    Raises:
-        InputError: an op table of another processor than the runs', by name: tables do not say its vectors.
     """
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
@@ -270,12 +259,7 @@ def load_data(
 def opened(
     config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None
 ) -> tuple[Split, Callable[[str], RunGraph]]:
-    """The split of a data set folder, and what reads its runs by name.
-
-    Raises:
-        InputError: a bad split, another data set to test on without a run that is new, one to train on that may hold
-            what is held out, or a bucket next to a cluster.
-    """
+    """The split of a data set folder, and what reads its runs by name."""
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     if config.bucket_bytes is not None and cluster is not None:
         raise InputError("a cluster says what its links are", where="data.bucket_bytes",
@@ -300,12 +284,7 @@ def opened(
 def prepare(
     config: DataConfig, split: Split, read: Callable[[str], RunGraph], earlier: Earlier | None = None
 ) -> PreparedData:
-    """PreparedData from runs that `read` supplies by name.
-
-    Raises:
-        InputError: no measured latency in train, a run without whole steps, runs on CPUs and on GPUs, or an earlier
-            base that is not of such data.
-    """
+    """PreparedData from runs that `read` supplies by name."""
     split = replace(split, train=split.train[: config.max_runs])
     result = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]

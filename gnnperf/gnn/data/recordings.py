@@ -58,11 +58,7 @@ Repeats = Mapping[int, Recording]  # repeat -> recording
 
 
 def read_recordings(root: Path) -> dict[str, Repeats]:
-    """Run -> its complete recordings, in order of name and repeat; what is marked broken or rejected is left out.
-
-    Raises:
-        InputError: `root` holds no recordings, or a card cannot be used.
-    """
+    """Run -> its complete recordings, in order of name and repeat; what is marked broken or rejected is left out."""
     result: dict[str, dict[int, Recording]] = {}
     for card in sorted(root.glob(f"*/*/{CARD}")):
         folder = card.parent
@@ -78,11 +74,7 @@ def read_recordings(root: Path) -> dict[str, Repeats]:
 
 
 def read_recording(folder: Path) -> Recording | None:
-    """The recording in a folder; None unless its card says that it is complete.
-
-    Raises:
-        InputError: the card cannot be read, or a step time is missing.
-    """
+    """The recording in a folder; None unless its card says that it is complete."""
     card = read_json(folder / CARD)
     if card.get("status") != COMPLETE:
         return None
@@ -97,11 +89,7 @@ def read_recording(folder: Path) -> Recording | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        InputError: it cannot be read or is something else.
-    """
+    """A JSON object."""
     with untrusted.reading(path, "cannot be read, or is not JSON"):
         content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):

@@ -37,12 +37,7 @@ class Split:
 
 
 def read_split(dataset: Path, axis: str) -> Split:
-    """One axis of a data set's splits.json.
-
-    Raises:
-        InputError: no such file or axis, a malformed part, a run in two parts (recordings of it, too), a run that is
-            not there, an empty training or validation part.
-    """
+    """One axis of a data set's splits.json."""
     path = dataset / "splits.json"
     with untrusted.reading(path, "not JSON"):
         axes = _read_axes(path)
@@ -112,9 +107,6 @@ def with_tests_of(split: Split, other: Path) -> Split:
     Args:
         split: of the data set that is trained on.
         other: folder with one folder per run, and in it one per recording.
-
-    Raises:
-        InputError: no such folder, or no recording of a run that is new.
     """
     known = {run_of(name) for name in (*split.train, *split.val)}
     result = _names(other, "data.test_path")
@@ -135,10 +127,6 @@ def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Spl
         split: of the data set that is trained on.
         other: folder with one folder per run, and in it one per recording.
         tested: folders of the test part's recordings.
-
-    Raises:
-        InputError: no such folder, an axis that goes by other things than programs, a recording whose card names no
-            program, none that is left, or another folder of that name.
     """
     if split.axis.split("-")[0].split("+")[0] not in BY_PROGRAM:
         what = f"another data set may hold what `{split.axis}` holds out"

@@ -136,11 +136,7 @@ def shipped_device_intervals() -> DeviceIntervals:
 
 
 def load_device_intervals(path: Path) -> DeviceIntervals:
-    """Read intervals.
-
-    Raises:
-        InputError: not readable, an unknown or missing key, or a value of the wrong kind.
-    """
+    """Read intervals."""
     result = read_constants(path, _File)
     return DeviceIntervals(result.level, result.log_bounds, result.generations)
 

@@ -57,9 +57,6 @@ class StoredFile:
             version: of its schema.
             allowed: what kind of file was expected, for messages.
             remedy: for the message about another version.
-
-        Raises:
-            InputError: another format, another version, or damaged.
         """
         with refused_in(self.path, remedy):
             header = checked(self.plain, _Header)
@@ -78,9 +75,6 @@ def read_stored(path: Path, allowed: str) -> StoredFile:
     Args:
         path: the file.
         allowed: what kind of file was expected, for messages.
-
-    Raises:
-        InputError: no such file, or one that holds anything but tensors, numbers and text.
     """
     plain = load_plain(path, allowed)
     with path.open("rb") as file:
@@ -106,11 +100,7 @@ def network_of(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str,
 def check_network(
     model: ModelConfig, vocabulary: Vocabulary, normalizer: Normalizer, weights: Mapping[str, Tensor]
 ) -> None:
-    """Refuse parts that do not fit each other, before anything of the network's size is allocated.
-
-    Raises:
-        InputError: names the part.
-    """
+    """Refuse parts that do not fit each other, before anything of the network's size is allocated."""
     for part, checks in (
         ("vocabulary", _vocabulary(vocabulary)),
         ("normalizer", _normalizer(normalizer)),
@@ -122,11 +112,7 @@ def check_network(
 
 
 def check_storable(model: ModelConfig, vocabulary: Vocabulary) -> None:
-    """Refuse to train what could not be loaded again.
-
-    Raises:
-        InputError: the network is too large for a checkpoint.
-    """
+    """Refuse to train what could not be loaded again."""
     size = sum(weight.nbytes for weight in _expected(model, vocabulary).values())
     if size > MAX_NETWORK_BYTES:
         most = f"{MAX_NETWORK_BYTES / 2**20:.0f} MiB, which a checkpoint can hold"

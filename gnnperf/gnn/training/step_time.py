@@ -44,11 +44,7 @@ class StepTarget:
 
 
 def step_targets(steps: Iterable[Step]) -> tuple[StepTarget, ...]:
-    """One per step.
-
-    Raises:
-        InputError: a lag is missing.
-    """
+    """One per step."""
     return tuple(_target(step) for step in steps)
 
 
