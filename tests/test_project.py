@@ -49,7 +49,7 @@ def test_looking_at_traces_does_not_load_torch() -> None:
 
 
 def test_listing_public_data_loads_no_tables_either() -> None:
-    assert not _loaded_by("gnnperf.cli", "gnnperf.trace.public.cli") & {"torch", "pandas", "numba"}
+    assert not _loaded_by("gnnperf.cli", "gnnperf.trace.cli") & {"torch", "pandas", "numba"}
 
 
 def test_make_installs_the_torch_that_is_pinned() -> None:

@@ -36,24 +36,27 @@ def make_graph(
     device_name: str = "Tesla V100-SXM2-32GB",
 ) -> ExecutionGraph:
     """A graph from partial node rows and (src, dst, relation) edges; `lags` maps (src, dst) to (class, us)."""
-    nodes = pd.DataFrame([{**DEFAULTS, **row, "node_id": i} for i, row in enumerate(rows)])
-    nodes = nodes[[c.name for c in schema.NODE_COLUMNS]].astype({c.name: c.dtype for c in schema.NODE_COLUMNS})
-    result = lags or {}
-    frame = pd.DataFrame(
-        {
-            "src": [e[0] for e in edges],
-            "dst": [e[1] for e in edges],
-            "relation": [str(e[2]) for e in edges],
-            "evidence": [str(Evidence.ID) for _ in edges],
-            "lag_class": [result.get((e[0], e[1]), (None, np.nan))[0] for e in edges],
-            "lag_us": [result.get((e[0], e[1]), (None, np.nan))[1] for e in edges],
-        }
-    )
-    frame = frame.astype({c.name: c.dtype for c in schema.EDGE_COLUMNS})
+    nodes = _table([{**DEFAULTS, **row, "node_id": i} for i, row in enumerate(rows)], schema.NODE_COLUMNS)
+    lag = {(src, dst): (lags or {}).get((src, dst), (None, np.nan)) for src, dst, _ in edges}
+    frame: list[dict[str, object]] = [
+        {"src": src, "dst": dst, "relation": relation, "evidence": Evidence.ID, "lag_class": lag[src, dst][0],
+         "lag_us": lag[src, dst][1]} for src, dst, relation in edges
+    ]  # fmt: skip
     return ExecutionGraph(
-        name="toy", nodes=nodes, edges=frame, steps=steps, ranks=ranks, world_size=len(ranks),
-        device_names=(device_name,) * len(ranks), counts={}, fingerprint="toy",
+        name="toy", nodes=nodes, edges=_table(frame, schema.EDGE_COLUMNS), steps=steps, ranks=ranks,
+        world_size=len(ranks), device_names=(device_name,) * len(ranks), counts={}, fingerprint="toy",
     ).validate()  # fmt: skip
+
+
+def _table(rows: list[dict[str, object]], columns: tuple[schema.Column, ...]) -> pd.DataFrame:
+    """Column by column: many times faster than a frame of rows and its `astype`."""
+    values = {column.name: [row[column.name] for row in rows] for column in columns}
+    return pd.DataFrame({
+        column.name: pd.Categorical([str(v) if isinstance(v, str) else None for v in values[column.name]])
+        if column.dtype == "category"
+        else np.array(values[column.name], dtype=column.dtype)
+        for column in columns
+    })  # fmt: skip
 
 
 def two_rank_graph() -> ExecutionGraph:

@@ -17,6 +17,8 @@ import pandas as pd
 
 from gnnperf.core import schema
 from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
+from gnnperf.graph.build import build_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace.table import DeviceInfo, RunTrace, TraceMeta, TraceTable
 
 MAIN = 1  # the thread of host events unless given otherwise
@@ -123,6 +125,11 @@ def trace(
 def run_of(*tables: TraceTable) -> RunTrace:
     """A run of these ranks."""
     return RunTrace("toy", tables)
+
+
+def graph_of(*events: Event) -> ExecutionGraph:
+    """The graph of one rank."""
+    return build_graph(run_of(trace(*events)))
 
 
 def _row(number: int, event: Event) -> dict[str, object]:

@@ -1,12 +1,11 @@
-from .bounds import node_bounds as node_bounds
 from .collective.constants import CollectiveConstants as CollectiveConstants
-from .collective.files import collective_models_named as collective_models_named
-from .collective.files import collective_models_of as collective_models_of
-from .collective.files import save_collectives as save_collectives
+from .collective.constants import collective_models_named as collective_models_named
+from .collective.constants import collective_models_of as collective_models_of
+from .collective.constants import save_collectives as save_collectives
 from .collective.fit import fit_collectives as fit_collectives
 from .collective.formulas import collective_us as collective_us
-from .collective.table_files import of_platform as of_platform
-from .collective.table_files import read_collective_table as read_collective_table
+from .collective.tables import of_platform as of_platform
+from .collective.tables import read_collective_table as read_collective_table
 from .constants import AnalyticConstants as AnalyticConstants
 from .constants import constants_from_plain as constants_from_plain
 from .constants import default_constants as default_constants
@@ -35,6 +34,7 @@ from .gemm.model import ITEM_BYTES as ITEM_BYTES
 from .graph_launches import launched_kernels as launched_kernels
 from .kernels.call import UNRECORDED_DTYPE as UNRECORDED_DTYPE
 from .kernels.dispatch import has_forms as has_forms
+from .kernels.nodes import node_bounds as node_bounds
 from .memory_bound.streams import US as US
 from .op_tables.predict import Answer as Answer
 from .op_tables.predict import answer_rows as answer_rows

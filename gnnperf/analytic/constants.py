@@ -54,11 +54,6 @@ class AnalyticConstants:
     provenance: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind of device.
-
-        Raises:
-            InputError: names what is allowed.
-        """
         require(self.device_kind in ("", *DEVICE_KINDS), "device_kind", self.device_kind, ", ".join(DEVICE_KINDS))
 
 
@@ -80,10 +75,6 @@ def load_constants(path: Path) -> AnalyticConstants:
 def constants_from_plain(raw: object, where: str) -> AnalyticConstants:
     """The constants in plain values: of a YAML file, or of a checkpoint.
 
-    Args:
-        raw: names and values.
-        where: it was read, for messages.
-
     Raises:
         InputError: an unknown or missing key, or a value that is no number from 0 up.
     """
@@ -98,7 +89,6 @@ def constants_from_plain(raw: object, where: str) -> AnalyticConstants:
 
 
 def _overhead_key(key: object, where: str) -> object:
-    """Segment and op of a key: "T4 | aten::mm" in YAML, a pair in a checkpoint."""
     pair = tuple(key.split(SEPARATOR, 1)) if isinstance(key, str) else key
     if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] not in SEGMENTS:
         raise InputError(f"key {key!r}", where=f"{where}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")

@@ -31,10 +31,6 @@ LIMITS = {">": "above {:g}", ">=": "from {:g} up", "<": "below {:g}", "<=": "up 
 def read_constants(path: Path, kind: type[ConstantsT]) -> ConstantsT:
     """The constants in a YAML file.
 
-    Args:
-        path: the file.
-        kind: dataclass whose annotations hold types and ranges.
-
     Raises:
         InputError: not readable, an unknown or missing key, or a value of another type or range.
     """
@@ -43,11 +39,6 @@ def read_constants(path: Path, kind: type[ConstantsT]) -> ConstantsT:
 
 def constants_from(raw: Any, kind: type[ConstantsT], where: str) -> ConstantsT:
     """The constants in plain values. All fields are required, also those with a default.
-
-    Args:
-        raw: names and values.
-        kind: dataclass whose annotations hold types and ranges: of dataclasses, mappings, tuples, numbers and text.
-        where: they were read, for messages.
 
     Raises:
         InputError: names the first key that is unknown or missing, or whose value has another type or range.
@@ -70,13 +61,7 @@ def require_names(values: Mapping[str, object], names: Collection[str], where: s
 
 
 def write_constants(path: Path, constants: DataclassInstance, digits: int) -> None:
-    """Write constants as YAML, where they come from first; whole or not at all.
-
-    Args:
-        path: the file.
-        constants: a dataclass with a field `provenance`.
-        digits: significant digits of numbers.
-    """
+    """Write constants as YAML, where they come from first; whole or not at all."""
     values = asdict(constants)
     write_text(path, yaml_text({"provenance": values.pop("provenance"), **rounded(values, digits)}))
 
@@ -101,7 +86,6 @@ def _constants(raw: Any, kind: type[ConstantsT], key: str) -> ConstantsT:
 
 
 def _value(raw: Any, kind: Any, key: str) -> Any:
-    """A value of a type, checked with its range."""
     if is_dataclass(kind):
         return _constants(raw, cast(type, kind), key)
     inner, arguments = get_origin(kind), get_args(kind)

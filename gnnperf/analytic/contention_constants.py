@@ -13,30 +13,21 @@ FILE = "contention.yaml"
 
 @dataclass(frozen=True)
 class GpuContention:
-    """Slowdowns on a GPU, 1 or more; 1 where the measurements show none.
+    """Slowdowns on a GPU, 1 or more; 1 where the measurements show none."""
 
-    Attributes:
-        compute_slowdown: of matrix products, convolutions and attention while a collective's kernel runs next to them.
-        memory_slowdown: of all other kernels and copies.
-        transfer_slowdown: of a collective's transfer while kernels run on one of its devices.
-    """
-
+    # of matrix products, convolutions and attention while a collective's kernel runs next to them
     compute_slowdown: FromOne
-    memory_slowdown: FromOne
-    transfer_slowdown: FromOne
+    memory_slowdown: FromOne  # of all other kernels and copies
+    transfer_slowdown: FromOne  # of a collective's transfer while kernels run on one of its devices
 
 
 @dataclass(frozen=True)
 class CpuContention:
-    """What a transfer takes of the cores that its ranks' threads share.
+    """What a transfer takes of the cores that its ranks' threads share."""
 
-    Attributes:
-        loopback_core_bytes_per_s: bytes of messages that one core moves per second between processes of one machine.
-        network_core_bytes_per_s: ... and over a network.
-    """
-
+    # bytes of messages that one core moves per second between processes of one machine
     loopback_core_bytes_per_s: FromOne
-    network_core_bytes_per_s: FromOne
+    network_core_bytes_per_s: FromOne  # ... and over a network.
 
 
 @dataclass(frozen=True)

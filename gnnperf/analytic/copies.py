@@ -55,17 +55,7 @@ def path_of(event_name: str | None) -> CopyPath | None:
 def copy_us(
     paths: np.ndarray, moved_bytes: np.ndarray, cluster: ClusterSpec, constants: AnalyticConstants
 ) -> np.ndarray:
-    """Latency of memory nodes: start-up + link latency + bytes / sustained bandwidth.
-
-    Args:
-        paths: [n] object array of CopyPath or None.
-        moved_bytes: [n] bytes copied or set; NaN unknown.
-        cluster: links and device.
-        constants: start-up and pageable share.
-
-    Returns:
-        [n] us; NaN where bytes or path are unknown, or the cluster does not say which drives it has.
-    """
+    """Latency of memory nodes: start-up + link latency + bytes / sustained bandwidth."""
     device = cluster.device
     memory = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
     host = _sustained(cluster.host_link)

@@ -25,27 +25,16 @@ EVIDENCE_FILE = "evidence.yaml"
 
 @dataclass(frozen=True)
 class Evidence:
-    """Measurements on one device that constants were fitted on.
+    """Measurements on one device that constants were fitted on."""
 
-    Attributes:
-        device: name of the catalog.
-        source: repository that published them, or the shipped data set.
-        license: of the source.
-        ops: what was measured, e.g. "bmm", "elementwise", "recordings of training steps".
-        dtype: of the ops.
-        rows: measurements that the source has of this device.
-        fitted: how many of them constants were fitted on.
-        constants: file of conf/analytic that holds the constants.
-    """
-
-    device: str
-    source: str
-    license: str
-    ops: str
-    dtype: str
-    rows: int
-    fitted: int
-    constants: str
+    device: str  # name of the catalog
+    source: str  # repository that published them, or the shipped data set
+    license: str  # of the source
+    ops: str  # what was measured, e.g. "bmm", "elementwise", "recordings of training steps".
+    dtype: str  # of the ops
+    rows: int  # measurements that the source has of this device
+    fitted: int  # how many of them constants were fitted on
+    constants: str  # file of conf/analytic that holds the constants
 
 
 @dataclass(frozen=True)
@@ -82,23 +71,14 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """One device.
+    """One device."""
 
-    Attributes:
-        device: its specification.
-        standing: what answers stand on.
-        evidence: measurements of it that constants were fitted on.
-        next_to: the nearest measured devices: of the same chip, else of the same generation; () none.
-        same_chip: whether those have the same chip.
-        collective_models_name: fitted laws that its default cluster names; None: links by specification.
-    """
-
-    device: DeviceSpec
-    standing: Standing
-    evidence: tuple[Evidence, ...]
-    next_to: tuple[str, ...]
-    same_chip: bool
-    collective_models_name: str | None
+    device: DeviceSpec  # its specification
+    standing: Standing  # what answers stand on
+    evidence: tuple[Evidence, ...]  # measurements of it that constants were fitted on
+    next_to: tuple[str, ...]  # the nearest measured devices: of the same chip, else of the same generation; () none
+    same_chip: bool  # whether those have the same chip
+    collective_models_name: str | None  # fitted laws that its default cluster names; None: links by specification
 
     @property
     def half_flops_per_s(self) -> float | None:
@@ -120,11 +100,7 @@ class DeviceEvidence:
 
 
 def catalog_evidence(result: Sequence[Evidence] | None = None) -> list[DeviceEvidence]:
-    """Every device of the catalog, by name.
-
-    Args:
-        result: what constants were fitted on; None: those that ship.
-    """
+    """Every device of the catalog, by name."""
     every = shipped_evidence() if result is None else tuple(result)
     devices = [load_device(name) for name in device_names()]
     measured = [device for device in devices if any(one.device == device.name for one in every)]
@@ -133,9 +109,9 @@ def catalog_evidence(result: Sequence[Evidence] | None = None) -> list[DeviceEvi
 
 def _of(device: DeviceSpec, every: Sequence[Evidence], measured: Sequence[DeviceSpec]) -> DeviceEvidence:
     own = tuple(one for one in every if one.device == device.name)
-    kin = [m for m in measured if _related(m, device)]
+    kin = [m for m in measured if device.kind == "gpu" and m.architecture and m.architecture == device.architecture]
     chip = [m for m in kin if m.num_sms == device.num_sms]
-    near = tuple(m.name for m in chip or kin) if not own and (device.kind == "cpu" or has_forms(device)) else ()
+    near = tuple(m.name for m in chip or kin) if not own and has_forms(device) else ()
     collective_models = default_cluster(device).collective_models_name
     return DeviceEvidence(device, _standing(own), own, near, bool(near and chip), collective_models)
 
@@ -145,13 +121,6 @@ def _counts(result: Sequence[Evidence]) -> Iterator[str]:
     for source, dtype in dict.fromkeys((one.source, one.dtype) for one in result):
         here = [one for one in result if (one.source, one.dtype) == (source, dtype)]
         yield f"{source}, {dtype}: " + ", ".join(f"{one.ops} {one.fitted:,}" for one in here)
-
-
-def _related(measured: DeviceSpec, device: DeviceSpec) -> bool:
-    """Prices of a CPU move to every other one by its rates per core; GPUs have generations."""
-    if device.kind == "cpu":
-        return False
-    return measured.kind == "gpu" and measured.architecture is not None and measured.architecture == device.architecture
 
 
 def _standing(own: Sequence[Evidence]) -> Standing:

@@ -61,7 +61,6 @@ def _table(result: list[DeviceEvidence]) -> Table:
 
 
 def _short(number: float) -> str:
-    """Three digits; nothing where it is unknown."""
     return "" if number != number else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

@@ -34,15 +34,7 @@ def host_us(nodes: pd.DataFrame, constants: AnalyticConstants, host_speed: float
 
 
 def overhead_us(nodes: pd.DataFrame, constants: AnalyticConstants) -> np.ndarray:
-    """The constant of (segment, op or call), else of the segment.
-
-    Args:
-        nodes: [n] host or comm nodes (schema.NODE_COLUMNS).
-        constants: the overheads.
-
-    Returns:
-        [n] us; NaN for segments without a constant (peer_wait).
-    """
+    """The constant of (segment, op or call), else of the segment."""
     segment_code, segment_names = pd.factorize(nodes["segment"].astype(object), use_na_sentinel=True)
     op_code, ops = pd.factorize(overhead_keys(nodes), use_na_sentinel=True)
     pair = (segment_code + 1) * (len(ops) + 1) + op_code + 1  # [n] one number per (segment, op)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.files import collective_models_of
+from gnnperf.analytic.collective.constants import collective_models_of
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
@@ -18,7 +18,6 @@ from gnnperf.analytic.cpu.counts import between_bytes
 from gnnperf.analytic.fit import host_us, lag_us, overhead_us
 from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
-from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.core import NodeType, Segment, Source
 from gnnperf.graph import ExecutionGraph, Isolated, Prediction, TableCounts, uncovered_ops
 from gnnperf.hardware import ClusterSpec, ranks_per_machine
@@ -106,24 +105,9 @@ class AnalyticPredictor:
 
     def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec, tables: Sequence[TableCounts]) -> np.ndarray:
         constants = self._constants(cluster)
-        if cluster.device.kind == "gpu":
+        if cluster.device.kind == "gpu" or constants.op_prices is None:
             return compute_nodes_us(nodes, cluster.device, constants.roofline_power, tables)
-        if constants.op_prices is not None:
-            ops = nodes.assign(between_bytes=between_bytes(nodes))
-            return constants.op_prices.latency_us(ops, cluster.device)
-        return self._roofline(nodes, cluster)
-
-    def _roofline(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-        def rate(family: object, dtype: object) -> float:
-            return flops_per_s(cluster.device, str(family), None if dtype is None or dtype != dtype else str(dtype))
-
-        return compute_us(
-            nodes["flops"].to_numpy(),
-            nodes["bytes"].to_numpy(),
-            _per_pair(nodes["family"], nodes["dtype"], rate),
-            cluster.device,
-            self._constants(cluster).roofline_power,
-        )
+        return constants.op_prices.latency_us(nodes.assign(between_bytes=between_bytes(nodes)), cluster.device)
 
     def _memory(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         code, names = pd.factorize(nodes["event_name"].astype(object), use_na_sentinel=True)
@@ -152,10 +136,3 @@ class AnalyticPredictor:
         if collective_models is None:
             return collective_us(kinds, sizes, groups, cluster, constants)
         return fitted_collective_us(kinds, sizes, groups, cluster, constants, collective_models)
-
-
-def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, object], float]) -> np.ndarray:
-    """answer(first, second) [n], requested once per distinct pair."""
-    pairs = pd.MultiIndex.from_arrays([first.astype(object), second.astype(object)])
-    code, distinct = pd.factorize(pairs)
-    return np.array([answer(a, b) for a, b in distinct])[code]

@@ -18,7 +18,6 @@ SLOWER_THAN = {"float16": "float32", "bfloat16": "float32", "float8": "float16",
 
 @cache
 def _rate_key(family: str, dtype: str) -> tuple[str, ...]:
-    """Keys of DeviceSpec.flops_per_s to try, best first."""
     plain = "float8" if dtype.startswith("float8") else "float64" if dtype in ("float64", "complex128") else dtype
     matrix = family in (FLOAT32_MATRIX_FAMILIES if plain == "float32" else MATRIX_FAMILIES)
     chain = []
@@ -48,16 +47,6 @@ def compute_us(
     """Latency of compute nodes.
 
     latency = floor + (compute^p + memory^p)^(1/p). With FLOPs unknown only the bytes count, and the reverse.
-
-    Args:
-        flops: [n] NaN unknown.
-        moved_bytes: [n] NaN unknown.
-        rate_per_s: [n] sustained FLOP rate.
-        device: its floor and bandwidth are used.
-        power: p.
-
-    Returns:
-        [n] us; NaN where both FLOPs and bytes are unknown.
     """
     bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
     compute = flops / rate_per_s * 1e6  # [n] us

@@ -9,18 +9,16 @@ The layer is weight [m, k] times [k, n]; s is the share of the weight that is no
     block b x b   2 m n k (1 - s)          e (as above) + 8 ((1 - s) m k / b^2 + m / b + 1)               matrix units
     2:4, s = 1/2  2 m n k / 2              e (9/16 m k + k n + m n); of 8 bits 10/16                      matrix units
 
-Compressed rows have an index per value or block and a pointer per row of them, 8 bytes each as torch has it
-(`graph.cost.sparse_matmul`); 2:4 says in 2 bits per kept value where it was (Mishra et al. 2021). Matrix units take
-whole blocks from 16 x 16 on (Gray, Radford, Kingma 2017), and 2:4 at `sparse_matrix_speedup` times the rate of all
-m n k products, where the device has that. Rates and bandwidth are peaks. What the analytical model expects of kernels
-that exist, with sustained rates and launch floors, stands next to these times.
+Compressed rows have an index per value or block and a pointer per row, 8 bytes each (`graph.cost.matmul`); 2:4
+has 2 bits per kept value (Mishra et al. 2021). Matrix units take whole blocks from 16 x 16 on (Gray, Radford, Kingma
+2017), and 2:4 at `sparse_matrix_speedup` times the rate of all m n k products. Rates and bandwidth are peaks; the
+analytical model's latency, with sustained rates and launch floors, is next to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for, typical
 from gnnperf.analytic.gemm.model import family_of, rate_key
@@ -29,52 +27,32 @@ from gnnperf.analytic.kernels.dispatch import has_forms
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import US, stream_share
 from gnnperf.analytic.op_tables import OpRow, answer_rows
-from gnnperf.analytic.op_tables.sparse_columns import Sparsity
+from gnnperf.analytic.op_tables.columns import Sparsity
 from gnnperf.analytic.roofline import rate_key_of
 from gnnperf.core import require
 from gnnperf.graph import DTYPE_BYTES, index_bytes
 from gnnperf.hardware import DeviceSpec
 
-# The roofs of a device (Williams, Waterman, Patterson 2009): bandwidth, and one FLOP rate per kind of unit and dtype.
-#
-#     attainable(I) = min(rate, bandwidth x I)      I: FLOPs per byte moved
-#
-# FLOP/s |            ________________  peak of a unit, as the vendor gives it
-#        |          / ________________  sustained: what the analytical model lets products and streams reach
-#        |        / /
-#        |______/_/___________________  FLOP/byte
-#
-# Sustained on NVIDIA's GPUs: the shares that were fitted on products and streams (conf/analytic/gemm.yaml, without the
-# power limit, and memory_bound.yaml). On a calibrated device: what was measured; the peak is not known. Elsewhere: the
-# shares of its specification.
+# The roofs of a device (Williams, Waterman, Patterson 2009): bandwidth, and one FLOP rate per kind of unit and dtype;
+# attainable(I) = min(rate, bandwidth x I), I FLOPs per byte. Sustained on NVIDIA's GPUs: the shares that were fitted on
+# products (without the power limit) and streams. Calibrated devices: measured. Others: the shares of the specification.
 
 
 @dataclass(frozen=True)
 class Roof:
-    """One rate: per second.
+    """One rate: per second."""
 
-    Attributes:
-        sustained: what well-written kernels reach.
-        peak: of the vendor; None: a calibrated device, of which only the former is known.
-    """
-
-    sustained: float
-    peak: float | None
+    sustained: float  # what well-written kernels reach
+    peak: float | None  # of the vendor; None: a calibrated device, of which only the former is known
 
 
 @dataclass(frozen=True)
 class DeviceRoofs:
-    """All roofs of a device.
+    """All roofs of a device."""
 
-    Attributes:
-        device: whose.
-        bandwidth: bytes per second of its memory.
-        flops: key of DeviceSpec.flops_per_s -> FLOPs per second.
-    """
-
-    device: DeviceSpec
-    bandwidth: Roof
-    flops: dict[str, Roof]
+    device: DeviceSpec  # whose
+    bandwidth: Roof  # bytes per second of its memory
+    flops: dict[str, Roof]  # key of DeviceSpec.flops_per_s -> FLOPs per second
 
     def ridge(self, key: str) -> float:
         """FLOPs per byte from which on the sustained FLOP rate is what limits."""
@@ -118,22 +96,15 @@ SIXTEENTHS = 16
 
 @dataclass(frozen=True)
 class Layer:
-    """weight [m, k] times [k, n].
+    """weight [m, k] times [k, n]."""
 
-    Attributes:
-        m, n, k: sizes; of a linear layer outputs, tokens, inputs.
-        dtype: one of DTYPES.
-        tf32: float32 products may use TF32.
-    """
-
-    m: int
+    m: int  # sizes; of a linear layer outputs, tokens, inputs
     n: int
     k: int
-    dtype: str
-    tf32: bool = False
+    dtype: str  # one of DTYPES
+    tf32: bool = False  # float32 products may use TF32
 
     def __post_init__(self) -> None:
-        """Refuse what is no layer."""
         for name in ("m", "n", "k"):
             require(getattr(self, name) >= 1, f"--{name}", getattr(self, name), "a whole number from 1 up")
         require(self.dtype in DTYPES, "--dtype", self.dtype, ", ".join(DTYPES))
@@ -156,51 +127,49 @@ class Layer:
 
 @dataclass(frozen=True)
 class Cost:
-    """Attributes: flops; moved_bytes; flops_per_s: peak of the units; row: the same for the analytical model."""
+    """Of a layer."""
 
     flops: float
     moved_bytes: float
-    flops_per_s: float
-    row: OpRow
+    flops_per_s: float  # peak of the units
+    row: OpRow  # the same for the analytical model
 
 
-class Pattern(Protocol):
+class Pattern:
     """How zeros are arranged."""
 
-    @property
-    def name(self) -> str: ...  # noqa: D102
+    only_sparsity: float | None = None  # the one sparsity that the pattern has; None: any
 
     @property
-    def only_sparsity(self) -> float | None:
-        """The one sparsity that the pattern has; None: any."""
+    def name(self) -> str:
+        """As on the command line."""
+        raise NotImplementedError
 
     def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
         """Why such a layer cannot have it on the device; None: it can."""
+        return None
 
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
-        """What the layer costs at that sparsity."""
+        """What the layer costs at that sparsity; see the module."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Pattern):
     """No zeros."""
 
     name: str = "dense"
     only_sparsity: float | None = 0.0
 
-    def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
-        """Never."""
-        return None
-
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
-        """See the module."""
+        """See `Pattern`."""
         rate = device.flops_per_s[_units(layer, device, matrix=True)]
         weight_bytes = float(layer.item_bytes * layer.m * layer.k)
         return Cost(layer.flops, layer.bytes_with(weight_bytes), rate, _linear(layer, None))
 
 
 @dataclass(frozen=True)
-class Blocks:
+class Blocks(Pattern):
     """Blocks of edge x edge that are stored or not; 1: single values, unstructured sparsity."""
 
     edge: int = 1
@@ -212,13 +181,13 @@ class Blocks:
         return UNSTRUCTURED if self.edge == 1 else f"{BLOCK}{self.edge}"
 
     def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
-        """Blocks divide the weight."""
+        """See `Pattern`."""
         if layer.m % self.edge or layer.k % self.edge:
             return f"{self.edge} does not divide m, {layer.m}, and k, {layer.k}"
         return None
 
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
-        """See the module."""
+        """See `Pattern`."""
         density = 1.0 - sparsity
         retained = density * layer.m * layer.k
         where_bytes = index_bytes(retained / self.edge**2, layer.m / self.edge)
@@ -228,14 +197,14 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class TwoFour:
+class TwoFour(Pattern):
     """Two of four neighbors along k are stored."""
 
     name: str = "2:4"
     only_sparsity: float | None = TWO_FOUR_SPARSITY
 
     def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
-        """The device's matrix units know it, in this dtype."""
+        """See `Pattern`."""
         if device.sparse_matrix_speedup <= 1.0:
             return f"{device.name} has no units for it"
         if not _units(layer, device, matrix=True).endswith("_matrix"):
@@ -244,7 +213,7 @@ class TwoFour:
         return f"{SIXTEENTHS} does not divide k, {layer.k}" if layer.k % SIXTEENTHS else None
 
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
-        """See the module; the rate is that of kept products."""
+        """See `Pattern`."""
         packed = layer.k * (10 if layer.item_bytes == 1 else 9) // SIXTEENTHS  # elements of a row, places among them
         rate = device.flops_per_s[_units(layer, device, matrix=True)]
         row = OpRow("aten::_cslt_sparse_mm", ((layer.m, packed), (layer.k, layer.n)), (layer.dtype,) * 2,
@@ -258,27 +227,16 @@ UNSTRUCTURED, BLOCK = "unstructured", "block"
 
 @dataclass(frozen=True)
 class SparsityPoint:
-    """One pattern at one sparsity.
+    """One pattern at one sparsity."""
 
-    Attributes:
-        pattern: its name.
-        sparsity: share of the weight that is not stored.
-        cost: FLOPs, bytes, peak rate.
-        roof_us: no kernel is faster.
-        roof_speedup: of the dense layer's roof_us over it.
-        bound: "compute" or "memory".
-        model_us: by the analytical model; None: it has no answer.
-        model_speedup: of the dense layer's model_us over it; None: one of them is not known.
-    """
-
-    pattern: str
-    sparsity: float
-    cost: Cost
-    roof_us: float
-    roof_speedup: float
-    bound: str
-    model_us: float | None
-    model_speedup: float | None
+    pattern: str  # its name
+    sparsity: float  # share of the weight that is not stored
+    cost: Cost  # FLOPs, bytes, peak rate
+    roof_us: float  # no kernel is faster
+    roof_speedup: float  # of the dense layer's roof_us over it
+    bound: str  # "compute" or "memory"
+    model_us: float | None  # by the analytical model; None: it has no answer
+    model_speedup: float | None  # of the dense layer's model_us over it; None: one of them is not known
 
 
 def sparsity_points(
@@ -301,7 +259,6 @@ def sparsity_points(
 
 
 def _units(layer: Layer, device: DeviceSpec, matrix: bool) -> str:
-    """Key of DeviceSpec.flops_per_s."""
     key = rate_key(device, layer.dtype, layer.tf32) if matrix else layer.dtype
     return key if key in device.flops_per_s else rate_key_of(device, "", layer.dtype)
 

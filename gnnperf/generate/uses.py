@@ -88,15 +88,7 @@ def use(op: str, takes: str = "", **makes: int) -> Use:
 
 
 def check_accounted(ops: Sequence[str], uses: Sequence[Use]) -> None:
-    """Every op of a program has its use, in the same order.
-
-    Args:
-        ops: names of the items that launch a kernel.
-        uses: of the same stretch; words for what is no op are left out of the comparison.
-
-    Raises:
-        NotAccounted: naming the first op without one.
-    """
+    """Every op of a program has its use, in the same order."""
     known = [each.op for each in uses if "::" in each.op or each.op.startswith("triton_")]
     for place, op in enumerate(ops):
         if place >= len(known) or known[place] != op:

@@ -45,10 +45,7 @@ def add_hardware(graph: ExecutionGraph) -> ExecutionGraph:
     edges = EdgeList()
     work = np.flatnonzero(kind.isin([NodeType.COMPUTE, NodeType.MEMORY, NodeType.COMM]).to_numpy())
     edges.add(work, np.array([device_of[r] for r in rank[work].tolist()], dtype=np.int64), Relation.RUNS_ON)
-    comm, copy = (
-        np.flatnonzero((kind == NodeType.COMM).to_numpy()),
-        np.flatnonzero((kind == NodeType.MEMORY).to_numpy()),
-    )
+    comm, copy = (np.flatnonzero((kind == one).to_numpy()) for one in (NodeType.COMM, NodeType.MEMORY))
     crossed = np.where(_leaves_its_host(graph, comm), base + num_ranks + 2, intra) if several else intra
     edges.add(comm, np.broadcast_to(crossed, len(comm)), Relation.CROSSES)
     edges.add(copy, np.full(len(copy), host_link), Relation.CROSSES)
@@ -329,9 +326,8 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
-    ranks = _rank_graphs(
-        [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))], windows
-    )
+    drafts = [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))]
+    ranks = _rank_graphs(drafts, windows)
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]

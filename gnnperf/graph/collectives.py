@@ -57,7 +57,11 @@ def collective_nodes(
     n = len(groups)
     first = np.array([a[0] for a in arrive], dtype=np.int64)
     ids = len(nodes) + np.arange(n)  # [num_groups] collective node ids
-    places = [_place(g, ranks) if whole else (UNKNOWN, UNKNOWN) for g, whole in zip(groups, complete, strict=True)]
+    lowest, stride = np.array([
+        progression([ranks[p.rank_index].events.rank for p in g]) if whole else (UNKNOWN, UNKNOWN)
+        for g, whole in zip(groups, complete, strict=True)
+    ], dtype=np.int64).reshape(-1, 2).T  # fmt: skip
+    hidden = np.array([any(p.hidden for p in g) for g in groups], dtype=bool)  # nothing saw the transfer end
     copied = {c: nodes[c].iloc[first].array for c in ("op_name", "phase", "dtype", "step")}
     table = node_table(
         n, node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
@@ -65,10 +69,9 @@ def collective_nodes(
         collective=_kinds(groups, nodes["collective"].iloc[first]),
         message_bytes=np.array([_message_bytes(g) for g in groups]),
         group_size=np.array([_group_size(g, world_size) for g in groups]),
-        group_first=np.array([lowest for lowest, _ in places]),
-        group_stride=np.array([stride for _, stride in places]),
+        group_first=lowest, group_stride=stride,
         start_us=np.where(complete, begin, np.nan),
-        latency_us=np.where(complete & ~_hidden(groups), transfer, np.nan),
+        latency_us=np.where(complete & ~hidden, transfer, np.nan),
     )  # fmt: skip
     table = table.assign(content_key=content_keys(table, _CONTENT))
     edges, exit_node, exit_us = _edges(groups, arrive, ids, complete, begin + transfer, release)
@@ -97,19 +100,9 @@ def _kinds(groups: list[tuple[CommPart, ...]], of_first: pd.Series) -> np.ndarra
     return np.where(direct, SEND_RECV, of_first.astype(object).where(of_first.notna(), None).to_numpy())
 
 
-def _hidden(groups: list[tuple[CommPart, ...]]) -> np.ndarray:
-    """[num_groups] bool: nothing saw the transfer end."""
-    return np.array([any(p.hidden for p in g) for g in groups], dtype=bool)
-
-
 def _group_size(group: tuple[CommPart, ...], world_size: int) -> int:
     stated = max(p.group_size for p in group)
     return stated if stated > 0 else world_size
-
-
-def _place(group: tuple[CommPart, ...], ranks: list[RankGraph]) -> tuple[int, int]:
-    """Where the ranks of a whole group are: the lowest, and the distance of neighbors."""
-    return progression([ranks[p.rank_index].events.rank for p in group])
 
 
 def _moments(groups: list[tuple[CommPart, ...]], release: list[list[Release]]) -> tuple[np.ndarray, np.ndarray]:

@@ -98,7 +98,7 @@ def _entry(entry: object, where: str) -> TableCounts:
 # step k    host        |sync ····· waits ·················|A|...        K of k-1 -> sync of k
 #
 # One step that is scheduled several times in a row keeps these waits as pairs of its own nodes: the node of the copy
-# before, and the node that waits for its end. Threads and streams carry over by themselves (lanes.py).
+# before, and the node that waits for its end. Threads and streams carry over by themselves.
 
 NOTHING = np.zeros((2, 0), dtype=np.int64)
 

@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.graph import host_waits, waits
-from gnnperf.graph.device import Works, device_works
 from gnnperf.graph.event_columns import RankEvents
-from gnnperf.graph.host import Pieces, host_pieces, split_calls
-from gnnperf.graph.host_works import host_comm_works, is_direct, transport_threads
+from gnnperf.graph.host import Bursts, Pieces, fork_and_join, host_pieces, split_calls
 from gnnperf.graph.steps import StepWindows
-from gnnperf.graph.threads import Bursts, fork_and_join
+from gnnperf.graph.works import Works, device_works, host_comm_works, is_direct, transport_threads
 
 # One rank before it is joined with the others: its host pieces and device works, no edges yet.
 

@@ -19,10 +19,9 @@ import msgspec
 import numpy as np
 
 from gnnperf.core import Segment
-from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category, is_dispatcher_op
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.host_works import is_direct
+from gnnperf.graph.works import Works, is_direct
 
 # Which ops may use what a collective returns: those that take a tensor of its shape, or of its size.
 
@@ -32,13 +31,7 @@ _FIRST = 3  # uses that are looked at
 
 
 class Uses:
-    """Which ops take tensors like a collective's result: of its shape, or, where none does, of as many elements.
-
-    Args:
-        events, pieces: of one rank.
-        t1: [num_pieces] bool, gaps.
-        step: [num_pieces] step of each piece.
-    """
+    """Which ops take tensors like a collective's result: of its shape, or, where none does, of as many elements."""
 
     def __init__(self, events: RankEvents, pieces: Pieces, t1: np.ndarray, step: np.ndarray) -> None:
         dims = events.table.events["input_dims"]
@@ -104,10 +97,8 @@ def _tensors(arguments: object) -> Iterator[Shape]:
 class Buckets:
     """DDP waits when backward ends, bucket after bucket, and unpacks each as soon as it is there.
 
-    A bucket of n elements is awaited before the first `aten::as_strided [[n], ...]` of those that unpack it.
-
-    Args:
-        events, pieces: of one rank. Buckets are requested in the order in which they were issued.
+    A bucket of n elements is awaited before the first `aten::as_strided [[n], ...]` of those that unpack it. `place` is
+    called in the order in which buckets were issued.
     """
 
     def __init__(self, events: RankEvents, pieces: Pieces) -> None:
@@ -207,9 +198,7 @@ def options(events: RankEvents, pieces: Pieces, works: Works, step: np.ndarray) 
 def choose(ranks: Sequence[Options], ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
     """Per rank [n] the piece that waits for each collective; -1 none.
 
-    Args:
-        ranks: the options of every rank.
-        ends: per rank the ends of works [num_works] and pieces [num_pieces], ns.
+    `ends` holds per rank the ends of works [num_works] and pieces [num_pieces] in ns.
     """
     votes: dict[int, list[tuple[np.ndarray, float]]] = {}
     for rank, (work_end, piece_end) in zip(ranks, ends, strict=True):

@@ -18,10 +18,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents
-from gnnperf.graph.host_works import POINT_TO_POINT
 from gnnperf.graph.node_tables import item_bytes, message_bytes
+from gnnperf.graph.works import POINT_TO_POINT, Works
 from gnnperf.trace import is_channel
 
 # Uneven exchanges: what an all-to-all with parts of different sizes moves, by the sizes that its call states.
@@ -42,16 +41,15 @@ Splits = tuple[list[float], list[float]]  # elements to and from each rank of th
 def even_bytes(events: RankEvents, item_bytes: np.ndarray) -> np.ndarray:
     """[num_events] message of the even exchange that keeps this rank as busy; NaN: not uneven, or parts not stated.
 
-    Args:
-        events: of one rank.
-        item_bytes: [num_events] bytes per element of a message.
+    `item_bytes` [num_events] are the bytes per element of a message.
     """
     results, groups = np.full(len(events.name), np.nan), events.column("group")
     for event in np.flatnonzero(np.isin(events.name, (BASE, LISTS))).tolist():
         splits = _splits(events, event)
         place = None if splits is None else _place(events.rank, groups[event], len(splits[0]))
         if splits is not None and place is not None:
-            results[event] = _even_elements(splits, place) * item_bytes[event]
+            ranks, busiest = len(splits[0]), max(sum(parts) - parts[place] for parts in splits)
+            results[event] = busiest * ranks / (ranks - 1) * item_bytes[event]
     return results
 
 
@@ -68,12 +66,6 @@ def _enclosing(events: RankEvents, event: int) -> Iterator[int]:
         event = int(events.parent[event])
 
 
-def _even_elements(splits: Splits, place: int) -> float:
-    ranks = len(splits[0])
-    busiest = max(sum(parts) - parts[place] for parts in splits)
-    return busiest * ranks / (ranks - 1)
-
-
 def _splits(events: RankEvents, event: int) -> Splits | None:
     """Elements sent to and received from each rank; None where nothing says, or the call is even."""
     row = events.table.events.iloc[event]
@@ -83,8 +75,7 @@ def _splits(events: RankEvents, event: int) -> Splits | None:
         values = _json(row["input_values"])
         sent = _elements(values, SENT_AT, float(row["in_elements"]))
         received = _elements(values, RECEIVED_AT, float(row["out_elements"]))
-    good = sent is not None and received is not None and len(sent) == len(received) > 1
-    return (sent, received) if good and sent is not None and received is not None else None
+    return (sent, received) if sent is not None and received is not None and len(sent) == len(received) > 1 else None
 
 
 def _elements(values: Any, place: int, total: float) -> list[float] | None:

@@ -9,12 +9,12 @@ import pandas as pd
 
 from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment
 from gnnperf.graph.cost import fused_name, op_family
-from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
 from gnnperf.graph.steps import phases
 from gnnperf.graph.tables import content_keys, node_table
+from gnnperf.graph.works import Works
 
 # Kernels that Inductor fused, where no op says their sizes: what their own names tell.
 #
@@ -24,13 +24,7 @@ from gnnperf.graph.tables import content_keys, node_table
 
 
 def by_kernel_name(events: RankEvents, kernel: np.ndarray, costs: OpCosts) -> OpCosts:
-    """Costs with family and sizes of fused kernels that no formula covers yet.
-
-    Args:
-        events: of the rank.
-        kernel: [n] event id of the kernel; -1: not one kernel.
-        costs: [n] by the ops behind them.
-    """
+    """Costs [n] with family and sizes of fused kernels that no formula covers yet; `kernel` [n] are event ids or -1."""
     name = fused_names(events)  # [num_events]
     requested = np.flatnonzero((kernel >= 0) & (name[kernel] != "") & (costs.event < 0))
     if not len(requested):

@@ -8,17 +8,70 @@ has a formula. On a CPU device the outermost op is the node: its cost is its own
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from math import isnan, prod
 
 import numpy as np
 
 from gnnperf.core import EventKind, OpFamily
 from gnnperf.graph.cost import op_cost
+from gnnperf.graph.cost.matmul import index_bytes, thinned
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
 from gnnperf.graph.event_columns import RankEvents
-from gnnperf.graph.sparse_sums import sparse_sum_cost, sparse_sums
+
+# Adding a sparse gradient to a dense parameter: its cost is that of the rows that are there.
+#
+# The recorded shapes are those of dense tensors. What the op does inside says that one of them is sparse, and how many
+# rows it holds (ATen's add_dense_sparse: SparseTensorMath.cpp):
+#
+#     aten::add_ [[400000, 32], [400000, 32], []]
+#       aten::add
+#         aten::_nnz                          only sparse tensors are requested
+#         aten::to [[4096, 32], ...]          their values: 4096 rows
+
+COUNT_OP, ROWS_OP = "aten::_nnz", "aten::to"
+IN_PLACE = "aten::add_"  # others write a whole new tensor
+SUMS = (IN_PLACE, "aten::add", "aten::add.out")
+INDEX_BYTES = 8
+
+
+def sparse_sums(events: RankEvents, inside: np.ndarray) -> dict[int, int]:
+    """Event id of a sum with a sparse operand, among `inside` [n] -> elements of its values."""
+    result: dict[int, int] = {}
+    for count in inside[events.name[inside] == COUNT_OP].tolist():
+        sums = list(takewhile(lambda op: events.name[op] in SUMS, _ops_around(events, count)))
+        if sums and sums[0] not in result and events.name[sums[-1]] == IN_PLACE:
+            elements = _value_elements(events, inside, sums[0])
+            result.update(dict.fromkeys(sums, elements) if elements else {})
+    return result
+
+
+def sparse_sum_cost(elements: int, dtype: str | None) -> tuple[float, float]:
+    """FLOPs and bytes: a multiply-add per value; value and parameter read, parameter written, one index per value row.
+
+    Indices are counted as if rows were 32 values long: they are little next to the rows.
+    """
+    item_bytes = DTYPE_BYTES[dtype or "float32"]
+    return 2.0 * elements, elements * (3.0 * item_bytes + INDEX_BYTES / 32)
+
+
+def _ops_around(events: RankEvents, event: int) -> Iterator[int]:
+    """The ops that enclose an event, innermost first."""
+    current = int(events.parent[event])
+    while current >= 0 and events.kind[current] == EventKind.CPU_OP:
+        yield current
+        current = int(events.parent[current])
+
+
+def _value_elements(events: RankEvents, inside: np.ndarray, around: int) -> int:
+    """Elements of the values that the innermost sum reads; 0 not recorded."""
+    children = inside[(events.parent[inside] == around) & (events.name[inside] == ROWS_OP)]
+    dims = events.table.events["input_dims"].iloc[children].dropna()
+    shapes = [json.loads(text) for text in dims.astype(str)]
+    return max((prod(shape[0]) for shape in shapes if shape and isinstance(shape[0], list) and shape[0]), default=0)
+
 
 # Products with an operand in blocks (BSR) or single values (CSR): the cost is that of what is stored.
 #
@@ -55,9 +108,9 @@ def sparse_products(events: RankEvents) -> dict[int, StoredOperand]:
     results: dict[int, StoredOperand] = {}
     for requested in np.flatnonzero(events.name == VALUES_OP).tolist():
         dense, operand = _shape(events, requested), _operand(events, requested)
-        for product in _products_around(events, requested) if operand else ():
-            if product not in results and _takes(events, product, dense):
-                results[product] = operand  # type: ignore[assignment]  # None has no products around it
+        for op in _ops_around(events, requested) if operand else ():
+            if events.name[op] in PRODUCTS and op not in results and _takes(events, op, dense):
+                results[op] = operand  # type: ignore[assignment]  # None has no products around it
     return results
 
 
@@ -65,22 +118,12 @@ def _operand(events: RankEvents, requested: int) -> StoredOperand | None:
     """What an `aten::values` gives out; None where its dense shape or its values were not recorded."""
     dense = _shape(events, requested)
     inside = range(requested + 1, min(requested + 3, len(events.name)))  # the alias follows at once
-    stored = next(
-        (_shape(events, e) for e in inside if events.parent[e] == requested and events.name[e] == STORED_OP), ()
-    )
+    aliases = (e for e in inside if events.parent[e] == requested and events.name[e] == STORED_OP)
+    stored = next((_shape(events, e) for e in aliases), ())
     if len(dense) != 2 or not prod(dense) or len(stored) not in (1, 3):
         return None
     rows = dense[0] / stored[1] if len(stored) == 3 else dense[0]
     return StoredOperand(prod(dense), prod(stored), index_bytes(stored[0], rows))
-
-
-def _products_around(events: RankEvents, event: int) -> list[int]:
-    results, current = [], int(events.parent[event])
-    while current >= 0 and events.kind[current] == EventKind.CPU_OP:
-        if events.name[current] in PRODUCTS:
-            results.append(current)
-        current = int(events.parent[current])
-    return results
 
 
 def _takes(events: RankEvents, product: int, dense: tuple[int, ...]) -> bool:
@@ -204,9 +247,8 @@ def _sum_up(
         if above < 0 or main[row] < 0 or hides[above]:
             continue
         for total in totals:
-            total[above] = (
-                total[row] if isnan(total[above]) else total[above] + (0.0 if isnan(total[row]) else total[row])
-            )
+            known = [amount for amount in (total[above], total[row]) if not isnan(amount)]
+            total[above] = sum(known) if known else float("nan")
         if main[above] < 0 or most[row] > most[above]:
             main[above], most[above] = main[row], most[row]
     return np.array(totals[0]), np.array(totals[1]), np.array(main, dtype=np.int64)

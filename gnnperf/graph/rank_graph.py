@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import Evidence, Relation
-from gnnperf.graph import streams, waits
-from gnnperf.graph.device import Works
+from gnnperf.graph import waits
 from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.host_comm import HostComm, RankDraft
 from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, concat_tables
-from gnnperf.graph.threads import Bursts
+from gnnperf.graph.works import Works
 
 # Lanes: what runs one after the other. A host thread or a device stream of one rank.
 #
@@ -98,9 +97,13 @@ def rank_graph(draft: RankDraft, comm: HostComm | None, windows: StepWindows) ->
     host = host_table(events, pieces, draft.piece_step, draft.main_thread, device_is_cpu=not draft.on_device)
     device, first, last = work_table(events, works, work_step, offset=len(pieces))
     edges = EdgeList()
-    _follow(edges, pieces, works, first, last, streams_in_order=comm is None)
+    edges.add(*consecutive(pieces.thread), Relation.FOLLOWS, evidence=Evidence.ID)
+    if comm is None:  # streams run in order
+        before, after = consecutive(works.stream)
+        edges.add(last[before], first[after], Relation.FOLLOWS, "stream", Evidence.ID)
     _launch(edges, works, (call_piece, copy_piece), first)
-    _fork(edges, draft.bursts)
+    edges.add(draft.bursts.fork, draft.bursts.first, Relation.WAITS)
+    edges.add(draft.bursts.last, draft.bursts.join, Relation.WAITS)
     if comm is None:
         blocked_until = _wait(edges, events, works, (call_piece, copy_piece), first, last)
     else:
@@ -141,16 +144,6 @@ def _work_steps(
     return np.where(piece >= 0, piece_step[piece] if len(piece_step) else unknown, unknown).astype(np.int32)
 
 
-def _follow(
-    edges: EdgeList, pieces: Pieces, works: Works, first: np.ndarray, last: np.ndarray, *, streams_in_order: bool
-) -> None:
-    src, dst = consecutive(pieces.thread)
-    edges.add(src, dst, Relation.FOLLOWS, evidence=Evidence.ID)
-    if streams_in_order:
-        before, after = consecutive(works.stream)
-        edges.add(last[before], first[after], Relation.FOLLOWS, "stream", Evidence.ID)
-
-
 def _wait_for_comm(edges: EdgeList, comm: HostComm, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Edges of host collectives; returns [2, n] (work, piece) that delay host pieces."""
     edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
@@ -170,11 +163,6 @@ def _launch(edges: EdgeList, works: Works, piece_of: tuple[np.ndarray, np.ndarra
     edges.add(call_piece[call[split]], first[staged], Relation.WAITS, "copy", Evidence.ID)
 
 
-def _fork(edges: EdgeList, bursts: Bursts) -> None:
-    edges.add(bursts.fork, bursts.first, Relation.WAITS)
-    edges.add(bursts.last, bursts.join, Relation.WAITS)
-
-
 def _wait(
     edges: EdgeList, events: RankEvents, works: Works, piece_of: tuple[np.ndarray, np.ndarray],
     first: np.ndarray, last: np.ndarray,
@@ -191,10 +179,10 @@ def _wait(
         known = pieces[pairs[1]] >= 0
         delayed.append(np.stack([pairs[0][known], pieces[pairs[1][known]]]))
         edges.add(last[delayed[-1][0]], delayed[-1][1], Relation.WAITS, None, evidence)
-    between = streams.event_waits(events, works)
+    between = waits.event_waits(events, works)
     for pairs, evidence in ((between.named, Evidence.ID), (between.ordered, Evidence.ORDER)):
         edges.add(last[pairs[0]], first[pairs[1]], Relation.WAITS, "event", evidence)
-    late = streams.timed_stream_waits(works, _explained_moment(events, works, between.all))
+    late = waits.timed_stream_waits(works, _explained_moment(events, works, between.all))
     edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
     return np.concatenate(delayed, axis=1)
 

@@ -71,9 +71,8 @@ def content_keys(table: pd.DataFrame, columns: tuple[str, ...]) -> np.ndarray:
     for name in columns:
         series = table[name]
         if isinstance(series.dtype, pd.CategoricalDtype):
-            hashed = pd.util.hash_array(
-                np.append(np.asarray(series.cat.categories, dtype=object), ""), categorize=False
-            )
+            texts = np.append(np.asarray(series.cat.categories, dtype=object), "")
+            hashed = pd.util.hash_array(texts, categorize=False)
             value = hashed[series.cat.codes.to_numpy()]
         else:
             value = pd.util.hash_array(series.to_numpy())
@@ -88,17 +87,12 @@ class EdgeList:
     parts: list[tuple[np.ndarray, np.ndarray, str, str, str | None]] = field(default_factory=list)
 
     def add(
-        self,
-        src: np.ndarray,
-        dst: np.ndarray,
-        relation: Relation,
-        lag_class: str | None = None,
+        self, src: np.ndarray, dst: np.ndarray, relation: Relation, lag_class: str | None = None,
         evidence: Evidence = Evidence.ORDER,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add edges src[i] -> dst[i] of one relation."""
-        self.parts.append(
-            (np.asarray(src, np.int64), np.asarray(dst, np.int64), str(relation), str(evidence), lag_class)
-        )
+        ends = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        self.parts.append((*ends, str(relation), str(evidence), lag_class))
 
     def shifted(self, offset: int) -> EdgeList:
         """The same edges with all node ids moved by `offset`."""
@@ -112,8 +106,7 @@ class EdgeList:
             "evidence": _repeat([p[3] for p in self.parts], counts),
             "lag_class": _repeat([p[4] for p in self.parts], counts),
         }
-        src = np.concatenate([p[0] for p in self.parts]) if self.parts else np.zeros(0, np.int64)
-        dst = np.concatenate([p[1] for p in self.parts]) if self.parts else np.zeros(0, np.int64)
+        src, dst = (np.concatenate([np.zeros(0, np.int64), *(p[i] for p in self.parts)]) for i in (0, 1))
         return pd.DataFrame({"src": src, "dst": dst, **columns, "lag_us": np.full(len(src), np.nan)})
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gnnperf.core import InputError
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
@@ -13,8 +14,6 @@ from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import (
     CLUSTER_GROUP,
     DEVICE_GROUP,
-    HOST_GROUP,
-    LINK_GROUP,
     cluster_from,
     device_from,
     host_from,
@@ -32,16 +31,6 @@ def device_names() -> tuple[str, ...]:
 def cluster_names() -> tuple[str, ...]:
     """Names of the shipped clusters, sorted."""
     return names_in(CLUSTER_GROUP)
-
-
-def link_names() -> tuple[str, ...]:
-    """Names of the shipped links, sorted."""
-    return names_in(LINK_GROUP)
-
-
-def host_names() -> tuple[str, ...]:
-    """Names of the shipped host processors, sorted."""
-    return names_in(HOST_GROUP)
 
 
 def load_device(name: str | Path) -> DeviceSpec:
@@ -70,20 +59,12 @@ def load_cluster(name: str | Path, device: DeviceSpec | str | None = None) -> Cl
 
 
 def load_link(name: str | Path) -> LinkSpec:
-    """A link of the catalog, or of a YAML file.
-
-    Raises:
-        InputError: unknown name (with the closest ones), or a file that is no link.
-    """
+    """A link of the catalog, or of a YAML file; raises as `load_device`."""
     return link_from(str(name), str(name))
 
 
 def load_host(name: str | Path) -> HostSpec:
-    """A host processor of the catalog, or of a YAML file.
-
-    Raises:
-        InputError: unknown name (with the closest ones), or a file that is no host.
-    """
+    """A host processor of the catalog, or of a YAML file; raises as `load_device`."""
     return host_from(str(name), str(name))
 
 
@@ -119,3 +100,41 @@ def _aliases() -> dict[str, DeviceSpec]:
     """Plain name -> device. The shipped files do not change while a process runs."""
     devices = [load_device(name) for name in device_names()]
     return {_plain(alias): d for d in devices for alias in (d.name, *d.aliases) if _plain(alias)}
+
+
+# What an entry point can be given about hardware: choices of conf/hardware and conf/cluster, number by number.
+
+
+@dataclass
+class HardwareConfig:
+    """The two keys that entry points share (not frozen: Hydra composes into it).
+
+    Attributes:
+        hardware: a device, a choice of conf/hardware (or a YAML file of one's own) and its numbers; empty: not stated.
+        cluster: links and hosts, a choice of conf/cluster (or a YAML file of one's own) and its numbers; empty: the
+            device's default. Python code may pass a `DeviceSpec` and a `ClusterSpec`.
+    """
+
+    hardware: Any = field(default_factory=dict)
+    cluster: Any = field(default_factory=dict)
+
+    def device_spec(self) -> DeviceSpec | None:
+        """The device requested; None: not stated.
+
+        Raises:
+            InputError: a key or value that no device has.
+        """
+        if isinstance(self.hardware, DeviceSpec):
+            return self.hardware
+        return device_from(self.hardware, "hardware") if self.hardware else None
+
+    def cluster_spec(self) -> ClusterSpec | None:
+        """The links and hosts requested, with the device requested in them; None: the device's default.
+
+        Raises:
+            InputError: a key, value or name that no cluster has.
+        """
+        if isinstance(self.cluster, ClusterSpec) or not self.cluster:
+            return self.cluster or None
+        device = self.device_spec() or load_device(str(self.cluster.get("device")))
+        return cluster_from(self.cluster, device, "cluster")

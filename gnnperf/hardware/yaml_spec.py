@@ -23,8 +23,6 @@ from gnnperf.hardware.spec import (
 )
 from gnnperf.hardware.strict_yaml import read_yaml
 
-# Names of the catalog and the files behind them; a name that is not there is one message.
-
 # Where the shipped YAML lies: `conf/` of a checkout, else `conf/` inside the installed package.
 
 _PACKAGE = Path(gnnperf.__file__).resolve().parent
@@ -40,11 +38,8 @@ def conf_dir(group: str) -> Path:
     for candidate in CANDIDATES:
         if (candidate / group).is_dir():
             return candidate / group
-    raise InputError(
-        f"configuration folder {group!r} not found",
-        where=" or ".join(str(c) for c in CANDIDATES),
-        remedy="reinstall gnnperf, or run it from a checkout",
-    )
+    raise InputError(f"configuration folder {group!r} not found", where=" or ".join(str(c) for c in CANDIDATES),
+                     remedy="reinstall gnnperf, or run it from a checkout")  # fmt: skip
 
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
@@ -94,13 +89,12 @@ def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
 def closest(name: str, names: Iterable[str]) -> list[str]:
     """Names spelled like `name`, as a whole or in as many first letters; best first, at most MOST_NAMED."""
     requested = name.lower().replace("-", "_").replace(" ", "_")
-    ood_distance = {known: max(_alike(requested, known), _alike(requested, known[: len(requested)])) for known in names}
-    near = [known for known, share in ood_distance.items() if share >= LEAST_LIKE]
-    return sorted(near, key=lambda known: -ood_distance[known])[:MOST_NAMED]
-
-
-def _alike(a: str, b: str) -> float:
-    return SequenceMatcher(None, a, b).ratio()
+    alike = {
+        known: max(SequenceMatcher(None, requested, known[:length]).ratio() for length in (None, len(requested)))
+        for known in names
+    }
+    near = [known for known, share in alike.items() if share >= LEAST_LIKE]
+    return sorted(near, key=lambda known: -alike[known])[:MOST_NAMED]
 
 
 # Links one after the other: mixed and wide-area paths.
@@ -110,9 +104,6 @@ def in_a_row(links: Sequence[LinkSpec], where: str) -> LinkSpec:
     """The link that behaves like several in a row: the slowest rules, latencies add.
 
     A pipelined transfer keeps all of them busy, so only the slowest costs time; the first byte passes each.
-
-    Raises:
-        InputError: no link; `where` says which key requested it.
     """
     require(len(links) > 0, where, "no link", "at least one link")
     slowest = min(links, key=lambda link: link.sustained_bytes_per_s)
@@ -187,9 +178,6 @@ def link_from(raw: object, where: str) -> LinkSpec:
     """A LinkSpec: from its mapping, from the name of a shipped link (or a path), or from {link: NAME, changed keys}.
 
     {path: [link, link, ...]}: one after the other, as through adapter, switch and wide-area line.
-
-    Raises:
-        InputError: unknown name, unknown or missing key, wrong type, value out of range.
     """
     if isinstance(raw, str):
         path = path_of(raw, LINK_GROUP)
@@ -213,11 +201,7 @@ def _path_from(raw: dict[str, object], where: str) -> LinkSpec:
 
 
 def host_from(raw: object, where: str) -> HostSpec:
-    """A HostSpec: from its mapping, or from the name of a shipped host (or a path).
-
-    Raises:
-        InputError: unknown name, unknown or missing key, wrong type, value out of range.
-    """
+    """A HostSpec: from its mapping, or from the name of a shipped host (or a path)."""
     if isinstance(raw, str):
         path = path_of(raw, HOST_GROUP)
         return host_from(read_yaml(path), str(path))

@@ -97,11 +97,7 @@ def _overloads(packet: Any) -> Iterator[Any]:
 
 @lru_cache(maxsize=20_000)
 def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
-    """Run the op without data.
-
-    Raises:
-        CannotTell: no overload takes these arguments, or its result depends on data.
-    """
+    """Run the op without data."""
     packet = _packet(name)
     for overload in () if packet is None else _overloads(packet):
         if len(overload._schema.arguments) != len(slots) or not _is_harmless(overload, slots):

@@ -84,12 +84,7 @@ _USES_ONEDNN = "aten::mkldnn_convolution"
 
 
 def workspace_bytes(call: Call, requested_bytes: int) -> int:
-    """Bytes on top of the results; 0 for other ops, and for convolutions that something else computes.
-
-    Args:
-        call: of a convolution or of its backward.
-        requested_bytes: what the trace shows that is requested inside, beyond the results.
-    """
+    """Bytes on top of the results; 0 for other ops, and for convolutions that something else computes."""
     slots = [slot for slot in call.slots[:3] if isinstance(slot, TensorSlot) and len(slot.shape) == 4]
     if call.name == _FORWARD and len(slots) == 2 and any(name == _USES_ONEDNN for name, _ in call.inside):
         return blocked_bytes(slots[0])
@@ -154,14 +149,6 @@ def given_in(
     """The effect for the tensors as they are: what the step made is known, of all else the place may say more.
 
     A tensor that is taken for a parameter, or for data of that shape, may be the other one.
-
-    Args:
-        variant: of the step.
-        call: as recorded.
-        effect: as recorded.
-        recorded: the call's tensors.
-        actual: the same as they are.
-        followed: which of them the step made.
     """
     guess = list(variant.guess(call, recorded))
     mixed = [a if known else g for a, g, known in zip(actual, guess, followed, strict=True)]

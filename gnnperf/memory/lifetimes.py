@@ -97,13 +97,7 @@ class Lifetimes:
     _copies: dict[int, Name] = field(default_factory=dict)  # by parameter: autocast makes one for all its uses
 
     def walk(self, calls: Sequence[Call], parameters: Sequence[TensorSlot], *, sharded: bool) -> None:
-        """Follow a step.
-
-        Args:
-            calls: in order of time.
-            parameters: as ops take them.
-            sharded: whether gradients of whole parameters only live until they are reduced.
-        """
+        """Follow a step."""
         self._sharded = sharded
         for slot in parameters:
             known = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=True)

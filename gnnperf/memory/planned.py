@@ -75,12 +75,7 @@ class Profile:
 
 
 def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, Profile]:
-    """Forward and backward of a pair.
-
-    Args:
-        pair: a stretch.
-        block_bytes: what the allocator hands out for so many bytes.
-    """
+    """Forward and backward of a pair."""
     uses, border = (*pair.forward, *pair.backward), len(pair.forward)
     change = np.zeros((2, len(uses), 3), dtype=np.int64)  # made at an op, gone after it
     for num_bytes, made, gone in _lives(pair, uses, border):

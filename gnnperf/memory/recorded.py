@@ -58,13 +58,7 @@ class Held:
 
 
 def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
-    """Parameters and state from the calls of the optimizers.
-
-    Args:
-        calls: ranges of optimizers and the ops inside of them.
-        with_gradient: parameters whose gradient the backward made; all that is known where no optimizer ran. Profilers
-            leave out the shapes of long lists: a fused optimizer's parameters are then those with a gradient.
-    """
+    """Parameters and state from the calls of the optimizers."""
     if not calls:
         return Held(tuple(with_gradient), (), ("optimizer state: no optimizer ran in the step",))
     parameters, state = _one_by_one(calls)
@@ -123,12 +117,7 @@ class Stay:
 
 
 def peak_of(stays: Sequence[Stay], block_bytes: Callable[[int], int]) -> tuple[dict[Part, int], str]:
-    """What is there when most is there, by part, and the op that made the last of it.
-
-    Args:
-        stays: in any order.
-        block_bytes: what the allocator hands out for so many bytes.
-    """
+    """What is there when most is there, by part, and the op that made the last of it."""
     moves = sorted(
         [(s.from_ns, 0, i) for i, s in enumerate(stays)] + [(s.to_ns, 1, i) for i, s in enumerate(stays)]
     )  # what begins at a time is there before what ends at it has gone
@@ -277,17 +266,8 @@ def captured_peak_memory(
 ) -> tuple[PeakMemory, ...]:
     """Peak memory of every captured rank, of a program that never ran.
 
-    Args:
-        build: as of `capture`.
-        world_size: number of ranks.
-        ranks: which ranks are captured; None all.
-        batches_held: batches like the step's own that the program keeps between steps.
-
     Returns:
         As of a recording on CPU ranks.
-
-    Raises:
-        InputError: a setting cannot be, or a step depends on values of tensors.
     """
     from gnnperf.generate import captured_run  # it loads torch
 

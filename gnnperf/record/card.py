@@ -50,11 +50,7 @@ class Description:
     conditions: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what a card cannot hold.
-
-        Raises:
-            InputError: a value is not JSON.
-        """
+        """Refuse what a card cannot hold."""
         check(asdict(self))
 
 
@@ -109,11 +105,7 @@ def write_status(run_dir: Path, description: Description, state: str, reason: st
 
 
 def await_parts(run_dir: Path, world_size: int, timeout_s: float) -> list[dict[str, object]]:
-    """The parts of all ranks, in order of rank.
-
-    Raises:
-        TimeoutError: a rank did not finish in time.
-    """
+    """The parts of all ranks, in order of rank."""
     deadline = time.monotonic() + timeout_s
     while True:
         parts = [files.read_json(run_dir / part_name(rank)) for rank in range(world_size)]

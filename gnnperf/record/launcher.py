@@ -65,9 +65,6 @@ def end_with(launcher: Connection) -> None:
     """End this process when no one holds the other end of the pipe any more; at once if so already.
 
     The pipe is opened anew: the kernel signals one owner per opening, and ranks share the one they were given.
-
-    Args:
-        launcher: the read end. Nothing is ever sent through it.
     """
     own = os.open(f"/proc/self/fd/{launcher.fileno()}", os.O_RDONLY | os.O_NONBLOCK)  # open as long as this process
     signal.signal(signal.SIGIO, signal.SIG_DFL)
@@ -113,17 +110,6 @@ def launch(
 
     Ranks find each other through a file in a private directory and talk over the link only: on one host over 127.0.0.1,
     so that no port is open to others. They end with this process, however it ends.
-
-    Args:
-        main: a function of a module (it is found by name in the new processes).
-        arguments: the same for every rank.
-        world_size: number of ranks; rank i gets the i-th core that this process may use, or the i-th GPU.
-        timeout_s: from start to end.
-        link: what the ranks talk over.
-
-    Raises:
-        RankFailed: a rank failed or was killed, or the time was up. No process is left.
-        InputError: this machine cannot have such a link.
     """
     context = _context()
     lifeline, held = context.Pipe(duplex=False)

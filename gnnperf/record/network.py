@@ -91,11 +91,7 @@ class Seat:
 
 @contextmanager
 def seats(link: Link, world_size: int) -> Iterator[list[Seat]]:
-    """A seat for every rank, in equal blocks over the hosts; the hosts are gone afterwards.
-
-    Raises:
-        InputError: the ranks do not divide over the hosts, or this machine cannot have several hosts.
-    """
+    """A seat for every rank, in equal blocks over the hosts; the hosts are gone afterwards."""
     if link.hosts == 1:
         yield [Seat(None, "lo", 0)] * world_size
         return

@@ -21,8 +21,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from gnnperf.record.device import cuda_device
-from gnnperf.record.idle_threads import SafeProfile
-from gnnperf.record.step_clock import all_objects
+from gnnperf.record.step_clock import SafeProfile, all_objects
 
 LET_GO_STEPS, KNOWING_STEPS, COUNTED_STEPS = 1, 1, 1
 ALLOCATION = "[memory]"  # what Kineto calls an allocation, or with negative bytes a release

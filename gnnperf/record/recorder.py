@@ -98,11 +98,7 @@ EXECUTION_TRACE_KEYS = ("schema", "nodes")  # left out: process number and date
 
 
 def kineto_without_environment(trace: bytes) -> bytes:
-    """The same trace with the wanted header keys and the events only.
-
-    Raises:
-        ValueError: the file has no header followed by a list of events.
-    """
+    """The same trace with the wanted header keys and the events only."""
     start = trace.index(EVENTS)
     end = trace.rindex(b"]")
     header = json.loads(trace[:start] + EVENTS + b"]}")
@@ -196,11 +192,7 @@ def _marked_if_broken(folder: Path, about: Description, rank: int) -> Iterator[N
 
 
 def reserve(folder: Path) -> None:
-    """Make the run directory.
-
-    Raises:
-        InputError: it holds a complete run, or cannot be written.
-    """
+    """Make the run directory."""
     if card.status(folder) == card.COMPLETE:
         raise InputError("holds a complete run", where=str(folder), remedy="give another directory or remove this one")
     try:

@@ -62,11 +62,7 @@ class StepMarker:
             self.end(None)
 
     def end(self, error: BaseException | None) -> None:
-        """Mark no more, and end the recording: whole if all steps are there, else as broken.
-
-        Raises:
-            InputError: fewer steps ran than were requested.
-        """
+        """Mark no more, and end the recording: whole if all steps are there, else as broken."""
         self._ended, self._first = True, None
         recording, self._recording = self._recording, None
         if recording is not None:

@@ -11,9 +11,8 @@ import torch
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
 
 from gnnperf.core import require
-from gnnperf.record.idle_threads import SafeProfile, await_idle_threads
 from gnnperf.record.peak_memory import PeakMemory, peak_memory_of_this_rank
-from gnnperf.record.step_clock import StepClock, clock_of_this_rank, summary
+from gnnperf.record.step_clock import SafeProfile, StepClock, await_idle_threads, clock_of_this_rank, summary
 
 # The execution trace of one step: which tensors each op reads and writes, and no time.
 #

@@ -33,15 +33,7 @@ Rest = list[str]
 
 
 def rewritten(command: Sequence[str], options: Sequence[str]) -> list[str]:
-    """The command with `-m gnnperf.record.script OPTIONS --` in front of its script.
-
-    Args:
-        command: program and arguments, as a shell would pass them.
-        options: of `gnnperf.record.script`.
-
-    Raises:
-        InputError: no script is found in the command.
-    """
+    """The command with `-m gnnperf.record.script OPTIONS --` in front of its script."""
     for position, word in enumerate(command):
         head, rest = list(command[: position + 1]), list(command[position + 1 :])
         rewrite = _rewriter(Path(word).name, rest)
@@ -117,19 +109,9 @@ UNKNOWN = card.Description(precision="unknown")  # of a program that never got t
 def wrap(command: Sequence[str], out: Path, warmup_steps: int, unprofiled_steps: int, profiled_steps: int) -> int:
     """Run `command` and record the steps of its script into `out`.
 
-    Args:
-        command: torchrun, python, accelerate launch, mpirun … python: with a script or a module.
-        out: the run directory.
-        warmup_steps: steps dropped first.
-        unprofiled_steps: steps timed without the profiler.
-        profiled_steps: steps timed and traced.
-
     Returns:
         The command's own exit code if it failed (128 + signal if it was killed); else 0 if the run is complete, 1 if it
         is broken, 2 if no step was seen.
-
-    Raises:
-        InputError: no script in the command, it cannot be started, or `out` cannot be used.
     """
     steps = {"warmup": warmup_steps, "unprofiled": unprofiled_steps, "profiled": profiled_steps}
     for name, count in steps.items():

@@ -19,28 +19,20 @@ _ANY_RUN = ("node_type", "op_name", "segment", "ordinal", "collective")
 
 def align(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
     """[num_nodes of structure] the matching node of `other`; -1 unaligned. Both are single steps of one run."""
-    keys = (graph.nodes["content_key"].to_numpy() for graph in (structure, other))
-    return align_by(structure, other, *keys)
+    return _align_by(structure, other, *(graph.nodes["content_key"].to_numpy() for graph in (structure, other)))
 
 
 def align_runs(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
     """[num_nodes of structure] the matching node of `other`; -1 unaligned. Both are single steps, of any two runs.
 
-    Lanes correspond by rank and ordinal. Kernels' names change with shapes and devices, so ops and segments are what is
-    compared; that repeats itself often within a lane, but order tells.
+    Lanes correspond by rank and ordinal. Names of kernels change with shapes and devices, so ops and segments are
+    compared; they repeat within a lane, and their order decides.
     """
-    return align_by(structure, other, *(content_keys(graph.nodes, _ANY_RUN) for graph in (structure, other)))
+    return _align_by(structure, other, *(content_keys(graph.nodes, _ANY_RUN) for graph in (structure, other)))
 
 
-def align_by(structure: ExecutionGraph, other: ExecutionGraph, keys_a: np.ndarray, keys_b: np.ndarray) -> np.ndarray:
-    """[num_nodes of structure] the node of `other` with the same key in the same lane, in order; -1 unaligned.
-
-    Args:
-        structure: a single step.
-        other: another one.
-        keys_a: [num_nodes of structure] int64 key of each node.
-        keys_b: [num_nodes of other] the same.
-    """
+def _align_by(structure: ExecutionGraph, other: ExecutionGraph, keys_a: np.ndarray, keys_b: np.ndarray) -> np.ndarray:
+    """[num_nodes of structure] the node of `other` with the same key in the same lane, in order; -1 none."""
     matched = np.full(structure.num_nodes, -1, dtype=np.int64)
     lanes_a, lanes_b = lane_keys(structure.nodes), lane_keys(other.nodes)
     for lane in np.unique(lanes_a[lanes_a >= 0]):

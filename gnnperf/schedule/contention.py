@@ -5,30 +5,23 @@ first pass    compute |== A ==|== B ==|          every latency is of the isolate
 second pass   compute |== A ===|=== B ===|       A and B advance at 1 / slowdown while the transfer runs
               link       |== transfer ==|
 
-The first pass is (max, +) and knows no overlap. The second one walks through time once (progress.py): between two
-events everything that runs advances at the rate of the set that runs. Its solution is the fixed point of "stretch every
-interval by its overlap, schedule again". Walking forward needs no iteration, and the solution is unique: what happens
-at a moment depends on earlier moments only. The stretched latencies go through the (max, +) pass again, which gives
-slack and critical path.
-
-Holds exactly: nothing is faster than in the first pass but transfers whose lines have tokens (Bucket), by those tokens;
-without overlap, or with slowdowns of 1 and nothing shared, and without buckets, latencies and schedule are those of the
-first pass to the bit. More cores or bandwidth shorten the step where the work
-that shares is there from the start, and not always otherwise: what ends earlier may let work begin earlier that then
-shares with the critical path (Graham 1969, "Bounds on multiprocessing timing anomalies").
+One walk through time (progress.py) gives the fixed point of "stretch intervals by their overlap, schedule again": the
+rates at a moment depend on earlier moments only. The stretched latencies then go through the longest-path pass, which
+gives slack and critical path. `isolated_us` walks a recording backwards through the same rates.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 from gnnperf.graph import ExecutionGraph, Isolated, lane_ends
-from gnnperf.hardware import Bucket
+from gnnperf.hardware import Contention
 from gnnperf.schedule.longest_path import Schedule, TimedEdges, checked, cross_step_edges, schedule_copies, timed_edges
-from gnnperf.schedule.progress import Shared, State, Steps, simulate
-from gnnperf.schedule.resource_demands import MOVES, RUNS, ResourceDemands, resource_demands
+from gnnperf.schedule.progress import ENDS, STARTS, State, Steps, changes, simulate
+from gnnperf.schedule.resource_demands import IDLE, ResourceDemands, offsets, resource_demands
 
 
 @dataclass(frozen=True)
@@ -69,60 +62,85 @@ def schedule_with_contention(
     """
     latency_us, lag_us, ready_us = checked(graph, latency_us, lag_us, ready_us, num_unrolled)
     edges = timed_edges(graph)
-    claimed = resource_demands(graph, latency_us, isolated.contention)
+    demands = resource_demands(graph, latency_us, isolated.contention, isolated.nodes)
     served = np.broadcast_to(latency_us, (num_unrolled, graph.num_nodes))
-    if may_share(claimed):
+    if demands.may_share:
         steps = _steps(edges, lag_us[edges.index], cross_step_edges(graph, lane_ends(graph.nodes)), graph.num_nodes)
-        state = idle(num_unrolled * graph.num_nodes, claimed)
-        claimed = replace(claimed, line_us=np.minimum(claimed.line_us, latency_us))  # nothing spares more than all
-        resource_demands_of = shared(claimed, isolated.nodes, isolated.contention.outer_bucket)
-        served = simulate(num_unrolled, latency_us, ready_us, steps, resource_demands_of, state).reshape(served.shape)
+        state = _idle(num_unrolled * graph.num_nodes, demands)
+        demands = demands._replace(line_us=np.minimum(demands.line_us, latency_us))  # nothing spares more than all
+        served = simulate(num_unrolled, latency_us, ready_us, steps, demands, state).reshape(served.shape)
     return Contended(schedule_copies(graph, edges, served, lag_us, ready_us), served[-1])
-
-
-def may_share(claimed: ResourceDemands) -> bool:
-    """Whether there is a transfer, or more threads than cores may meet."""
-    return bool((claimed.role == MOVES).any() or np.isfinite(claimed.cores[claimed.place[claimed.role == RUNS]]).any())
 
 
 def _steps(edges: TimedEdges, lag_us: np.ndarray, over: np.ndarray, num_nodes: int) -> Steps:
     """Outgoing edges by node, and what carries over; `lag_us` is [num_timed], `over` [2, num_carried]."""
     order, crossing = np.argsort(edges.src, kind="stable"), np.argsort(over[0], kind="stable")
     return Steps(
-        first=_offsets(edges.src[order], num_nodes),
+        first=offsets(edges.src[order], num_nodes),
         dst=edges.dst[order],
         lag_us=lag_us[order],
         from_start=edges.from_start[order],
         num_before=np.bincount(edges.dst, minlength=num_nodes),
-        first_cross_step=_offsets(over[0][crossing], num_nodes),
+        first_cross_step=offsets(over[0][crossing], num_nodes),
         cross_step=over[1][crossing],
         num_cross_step=np.bincount(over[1], minlength=num_nodes),
     )
 
 
-def _offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
-    """[num_nodes + 1] where each node's entries begin, of entries sorted by node."""
-    return np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int64)
-
-
-def shared(claimed: ResourceDemands, stretches: np.ndarray, bucket: Bucket | None) -> Shared:
-    """Claims as the simulation takes them; `stretches` [num_nodes] bool, whose rate may fall below 1."""
-    full_us, spared_share = (0.0, 0.0) if bucket is None else (bucket.full_us, bucket.spared_share)
-    return Shared(
-        claimed.role, claimed.place, claimed.slowdown, claimed.core_share, claimed.first_place, claimed.places,
-        claimed.first_link, claimed.links, claimed.cores, stretches, claimed.line_us, full_us, spared_share,
-    )  # fmt: skip
-
-
-def idle(num_all: int, claimed: ResourceDemands) -> State:
+def _idle(num_all: int, demands: ResourceDemands) -> State:
     """The state in which nothing runs yet, of `num_all` nodes."""
-    num_places = len(claimed.cores)
+    num_places, num_links = len(demands.cores), int(demands.links.max(initial=-1)) + 1
     return State(
         left_us=np.zeros(num_all), since_us=np.zeros(num_all), rate=np.ones(num_all),
         version=np.zeros(num_all, dtype=np.int64), changed=np.zeros(num_all, dtype=np.bool_),
         following=np.full(num_all, -1), preceding=np.full(num_all, -1), head=np.full(num_places, -1),
         running=np.zeros(num_places, dtype=np.int64), moving=np.zeros(num_places, dtype=np.int64),
-        need=np.zeros(num_places), users=np.zeros(claimed.num_links, dtype=np.int64),
-        tokens_us=np.full(claimed.num_links, np.inf), counted_us=np.zeros(claimed.num_links),
+        need=np.zeros(num_places), users=np.zeros(num_links, dtype=np.int64),
+        tokens_us=np.full(num_links, np.inf), counted_us=np.zeros(num_links),
         spared_us=np.zeros(num_all), transfers=np.full(num_all, -1), num_transfers=np.zeros(1, dtype=np.int64),
     )  # fmt: skip
+
+
+@numba.njit(cache=True)
+def _observe(node, what, when_us, latency_us, demands, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Walk recorded events in order; returns [num_nodes] what of each latency is left without what others took."""
+    isolated_us = latency_us.copy()
+    heap = [(0.0, STARTS, 0, 0)]  # rates announce ends that no one waits for: here ends are recorded
+    for event in range(len(node)):
+        n, now = node[event], when_us[event]
+        heap.clear()
+        if what[event] == STARTS:
+            state.left_us[n], state.since_us[n] = latency_us[n] + demands.line_us[n], now  # with all that may be spared
+            changes(n, 1, len(latency_us), now, demands, state, heap)
+        else:
+            left_us = state.left_us[n] - (now - state.since_us[n]) * state.rate[n]
+            if state.changed[n]:
+                advanced_us = latency_us[n] + demands.line_us[n] - max(left_us, 0.0)
+                isolated_us[n] = min(advanced_us, latency_us[n] + state.spared_us[n])
+            changes(n, -1, len(latency_us), now, demands, state, heap)
+    return isolated_us
+
+
+def isolated_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
+    """[num_nodes] latencies without what overlapping work took, and with what tokens spared; NaN where not measured.
+
+    It is the second pass backwards for transfers that take at least the time of their bytes on their line; of a shorter
+    one the second pass would spare less.
+
+    Args:
+        graph: a recording with measured starts and latencies, all its steps.
+        contention: what overlapping work takes from each other on the cluster it ran on.
+    """
+    measured_us = graph.nodes["latency_us"].to_numpy(np.float64)  # [num_nodes]
+    start_us = graph.nodes["start_us"].to_numpy(np.float64)  # [num_nodes]
+    latency_us = np.where(np.isfinite(start_us), np.nan_to_num(measured_us), 0.0)
+    demands = resource_demands(graph, latency_us, contention)
+    if not demands.may_share:
+        return measured_us
+    runs = np.flatnonzero((demands.role != IDLE) & (start_us + latency_us > start_us))  # [num_running]
+    node = np.concatenate([runs, runs])  # [2 * num_running] ends, then starts
+    what = np.repeat([ENDS, STARTS], len(runs))
+    when_us = np.concatenate([start_us[runs] + latency_us[runs], start_us[runs]])
+    order = np.lexsort((what, when_us))
+    result_us = _observe(node[order], what[order], when_us[order], latency_us, demands, _idle(graph.num_nodes, demands))
+    return np.where(np.isfinite(measured_us) & (demands.role != IDLE), result_us, measured_us)

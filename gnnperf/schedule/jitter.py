@@ -1,14 +1,12 @@
 """Ranks of one role do not take the same time. The last one to arrive begins a collective: an order statistic.
 
-rank 0   |== work ==|·······|               what the schedule has: the median, for every rank alike
-rank 1   |== work ====|·····|               what a group waits for: the slowest of its M ranks
+rank 0   |== work ==|·······|               the schedule has the median, for every rank alike
+rank 1   |== work ====|·····|               a group waits for the slowest of its M ranks
 rank 2   |== work ========|·|= transfer =|  = median + deviation x e(M)
 
-A rank's own time t since it last met the ranks of a group deviates by sqrt((rank_share t)^2 + moment_us t):
-`rank_share` is what a rank keeps for a step (a warmer chip, a busier host): it adds up; `moment_us` is what differs
-from moment to moment (caches): variances add up. What the ranks of a group have in common, the times before they
-last met, does not count between them, but does in a larger group: so every node carries both deviations since the last
-meeting of each kind of group. When M ranks meet, what they differed by becomes the (smaller) deviation of a maximum.
+A rank's time t since it last met the ranks of a group deviates by sqrt((rank_share t)^2 + moment_us t). Times before
+the last meeting do not count between its ranks, but do in a larger group: every node carries both deviations since the
+last meeting of each kind of group. When M ranks meet, their deviation becomes the (smaller) one of a maximum.
 
 The delay is a lag of the edges into the transfer, the same for all its ranks. It is computed without contention.
 """
@@ -18,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from gnnperf.core import NodeType, Relation, require
+from gnnperf.core import InputError, NodeType, Relation, require
 from gnnperf.graph import ExecutionGraph, lane_ends
 from gnnperf.schedule.jitter_pass import walk
 from gnnperf.schedule.longest_path import TimedEdges, cross_step_edges, timed_edges
@@ -41,7 +40,6 @@ class Spread:
     moment_us: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no deviation."""
         require(0 <= self.rank_share < 1, "rank_share of jitter", self.rank_share, "0 or more, below 1")
         require(self.moment_us >= 0, "moment_us of jitter", self.moment_us, "0 or more")
 
@@ -140,3 +138,57 @@ def _part_counts(graph: ExecutionGraph, edges: TimedEdges) -> np.ndarray:
     whole = np.where(size > 0, np.maximum(size, parts), parts)
     share = np.divide(own, together[edges.dst], out=np.ones(len(own)), where=joins & (together[edges.dst] > 0))
     return np.where(joins, np.maximum(share * whole, 1.0), 1.0)
+
+
+LEAST = 2  # ranks, and steps
+MOST_SHARE = 0.99
+
+
+def jitter_of(graph: ExecutionGraph) -> Jitter:
+    """From the steps of a recording.
+
+    Args:
+        graph: a whole window, with measured latencies.
+
+    Raises:
+        InputError: it has one rank, or fewer than two whole steps.
+    """
+    if len(graph.ranks) < LEAST or len(graph.steps) < LEAST:
+        raise InputError(
+            f"{len(graph.ranks)} ranks and {len(graph.steps)} whole steps do not show how ranks differ",
+            where=f"graph {graph.name!r}, jitter", allowed="a recording of several ranks and several steps",
+            remedy="state it: jitter={host:{rank_share:0.02}}",
+        )  # fmt: skip
+    return Jitter(_spread(graph, (NodeType.HOST,)), _spread(graph, ON_DEVICE))
+
+
+def _spread(graph: ExecutionGraph, types: tuple[NodeType, ...]) -> Spread:
+    nodes = graph.nodes
+    steps = [step.step for step in graph.steps]
+    chosen = nodes["node_type"].isin([str(t) for t in types]) & nodes["step"].isin(steps) & nodes["latency_us"].notna()
+    rows = nodes.loc[chosen, ["rank", "step", "content_key", "latency_us"]]
+    rows = rows.assign(position=rows.groupby(["rank", "step", "content_key"]).cumcount())
+    table = rows.pivot_table("latency_us", ["rank", "content_key", "position"], "step").dropna()
+    if table.empty or table.index.get_level_values("rank").nunique() < LEAST:
+        return Spread()
+    return _spread_of(table)
+
+
+def _spread_of(table: pd.DataFrame) -> Spread:
+    """`table`: [num_nodes of all ranks, num_steps] us, index rank first.
+
+    The mean of a rank is its role, the mean of a step is common to all ranks: both are removed. Of the rest of a rank's
+    time T,  var = (rank_share T)^2 + moment_us T,  moment_us = variances of nodes / T, less the part of rank_share.
+    """
+    num_steps = table.shape[1]
+    total = table.groupby(level="rank").sum().to_numpy()  # [num_ranks, num_steps]
+    mean_us = float(total.mean())
+    if mean_us <= 0.0:
+        return Spread()
+    left = total - total.mean(axis=1, keepdims=True) - total.mean(axis=0, keepdims=True) + mean_us
+    variance = float((left**2).sum()) / ((total.shape[0] - 1) * (num_steps - 1))
+    own = table.to_numpy()
+    raw = float(own.var(axis=1, ddof=1).sum()) / float(own.mean(axis=1).sum())  # us
+    share = np.sqrt(max(variance - raw * mean_us, 0.0)) / mean_us
+    of_nodes = float((own.mean(axis=1) ** 2).sum()) / float(own.mean(axis=1).sum())  # us
+    return Spread(min(float(share), MOST_SHARE), max(raw - share**2 * of_nodes, 0.0))

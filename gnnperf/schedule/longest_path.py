@@ -130,6 +130,11 @@ class Schedule:
     period_us: float | None
     rank_step_time_us: np.ndarray
 
+    @property
+    def step_time_us(self) -> float:
+        """The period where the step was unrolled, else the makespan."""
+        return self.makespan_us if self.period_us is None else self.period_us
+
 
 @dataclass(frozen=True)
 class TimedEdges:
@@ -149,6 +154,20 @@ class TimedEdges:
     order: np.ndarray
     in_first: np.ndarray
     by_dst: np.ndarray
+
+    def earliest(
+        self, lag_us: np.ndarray, latency_us: np.ndarray, ready_us: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """([num_nodes] earliest starts, [num_nodes] binding edges); `lag_us` is [num_timed]."""
+        edges = (self.order, self.in_first, self.by_dst, self.src, self.from_start)
+        result: tuple[np.ndarray, np.ndarray] = forward_pass(*edges, lag_us, latency_us, ready_us)
+        return result
+
+    def latest(self, lag_us: np.ndarray, latency_us: np.ndarray, horizon_us: float) -> np.ndarray:
+        """[num_nodes] latest starts that do not move the horizon; `lag_us` is [num_timed]."""
+        edges = (self.order, self.in_first, self.by_dst, self.src, self.from_start)
+        result: np.ndarray = backward_pass(*edges, lag_us, latency_us, horizon_us)
+        return result
 
 
 def timed_edges(graph: ExecutionGraph) -> TimedEdges:
@@ -207,12 +226,14 @@ def checked(
         InputError: a value is not finite or missing, or there is no copy to schedule.
     """
     require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
+    latency_us = _finite(latency_us, "latency_us", graph, graph.num_nodes)
+    if (latency_us < 0).any():
+        first = int(np.flatnonzero(latency_us < 0)[0])
+        raise InputError(f"{node_text(graph, first)} takes {latency_us[first]} us", where=f"graph {graph.name!r}",
+                         allowed="latencies of 0 or more", remedy=CHECK)  # fmt: skip
     ready = np.zeros(graph.num_nodes) if ready_us is None else ready_us
-    return (
-        _durations(latency_us, graph),
-        _finite(lag_us, "lag_us", graph, len(graph.edges)),
-        _finite(ready, "ready_us", graph, graph.num_nodes),
-    )
+    lag_us = _finite(lag_us, "lag_us", graph, len(graph.edges))
+    return latency_us, lag_us, _finite(ready, "ready_us", graph, graph.num_nodes)
 
 
 def schedule_copies(
@@ -227,9 +248,9 @@ def schedule_copies(
         lag_us: [num_edges].
         ready_us: [num_nodes] earliest starts of the first copy.
     """
-    passes, lanes = _Passes(edges, lag_us[edges.index]), lane_ends(graph.nodes)
+    timed_lag_us, lanes = lag_us[edges.index], lane_ends(graph.nodes)
     awaited, waiting = cross_step_edges(graph, lanes)
-    start, binding = passes.forward(latency_us[0], ready_us)
+    start, binding = edges.earliest(timed_lag_us, latency_us[0], ready_us)
     end, step_start, previous_end = start + latency_us[0], ready_us.min(initial=0.0), None
     for latency in latency_us[1:]:
         previous_end = _completion(graph, end)
@@ -238,10 +259,11 @@ def schedule_copies(
         # incoming edges say; 0 is therefore no constraint here.
         ready = np.zeros(graph.num_nodes)
         np.maximum.at(ready, waiting, end[awaited])
-        start, binding = passes.forward(latency, ready)
+        start, binding = edges.earliest(timed_lag_us, latency, ready)
         end = start + latency
     completion = _completion(graph, end)
-    slack = passes.latest(latency_us[-1], completion) - start
+    work, rank = is_work(graph), graph.nodes["rank"].to_numpy()
+    slack = edges.latest(timed_lag_us, latency_us[-1], completion) - start
     return Schedule(
         start_us=start - step_start,
         end_us=end - step_start,
@@ -249,7 +271,7 @@ def schedule_copies(
         on_critical_path=_critical_path(edges, start, end, binding, completion, graph),
         makespan_us=float(completion - step_start),
         period_us=None if previous_end is None else float(completion - previous_end),
-        rank_step_time_us=_rank_completion(graph, end) - step_start,
+        rank_step_time_us=np.array([end[work & (rank == r)].max(initial=0.0) for r in graph.ranks]) - step_start,
     )
 
 
@@ -260,32 +282,6 @@ def cross_step_edges(graph: ExecutionGraph, lanes: LaneEnds) -> np.ndarray:
     """
     along = np.stack([lanes.last, lanes.first])
     return along if graph.cross_step is None else np.concatenate([along, graph.cross_step], axis=1)
-
-
-@dataclass(frozen=True)
-class _Passes:
-    """Forward and backward pass over the same constraints."""
-
-    edges: TimedEdges
-    lag_us: np.ndarray  # [num_timed]
-
-    def forward(self, latency_us: np.ndarray, ready_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        e = self.edges
-        return forward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, latency_us, ready_us)
-
-    def latest(self, latency_us: np.ndarray, horizon_us: float) -> np.ndarray:
-        e = self.edges
-        return backward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, latency_us, horizon_us)
-
-
-def _durations(latency_us: np.ndarray, graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] latencies, none of them negative."""
-    latency_us = _finite(latency_us, "latency_us", graph, graph.num_nodes)
-    if (latency_us < 0).any():
-        first = int(np.flatnonzero(latency_us < 0)[0])
-        raise InputError(f"{node_text(graph, first)} takes {latency_us[first]} us", where=f"graph {graph.name!r}",
-                         allowed="latencies of 0 or more", remedy=CHECK)  # fmt: skip
-    return latency_us
 
 
 def node_text(graph: ExecutionGraph, node: int) -> str:
@@ -302,27 +298,18 @@ def _finite(values: np.ndarray, what: str, graph: ExecutionGraph, count: int) ->
     if not np.isfinite(values).all():
         bad = np.flatnonzero(~np.isfinite(values))
         first = node_text(graph, int(bad[0])) if count == graph.num_nodes else f"edge {bad[0]}"
-        raise InputError(
-            f"{what} is not finite at {len(bad)} of {count} (first: {first})",
-            where=f"graph {graph.name!r}",
-            remedy=CHECK,
-        )
+        raise InputError(f"{what} is not finite at {len(bad)} of {count} (first: {first})",
+                         where=f"graph {graph.name!r}", remedy=CHECK)  # fmt: skip
     return values
 
 
-def _is_work(graph: ExecutionGraph) -> np.ndarray:
+def is_work(graph: ExecutionGraph) -> np.ndarray:
     """[num_nodes] bool: nodes that take part in the step's end."""
     return graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy()
 
 
 def _completion(graph: ExecutionGraph, end_us: np.ndarray) -> float:
-    return float(end_us[_is_work(graph)].max(initial=0.0))
-
-
-def _rank_completion(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
-    rank = graph.nodes["rank"].to_numpy()
-    work = _is_work(graph)
-    return np.array([end_us[work & (rank == r)].max(initial=0.0) for r in graph.ranks])  # [num_ranks]
+    return float(end_us[is_work(graph)].max(initial=0.0))
 
 
 def _critical_path(
@@ -330,7 +317,7 @@ def _critical_path(
 ) -> np.ndarray:
     """[num_nodes] bool: from a node that ends last, back along binding edges."""
     path = np.zeros(len(start), dtype=bool)
-    last = np.flatnonzero(_is_work(graph) & (end >= completion - _EPSILON_US))
+    last = np.flatnonzero(is_work(graph) & (end >= completion - _EPSILON_US))
     node = int(last[0]) if len(last) else -1
     while node >= 0 and not path[node]:
         path[node] = True

@@ -1,4 +1,4 @@
-"""Class medians: what a node or an edge of its kind usually takes, fitted on other steps or other ranks."""
+"""Measured latencies and lags; and medians per class of nodes and edges, fitted on other steps or other ranks."""
 
 from __future__ import annotations
 
@@ -98,3 +98,23 @@ def _edge_keys(graph: ExecutionGraph) -> pd.DataFrame:
     return pd.DataFrame(
         {"lag_class": lag_class, "source_type": kind[src], "target_type": kind[dst], "target_event": event[dst]}
     )
+
+
+def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
+    """([num_nodes] latencies, [num_edges] lags): as measured where known, class medians elsewhere, else NaN.
+
+    The wait for untraced peers and their transfer count as one, with their measured sum.
+    """
+    medians = fit_medians(graph, np.ones(graph.num_nodes, dtype=bool))
+    latency = measured_latency_us(graph)
+    latency = np.where(np.isnan(latency) & ~in_peer_wait(graph), medians.latency_us(graph), latency)
+    lag = graph.edges["lag_us"].to_numpy()
+    parts = in_peer_wait(graph) | graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
+    return np.where(np.isnan(latency) & parts, 0.0, latency), np.where(np.isnan(lag), medians.lag_us(graph), lag)
+
+
+def rank_offsets_us(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] when each rank began its first step, after the earliest one; 0 for nodes of no rank."""
+    first = graph.steps[0].rank_start_us
+    start_of = {rank: start - min(first) for rank, start in zip(graph.ranks, first, strict=True)}
+    return np.array([start_of.get(rank, 0.0) for rank in graph.nodes["rank"].tolist()])

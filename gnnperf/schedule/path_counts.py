@@ -1,14 +1,10 @@
 """How often the critical path visits each node: the gradient of the step time of a schedule.
 
-The step time is a difference of completions, period = C(K) - C(K - 1) over K copies of the step, and a completion is
-the longest of many paths, each a sum of latencies and lags. Along the longest path, at the latencies it was found for,
-
     step = sum over nodes of visits x latency + rest        d step / d latency = visits
 
-which is a subgradient of the longest path (a maximum of sums; Boyd, Vandenberghe 2004, section 3.1.3) and the
-gradient wherever the path is the only longest one. The visits of a period are those of the path to C(K) less those of
-the path to C(K - 1): what one more step adds. They may be negative where the two paths part. One path through K copies
-divided by K would be a convex function, but not the step time that predictions give: it keeps the time to fill lanes.
+This is a subgradient of the longest path, a maximum of sums (Boyd, Vandenberghe 2004, section 3.1.3), and the gradient
+where that path is unique. A period is C(K) - C(K - 1): its visits are those of the path to C(K) less those of the path
+to C(K - 1), and may be negative where the two paths part.
 """
 
 from __future__ import annotations
@@ -18,9 +14,8 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from gnnperf.core import WORK_TYPES
 from gnnperf.graph import ExecutionGraph, lane_ends
-from gnnperf.schedule.longest_path import TimedEdges, checked, cross_step_edges, forward_pass, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, checked, cross_step_edges, is_work, timed_edges
 
 NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
 
@@ -74,8 +69,7 @@ def constraints_of(graph: ExecutionGraph, lag_us: np.ndarray, num_copies: int) -
     _, lag_us, _ = checked(graph, np.zeros(graph.num_nodes), lag_us, None, num_copies)
     edges = timed_edges(graph)
     awaited, waiting = cross_step_edges(graph, lane_ends(graph.nodes))
-    work = np.flatnonzero(graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy())
-    return StepConstraints(edges, lag_us[edges.index], awaited, waiting, work, num_copies)
+    return StepConstraints(edges, lag_us[edges.index], awaited, waiting, np.flatnonzero(is_work(graph)), num_copies)
 
 
 def step_visits(constraints: StepConstraints, latency_us: np.ndarray) -> StepVisits:
@@ -90,26 +84,18 @@ def step_visits(constraints: StepConstraints, latency_us: np.ndarray) -> StepVis
     cause = np.full((copies, num_nodes), -1, dtype=np.int64)  # node of the copy before that fixed its ready time
     ready, last, completion = np.zeros(num_nodes), [], [0.0]
     for copy in range(copies):
-        start, binding[copy] = _forward(constraints, latency_us, ready)
+        start, binding[copy] = constraints.edges.earliest(constraints.lag_us, latency_us, ready)
         end = start + latency_us  # [num_nodes]
         last.append(int(constraints.work[end[constraints.work].argmax()]))
         completion.append(float(end[last[-1]]))
         if copy + 1 < copies:
-            ready, cause[copy + 1] = _transferability(constraints, end)
+            ready, cause[copy + 1] = _cross_step(constraints, end)
     visits = _visits(constraints, binding, cause, last)
     step_us = completion[-1] - completion[-2]
     return StepVisits(step_us, visits, float(step_us - visits @ latency_us))
 
 
-def _forward(constraints: StepConstraints, latency_us: np.ndarray, ready_us: np.ndarray) -> tuple[np.ndarray, ...]:
-    e = constraints.edges
-    result: tuple[np.ndarray, ...] = forward_pass(
-        e.order, e.in_first, e.by_dst, e.src, e.from_start, constraints.lag_us, latency_us, ready_us
-    )
-    return result
-
-
-def _transferability(constraints: StepConstraints, end_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _cross_step(constraints: StepConstraints, end_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[num_nodes] earliest starts in the next copy, and the node of this copy that fixes each; -1: none, from 0."""
     ready, cause = np.zeros(len(end_us)), np.full(len(end_us), -1, dtype=np.int64)
     awaited, waiting = constraints.awaited, constraints.waiting
@@ -121,12 +107,10 @@ def _transferability(constraints: StepConstraints, end_us: np.ndarray) -> tuple[
 
 def _visits(constraints: StepConstraints, binding: np.ndarray, cause: np.ndarray, last: list[int]) -> np.ndarray:
     """[num_nodes] visits of the path to the last completion, less those of the path to the one before."""
-    visits, copies = np.zeros(binding.shape[1]), constraints.num_copies
+    visits, copies, edges = np.zeros(binding.shape[1]), constraints.num_copies, constraints.edges
     for copy, sign in ((copies - 1, 1.0), (copies - 2, -1.0)):
         if copy >= 0:
-            _walk_back(
-                copy, last[copy], binding, cause, constraints.edges.src, constraints.edges.from_start, sign, visits
-            )
+            _walk_back(copy, last[copy], binding, cause, edges.src, edges.from_start, sign, visits)
     return visits
 
 

@@ -1,20 +1,14 @@
 """Work that runs at one moment shares what it runs on: an event simulation with rates of progress.
 
-Between two events every running node advances at a constant rate, at most 1 (a second of its latency per second):
+Between two events every running node advances at a constant rate, at most 1 (docs/concepts/contention.md). This is
+processor sharing (Kleinrock 1967, "Time-shared systems"). An end moves whenever a rate changes; a node whose rate stays
+1 ends at exactly start + latency.
 
-    work, GPU      1 / slowdown while a transfer moves data at its device
-    work, CPU      (cores - what transfers need there) / threads, at most 1: transfers are served first
-    transfer       1 / n on a link that n transfers cross, the least over its links; cores / need where the transfers
-                   need more cores than there are; 1 / slowdown while work runs at one of its places
-
-A line that a token bucket limits spares a transfer the time of the tokens it finds when it begins. Tokens are counted
-in time at the limit, and all bytes take some (virtual scheduling, ITU-T I.371): below 0, bytes wait for those to come.
+A line that a token bucket limits spares a transfer the time of the tokens at its begin. Tokens are counted in time at
+the limit, and all bytes take some (virtual scheduling, ITU-T I.371): below 0, bytes wait for those to come.
 
     60 us of bytes   |10 start|4: 40 at once|20 as tokens come|  5  |10 start|19 at once ...
     tokens           40 -> -20                                14    19 -> -41
-
-This is processor sharing (Kleinrock 1967, "Time-shared systems") with the rates of the set that runs. An end moves
-whenever a rate changes; a node whose rate stays 1 ends at exactly start + latency.
 """
 
 from __future__ import annotations
@@ -25,7 +19,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-IDLE, RUNS, MOVES = 0, 1, 2  # as in claims.py
+from gnnperf.schedule.resource_demands import IDLE, RUNS
+
 ENDS, STARTS = 0, 1  # at one moment ends come first: what only touches does not overlap
 
 
@@ -40,24 +35,6 @@ class Steps(NamedTuple):
     first_cross_step: np.ndarray  # [num_nodes + 1] nodes of the next copy that wait for the end of n
     cross_step: np.ndarray
     num_cross_step: np.ndarray  # [num_nodes] of those waits that end at n
-
-
-class Shared(NamedTuple):
-    """Claims in arrays: see claims.Claims."""
-
-    role: np.ndarray
-    place: np.ndarray
-    slowdown: np.ndarray
-    core_share: np.ndarray
-    first_place: np.ndarray
-    places: np.ndarray
-    first_link: np.ndarray
-    links: np.ndarray
-    cores: np.ndarray
-    stretches: np.ndarray  # [num_nodes] bool, the rate may fall below 1
-    line_us: np.ndarray  # [num_nodes] of a line's time at its limit
-    full_us: float  # what a full bucket is worth on its line
-    spared_share: float  # of the time that bytes with tokens do not take
 
 
 class State(NamedTuple):
@@ -234,7 +211,7 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
 
 @numba.njit(cache=True)
 def changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
-    """A node that claims something begins (by = 1) or ends (by = -1): rates of what runs change with it."""
+    """A node with a demand begins (by = 1) or ends (by = -1): rates of what runs change with it."""
     if shared.role[node % num_nodes] == RUNS:
         _work_changes(node, by, num_nodes, now, shared, state, heap)
     else:

@@ -1,9 +1,7 @@
-"""Strict replay: does the structure explain the time?
+"""Strict replay: the structure of step i with the latencies of step j, and class medians for every gap and wait.
 
-With measured gaps kept, a replay is exact by construction and shows nothing. Strict replay takes the STRUCTURE of
-step i and the LATENCIES of step j, replaces every gap and wait by the median of its class fitted on other steps
-(single-step runs: on the other ranks), schedules, and compares with the measured step j. What lies before step j is a
-boundary condition and stays measured: when each rank began, and until when earlier steps' work kept a stream busy.
+The boundary of step j stays measured: when each rank began, and until when earlier work kept a stream busy. Reasons:
+docs/concepts/schedule.md, "How a graph is validated".
 """
 
 from __future__ import annotations
@@ -176,17 +174,11 @@ def _boundary(
     back[matched[matched >= 0]] = np.flatnonzero(matched >= 0)
     src, dst = _edges_from_before(graph, step)
     end = measured_end_us(graph.nodes)[src] - origin
-    local = np.searchsorted(_global_ids(graph, step), dst)
+    local = np.searchsorted(graph.rows_of_step(step), dst)
     target = back[local]
     usable = (target >= 0) & ~np.isnan(end)
     np.maximum.at(ready, target[usable], end[usable])
     return ready
-
-
-def _global_ids(graph: ExecutionGraph, step: int) -> np.ndarray:
-    """[num_nodes of graph.step(step)] their ids in the whole graph."""
-    hardware = graph.nodes["node_type"].isin([str(NodeType.DEVICE), str(NodeType.LINK)]).to_numpy()
-    return np.flatnonzero((graph.nodes["step"].to_numpy() == step) | hardware)
 
 
 def _edges_from_before(graph: ExecutionGraph, step: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What every node of a step claims while it runs: its device or cores, and the links it crosses.
+"""The demands of every node of a step while it runs: its device or cores, and the links it crosses.
 
 GPU   kernel, copy         -> its device                        transfer -> the devices of its ranks, and links
 CPU   any work of a thread -> one core of its rank's pool       transfer -> part of a core of each rank, and links
@@ -7,6 +7,7 @@ CPU   any work of a thread -> one core of its rank's pool       transfer -> part
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,13 +20,12 @@ COMPUTE_BOUND = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 OUTWARD, INWARD = 0, 1
 
 
-@dataclass(frozen=True)
-class ResourceDemands:
-    """Roles and claims of the nodes of one step.
+class ResourceDemands(NamedTuple):
+    """Roles and demands of the nodes of one step; a named tuple, because the compiled simulation takes no class.
 
     Attributes:
         role: [num_nodes] IDLE, RUNS or MOVES.
-        place: [num_nodes] device or pool of cores of a node that runs; 0 elsewhere.
+        place: [num_nodes] device or pool of cores of a node that runs; 0 for others.
         slowdown: [num_nodes] of a node that runs, while a transfer moves data at its place; of a transfer, while work
             runs at one of its places.
         core_share: [num_nodes] share of a core that a transfer needs on each of its ranks, at full speed.
@@ -34,7 +34,9 @@ class ResourceDemands:
             transfer; none of another node.
         first_link, links: likewise the directed links that a transfer crosses.
         cores: [num_places] processor cores; unlimited for a device.
-        num_links: number of directed links.
+        stretches: [num_nodes] bool, the rate may fall below 1.
+        full_us: worth of a full bucket on its line.
+        spared_share: of the time that bytes with tokens do not take.
     """
 
     role: np.ndarray
@@ -47,11 +49,21 @@ class ResourceDemands:
     first_link: np.ndarray
     links: np.ndarray
     cores: np.ndarray
-    num_links: int
+    stretches: np.ndarray
+    full_us: float
+    spared_share: float
+
+    @property
+    def may_share(self) -> bool:
+        """Whether there is a transfer, or more threads than cores may meet."""
+        limited = np.isfinite(self.cores[self.place[self.role == RUNS]])
+        return bool((self.role == MOVES).any() or limited.any())
 
 
-def resource_demands(graph: ExecutionGraph, latency_us: np.ndarray, contention: Contention) -> ResourceDemands:
-    """What the nodes of `graph` claim, with latencies [num_nodes] of each node by itself."""
+def resource_demands(
+    graph: ExecutionGraph, latency_us: np.ndarray, contention: Contention, stretches: np.ndarray | None = None
+) -> ResourceDemands:
+    """Of the nodes of `graph`, with isolated latencies [num_nodes]; `stretches` [num_nodes] bool, None: all."""
     nodes, kind = graph.nodes, graph.nodes["node_type"].to_numpy().astype(str)
     pool_of, cores = contention.pools(graph.ranks)
     rank = nodes["rank"].to_numpy()
@@ -61,19 +73,23 @@ def resource_demands(graph: ExecutionGraph, latency_us: np.ndarray, contention: 
     works = np.isin(kind, [NodeType.COMPUTE, NodeType.MEMORY, *([NodeType.HOST] if by_thread else [])])
     runs = works & (latency_us > 0) & np.isin(rank, graph.ranks)
     parts = _parts(graph, moves)
-    crossing, link = _links(graph, parts, contention)
+    outer = _outer(graph, parts, contention)
+    crossing, link = _links(parts, outer, contention)
+    bucket = contention.outer_bucket
     return ResourceDemands(
         role=np.select([runs, moves], [RUNS, MOVES], IDLE).astype(np.int8),
         place=np.array([place_of_rank.get(r, 0) for r in rank.tolist()], dtype=np.int64),
         slowdown=_slowdown(graph, runs, moves, contention),
-        core_share=_core_share(graph, latency_us, moves, parts, contention),
-        line_us=_line_us(graph, parts, contention),
-        first_place=_offsets(parts.node, graph.num_nodes),
+        core_share=_core_share(graph, latency_us, moves, outer, contention),
+        line_us=_line_us(graph, parts, outer, contention),
+        first_place=offsets(parts.node, graph.num_nodes),
         places=np.array([place_of_rank[r] for r in parts.rank.tolist()], dtype=np.int64),
-        first_link=_offsets(crossing, graph.num_nodes),
+        first_link=offsets(crossing, graph.num_nodes),
         links=link,
         cores=np.array(cores, dtype=np.float64),
-        num_links=int(link.max(initial=-1)) + 1,
+        stretches=np.ones(graph.num_nodes, dtype=bool) if stretches is None else stretches,
+        full_us=0.0 if bucket is None else bucket.full_us,
+        spared_share=0.0 if bucket is None else bucket.spared_share,
     )
 
 
@@ -100,7 +116,7 @@ def _parts(graph: ExecutionGraph, moves: np.ndarray) -> _Parts:
     return _Parts(dst[known][order], rank[known][order], role)
 
 
-def _offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
+def offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
     """[num_nodes + 1] where each node's entries begin, of entries sorted by node."""
     return np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int64)
 
@@ -126,25 +142,24 @@ def _outer(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.n
 
 
 def _core_share(
-    graph: ExecutionGraph, latency_us: np.ndarray, moves: np.ndarray, parts: _Parts, contention: Contention
+    graph: ExecutionGraph, latency_us: np.ndarray, moves: np.ndarray, outer: np.ndarray, contention: Contention
 ) -> np.ndarray:
     """[num_nodes] time that one core takes for the message, of the transfer's time; at most all of it.
 
     A transfer of unknown size claims none: there is nothing to divide by the rate.
     """
-    outer = _outer(graph, parts, contention)
     rate = np.where(outer, contention.outer_core_bytes_per_s, contention.inner_core_bytes_per_s)
     core_us = np.nan_to_num(graph.nodes["message_bytes"].to_numpy()) / rate * 1e6
     return np.where(moves, np.minimum(core_us, latency_us) / np.where(moves, latency_us, 1.0), 0.0)
 
 
-def _line_us(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.ndarray:
+def _line_us(graph: ExecutionGraph, parts: _Parts, outer: np.ndarray, contention: Contention) -> np.ndarray:
     """[num_nodes] us at the limit of a line between machines; 0 without a bucket, within a machine, of unknown size.
 
     A ring passes all lines of a machine; an exchange sends what leaves for other machines, of each rank of the line.
     """
     bucket, nodes = contention.outer_bucket, graph.nodes
-    outer = _outer(graph, parts, contention) & np.isin(np.arange(graph.num_nodes), parts.node)  # [num_nodes]
+    outer = outer & np.isin(np.arange(graph.num_nodes), parts.node)  # [num_nodes]
     if bucket is None or not contention.ranks_per_outer_link or not outer.any():
         return np.zeros(graph.num_nodes)
     kinds, size = nodes["collective"].astype(object).to_numpy(), nodes["group_size"].to_numpy()
@@ -178,9 +193,9 @@ def _most_parts(graph: ExecutionGraph, parts: _Parts, ranks: int) -> np.ndarray:
     return most
 
 
-def _links(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> tuple[np.ndarray, np.ndarray]:
+def _links(parts: _Parts, outer: np.ndarray, contention: Contention) -> tuple[np.ndarray, np.ndarray]:
     """[num_uses] (transfer, directed link) by transfer. Both directions, but one of either end of a send."""
-    outer = _outer(graph, parts, contention)[parts.node]  # [num_parts]
+    outer = outer[parts.node]  # [num_parts]
     per_link = np.where(outer, contention.ranks_per_outer_link, contention.ranks_per_inner_link)
     line = parts.rank.astype(np.int64) // np.maximum(per_link, 1) * 2 + outer
     result = []

@@ -17,8 +17,7 @@ from gnnperf.core import NodeType, OpFamily
 from gnnperf.generate import build_recommendation
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.shard.loads import ARRANGE, INDICES, LOOKED_UP, UPDATED
-from gnnperf.shard.problem import Problem
+from gnnperf.shard.problem import ARRANGE, INDICES, LOOKED_UP, UPDATED, Problem
 from gnnperf.shard.surrogate_cost import State
 
 LOOKUPS, EXCHANGE, REDUCE, DENSE, HOST = "lookups", "exchange", "all-reduce", "perceptrons", "host"

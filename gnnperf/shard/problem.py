@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from gnnperf.core import require
+import numpy as np
+
+from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, AnalyticPredictor
+from gnnperf.core import NodeType, Phase, require
 from gnnperf.generate import (
     COLUMN_MULTIPLE,
     FLOAT_BYTES,
+    INDEX_BYTES,
     STATES,
+    BatchedOp,
+    Item,
+    Moves,
+    Part,
     Placed,
     Placement,
     RecommendationPlan,
     Split,
     Table,
+    Travel,
+    batched_table,
+    dense_gradient,
     dense_parameters,
+    item_rows,
+    part_of,
+    sort_bytes,
 )
 from gnnperf.hardware import ClusterSpec
 
@@ -80,3 +94,106 @@ def ways(problem: Problem, table: Table) -> tuple[tuple[Split, int], ...]:
 def on_ranks(split: Split, ranks: Sequence[int]) -> Placed:
     """A place on these ranks."""
     return Placed(split, tuple(sorted(ranks)))
+
+
+# What a placed table adds to the ranks that hold it, and to all: kernels' time, what they send, memory.
+#
+# Loads add up over tables: a batched kernel goes through its tables one after the other. Prices are the analytical
+# model's, without the launches, which tables of a rank share.
+
+
+# of each rank that holds a part: us of indices put in order, looked up, sorted and updated; per sample vector elements
+# and indices; bytes of memory
+ARRANGE, LOOKED_UP, UPDATED, ELEMENTS, INDICES, MEMORY = range(6)
+# of all ranks: columns that are reduced on the way, bytes of replicated tables, us of their dense gradients
+SUMMED, REPLICATED, DENSE = range(3)
+Key = tuple[int, Split, int]  # table, how it is held, by how many ranks
+
+
+@dataclass(frozen=True)
+class Load:
+    """Of one placed table.
+
+    Attributes:
+        per_rank: [6] see the module; on each of its ranks alike.
+        shared: [3].
+    """
+
+    per_rank: np.ndarray
+    shared: np.ndarray
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Loads of a problem's tables, by how they are held; those not requested before are priced then."""
+
+    problem: Problem
+    known: dict[Key, Load] = field(default_factory=dict)
+
+    def of(self, table: int, placed: Placed) -> Load:
+        """What one table adds."""
+        key = (table, placed.split, len(placed.ranks))
+        if key not in self.known:
+            self.known.update(_priced(self.problem, [key]))
+        return self.known[key]
+
+
+def all_loads(problem: Problem) -> Loads:
+    """Of all tables in all ways to hold them, priced together."""
+    keys = [(i, split, n) for i, table in enumerate(problem.tables) for split, n in ways(problem, table)]
+    return Loads(problem, _priced(problem, keys))
+
+
+def _priced(problem: Problem, keys: Sequence[Key]) -> dict[Key, Load]:
+    parts = [_part(problem, key) for key in keys]
+    launches = np.array([1, LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
+    items = [item for part in parts for item in _kernels(problem, part)]
+    us = (
+        kernels_us(problem.cluster, items).reshape(-1, 4) - launches * problem.cluster.device.launch_floor_us
+    )  # [parts, 4]
+    copied = [i for i, part in enumerate(parts) if _is_copied(problem, part)]
+    dense_us = np.zeros(len(parts))
+    if copied:
+        dense_us[copied] = kernels_us(problem.cluster, [dense_gradient(parts[i], problem.plan) for i in copied])
+    return {key: _load(problem, *each) for key, each in zip(keys, zip(parts, us, dense_us, strict=True), strict=True)}
+
+
+def _is_copied(problem: Problem, part: Part) -> bool:
+    return part.travel is Travel.STAYS and problem.ranks > 1
+
+
+def _part(problem: Problem, key: Key) -> Part:
+    table, split, number = key
+    return part_of(problem.tables[table], Placed(split, tuple(range(number))), problem.ranks)
+
+
+def _kernels(problem: Problem, part: Part) -> Iterable[Item]:
+    """Those that a part may have: arranging, looking up, sorting, updating."""
+    plan = problem.plan
+    yield Moves("arrange", 2.0 * plan.batch * part.indices * INDEX_BYTES, Phase.FORWARD)
+    yield BatchedOp(LOOK_UP, (batched_table(part, plan, update=False),), Phase.FORWARD)
+    yield Moves("sort", sort_bytes(part, plan), Phase.BACKWARD)
+    yield BatchedOp(UPDATE, (batched_table(part, plan, update=True),), Phase.BACKWARD)
+
+
+def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load:
+    arrange_us, look_up_us, sort_us, update_us = us.tolist()
+    stays, copied = part.travel is Travel.STAYS, _is_copied(problem, part)
+    per_rank = np.array([
+        0.0 if stays else arrange_us,
+        look_up_us,
+        0.0 if copied else sort_us + update_us,
+        part.dim if part.travel is Travel.POOLED else 0.0,
+        0.0 if stays else part.indices,
+        part.memory_bytes(problem.plan.model.optimizer),
+    ])  # fmt: skip
+    table_bytes = float(part.rows * part.dim * FLOAT_BYTES)
+    return Load(per_rank, np.array([part.dim if part.travel is Travel.SUMMED else 0.0,
+                                    table_bytes if copied else 0.0, dense_us]))  # fmt: skip
+
+
+def kernels_us(cluster: ClusterSpec, items: Sequence[Item]) -> np.ndarray:
+    """[num_kernels] us of the items' kernels on a cluster's device."""
+    rows, _ = item_rows(items, 1)
+    kernels = rows[(rows["node_type"] == NodeType.COMPUTE).to_numpy()]
+    return AnalyticPredictor().latency_us(kernels, cluster)

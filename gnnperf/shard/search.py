@@ -15,8 +15,7 @@ import numpy as np
 
 from gnnperf.core import InputError, each
 from gnnperf.generate import Placed, Placement, Split
-from gnnperf.shard.loads import ELEMENTS, LOOKED_UP, MEMORY, UPDATED, Loads
-from gnnperf.shard.problem import Problem, on_ranks, ways
+from gnnperf.shard.problem import ELEMENTS, LOOKED_UP, MEMORY, UPDATED, Loads, Problem, on_ranks, ways
 from gnnperf.shard.surrogate_cost import State, Surrogate, Value
 
 # Placements to begin with: greedy ones, and random ones to compare with.
@@ -46,11 +45,7 @@ def cost_weights(loads: Loads) -> np.ndarray:
 
 
 def greedy(weights: np.ndarray, loads: Loads) -> Placement:
-    """The placement by weights [tables].
-
-    Raises:
-        InputError: the tables do not fit.
-    """
+    """The placement by weights [tables]."""
     order = np.lexsort((np.arange(len(weights)), -weights))
     result = _in_order(order.tolist(), weights, loads, lambda held, margin: int(margin[np.argmin(held[margin])]))
     return result or by_rows(loads)
@@ -89,11 +84,7 @@ def _in_order(order: Sequence[int], weights: np.ndarray, loads: Loads, choose: C
 
 
 def by_rows(loads: Loads) -> Placement:
-    """Every table that has rows enough, over all ranks: the most even use of memory there is.
-
-    Raises:
-        InputError: not even that fits.
-    """
+    """Every table that has rows enough, over all ranks: the most even use of memory there is."""
     problem, over = loads.problem, tuple(range(loads.problem.ranks))
     result = tuple(Placed(Split.ROW, over) if t.rows >= len(over) else Placed(Split.TABLE, (i % len(over),))
                   for i, t in enumerate(problem.tables))  # fmt: skip
@@ -291,11 +282,7 @@ class Ranked:
 
 
 def seeds(loads: Loads) -> dict[str, Placement]:
-    """The greedy placements, by their rule.
-
-    Raises:
-        InputError: the tables do not fit.
-    """
+    """The greedy placements, by their rule."""
     weights = {BY_SIZE: size_weights(loads), BY_LOOKUPS: lookup_weights(loads), BY_COST: cost_weights(loads)}
     return {name: greedy(weight, loads) for name, weight in weights.items()}
 

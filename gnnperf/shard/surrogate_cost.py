@@ -29,7 +29,7 @@ from gnnperf.generate import (
 )
 from gnnperf.graph import node_table
 from gnnperf.hardware import ClusterSpec
-from gnnperf.shard.loads import (
+from gnnperf.shard.problem import (
     ARRANGE,
     DENSE,
     ELEMENTS,
@@ -41,10 +41,10 @@ from gnnperf.shard.loads import (
     UPDATED,
     Load,
     Loads,
+    Problem,
     all_loads,
     kernels_us,
 )
-from gnnperf.shard.problem import Problem
 
 KINDS = ("all_to_all", "reduce_scatter", "all_gather", "all_reduce")
 SMALLEST_BYTES, LARGEST_BYTES, SIZES = 1.0, 1e13, 400  # messages that are priced; others lie between them
@@ -58,7 +58,7 @@ class State:
 
     Attributes:
         placement: of all tables.
-        per_rank: [6, ranks] see gnnperf.shard.loads.
+        per_rank: [6, ranks] see gnnperf.shard.problem.
         shared: [3].
     """
 

@@ -21,7 +21,7 @@ from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core import InputError, Phase
 from gnnperf.generate import FLOAT_BYTES, STATES, BatchedOp, Moves, Optimizer, radix_sort_bytes
 from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread
-from gnnperf.shard.loads import kernels_us
+from gnnperf.shard.problem import kernels_us
 from gnnperf.shard.surrogate_cost import US, collectives_us
 
 SUMMED, COPIED = ("row_wise",), ("data_parallel",)
@@ -78,16 +78,7 @@ class AnalyticShardEstimator:
         _types().ShardEstimator.register(type(self))
 
     def estimate(self, sharding_options: Sequence[Any], sharder_map: Any = None, sharder_data_map: Any = None) -> None:
-        """Fill `perf` of every shard of every option.
-
-        Args:
-            sharding_options: of torchrec.
-            sharder_map: of torchrec before 1.8, not needed.
-            sharder_data_map: of torchrec since 1.8, not needed.
-
-        Raises:
-            InputError: a way of sharding or a compute kernel that is not known here.
-        """
+        """Fill `perf` of every shard of every option."""
         shards = [(option, shard) for option in sharding_options for shard in option.shards]
         if not shards:
             return

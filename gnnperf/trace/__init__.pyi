@@ -1,8 +1,8 @@
 from . import storage as storage
 from .event_names import file_names as file_names
 from .event_names import run_name as run_name
+from .groups import is_channel as is_channel
 from .metadata import device_name as device_name
-from .point_to_point import is_channel as is_channel
 from .reader import read_run as read_run
 from .storage import read_card as read_card
 from .table import RunTrace as RunTrace

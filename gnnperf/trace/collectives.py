@@ -23,11 +23,9 @@ import msgspec
 import numpy as np
 
 from gnnperf.core import EventKind
-from gnnperf.trace import point_to_point
-from gnnperf.trace.assembly import Assembled
-from gnnperf.trace.columns import categorical, coded, float_column, int_column
-from gnnperf.trace.extract import KIND_CODES
-from gnnperf.trace.input_texts import DTYPE
+from gnnperf.trace.assembly import KIND_CODES, Assembled
+from gnnperf.trace.columns import DTYPE, categorical, coded, float_column, int_column
+from gnnperf.trace.groups import POINT_TO_POINT, channel, peer_of_inputs, peer_of_metadata, peer_of_name
 from gnnperf.trace.kineto import CommArgs
 from gnnperf.trace.limits import MAX_RANKS
 from gnnperf.trace.linking import Links
@@ -37,38 +35,25 @@ from gnnperf.trace.metadata import Distributed, ranks_of_text, ranks_text
 
 # Normalized words (lower case, letters only) -> kind. Metadata, c10d:: ops and nccl:/gloo: ranges use all of these.
 KINDS: dict[str, str] = {
-    "allreduce": "all_reduce",
-    "allreducecoalesced": "all_reduce",
-    "allreducesparse": "all_reduce",
-    "allgather": "all_gather",
-    "allgatherbase": "all_gather",
-    "allgathercoalesced": "all_gather",
-    "allgatherintotensor": "all_gather",
-    "allgatherintotensorcoalesced": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter",
-    "reducescattertensor": "reduce_scatter",
-    "reducescattertensorcoalesced": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallbase": "all_to_all",
-    "alltoallv": "all_to_all",
-    "alltoallsingle": "all_to_all",
-    "broadcast": "broadcast",
-    "broadcastoop": "broadcast",
-    "reduce": "reduce",
-    "reduceoop": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "send": "send",
-    "recv": "recv",
-    "recvanysource": "recv",
-    "barrier": "barrier",
-    "monitoredbarrier": "barrier",
+    word: kind
+    for kind, words in {
+        "all_reduce": "allreduce allreducecoalesced allreducesparse",
+        "all_gather": "allgather allgatherbase allgathercoalesced allgatherintotensor allgatherintotensorcoalesced",
+        "reduce_scatter": "reducescatter reducescatterbase reducescattertensor reducescattertensorcoalesced",
+        "all_to_all": "alltoall alltoallbase alltoallv alltoallsingle",
+        "broadcast": "broadcast broadcastoop",
+        "reduce": "reduce reduceoop",
+        "gather": "gather",
+        "scatter": "scatter",
+        "send": "send",
+        "recv": "recv recvanysource",
+        "barrier": "barrier monitoredbarrier",
+    }.items()
+    for word in words.split()
 }
 
 BACKENDS = ("nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl")
 HOST_NAME = re.compile(rf"(?:(?:{'|'.join(BACKENDS)}):|c10d::)(\w+)(?: |$)")
-COALESCED = "coalesced"  # nccl:coalesced wraps several calls and is none itself
 
 KERNEL_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"nccl(?:Dev)?Kernel_AllReduce"), "all_reduce"),
@@ -95,7 +80,7 @@ DTYPES: dict[str, str] = {
 
 
 def kind_of_word(word: str) -> str | None:
-    """all_reduce, all_to_all, ... from any spelling; None for what is no collective (wait, init, coalesced)."""
+    """all_reduce, all_to_all, ... from any spelling; None for what moves nothing (wait, init, coalesced)."""
     return KINDS.get(re.sub(r"[^a-z]", "", word.lower()))
 
 
@@ -177,11 +162,11 @@ def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
     dims, types = _values(table, "input_dims", rows), _values(table, "input_types", rows)
     values = _values(table, "input_values", rows)
     return {
-        row: _stated(table.metadata.get(row), distributed)
+        row: _stated(args, distributed)
         .filled_from(_shaped(texts[code], kinds[code], d, t))
         .filled_from(_other_end(texts[code], v))
         for row, code, d, t, v in zip(rows, codes, dims, types, values, strict=True)
-        if not _is_no_collective(table.metadata.get(row))
+        if (args := table.metadata.get(row)) is None or kind_of_word(args.collective or "")
     }
 
 
@@ -193,11 +178,6 @@ def _values(table: Assembled, column: str, rows: list[int]) -> list[Any]:
     return [known.get(code) for code in codes]
 
 
-def _is_no_collective(args: CommArgs | None) -> bool:
-    """Metadata of a call that moves nothing: wait, init."""
-    return args is not None and kind_of_word(args.collective or "") is None
-
-
 def _stated(args: CommArgs | None, distributed: Distributed) -> Call:
     """What metadata says."""
     if args is None or args.collective is None:
@@ -205,7 +185,7 @@ def _stated(args: CommArgs | None, distributed: Distributed) -> Call:
     kind = kind_of_word(args.collective)
     return Call(
         kind, _group(args, distributed), args.group_size, args.in_elements, args.out_elements, dtype_name(args.dtype),
-        point_to_point.peer_of_metadata(kind, args),
+        peer_of_metadata(kind, args),
     )  # fmt: skip
 
 
@@ -232,16 +212,16 @@ def _strided(start: int | None, stride: int | None, size: int | None) -> tuple[i
 
 def _other_end(name: str, values: Any) -> Call:
     """What the name or the inputs of a send or receive say about its peer."""
-    peer, tag = point_to_point.peer_of_inputs(name, values) or (point_to_point.peer_of_name(name), 0)
+    peer, tag = peer_of_inputs(name, values) or (peer_of_name(name), 0)
     return Call(peer=peer, tag=tag)
 
 
 def _between(call: Call, distributed: Distributed) -> Call:
     """A send or receive whose peer is known: its channel, between two ranks, is its group."""
-    if call.kind not in point_to_point.KINDS or call.peer is None or distributed.rank is None:
+    if call.kind not in POINT_TO_POINT or call.peer is None or distributed.rank is None:
         return call
     ranks = _ranks_of(call.group, distributed)
-    result = None if ranks is None else point_to_point.channel(call.kind, distributed.rank, call.peer, ranks, call.tag)
+    result = None if ranks is None else channel(call.kind, distributed.rank, call.peer, ranks, call.tag)
     return call if result is None else replace(call, group=result, group_size=2)
 
 

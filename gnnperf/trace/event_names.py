@@ -25,8 +25,8 @@ import pandas as pd
 from gnnperf.core import EventKind, printable
 from gnnperf.trace.collectives import BACKENDS
 from gnnperf.trace.columns import categorical, coded
+from gnnperf.trace.groups import CHANNEL
 from gnnperf.trace.metadata import rank_from_name, ranks_of_text
-from gnnperf.trace.point_to_point import CHANNEL
 from gnnperf.trace.table import TraceTable
 
 # Texts of strangers and names of files -> what outputs may show of them.
@@ -147,9 +147,8 @@ def _public(table: TraceTable, ordinals: Ordinals) -> TraceTable:
         name=_renamed(table.events["name"], table.events["kind"], ordinals),
         group=_each(table.events["group"], lambda text: _group(text, ordinals)),
     )
-    meta = replace(
-        table.meta, source_file=file_name(table.meta.source_file), warnings=tuple(map(printable, table.meta.warnings))
-    )
+    warnings = tuple(map(printable, table.meta.warnings))
+    meta = replace(table.meta, source_file=file_name(table.meta.source_file), warnings=warnings)
     return replace(table, events=events, meta=meta)
 
 
@@ -174,13 +173,7 @@ def _each(column: pd.Series, function: Callable[[str], str | None]) -> pd.Catego
 
 
 def public_name(kind: str, name: str, ordinals: Ordinals) -> str:
-    """One event's name as outputs show it.
-
-    Args:
-        kind: an EventKind.
-        name: as the file has it.
-        ordinals: of the run.
-    """
+    """One event's name as outputs show it; `kind` is an EventKind."""
     text = printable(name)
     result = _mark(text, ordinals) if kind in (EventKind.ANNOTATION, EventKind.CPU_OP) else None
     if result is None and kind != EventKind.ANNOTATION:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from gnnperf.core import DEVICE_KINDS, EventKind, InputError, Link
 from gnnperf.trace.checks import step_rows
@@ -15,13 +21,8 @@ from gnnperf.trace.execution_trace import ExecutionTrace
 from gnnperf.trace.reader import read_execution_traces, read_run, without_folder
 from gnnperf.trace.table import RunTrace, TraceTable
 
-
-@dataclass(frozen=True)
-class StepSummary:
-    """One step mark of a rank: its name, and how long the host was in it."""
-
-    name: str
-    host_ms: float
+MAX_ROWS = 16
+BOLD = "bold"
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,16 @@ class RankSummary:
     """One rank.
 
     Attributes:
-        rank, rank_source: and how it is known.
+        rank, rank_source: number, and how it is known.
         file: base name.
         duration_ms: first start to last end.
         events: count by EventKind.
-        steps: step marks in order.
+        steps: name and host time in ms of each step mark, in order.
         ops_with_shapes: share of CPU ops that have input shapes; NaN without ops.
         link_method: how device work was tied.
         links: device events by Link.
         devices: names of the devices that did work ("" where the trace does not name them).
-        streams, threads: how many.
-        feeds: tensor dependencies from an execution trace.
+        streams, threads, feeds: counts of streams, host threads and tensor dependencies.
         collectives: by kind, dtype and group.
     """
 
@@ -61,7 +61,7 @@ class RankSummary:
     file: str
     duration_ms: float
     events: dict[str, int]
-    steps: tuple[StepSummary, ...]
+    steps: tuple[tuple[str, float], ...]
     ops_with_shapes: float
     link_method: str
     links: dict[str, int]
@@ -73,17 +73,6 @@ class RankSummary:
 
 
 @dataclass(frozen=True)
-class ExecutionTraceSummary:
-    """An execution trace without its Kineto file: it has ops and shapes, no times."""
-
-    name: str
-    schema: str
-    ops: int
-    threads: int
-    ops_with_shapes: float
-
-
-@dataclass(frozen=True)
 class Inspection:
     """What a path holds.
 
@@ -91,7 +80,7 @@ class Inspection:
         name: of the run.
         world_size: ranks of the run, traced or not; None for execution traces only.
         ranks: traced ranks.
-        execution_traces: those without a Kineto file.
+        execution_traces: those without a Kineto file: they have ops and shapes, no times.
         missing: what the trace does not hold and a prediction would use.
         warnings: as for reading.
     """
@@ -99,7 +88,7 @@ class Inspection:
     name: str
     world_size: int | None
     ranks: tuple[RankSummary, ...]
-    execution_traces: tuple[ExecutionTraceSummary, ...]
+    execution_traces: tuple[ExecutionTrace, ...]
     missing: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -113,12 +102,11 @@ def inspect(path: Path | list[Path]) -> Inspection:
     try:
         return inspect_run(read_run(path))
     except InputError as error:
-        traces = read_execution_traces(path)
+        traces = tuple(read_execution_traces(path))
         if not traces:
             raise
-        summaries = tuple(_execution_trace(t) for t in traces)
-        warnings = (str(without_folder(error)),)
-        return Inspection(traces[0].name, None, (), summaries, ("times: an execution trace has none",), warnings)
+        missing = ("times: an execution trace has none",)
+        return Inspection(traces[0].name, None, (), traces, missing, (str(without_folder(error)),))
 
 
 def inspect_run(run: RunTrace) -> Inspection:
@@ -137,7 +125,7 @@ def _rank(table: TraceTable) -> RankSummary:
     return RankSummary(
         rank=table.meta.rank, rank_source=table.meta.rank_source, file=table.meta.source_file,
         duration_ms=float((events["start_ns"] + events["duration_ns"]).max() - events["start_ns"].min()) / 1e6,
-        events=_counts(kind), steps=tuple(StepSummary(str(n), d / 1e6) for n, d in steps.to_numpy()),
+        events=_counts(kind), steps=tuple((str(n), d / 1e6) for n, d in steps.to_numpy()),
         ops_with_shapes=float(events.loc[ops, "input_dims"].notna().mean()) if ops.any() else float("nan"),
         link_method=table.meta.link_method, links=_counts(events.loc[device, "link"]), devices=names,
         streams=len(events.loc[device, ["device", "stream"]].drop_duplicates()),
@@ -159,11 +147,9 @@ def _collectives(events: pd.DataFrame) -> tuple[CollectiveSummary, ...]:
         kind, dtype, group, size = cast(tuple[str, str, str, int], key)
         is_kernel = (rows["kind"] == EventKind.KERNEL).to_numpy()
         ranges = (rows["kind"] == EventKind.ANNOTATION).to_numpy()  # nccl:, gloo: one per call
-        sent = rows.loc[is_kernel if is_kernel.any() else ranges, "in_elements"]
-        elements = float(sent.sum()) if sent.notna().any() else float("nan")
-        part = CollectiveSummary(kind, dtype or None, group or None, int(size), int(ranges.sum()), int(is_kernel.sum()),
-                                 elements)  # fmt: skip
-        parts.append(part)
+        sent = float(rows.loc[is_kernel if is_kernel.any() else ranges, "in_elements"].sum(min_count=1))
+        counts = int(ranges.sum()), int(is_kernel.sum())
+        parts.append(CollectiveSummary(kind, dtype or None, group or None, int(size), *counts, sent))
     return tuple(parts)
 
 
@@ -171,7 +157,7 @@ def _missing(ranks: tuple[RankSummary, ...], run: RunTrace) -> list[str]:
     """What the trace does not hold, each with what it would take."""
     lacks = {
         "step marks: call profiler.step() after each step": not all(r.steps for r in ranks),
-        "device work": not any(_device_events(r) for r in ranks),
+        "device work": not any(r.links for r in ranks),
         "shapes: record with record_shapes=True, or give the execution trace too":
             not any(r.ops_with_shapes > 0 for r in ranks),
         "tensor dependencies: give the execution trace too": not any(r.feeds for r in ranks),
@@ -182,10 +168,6 @@ def _missing(ranks: tuple[RankSummary, ...], run: RunTrace) -> list[str]:
     return [text for text, is_lacking in lacks.items() if is_lacking]
 
 
-def _device_events(rank: RankSummary) -> int:
-    return sum(rank.events.get(str(k), 0) for k in DEVICE_KINDS)
-
-
 def tied_share(rank: RankSummary) -> float:
     """Device events tied to a CPU op, among those launched inside the window; NaN without any."""
     inside = sum(rank.links.values()) - rank.links.get(str(Link.BEFORE_WINDOW), 0)
@@ -193,7 +175,61 @@ def tied_share(rank: RankSummary) -> float:
     return tied / inside if inside else float("nan")
 
 
-def _execution_trace(trace: ExecutionTrace) -> ExecutionTraceSummary:
-    shaped = np.mean([any(str(t).startswith("Tensor") for t in n.types) for n in trace.nodes])
-    threads = len({n.thread for n in trace.nodes})
-    return ExecutionTraceSummary(trace.name, trace.schema, len(trace.nodes), threads, float(shaped))
+def print_inspection(result: Inspection, console: Console) -> None:
+    """Ranks, steps, collectives, execution traces, what is missing, warnings."""
+    world = "" if result.world_size is None else f", world size {result.world_size}"
+    console.print(Text.assemble((result.name, BOLD), f": {len(result.ranks)} rank(s) traced{world}"))
+    _print_table(console, "Ranks", ("rank", "known by", "window ms", "cpu ops", "shapes", "threads", "device"), [
+        (str(r.rank), r.rank_source, f"{r.duration_ms:,.1f}", f"{r.events.get('cpu_op', 0):,}",
+         _percent(r.ops_with_shapes), str(r.threads), ", ".join(sorted({d or "(no name)" for d in r.devices})) or "-")
+        for r in result.ranks
+    ])  # fmt: skip
+    headings = ("rank", "launches", "kernels", "copies", "streams", "tied to ops", "by", "before window")
+    _print_table(console, "Device work", headings, [
+        (str(r.rank), f"{r.events.get('runtime', 0):,}", f"{r.events.get('kernel', 0):,}",
+         f"{r.events.get('memcpy', 0) + r.events.get('memset', 0):,}", str(r.streams), _percent(tied_share(r)),
+         r.link_method, f"{r.links.get('before_window', 0):,}")
+        for r in result.ranks if r.streams
+    ])  # fmt: skip
+    _print_steps(console, result.ranks)
+    headings = ("rank", "collective", "dtype", "group", "size", "calls", "kernels", "elements sent")
+    _print_table(console, "Collectives", headings, [
+        (str(r.rank), c.kind, c.dtype or "-", (c.group or "-")[:24], str(c.group_size) if c.group_size > 0 else "-",
+         f"{c.calls:,}", f"{c.kernels:,}", "-" if math.isnan(c.in_elements) else f"{c.in_elements:,.0f}")
+        for r in result.ranks for c in r.collectives
+    ])  # fmt: skip
+    _print_table(console, "Execution traces (no times)", ("execution trace", "schema", "ops", "threads", "shapes"), [
+        (t.name, t.schema, f"{len(t.nodes):,}", str(len({n.thread for n in t.nodes})), _percent(t.share_with_shapes))
+        for t in result.execution_traces
+    ])  # fmt: skip
+    for title, lines in (("Not in this trace", result.missing), ("Warnings", result.warnings)):
+        if lines:
+            console.print(Text(title, BOLD))
+            for line in lines[:MAX_ROWS]:
+                console.print(f"  - {line}", soft_wrap=True)
+            if len(lines) > MAX_ROWS:
+                console.print(f"  - ... {len(lines) - MAX_ROWS} more")
+
+
+def _print_table(console: Console, title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if not rows:
+        return
+    table = Table(*headings, title=title, title_justify="left", box=SIMPLE)
+    for row in rows[:MAX_ROWS]:
+        table.add_row(*row)
+    if len(rows) > MAX_ROWS:
+        table.add_row("...", f"{len(rows) - MAX_ROWS} more")
+    console.print(table)
+
+
+def _print_steps(console: Console, ranks: Sequence[RankSummary]) -> None:
+    rank = next((r for r in ranks if r.steps), None)
+    if rank is not None:
+        times = ", ".join(f"{name} {host_ms:,.2f}" for name, host_ms in rank.steps[:MAX_ROWS])
+        more = f", ... {len(rank.steps) - MAX_ROWS} more" if len(rank.steps) > MAX_ROWS else ""
+        head = f" ({len(rank.steps)}; host time of rank {rank.rank}, ms): "
+        console.print(Text.assemble(("Steps", BOLD), head, times, more))
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.1f} %"

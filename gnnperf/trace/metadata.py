@@ -98,13 +98,8 @@ def read_distributed(raw: Raw) -> Distributed:
         for one in decoded(result.pg_config, list[Raw]) or []
         if (group := decoded(one, _Group)) is not None and group.pg_name is not None and (ranks := _ranks(group.ranks))
     }
-    named = isinstance(result.backend, str) and BACKENDS.fullmatch(result.backend)
-    return Distributed(
-        _whole(result.rank, 0, MAX_RANKS - 1),
-        _whole(result.world_size, 1, MAX_RANKS),
-        result.backend if named else None,
-        groups,
-    )
+    backend = result.backend if isinstance(result.backend, str) and BACKENDS.fullmatch(result.backend) else None
+    return Distributed(_whole(result.rank, 0, MAX_RANKS - 1), _whole(result.world_size, 1, MAX_RANKS), backend, groups)
 
 
 def _ranks(raw: Raw) -> tuple[int, ...]:
@@ -147,14 +142,13 @@ def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
     """`deviceProperties`; blank names stay blank, the list may be longer than the rank uses."""
     result = [decoded(one, _Device) or _Device() for one in decoded(raw, list[Raw]) or []]
     return tuple(
-        DeviceInfo(
-            device_name(d.name) if isinstance(d.name, str) else "",
-            _whole(d.totalGlobalMem, 1, MAX_MEMORY_BYTES),
-            _whole(d.numSms, 1, MAX_SMS),
-            d.clockRate * 1e3 if isinstance(d.clockRate, (int, float)) and 0 < d.clockRate < MAX_CLOCK_KHZ else None,
-        )
-        for d in result
+        DeviceInfo(device_name(d.name), _whole(d.totalGlobalMem, 1, MAX_MEMORY_BYTES), _whole(d.numSms, 1, MAX_SMS),
+                   _hz(d.clockRate)) for d in result
     )  # fmt: skip
+
+
+def _hz(khz: object) -> float | None:
+    return khz * 1e3 if isinstance(khz, (int, float)) and 0 < khz < MAX_CLOCK_KHZ else None
 
 
 RANK_WORDS = ("rank", "worker", "eg", "et")

@@ -81,9 +81,8 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
     for name in REFERENCES:
         back = columns[f"{name}_back"]
         place = np.arange(len(back)) - _with_zero(back)
-        _refuse_unless(
-            ((place >= 0) & (place < len(row)))[back != 0].all(), name, where, "names a row that is not there"
-        )
+        inside = (place >= 0) & (place < len(row)) | (back == 0)
+        _refuse_unless(inside.all(), name, where, "names a row that is not there")
         result[name] = np.where(back == 0, -1, row[np.where(back == 0, 0, place)])[order]
     for name in COUNTERS:
         result[name] = _counted(columns[f"{name}_step"])[order]
@@ -198,13 +197,9 @@ def _codes(column: pd.Series, texts: Codes) -> np.ndarray:
 def _category(codes: np.ndarray, texts: list[str], name: str, where: str) -> pd.Categorical:
     _refuse_unless(((codes >= -1) & (codes < len(texts))).all(), name, where)
     own, used = pd.factorize(np.where(codes < 0, len(texts), codes))
-    number = [-1 if code == len(texts) else rank for code, rank in zip(used, _ranks(used, len(texts)), strict=True)]
-    return categorical(np.array(number, dtype=np.int32)[own], [texts[code] for code in used if code < len(texts)])
-
-
-def _ranks(used: np.ndarray, null: int) -> np.ndarray:
-    """Place of each used code among those that are not null."""
-    return np.cumsum(used != null) - 1
+    known = used < len(texts)
+    number = np.where(known, np.cumsum(known) - 1, -1).astype(np.int32)  # position among those that are not null
+    return categorical(number[own], [texts[code] for code in used[known]])
 
 
 def _refuse_unless(

@@ -12,13 +12,14 @@ from typing import Any
 import pandas as pd
 
 from gnnperf.core import InputError, printable, schema, task, untrusted
-from gnnperf.trace import execution_link, kineto, linking
+from gnnperf.trace import execution_trace, kineto, linking
 from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.checks import check_run, refuse_twins
 from gnnperf.trace.collectives import add_collectives
+from gnnperf.trace.columns import categorical
 from gnnperf.trace.event_names import file_name, run_name, with_public_names, without_private
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
-from gnnperf.trace.host_groups import name_groups
+from gnnperf.trace.groups import name_groups
 from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, read_devices, read_distributed
 from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
@@ -42,31 +43,27 @@ class Origin:
 def import_kineto(
     table: Assembled, origin: Origin, distributed: Distributed, execution_trace: ExecutionTrace | None = None
 ) -> TraceTable:
-    """One rank's table.
-
-    Args:
-        table: from `assemble`.
-        origin: the file.
-        distributed: what the file says about the run.
-        execution_trace: of the same rank: completes shapes and says which op feeds which.
-    """
+    """One rank's table. An execution trace of the same rank completes shapes and says which op feeds which."""
     table, feeds, remarks = _with_execution_trace(table, execution_trace)
     links = linking.link(table)
     columns = table.columns | {
         "op_event": links.op_event,
         "launch_event": links.launch_event,
-        "link": linking.link_names(links.link),
+        "link": categorical(links.link, [str(x) for x in linking.LINKS]),
         "forward_event": linking.forward_events(table),
     }
     columns |= add_collectives(table, links, replace(distributed, rank=origin.rank))
     events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
+    dropped = [f"{count} {reason} were left out" for reason, count in sorted(table.dropped.items()) if count]
+    assumed = [f"neither the file nor its name states a rank; rank {origin.rank} is assumed"]
+    assumed = assumed if origin.rank_source == "assumed" else []
     meta = TraceMeta(
         rank=origin.rank, rank_source=origin.rank_source, world_size=distributed.world_size,
         source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=origin.name,
         source_sha256=origin.sha256, base_time_ns=table.base_ns, devices=read_devices(table.head.deviceProperties),
         backend=distributed.backend, has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
         link_method=str(links.method),
-        warnings=(*_dropped(table.dropped), *linking.repeated_ids(table), *_assumed(origin), *remarks),
+        warnings=(*dropped, *linking.repeated_ids(table), *assumed, *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
 
@@ -77,22 +74,12 @@ def _with_execution_trace(
     """Shapes and feeds of the execution trace, if there is one and it is of this run."""
     if trace is None:
         return table, None, []
-    matched = execution_link.match(table, trace)
+    matched = execution_trace.match(table, trace)
     sentences = f"{matched.share:.1%} of the ops of execution trace {trace.name} were found by {matched.key}"
     if matched.share < MIN_MATCHED_SHARE:
         return table, None, [f"{sentences}: it is of another run and is not used"]
-    feeds = execution_link.feeds(trace, matched)
-    return execution_link.fill_shapes(table, trace, matched), feeds, [sentences]
-
-
-def _dropped(dropped: dict[str, int]) -> list[str]:
-    return [f"{count} {reason} were left out" for reason, count in sorted(dropped.items()) if count]
-
-
-def _assumed(origin: Origin) -> list[str]:
-    if origin.rank_source != "assumed":
-        return []
-    return [f"neither the file nor its name states a rank; rank {origin.rank} is assumed"]
+    feeds = execution_trace.feeds(trace, matched)
+    return execution_trace.fill_shapes(table, trace, matched), feeds, [sentences]
 
 
 # A run's card as strangers write it -> what is kept of it: numbers, and the texts that the recorder writes.
@@ -241,9 +228,8 @@ def _first_look(paths: Sequence[Path]) -> _Result:
                 refuse_chakra(start, source.path)
                 if is_execution_trace(start):
                     head = kineto.read_head(source.unpack(), source.path)
-                    result.traces.append(
-                        (rank_from_name(source.path), read_execution_trace(head, file_name(source.name)))
-                    )
+                    trace = read_execution_trace(head, file_name(source.name))
+                    result.traces.append((rank_from_name(source.path), trace))
                 else:
                     result.kineto.append(source.path)
         except InputError as error:

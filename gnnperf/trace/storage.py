@@ -77,14 +77,12 @@ def refuse_foreign(directory: Path) -> None:
     """
     if directory.exists() and not directory.is_dir():
         raise InputError("is a file", where=str(directory), allowed="a directory to write to")
-    foreign = [p.name for p in directory.iterdir() if not _is_own(p.name)] if directory.is_dir() else []
+    names = sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
+    own = (EVENTS_FILE, FEEDS_FILE, CARD)
+    foreign = [name for name in names if name not in own and not EARLIER_FILE.fullmatch(name)]
     if foreign:
         raise InputError(f"holds other files ({foreign[0]!r})", where=str(directory),
                          remedy="choose a new or empty directory")  # fmt: skip
-
-
-def _is_own(name: str) -> bool:
-    return name in (EVENTS_FILE, FEEDS_FILE, CARD) or EARLIER_FILE.fullmatch(name) is not None
 
 
 def _write_events(tables: Sequence[TraceTable], path: Path) -> None:
@@ -95,8 +93,9 @@ def _write_events(tables: Sequence[TraceTable], path: Path) -> None:
     constants = {name: values[0].item() for name, values in columns.items() if num_events and _is_constant(values)}
     constants.pop(ALWAYS_STORED, None)
     stored = {name: pa.array(values) for name, values in columns.items() if name not in constants}
-    used = {name: codes.uniques() for name, codes in texts.items() if codes.uniques()}
-    stored |= {f"{name}_texts": _padded(values, num_events) for name, values in used.items()}
+    for name, codes in texts.items():
+        if values := codes.uniques():
+            stored[f"{name}_texts"] = pa.array([*values, *[None] * (num_events - len(values))], pa.string())
     about = [{"num_events": len(t.events), **asdict(t.meta)} for t in tables]
     meta = msgspec.json.encode({"version": FORMAT_VERSION, "ranks": about, "constants": constants})  # NaN is null
     _write_columns(stored, meta, path)
@@ -118,10 +117,6 @@ def _write_columns(stored: dict[str, pa.Array], meta: bytes, path: Path) -> None
 def _is_constant(values: np.ndarray) -> bool:
     """One integer throughout; or NaN throughout, other floats are stored."""
     return bool(np.isnan(values).all() if values.dtype.kind == "f" else (values == values[0]).all())
-
-
-def _padded(texts: list[str], num_events: int) -> pa.Array:
-    return pa.array([*texts, *[None] * (num_events - len(texts))], pa.string())
 
 
 def _write_feeds(tables: Sequence[TraceTable], path: Path) -> None:
@@ -167,9 +162,8 @@ def _read_events(path: Path) -> list[TraceTable]:
 def _rows_of_ranks(about: _About, num_rows: int, path: Path) -> list[slice]:
     sizes = msgspec.convert([rank.get("num_events") for rank in about.ranks], list[int])
     if min(sizes, default=0) < 0 or sum(sizes) != num_rows:
-        raise InputError(
-            f"is damaged (ranks of {sum(sizes)} events in {num_rows} rows)", where=str(path), remedy=REMEDY
-        )
+        what = f"is damaged (ranks of {sum(sizes)} events in {num_rows} rows)"
+        raise InputError(what, where=str(path), remedy=REMEDY)
     return [slice(first, end) for first, end in pairwise(accumulate(sizes, initial=0))]
 
 
@@ -197,11 +191,8 @@ def _meta(result: dict[str, Any], path: Path) -> TraceMeta:
         meta = msgspec.convert(result, TraceMeta)
     except msgspec.ValidationError as error:
         raise InputError(f"was written by another version ({error})", where=str(path), remedy=REMEDY) from None
-    if (
-        not 0 <= meta.rank < MAX_RANKS
-        or not 0 <= (meta.world_size or 0) <= MAX_RANKS
-        or abs(meta.base_time_ns) >= 2**63
-    ):
+    good = 0 <= meta.rank < MAX_RANKS and 0 <= (meta.world_size or 0) <= MAX_RANKS and abs(meta.base_time_ns) < 2**63
+    if not good:
         raise InputError("is damaged (a rank, world size or time that no run has)", where=str(path), remedy=REMEDY)
     return meta
 
@@ -227,15 +218,10 @@ def _with_feeds(tables: list[TraceTable], path: Path) -> list[TraceTable]:
 
 def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFrame:
     own = feeds.loc[feeds["rank"] == table.meta.rank, ["producer_event", "consumer_event"]].reset_index(drop=True)
-    _refuse_dangling(own, len(table.events), path)
-    return own
-
-
-def _refuse_dangling(feeds: pd.DataFrame, num_events: int, path: Path) -> None:
-    """Later packages follow these row numbers without looking."""
-    for name in feeds:
-        if not feeds[name].between(0, num_events - 1).all():
+    for name in own:  # later packages follow these row numbers without looking
+        if not own[name].between(0, len(table.events) - 1).all():
             raise InputError(f"column {name!r} names a row that is not there", where=str(path), remedy=REMEDY)
+    return own
 
 
 def read_card(directory: Path) -> dict[str, object] | None:

@@ -1,54 +1,237 @@
-"""The shapes of a call with another batch.
+"""Which sizes are batch, given by what the arguments of ops mean; and the shapes of a call with another batch.
+
+linear           data [512,128], weight [384,128]       the first size of data is batch: 512
+embedding        table [1000,128], indices [8,64]       8
+optimizer        [384,128], [1000,128], ...             parameters: never batch, wherever they appear
 
 forward     [512,128] x [128,384]          rows grow                      data x parameter
 gradient    [512,384] x [384,128]          rows grow                      of the input: gradient x parameter
 gradient    [384,512] x [512,128]          what is summed over grows      of the parameter: its shape comes out
+
+A parameter in one place may look like data in another: [512,128] may be 512 tokens or a weight. Such a shape is a
+parameter where ops do to it only what they do to unmistakable parameters (a gradient copied out of a bucket).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
 
-from gnnperf.core import Phase
-from gnnperf.generate import Argument, Shape, each, tensors
-from gnnperf.whatif.batch_sizes import WEIGHTS, Batch, Call, grown, is_product, op_of, pattern
+import pandas as pd
 
+from gnnperf.core import InputError, Phase
+from gnnperf.generate import Argument, Shape, each, parse, tensors
+from gnnperf.graph import ExecutionGraph
+
+# Positions of parameters and of data among the arguments of ops (native_functions.yaml of PyTorch).
+WEIGHTS: dict[str, tuple[int, ...]] = {
+    "linear": (1, 2), "addmm": (0, 2), "conv1d": (1, 2), "conv2d": (1, 2), "conv3d": (1, 2), "convolution": (1, 2),
+    "cudnn_convolution": (1,), "embedding": (0,), "embedding_bag": (0,), "layer_norm": (2, 3),
+    "native_layer_norm": (2, 3), "batch_norm": (1, 2, 3, 4), "group_norm": (2, 3), "rms_norm": (2,),
+    "native_layer_norm_backward": (5, 6), "native_batch_norm_backward": (2, 3, 4, 5, 6), "convolution_backward": (2,),
+}  # fmt: skip
+DATA: dict[str, tuple[int, ...]] = {
+    "linear": (0,), "addmm": (1,), "conv1d": (0,), "conv2d": (0,), "conv3d": (0,), "convolution": (0,),
+    "cudnn_convolution": (0,), "embedding": (1,), "embedding_bag": (1, 2), "layer_norm": (0,),
+    "native_layer_norm": (0,), "batch_norm": (0,), "group_norm": (0,), "rms_norm": (0,), "cross_entropy_loss": (0, 1),
+    "nll_loss": (0, 1), "mse_loss": (0, 1), "binary_cross_entropy_with_logits": (0, 1),
+}  # fmt: skip
+PRODUCTS = ("mm", "matmul", "bmm")  # forward: data x parameter, if the second is one
 TRANSPOSE = "t"
 SHARDING = "fsdp::"  # gathers and scatters parameters, [ranks, elements]: never data
+WHOLE = 1e-6  # relative
+Call = tuple[str, str, tuple[Argument, ...]]  # op name, phase, arguments
+Pattern = tuple[str, str, tuple[bool, ...]]  # a call without its sizes
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A call with another batch.
+class Batch:
+    """What is batch in a graph.
+
+    Attributes:
+        sizes: sizes of dimensions that grow with the batch.
+        parameters: shapes of parameters.
+        bookkeeping: what is done to parameters only.
+    """
+
+    sizes: frozenset[int]
+    parameters: frozenset[Shape]
+    bookkeeping: frozenset[Pattern] = frozenset()
+
+    @property
+    def elements(self) -> frozenset[int]:
+        """Numbers of elements of parameters."""
+        return frozenset(prod(shape) for shape in self.parameters)
+
+    def looks_like(self, shape: Shape) -> bool:
+        """Whether any dimension has a size of the batch."""
+        return any(size in self.sizes for size in shape)
+
+    def is_doubtful(self, shape: Shape) -> bool:
+        """Whether a shape could be either."""
+        return shape in self.parameters and self.looks_like(shape)
+
+    def is_parameter(self, shape: Shape) -> bool:
+        """A parameter, or its transpose."""
+        return shape in self.parameters or (*shape[:-2], *shape[:-3:-1]) in self.parameters
+
+    def scaled(self, shape: Shape, factor: float) -> Shape:
+        """The shape with its first batch dimension scaled."""
+        at = next((place for place, size in enumerate(shape) if size in self.sizes), None)
+        return shape if at is None else grown(shape, at, factor)
+
+
+def grown(shape: Shape, at: int, factor: float) -> Shape:
+    """The shape with dimension `at` scaled, to the next whole number where data decide a size (`check_whole`)."""
+    return (*shape[:at], max(round(shape[at] * factor), 1), *shape[at + 1 :])
+
+
+def whole(size: int, factor: float, what: str, where: str) -> int:
+    """A size times a factor.
+
+    Raises:
+        InputError: it does not stay whole.
+    """
+    result = max(round(size * factor), 1)
+    if abs(size * factor - result) > WHOLE * size * factor:
+        raise InputError(f"{size} x {factor:g} is no whole {what}", where=where,
+                         allowed=f"a factor that keeps {size} whole")  # fmt: skip
+    return result
+
+
+def check_whole(batch: Batch, factor: float) -> tuple[int, ...]:
+    """Sizes that are no multiple of the batch: data decide them (how many rows of a table fall to a rank).
+
+    Raises:
+        InputError: the smallest size, of which the others are multiples, does not stay whole.
+    """
+    least = min(batch.sizes)
+    whole(least, factor, "size", "factor of the batch")
+    return tuple(sorted(size for size in batch.sizes if size % least))
+
+
+def op_of(name: str) -> str:
+    """`aten::add_` -> `add_`."""
+    return name.rpartition("::")[2]
+
+
+def all_shapes(arguments: Sequence[Argument]) -> list[Shape]:
+    """Of all tensors, in order."""
+    return [shape for argument in arguments for shape in tensors(argument)]
+
+
+def calls_of(nodes: pd.DataFrame) -> list[Call]:
+    """Every distinct call of a node table."""
+    known = nodes.loc[nodes["input_dims"].notna(), ["op_name", "phase", "input_dims"]].astype(str).drop_duplicates()
+    return [(name, phase, parse(dims)) for name, phase, dims in known.itertuples(index=False)]
+
+
+def find_batch(graph: ExecutionGraph) -> Batch:
+    """Sizes and parameters of a graph.
+
+    Raises:
+        InputError: no op tells which of its arguments is data.
+    """
+    calls = calls_of(graph.nodes)
+    parameters = frozenset(_parameters(calls))
+    sizes = _without_sequence(Counter(_leading(calls, parameters)), calls)
+    if not sizes:
+        raise InputError("no op whose shapes tell the batch", where=f"graph {graph.name!r}",
+                         allowed="a trace with the shapes of inputs, of a program with linear layers, convolutions "
+                         "or embeddings", remedy="record with record_shapes=True")  # fmt: skip
+    return _with_bookkeeping(Batch(frozenset(sizes), parameters), calls)
+
+
+def _parameters(calls: list[Call]) -> Iterator[Shape]:
+    for name, phase, arguments in calls:
+        weights = WEIGHTS.get(op_of(name), ())
+        for place, argument in enumerate(arguments):
+            if phase == Phase.OPTIMIZER or place in weights:
+                yield from tensors(argument)
+
+
+def _leading(calls: list[Call], parameters: frozenset[Shape]) -> Iterator[int]:
+    """First sizes of arguments that are data by position."""
+    for name, phase, arguments in calls:
+        op = op_of(name)
+        places = DATA.get(op, ()) if phase != Phase.OPTIMIZER else ()
+        for place in places:
+            if place < len(arguments):
+                yield from (shape[0] for shape in tensors(arguments[place]))
+        if op in PRODUCTS and phase == Phase.FORWARD and len(arguments) > 1 and arguments[1] in parameters:
+            first = next(iter(tensors(arguments[0])), ())
+            if len(first) > 1:
+                yield first[-2] if op == "bmm" else first[0]
+
+
+def _without_sequence(result: Counter[int], calls: list[Call]) -> set[int]:
+    """Leave out lengths of sequences, which lead where positions are looked up: 8 x 64 tokens = 512, so 64 is none."""
+    second = {(shape[0], shape[1]) for _, _, arguments in calls for shape in all_shapes(arguments) if len(shape) > 1}
+    return {
+        size
+        for size in result
+        if size == 1 or not any(
+            (batch, size) in second and batch * size in result for batch in result if batch not in (size, 1)
+        )
+    }  # fmt: skip
+
+
+def _pattern(call: Call) -> Pattern:
+    return call[0], call[1], tuple(bool(argument) for argument in call[2])
+
+
+def _with_bookkeeping(batch: Batch, calls: list[Call]) -> Batch:
+    """What is done to unmistakable parameters, and to nothing that is unmistakably data."""
+    to_parameters: set[Pattern] = set()
+    to_data: set[Pattern] = set()
+    for call in calls:
+        shapes = all_shapes(call[2])
+        if shapes and all(shape in batch.parameters and not batch.looks_like(shape) for shape in shapes):
+            to_parameters.add(_pattern(call))
+        elif any(batch.looks_like(shape) and shape not in batch.parameters for shape in shapes):
+            to_data.add(_pattern(call))
+    return replace(batch, bookkeeping=frozenset(to_parameters - to_data))
+
+
+def is_product(name: str) -> bool:
+    """Whether the arguments are two factors of a matrix product."""
+    return op_of(name) in PRODUCTS
+
+
+class Rescaled(NamedTuple):
+    """A call with other sizes.
 
     Attributes:
         arguments: its shapes.
-        doubtful: some shape could be of data or of a parameter; the rules took it for one of them.
+        doubtful: some shape could be read in two ways.
     """
 
     arguments: tuple[Argument, ...]
     doubtful: bool = False
 
 
-def scale_call(call: Call, batch: Batch, factor: float) -> Scaled:
+def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
     """The call with every batch dimension scaled."""
     name, phase, arguments = call
+    shapes = all_shapes(arguments)
+    doubtful = any(map(batch.is_doubtful, shapes))
     if phase == Phase.OPTIMIZER or name.startswith(SHARDING):
-        return Scaled(arguments)
-    if pattern(call) in batch.bookkeeping and _all_parameters(arguments, batch):
-        return Scaled(arguments, doubtful=any(map(batch.is_doubtful, _shapes(arguments))))
-    if op_of(name) == TRANSPOSE and is_parameter(_first(arguments), batch):  # a layer transposes its weight
-        return Scaled(arguments, doubtful=batch.looks_like(_first(arguments)))
+        return Rescaled(arguments)
+    if _pattern(call) in batch.bookkeeping and all(shape in batch.parameters for shape in shapes):
+        return Rescaled(arguments, doubtful)
+    if op_of(name) == TRANSPOSE and shapes and batch.is_parameter(shapes[0]):  # a layer transposes its weight
+        return Rescaled(arguments, batch.looks_like(shapes[0]))
     if is_product(name) and len(arguments) > 1 and _is_matrix(arguments[0]) and _is_matrix(arguments[1]):
         return _product(arguments, batch, factor)
     weights = WEIGHTS.get(op_of(name), ())
-    shapes = _shapes(arguments)
     result = tuple(
         argument if place in weights or _is_added(argument, batch, shapes) else _argument(argument, batch, factor)
         for place, argument in enumerate(arguments)
     )
-    doubtful = op_of(name) not in WEIGHTS and any(map(batch.is_doubtful, _shapes(arguments)))
-    return Scaled(result, doubtful)
+    return Rescaled(result, doubtful and op_of(name) not in WEIGHTS)
 
 
 def _is_added(argument: Argument, batch: Batch, compared: list[Shape]) -> bool:
@@ -71,40 +254,19 @@ def _tensor(shape: Shape, batch: Batch, factor: float) -> Shape:
     return batch.scaled(shape, factor)
 
 
-def _shapes(arguments: tuple[Argument, ...]) -> list[Shape]:
-    return [shape for argument in arguments for shape in tensors(argument)]
-
-
-def _first(arguments: tuple[Argument, ...]) -> Shape:
-    return next(iter(_shapes(arguments)), ())
-
-
-def _all_parameters(arguments: tuple[Argument, ...], batch: Batch) -> bool:
-    return all(shape in batch.parameters for shape in _shapes(arguments))
-
-
 def _is_matrix(argument: Argument) -> bool:
     return len(argument) > 1 and not isinstance(argument[0], tuple)
 
 
-def _product(arguments: tuple[Argument, ...], batch: Batch, factor: float) -> Scaled:
+def _product(arguments: tuple[Argument, ...], batch: Batch, factor: float) -> Rescaled:
     left, right, *rest = arguments
     a, b = tensors(left)[0], tensors(right)[0]
     if len(a) != len(b) or len(a) > 3:
-        return Scaled((batch.scaled(a, factor), _weight(b, batch, factor), *rest))
-    summed = a[-1] in batch.sizes and is_parameter((*a[:-1], b[-1]), batch)
-    rows = a[-2] in batch.sizes and is_parameter(b, batch)
+        return Rescaled((batch.scaled(a, factor), b if batch.is_parameter(b) else batch.scaled(b, factor), *rest))
+    summed = a[-1] in batch.sizes and batch.is_parameter((*a[:-1], b[-1]))
+    rows = a[-2] in batch.sizes and batch.is_parameter(b)
     if summed and not rows:
-        return Scaled((grown(a, len(a) - 1, factor), grown(b, len(b) - 2, factor), *rest))
+        return Rescaled((grown(a, len(a) - 1, factor), grown(b, len(b) - 2, factor), *rest))
     if rows:
-        return Scaled((grown(a, len(a) - 2, factor), b, *rest), doubtful=summed)
-    return Scaled((batch.scaled(a, factor), batch.scaled(b, factor), *rest))
-
-
-def _weight(shape: Shape, batch: Batch, factor: float) -> Shape:
-    return shape if is_parameter(shape, batch) else batch.scaled(shape, factor)
-
-
-def is_parameter(shape: Shape, batch: Batch) -> bool:
-    """A parameter, or its transpose."""
-    return shape in batch.parameters or (*shape[:-2], shape[-1], shape[-2]) in batch.parameters
+        return Rescaled((grown(a, len(a) - 2, factor), b, *rest), doubtful=summed)
+    return Rescaled((batch.scaled(a, factor), batch.scaled(b, factor), *rest))

@@ -1,22 +1,25 @@
-"""What an edit is: a graph in, another graph out, and a plain account of what it did.
+"""What an edit is: a graph in, another graph out, and an account of what it did.
 
-Edits are values. They never change their input, and `apply` composes them.
+Edits are values. They never change their input, and `apply` composes them. Most edits select nodes (`chosen`), change
+columns, edges or declarations of the graph (`rewritten`), and list their assumptions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
+from gnnperf.core import InputError, NodeType, Relation
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.hardware_change import HardwareChange
+from gnnperf.hardware import ClusterSpec
 
-# What an edit declares about latencies, for whoever tells latencies: a predictor, or the recording itself.
-#
-# latency = (declared_us where declared, else given) x factor + added_us
+ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
+
+# latency = (declared_us where declared, else the predictor's or the measured latency) x factor + added_us
 #
 # A pause is added after every factor: a slower processor does not make a rank wait longer for its data. So the order in
 # which pauses and factors are composed does not matter.
@@ -24,12 +27,12 @@ from gnnperf.whatif.hardware_change import HardwareChange
 
 @dataclass(frozen=True)
 class LatencyChange:
-    """Per node; nothing is changed where the factor is 1, nothing added and nothing declared.
+    """What an edit declares about latencies, for a predictor or a recording.
 
     Attributes:
-        factor: [num_nodes] of what is given.
-        added_us: [num_nodes] on top of it, 0 none.
-        declared_us: [num_nodes] in place of what is given; NaN none.
+        factor: [num_nodes] of the given latency; 1 none.
+        added_us: [num_nodes] on top of it; 0 none.
+        declared_us: [num_nodes] in place of it; NaN none.
     """
 
     factor: np.ndarray
@@ -37,7 +40,7 @@ class LatencyChange:
     declared_us: np.ndarray
 
     def of(self, predicted_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] latencies with the change; a node that nothing tells stays NaN unless it is declared."""
+        """[num_nodes] latencies with the change; an unknown latency stays NaN unless it is declared."""
         return np.where(np.isnan(self.declared_us), predicted_us, self.declared_us) * self.factor + self.added_us
 
     def after(self, earlier: LatencyChange, came_from: np.ndarray) -> LatencyChange:
@@ -50,41 +53,46 @@ class LatencyChange:
         )
 
 
+def latency_change(
+    nodes: np.ndarray, factor: float | np.ndarray = 1.0, added_us: float = 0.0, declared_us: float = np.nan
+) -> LatencyChange:
+    """The same change for the nodes `nodes` [num_nodes] bool, none for the others."""
+    values = ((factor, 1.0), (added_us, 0.0), (declared_us, np.nan))
+    return LatencyChange(*(np.where(nodes, value, none) for value, none in values))
+
+
 def no_change(num_nodes: int) -> LatencyChange:
     """Latencies as they are given."""
-    return LatencyChange(np.ones(num_nodes), np.zeros(num_nodes), np.full(num_nodes, np.nan))
+    return latency_change(np.zeros(num_nodes, dtype=bool))
 
 
-def scaled(chosen: np.ndarray, factor: float) -> LatencyChange:
-    """`factor` for the nodes `chosen` [num_nodes] bool."""
-    nothing = no_change(len(chosen))
-    return LatencyChange(np.where(chosen, factor, 1.0), nothing.added_us, nothing.declared_us)
+@dataclass(frozen=True)
+class HardwareChange:
+    """One declared change of hardware: a graph contains work, so the predictor applies it to clusters.
 
+    Attributes:
+        on: the cluster before -> the cluster after.
+        ranks: whose hardware changes; None all.
+        collective: the kind of collective it holds for; None: everything that runs.
+    """
 
-def delayed(chosen: np.ndarray, added_us: float) -> LatencyChange:
-    """`added_us` more for the nodes `chosen` [num_nodes] bool."""
-    nothing = no_change(len(chosen))
-    return LatencyChange(nothing.factor, np.where(chosen, added_us, 0.0), nothing.declared_us)
-
-
-def declared(chosen: np.ndarray, latency_us: float) -> LatencyChange:
-    """`latency_us` for the nodes `chosen` [num_nodes] bool, whatever is given."""
-    nothing = no_change(len(chosen))
-    return LatencyChange(nothing.factor, nothing.added_us, np.where(chosen, latency_us, np.nan))
+    on: Callable[[ClusterSpec], ClusterSpec]
+    ranks: tuple[int, ...] | None = None
+    collective: str | None = None
 
 
 @dataclass(frozen=True)
 class Edited:
-    """An edited graph. Its labels `start_us` are those of the recording; what is scheduled are its latencies.
+    """An edited graph. Its labels `start_us` are those of the recording; its latencies are scheduled.
 
     Attributes:
         graph: the new graph.
         touched: [num_nodes] bool, nodes that are new, or whose latency or waits the edit has set.
         came_from: [num_nodes] int64, the node of the graph before that it is, or is a copy of.
-        unknown: sentences: what the edit cannot know.
-        change: what it declares about latencies without knowing them; None: nothing.
-        hardware: what it declares about hardware, in order; (): nothing.
-        result: sentences: what the edit found and did, for the user to check.
+        unknown: sentences: the assumptions of the edit.
+        change: declared latencies; None: none.
+        hardware: declared hardware, in order.
+        result: sentences: what the edit read from the graph and did, for the user to check.
     """
 
     graph: ExecutionGraph
@@ -97,7 +105,7 @@ class Edited:
 
     @property
     def latency_change(self) -> LatencyChange:
-        """What is declared about latencies, or that nothing is."""
+        """Declared latencies, or that there are none."""
         return no_change(self.graph.num_nodes) if self.change is None else self.change
 
 
@@ -108,9 +116,41 @@ class Edit(Protocol):
         """The graph with the change.
 
         Raises:
-            InputError: the graph has no place for it.
+            InputError: the graph does not have what the edit changes.
         """
         ...
+
+
+def rewritten(
+    graph: ExecutionGraph,
+    touched: np.ndarray,
+    unknown: tuple[str, ...] = (),
+    *,
+    predicted: np.ndarray | None = None,
+    edges: pd.DataFrame | None = None,
+    change: LatencyChange | None = None,
+    hardware: tuple[HardwareChange, ...] = (),
+    result: tuple[str, ...] = (),
+    **columns: Any,
+) -> Edited:
+    """An edit that keeps the nodes of the graph.
+
+    Args:
+        graph: before.
+        touched: [num_nodes] bool.
+        unknown: assumptions.
+        predicted: [num_nodes] bool, nodes whose recorded latency no longer holds; None: none.
+        edges: other edges; None: the same.
+        change: declared latencies.
+        hardware: declared hardware.
+        result: for the user to check.
+        **columns: other columns of nodes.
+    """
+    nodes = graph.nodes.assign(**columns)
+    if predicted is not None:
+        nodes = nodes.assign(latency_us=nodes["latency_us"].mask(predicted))
+    edited = replace(graph, nodes=nodes, edges=graph.edges if edges is None else edges)
+    return Edited(edited, touched, np.arange(graph.num_nodes), unknown, change, hardware, result)
 
 
 def unedited(graph: ExecutionGraph) -> Edited:
@@ -122,7 +162,7 @@ def apply(graph: ExecutionGraph, edits: Iterable[Edit]) -> Edited:
     """Apply edits one after another; what any of them touched is touched.
 
     Raises:
-        InputError: the graph has no place for one of them.
+        InputError: the graph does not have what one of them changes.
     """
     done = unedited(graph)
     for edit in edits:
@@ -139,13 +179,45 @@ def apply(graph: ExecutionGraph, edits: Iterable[Edit]) -> Edited:
     return done
 
 
-def declared_on(graph: ExecutionGraph, touched: np.ndarray, change: HardwareChange, unknown: tuple[str, ...]) -> Edited:
-    """The graph with a change of hardware; recorded latencies of the nodes `touched` [num_nodes] become unknown."""
-    edited = replace(graph, nodes=graph.nodes.assign(latency_us=graph.nodes["latency_us"].mask(touched)))
-    return Edited(edited, touched, np.arange(graph.num_nodes), unknown, hardware=(change,))
-
-
 def on_recording(edited: Edited) -> ExecutionGraph:
     """The edited graph with the declared changes of latencies made to the recorded ones."""
-    predicted_us = edited.graph.nodes["latency_us"].to_numpy()
-    return replace(edited.graph, nodes=edited.graph.nodes.assign(latency_us=edited.latency_change.of(predicted_us)))
+    latency_us = edited.latency_change.of(edited.graph.nodes["latency_us"].to_numpy())
+    return replace(edited.graph, nodes=edited.graph.nodes.assign(latency_us=latency_us))
+
+
+def chosen(nodes: pd.DataFrame, *types: NodeType, **equal: object) -> np.ndarray:
+    """[num_nodes] bool: nodes of whole steps, of these types (none: any) and with these values (None: any)."""
+    fits = nodes["step"].ge(0).to_numpy()
+    if types:
+        fits = fits & nodes["node_type"].isin([str(one) for one in types]).to_numpy()
+    for column, value in equal.items():
+        if value is not None:
+            fits = fits & (nodes[column] == value).to_numpy()
+    return fits
+
+
+def is_type(graph: ExecutionGraph, *types: NodeType) -> np.ndarray:
+    """[num_nodes] bool."""
+    return graph.nodes["node_type"].isin([str(one) for one in types]).to_numpy()
+
+
+def ends(graph: ExecutionGraph, *relations: Relation) -> np.ndarray:
+    """[2, n] source and target of the edges of these relations, in the order of the edges."""
+    rows = graph.edges["relation"].isin([str(one) for one in relations]).to_numpy()
+    result: np.ndarray = graph.edges[["src", "dst"]].to_numpy()[rows].T
+    return result
+
+
+def of_transfers(graph: ExecutionGraph, arrives: np.ndarray) -> np.ndarray:
+    """[num_nodes] bool: these parts of collectives (arrive nodes [n]), their exits and their transfers."""
+    result = np.zeros(graph.num_nodes, dtype=bool)
+    result[arrives] = True
+    result[arrives + 1] = True  # a part's exit comes right after it
+    part, transfer = ends(graph, Relation.JOINS)
+    result[transfer[result[part]]] = True
+    return result
+
+
+def refusal(graph: ExecutionGraph, what: str, allowed: str = "", remedy: str = "") -> InputError:
+    """The error of an edit that a graph cannot take."""
+    return InputError(what, where=f"graph {graph.name!r}", allowed=allowed, remedy=remedy)

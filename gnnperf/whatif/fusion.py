@@ -12,10 +12,11 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, OpFamily, Relation, Segment
-from gnnperf.generate import Shape, parse, tensors
+from gnnperf.core import NodeType, OpFamily, Relation, Segment
+from gnnperf.generate import Shape, parse
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, consecutive, lane_keys
-from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.batch_shapes import all_shapes
+from gnnperf.whatif.edit import Edited, chosen, ends, refusal
 from gnnperf.whatif.graph_rewrite import remove
 from gnnperf.whatif.units import host_units
 
@@ -23,7 +24,7 @@ HANDED_OVER = (
     "whether each op of a chain reads what the one before it wrote (they have equal shapes), and whether anyone "
     "else reads it: then it must be written all the same"
 )
-ONE_OP = "how fast the fused op is: it is told as the last op of its chain, with the bytes and FLOPs of all"
+ONE_OP = "how fast the fused op is: it is predicted as the last op of its chain, with the bytes and FLOPs of all"
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,11 @@ class FuseElementwise:
     phase: str | None = None
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Fuse; the last op of a chain stays, with the FLOPs of all and the bytes that still move.
-
-        Raises:
-            InputError: the graph has no such run.
-        """
+        """Fuse; the last op of a chain stays, with the FLOPs of all and the bytes that still move."""
         before, after = _links(graph, self._fits(graph))
         if not len(before):
             allowed = f"a program that has them{f' in {self.phase}' if self.phase else ''}"
-            raise InputError("no two elementwise ops of one shape in a row", where=f"graph {graph.name!r}",
-                             allowed=allowed)  # fmt: skip
+            raise refusal(graph, "no two elementwise ops of one shape in a row", allowed)
         nodes = graph.nodes
         flops, moved = nodes["flops"].to_numpy(copy=True), nodes["bytes"].to_numpy(copy=True)
         fused = np.zeros(graph.num_nodes, dtype=bool)
@@ -67,19 +63,18 @@ class FuseElementwise:
     def _fits(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] bool: elementwise ops of one kernel whose cost and shapes are known."""
         nodes = graph.nodes
-        fits = (nodes["node_type"] == NodeType.COMPUTE) & (nodes["family"] == OpFamily.ELEMENTWISE)
-        fits &= nodes["step"].ge(0) & nodes["input_dims"].notna() & nodes["dtype"].isin(list(DTYPE_BYTES))
-        fits &= nodes["flops"].notna() & nodes["bytes"].notna() & (nodes["num_siblings"] == 1)
-        return (fits if self.phase is None else fits & (nodes["phase"] == self.phase)).to_numpy()
+        known = nodes[["input_dims", "flops", "bytes"]].notna().all(axis=1) & nodes["dtype"].isin(list(DTYPE_BYTES))
+        equal = {"family": OpFamily.ELEMENTWISE, "num_siblings": 1, "phase": self.phase}
+        return chosen(nodes, NodeType.COMPUTE, **equal) & known.to_numpy()
 
 
 def _links(graph: ExecutionGraph, fits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Neighbors of a chain, first to last, of one step; no one but the next op waits for the one before."""
-    nodes, edges = graph.nodes, graph.edges
+    nodes = graph.nodes
     gap = (nodes["segment"] == Segment.T1).to_numpy()
     before, after = consecutive(np.where(gap, -1, lane_keys(nodes)))
     waited = np.zeros(graph.num_nodes, dtype=bool)
-    waited[edges["src"].to_numpy()[(edges["relation"] == Relation.WAITS).to_numpy()]] = True
+    waited[ends(graph, Relation.WAITS)[0]] = True
     for column in ("step", "dtype"):
         values = nodes[column].astype(object).to_numpy()
         fits_both = fits[before] & fits[after] & (values[before] == values[after])
@@ -91,7 +86,7 @@ def _links(graph: ExecutionGraph, fits: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _shapes(nodes: pd.DataFrame, node: int) -> list[Shape]:
-    return [s for argument in parse(str(nodes["input_dims"].iloc[node])) for s in tensors(argument)]
+    return all_shapes(parse(str(nodes["input_dims"].iloc[node])))
 
 
 def _result(nodes: pd.DataFrame, node: int) -> Shape:
@@ -112,8 +107,7 @@ def _result_bytes(nodes: pd.DataFrame, node: int) -> float:
 def _host_side(graph: ExecutionGraph, gone: np.ndarray) -> np.ndarray:
     """[num_nodes] bool: the gap before each op that goes, and host segments of calls whose device work all goes."""
     unit = host_units(graph)
-    launches = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy()
-    src, dst = graph.edges["src"].to_numpy()[launches], graph.edges["dst"].to_numpy()[launches]
+    src, dst = ends(graph, Relation.LAUNCHES)
     stays = np.unique(unit[src[~gone[dst]]])
     going = np.union1d(unit[src[gone[dst]]], unit[gone & (unit >= 0)])
     return np.isin(unit, np.setdiff1d(going, stays)) & (unit >= 0)

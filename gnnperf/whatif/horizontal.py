@@ -16,51 +16,15 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, OpFamily, Relation, Segment, require
+from gnnperf.core import NodeType, Relation, require
 from gnnperf.generate import Argument, Shape, each, parse, tensors, text
-from gnnperf.graph import ExecutionGraph, lane_keys
-from gnnperf.whatif.batch import listed
-from gnnperf.whatif.batch_sizes import WEIGHTS, op_of
-from gnnperf.whatif.edit import Edited
+from gnnperf.graph import ExecutionGraph
+from gnnperf.whatif.batch_shapes import WEIGHTS, all_shapes, op_of
+from gnnperf.whatif.costs import listed
+from gnnperf.whatif.edit import Edited, is_type, refusal
 from gnnperf.whatif.graph_rewrite import remove
-from gnnperf.whatif.units import host_units, with_launched
-from gnnperf.whatif.wait_later import ALLOCATES, fed_by
-
-# Op calls of a graph as rows, each with the nodes before it, around it, and on the device: what is moved as one.
-
-
-def call_table(graph: ExecutionGraph) -> tuple[pd.DataFrame, np.ndarray]:
-    """(a row per op call in order of execution, [num_nodes] number of the call of each node; -1 none).
-
-    Columns: unit, lane, rank, step, phase, op_name, input_dims ("" unknown), num_works, is_free: nothing of another
-    thread, stream or rank waits for it or is waited for by it, and it is no collective.
-    """
-    nodes = graph.nodes
-    unit = with_launched(graph, host_units(graph))
-    first = (unit >= 0) & (nodes["thread"] >= 0).to_numpy() & (nodes["segment"] != Segment.T1).to_numpy()
-    own = nodes[first].assign(unit=unit[first], lane=lane_keys(nodes)[first]).drop_duplicates("unit")
-    table = own[["unit", "lane", "rank", "step", "phase"]].copy()
-    for column in ("op_name", "input_dims"):
-        table[column] = own[column].astype(object).where(own[column].notna(), "")
-    works = nodes["node_type"].isin([str(NodeType.COMPUTE), str(NodeType.MEMORY)]).to_numpy() & (unit >= 0)
-    num_works = np.bincount(unit[works], minlength=int(unit.max(initial=-1)) + 1)
-    tied = np.unique(unit[_tied(graph, unit)])
-    table["num_works"] = num_works[table["unit"].to_numpy()]
-    table["is_free"] = ~table["unit"].isin(tied).to_numpy() & (table["op_name"] != "") & (table["step"] >= 0)
-    return table.sort_values("unit").reset_index(drop=True), unit
-
-
-def _tied(graph: ExecutionGraph, unit: np.ndarray) -> np.ndarray:
-    """[num_nodes] bool: ends of waits between calls, and nodes of calls that send."""
-    nodes, edges = graph.nodes, graph.edges
-    src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
-    waits = (edges["relation"] == Relation.WAITS).to_numpy() & (unit[src] != unit[dst])
-    communicates = (nodes["family"] == OpFamily.COLLECTIVE).to_numpy() | (
-        nodes["node_type"] == NodeType.COMM
-    ).to_numpy()
-    communicates[src[waits]] = communicates[dst[waits]] = True
-    return communicates & (unit >= 0)
-
+from gnnperf.whatif.units import call_table
+from gnnperf.whatif.waits import ALLOCATES, fed_by
 
 # What N equal calls are as one batched call (HFTA: Wang et al. 2021, "Horizontally Fused Training Array", table 2).
 #
@@ -222,11 +186,11 @@ class _Takes:
         self.by_shape: dict[Shape, list[int]] = {}
         self.unshaped: list[int] = []
         for one, name, dims in zip(lane["unit"].tolist(), lane["op_name"], lane["input_dims"], strict=True):
-            if str(name).rpartition("::")[2] in ALLOCATES:
+            if op_of(str(name)) in ALLOCATES:
                 continue
             if not dims:
                 self.unshaped.append(one)
-            for shape in {shape for argument in parse(dims or "[]") for shape in tensors(argument)}:
+            for shape in set(all_shapes(parse(dims or "[]"))):
                 self.by_shape.setdefault(shape, []).append(one)
 
     def after(self, one: int, pattern: Shape | None) -> int:
@@ -283,7 +247,7 @@ STACKED = "what it costs to bring inputs together and results apart: weights are
 BY_SHAPE = ("whether calls need each other's results in a way that shapes do not show: no tensor is followed (no feeds "
             "edges)")  # fmt: skip
 LEFT = "whether {} equal calls need each other's results: no tensor is followed (no feeds edges); they stay apart"
-TOLD = "whether the {} models share anything: it was told that they do not"
+TOLD = "whether the {} models share anything: the edit states that they do not"
 MEMORY = "whether all models fit into memory side by side"
 FOUND = "{} calls become {}: {}"
 
@@ -304,21 +268,17 @@ class FuseHorizontally:
     models: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse one model."""
         require(self.models is None or self.models >= 2, "models of a horizontal fusion", self.models, "2 or more")
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Fuse; recorded latencies of the fused calls' device work become unknown.
-
-        Raises:
-            InputError: no such calls, or none that are known to be independent.
-        """
+        """Apply the edit."""
         calls, unit = call_table(graph)
         groups, unknown = self._groups(graph, calls, unit)
         if not groups:
-            raise InputError("no equal calls that are known not to need each other" + self._limits(),
-                             where=f"graph {graph.name!r}",
-                             allowed="feeds edges, calls whose shapes show it, or models=N")  # fmt: skip
+            limits = (("of", self.op), ("in", self.phase))
+            named = "".join(f" {word} {value}" for word, value in limits if value is not None)
+            raise refusal(graph, f"no equal calls that are known not to need each other{named}",
+                          "feeds edges, calls whose shapes show it, or models=N")  # fmt: skip
         last = np.array([group[-1] for group in groups])
         times = np.ones(int(unit.max()) + 1)
         times[last] = [len(group) for group in groups]
@@ -346,10 +306,6 @@ class FuseHorizontally:
             fits &= (calls["op_name"] == self.op).to_numpy()
         return fits if self.phase is None else fits & (calls["phase"] == self.phase).to_numpy()
 
-    def _limits(self) -> str:
-        limits = (("of", self.op), ("in", self.phase))
-        return "".join(f" {word} {value}" for word, value in limits if value is not None)
-
 
 def _batched(nodes: pd.DataFrame, times: np.ndarray) -> pd.DataFrame:
     """The table with the work of `times` [num_nodes] calls in each node; latencies of device work unknown."""
@@ -372,7 +328,7 @@ def _handed_on(graph: ExecutionGraph, unit: np.ndarray, groups: list[np.ndarray]
     number, first = np.unique(unit, return_index=True)
     node_of = np.full(len(heir), -1, dtype=np.int64)
     node_of[number[number >= 0]] = first[number >= 0]
-    works = np.flatnonzero((graph.nodes["node_type"] != NodeType.HOST).to_numpy() & (unit >= 0))
+    works = np.flatnonzero(~is_type(graph, NodeType.HOST) & (unit >= 0))
     node_of[unit[works]] = works
     edges = graph.edges
     feeds = (edges["relation"] == Relation.FEEDS).to_numpy()

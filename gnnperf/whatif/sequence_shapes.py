@@ -1,39 +1,177 @@
-"""The shapes of a call with longer or shorter sequences.
+"""Which sizes hold the length of sequences, given by attention; and the shapes of a call with another length.
 
-[512,128] x [384,128]       tokens grow                        as with a larger batch
-[8,4,64,32]                 the length                         by its place, or the first size that is one
-[8,4,64,64]                 both, where they are scores
-[64,128]                    a table of positions               where it is one
+scaled_dot_product_attention   q [8,4,64,32]           64: by its place
+softmax                        scores [8,4,64,64]      64: last two sizes alike
+embedding                      indices [8,64]          8 samples of 64
+linear                         data [512,128]          512 = 8 x 64: tokens
+add                            [8,64,128] + [64,128]   a parameter laid along the sequence: a row per place
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from gnnperf.core import Phase
+from gnnperf.core import InputError, Phase
 from gnnperf.generate import Argument, Shape, each, is_list, tensors
-from gnnperf.whatif.batch_shapes import is_parameter, scale_call
-from gnnperf.whatif.batch_sizes import WEIGHTS, Call, is_product, op_of
-from gnnperf.whatif.sequence_sizes import Sequence, is_attention, length_place
+from gnnperf.graph import ExecutionGraph
+from gnnperf.whatif.batch_shapes import (
+    DATA,
+    WEIGHTS,
+    Batch,
+    Call,
+    Rescaled,
+    all_shapes,
+    calls_of,
+    find_batch,
+    is_product,
+    op_of,
+    scale_call,
+)
+
+LENGTH_FIRST = ("_flash_attention", "_efficient_attention")  # [samples, length, heads, head]; others: heads first
+INDEXED = ("embedding",)  # ops whose data are [samples, length]; data of two sizes elsewhere are [tokens, width]
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """What of a graph's sizes holds the length.
+
+    Attributes:
+        length: of a sequence.
+        samples: numbers of sequences.
+        tokens: sizes of dimensions that hold whole sequences one after the other: samples x length.
+        by_data: sizes that data decide (tokens sent to an expert).
+        heads: sizes of an attention head.
+        has_scores: attention is in parts: scores [.., length, length] appear.
+        positions: shapes of parameters with a row per place of the sequence.
+        weights: shapes of parameters that ops take as weights.
+        batch: parameters; its sizes are tokens and what data decide.
+    """
+
+    length: int
+    samples: frozenset[int]
+    tokens: frozenset[int]
+    by_data: frozenset[int]
+    heads: frozenset[int]
+    has_scores: bool
+    positions: frozenset[Shape]
+    weights: frozenset[Shape]
+    batch: Batch
+
+    def is_shared(self, shape: Shape) -> bool:
+        """Whether a shape is a table of positions in one place and a weight in another."""
+        return shape in self.positions and shape in self.weights
+
+
+def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
+    """The sizes of a graph.
+
+    Args:
+        graph: with shapes.
+        length: which one, where a program has several; None: its only one.
+
+    Raises:
+        InputError: no attention tells a length, several do, or none is the one that is requested.
+    """
+    calls, batch = calls_of(graph.nodes), find_batch(graph)
+    result = sorted({size for call in calls for size in _lengths(call)})
+    chosen = _chosen(graph, result, length)
+    scores = any(_is_scores(call, chosen) for call in calls)
+    samples = frozenset(_samples(calls, chosen)) & batch.sizes
+    tokens = frozenset(size for size in batch.sizes if size % chosen == 0 and size // chosen in samples | {1})
+    by_data = batch.sizes - samples - tokens
+    own = replace(batch, sizes=tokens | by_data)
+    heads = frozenset(size for call in calls for size in _heads(call))
+    weights = frozenset(_weights(calls))
+    result_positions = frozenset(_positions(calls, batch, chosen))
+    return Sequence(chosen, samples, tokens, by_data, heads, scores, result_positions, weights, own)
+
+
+def _chosen(graph: ExecutionGraph, result: list[int], length: int | None) -> int:
+    where = f"graph {graph.name!r}"
+    if length is not None and length in result:
+        return length
+    if length is not None or len(result) > 1:
+        raise InputError(f"sequences of length {', '.join(map(str, result)) or '(none)'}", where=where,
+                         allowed="one length", remedy="name it, as in {sequence:{factor:2,of:64}}")  # fmt: skip
+    if not result:
+        raise InputError("no attention whose shapes tell the length of a sequence", where=where,
+                         allowed="a trace with the shapes of inputs, of a program with attention",
+                         remedy="record with record_shapes=True")  # fmt: skip
+    return result[0]
+
+
+def is_attention(name: str) -> bool:
+    """Whether an op is attention in one piece."""
+    return "attention" in op_of(name)
+
+
+def length_place(name: str) -> int:
+    """The dimension, from the end, of q, k and v that is the length."""
+    return -3 if op_of(name).startswith(LENGTH_FIRST) else -2
+
+
+def _lengths(call: Call) -> Iterator[int]:
+    name, _, arguments = call
+    shapes = all_shapes(arguments[:3])
+    if is_attention(name):
+        yield from (shape[length_place(name)] for shape in shapes if len(shape) > 2)
+    elif "softmax" in op_of(name):
+        yield from (shape[-1] for shape in shapes[:1] if len(shape) > 2 and shape[-1] == shape[-2])
+
+
+def _heads(call: Call) -> Iterator[int]:
+    name, _, arguments = call
+    if is_attention(name):
+        yield from (shape[-1] for shape in all_shapes(arguments[:3]) if len(shape) > 2)
+
+
+def _is_scores(call: Call, length: int) -> bool:
+    shapes = all_shapes(call[2][:1])
+    return "softmax" in op_of(call[0]) and any(len(s) > 2 and s[-2:] == (length, length) for s in shapes)
+
+
+def _samples(calls: list[Call], length: int) -> Iterator[int]:
+    """Sizes before a length: of indices of embeddings and of attention."""
+    for name, phase, arguments in calls:
+        places = DATA.get(op_of(name), ()) if phase != Phase.OPTIMIZER else ()
+        if is_attention(name):
+            yield from (shape[0] for shape in all_shapes(arguments[:3]) if len(shape) > 3)
+        for place in places:
+            for shape in tensors(arguments[place]) if place < len(arguments) else ():
+                if len(shape) > (1 if op_of(name) in INDEXED else 2) and shape[1] == length:
+                    yield shape[0]
+
+
+def _weights(calls: list[Call]) -> Iterator[Shape]:
+    for name, _, arguments in calls:
+        for place in WEIGHTS.get(op_of(name), ()):
+            if place < len(arguments):
+                yield from tensors(arguments[place])
+
+
+def _positions(calls: list[Call], batch: Batch, length: int) -> Iterator[Shape]:
+    """Parameters laid along the sequence of data of higher rank, and tables with as many rows as places."""
+    for name, phase, arguments in calls:
+        shapes = all_shapes(arguments)
+        if phase != Phase.FORWARD or not shapes:
+            continue
+        if op_of(name) == "embedding" and len(shapes) > 1 and shapes[0][0] == length:
+            yield shapes[0]
+        data = max(shapes, key=len)
+        for shape in shapes:
+            core = shape[1:] if shape[:1] == (1,) else shape
+            fits = len(core) < len(data) and data[len(data) - len(core) :] == core and len(core) > 1
+            if fits and core[0] == length and shape in batch.parameters and op_of(name) not in WEIGHTS:
+                yield shape
+
 
 LAYOUT = ("transpose", "permute", "view", "reshape", "contiguous", "clone", "expand", "unbind", "select", "stack",
           "cat", "split", "chunk", "t", "flatten", "unflatten", "_unsafe_view", "copy_", "slice", "narrow")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Stretched:
-    """A call with another length.
-
-    Attributes:
-        arguments: its shapes.
-        doubtful: some shape could be read in two ways.
-    """
-
-    arguments: tuple[Argument, ...]
-    doubtful: bool = False
-
-
-def stretch_call(call: Call, sequence: Sequence, new_length: int) -> Stretched:
+def stretch_call(call: Call, sequence: Sequence, new_length: int) -> Rescaled:
     """The call with the length changed wherever it is held."""
     name, phase, arguments = call
     factor = new_length / sequence.length
@@ -48,7 +186,7 @@ def stretch_call(call: Call, sequence: Sequence, new_length: int) -> Stretched:
         doubtful |= any(doubt for _, doubt in takes)
         if place in weights and not is_list(old):
             result.append(_position(old, sequence, new_length))
-        elif any(len(shape) > 2 and is_parameter(shape, sequence.batch) for shape in tensors(old)):
+        elif any(len(shape) > 2 and sequence.batch.is_parameter(shape) for shape in tensors(old)):
             result.append(old)
         elif takes and len(takes) == len(kinds):
             result.append(each(old, lambda shape: _with_length(shape, call, sequence, new_length)))
@@ -56,12 +194,12 @@ def stretch_call(call: Call, sequence: Sequence, new_length: int) -> Stretched:
             result.append(scaled)
     if is_product(name) and not _fits(result):  # two sizes are alike: rows of data, then, and a weight
         result[1], doubtful = arguments[1], True
-    return Stretched(tuple(result) if not is_product(name) or _fits(result) else arguments, doubtful)
+    return Rescaled(tuple(result) if not is_product(name) or _fits(result) else arguments, doubtful)
 
 
 def _fits(arguments: list[Argument]) -> bool:
     """Whether two factors of a product still fit."""
-    shapes = [shape for argument in arguments[:2] for shape in tensors(argument)]
+    shapes = all_shapes(arguments[:2])
     return len(shapes) < 2 or min(map(len, shapes)) < 2 or shapes[0][-1] == shapes[1][-2]
 
 
@@ -111,13 +249,13 @@ def _flat(shape: Shape, call: Call, sequence: Sequence, at: list[int]) -> tuple[
 
 def _is_next_to_data(shape: Shape, call: Call) -> bool:
     """Whether the call adds a table of positions to data, or looks it up."""
-    shapes = [other for argument in call[2] for other in tensors(argument)]
+    shapes = all_shapes(call[2])
     return any(len(other) > len(shape) and other[-len(shape) :] == shape for other in shapes)
 
 
 def _is_square_product(call: Call, length: int) -> bool:
     """A batched product of which all sizes are the length: head and length are alike."""
-    shapes = [shape for argument in call[2][:2] for shape in tensors(argument)]
+    shapes = all_shapes(call[2][:2])
     return is_product(call[0]) and all(shape[-2:] == (length, length) for shape in shapes)
 
 
@@ -129,7 +267,7 @@ def _position(argument: Argument, sequence: Sequence, new_length: int) -> Argume
     return tuple(new_length if size == sequence.length and not place else size for place, size in enumerate(shape))
 
 
-def _parameters(arguments: tuple[Argument, ...], sequence: Sequence, new_length: int) -> Stretched:
+def _parameters(arguments: tuple[Argument, ...], sequence: Sequence, new_length: int) -> Rescaled:
     """What an optimizer updates: of a table's shape that weights have too, the first of each list."""
     result: list[Argument] = []
     doubtful = False
@@ -142,7 +280,7 @@ def _parameters(arguments: tuple[Argument, ...], sequence: Sequence, new_length:
             seen.add(shape)
             shapes.append(_grown(shape, sequence, new_length) if taken else shape)
         result.append(tuple(shapes) if is_list(argument) else shapes[0] if shapes else argument)
-    return Stretched(tuple(result), doubtful)
+    return Rescaled(tuple(result), doubtful)
 
 
 def _grown(shape: Shape, sequence: Sequence, new_length: int) -> Shape:

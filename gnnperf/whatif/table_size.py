@@ -3,36 +3,28 @@
 before   embedding_bag [100000,32], [4096]    dense gradient [100000,32]    fused update [100000,32]
 after    embedding_bag [400000,32], [4096]    dense gradient [400000,32]    fused update [400000,32]
 
-What is looked up stays; what touches every row (a dense gradient and its update) grows.
+Look-ups stay; work on every row (a dense gradient and its update) grows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
-import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, OpFamily, Phase, require
-from gnnperf.generate import Argument, Shape, each, is_list, parse, tensors
+from gnnperf.core import NodeType, OpFamily, require
+from gnnperf.generate import Argument, Shape, each, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, TableCounts
-from gnnperf.whatif.batch_sizes import WHOLE, op_of
-from gnnperf.whatif.distinct_calls import DistinctCall, change_calls
-from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.recost import DENSE_GRADIENTS, Cost, added_rows, with_shapes
-
-# Embedding tables of a graph, found by the ops that look rows up in them.
+from gnnperf.whatif.batch_shapes import WHOLE, all_shapes, op_of, whole
+from gnnperf.whatif.costs import DENSE_GRADIENTS, Cost, DistinctCall, added_rows, change_calls, with_shapes
+from gnnperf.whatif.edit import Edited, is_type, refusal, rewritten
 
 LOOKUPS = ("embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 BAGS = LOOKUPS[1:]
-
-
-def lookups(nodes: pd.DataFrame) -> dict[str, tuple[Argument, ...]]:
-    """Shapes as text -> arguments, of every distinct call that looks up rows."""
-    of_tables = (nodes["family"] == OpFamily.EMBEDDING) & nodes["input_dims"].notna()
-    table = nodes.loc[of_tables, ["op_name", "input_dims"]].astype(str).drop_duplicates()
-    return {dims: parse(dims) for name, dims in table.itertuples(index=False) if op_of(name) in LOOKUPS}
+COUNTED = "how often a row is looked up again in a table of another size: as was counted"
+UNCOUNTED = "how often a row is looked up again in a table of another size, and what a cache holds of it"
+MESSAGES = "whether gradients of whole tables are sent: messages stay"
+FOUND = "tables {} become {}; {:.4g} MB of float32 become {:.4g} MB"
 
 
 def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
@@ -41,19 +33,20 @@ def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
     Raises:
         InputError: there is none.
     """
-    result = {tensors(arguments[0])[0] for arguments in lookups(graph.nodes).values() if tensors(arguments[0])}
-    chosen = frozenset(shape for shape in result if len(shape) == 2 and rows in (None, shape[0]))
-    if not chosen:
+    result = {shapes[0] for shapes in map(tensors, _looked_up(graph.nodes)) if shapes}
+    fitting = frozenset(shape for shape in result if len(shape) == 2 and rows in (None, shape[0]))
+    if not fitting:
         known = ", ".join(sorted(str(shape[0]) for shape in result))
-        raise InputError("no embedding table" + (f" of {rows} rows" if rows else ""), where=f"graph {graph.name!r}",
-                         allowed=known or "a program that looks up rows of tables, with shapes of inputs")  # fmt: skip
-    return chosen
+        raise refusal(graph, "no embedding table" + (f" of {rows} rows" if rows else ""),
+                      known or "a program that looks up rows of tables, with shapes of inputs")  # fmt: skip
+    return fitting
 
 
-COUNTED = "how often a row is looked up again in a table of another size: as was counted"
-UNCOUNTED = "how often a row is looked up again in a table of another size, and what a cache holds of it"
-MESSAGES = "whether gradients of whole tables are sent: messages stay"
-FOUND = "tables {} become {}; {:.4g} MB of float32 become {:.4g} MB"
+def _looked_up(nodes: pd.DataFrame) -> list[Argument]:
+    """First argument of every distinct call that looks up rows."""
+    of_tables = (nodes["family"] == OpFamily.EMBEDDING) & nodes["input_dims"].notna()
+    calls = nodes.loc[of_tables, ["op_name", "input_dims"]].astype(str).drop_duplicates()
+    return [parse(dims)[0] for name, dims in calls.itertuples(index=False) if op_of(name) in LOOKUPS]
 
 
 @dataclass(frozen=True)
@@ -69,31 +62,27 @@ class ResizeTables:
     of: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no factor."""
         require(self.factor > 0, "factor of tables", self.factor, "above 0")
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Change shapes and costs; recorded latencies of work on these tables become unknown.
-
-        Raises:
-            InputError: no such table, or its rows do not stay whole.
-        """
-        result = tables(graph, self.of)
-        sizes: dict[Shape, Shape] = {shape: (self._rows(shape[0]), shape[1]) for shape in result}
-        changed = change_calls(graph.nodes, partial(_answer, sizes))
-        works = changed.grown & (graph.nodes["node_type"] != NodeType.HOST).to_numpy()
-        nodes = changed.nodes.assign(latency_us=changed.nodes["latency_us"].mask(works))
+        """Apply the edit."""
+        where = "factor of tables"
+        sizes: dict[Shape, Shape] = {
+            shape: (whole(shape[0], self.factor, "number of rows", where), shape[1]) for shape in tables(graph, self.of)
+        }
+        changed = change_calls(graph.nodes, lambda call: _resized(call, sizes))
+        edited = rewritten(
+            graph,
+            changed.touched,
+            (COUNTED if graph.tables else UNCOUNTED, MESSAGES),
+            predicted=changed.touched & ~is_type(graph, NodeType.HOST),
+            result=(_result(sizes),),
+            input_dims=changed.nodes["input_dims"],
+            flops=changed.nodes["flops"],
+            bytes=changed.nodes["bytes"],
+        )
         counted = tuple(self._counted(one, sizes) for one in graph.tables)
-        edited = replace(graph, nodes=nodes, tables=counted)
-        unknown = (COUNTED if graph.tables else UNCOUNTED, MESSAGES)
-        return Edited(edited, changed.grown, np.arange(graph.num_nodes), unknown, result=(_result(sizes),))
-
-    def _rows(self, rows: int) -> int:
-        wanted = rows * self.factor
-        if abs(wanted - max(round(wanted), 1)) > WHOLE * wanted:
-            raise InputError(f"{rows} x {self.factor:g} is no whole number of rows", where="factor of tables",
-                             allowed=f"a factor that keeps {rows} whole")  # fmt: skip
-        return max(round(wanted), 1)
+        return replace(edited, graph=replace(edited.graph, tables=counted))
 
     def _counted(self, counts: TableCounts, sizes: dict[Shape, Shape]) -> TableCounts:
         """Counts of a whole table, of which ranks may hold rows or columns."""
@@ -101,34 +90,27 @@ class ResizeTables:
         return replace(counts, rows=round(counts.rows * self.factor)) if holds else counts
 
 
-def _answer(sizes: dict[Shape, Shape], call: DistinctCall) -> tuple[tuple[Argument, ...], Cost, float] | None:
+def _resized(call: DistinctCall, sizes: dict[Shape, Shape]) -> tuple[tuple[Argument, ...], Cost] | None:
     """New shapes and cost of a call on a table; None: another one."""
     if op_of(call.name) in DENSE_GRADIENTS:
-        return _dense_gradient(sizes, call)
+        return _dense_gradient(call, sizes)
     new = tuple(each(argument, lambda shape: sizes.get(shape, shape)) for argument in call.arguments)
     if new == call.arguments:
         return None
-    growth = max(b[0] / a[0] for a, b in sizes.items())
-    if _sparse(call):
-        return new, call.recorded, growth
-    cost = with_shapes(call.name, call.arguments, new, call.recorded, call.dtype, 1.0, call.num_siblings)
-    return new, cost, growth
+    if call.is_sparse_update:
+        return new, call.recorded
+    return new, with_shapes(call.name, call.arguments, new, call.recorded, call.dtype, 1.0, call.num_siblings)
 
 
-def _sparse(call: DistinctCall) -> bool:
-    """A sparse gradient added to its table: what it costs is the rows that were looked up (graph.sparse_sums)."""
-    return call.family == OpFamily.EMBEDDING and call.phase == Phase.OPTIMIZER and not is_list(call.arguments[0])
-
-
-def _dense_gradient(sizes: dict[Shape, Shape], call: DistinctCall) -> tuple[tuple[Argument, ...], Cost, float] | None:
-    """Of the table with so many columns and bytes: it is zeroed, whatever is looked up."""
-    columns = next((shape[-1] for argument in call.arguments for shape in tensors(argument)), 0)
+def _dense_gradient(call: DistinctCall, sizes: dict[Shape, Shape]) -> tuple[tuple[Argument, ...], Cost] | None:
+    """Of the table with so many columns and bytes: all of it is zeroed."""
+    columns = next((shape[-1] for shape in all_shapes(call.arguments)), 0)
     item = DTYPE_BYTES.get(call.dtype or "float32", 4)
     zeroed = call.recorded.bytes * call.num_siblings - added_rows(call.arguments, call.dtype)
     for old, new in sizes.items():
         if old[1] == columns and abs(zeroed / (old[0] * old[1] * item) - 1.0) < WHOLE:
             moved = call.recorded.bytes + (new[0] - old[0]) * columns * item / call.num_siblings
-            return call.arguments, Cost(call.recorded.flops, moved), new[0] / old[0]
+            return call.arguments, Cost(call.recorded.flops, moved)
     return None
 
 

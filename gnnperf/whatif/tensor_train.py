@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, OpFamily, Phase, Segment, require
+from gnnperf.core import NodeType, OpFamily, Phase, Segment, require
 from gnnperf.generate import Argument, Shape, is_list, parse, tensors, text
 from gnnperf.graph import ExecutionGraph, op_cost
-from gnnperf.whatif.batch_sizes import op_of
-from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.batch_shapes import all_shapes, op_of
+from gnnperf.whatif.costs import PROFILER_NAME
+from gnnperf.whatif.edit import Edited, refusal
 from gnnperf.whatif.graph_rewrite import insert_copies
-from gnnperf.whatif.horizontal import call_table
-from gnnperf.whatif.recost import PROFILER_NAME
 from gnnperf.whatif.table_size import BAGS, LOOKUPS, tables
+from gnnperf.whatif.units import call_table
 
 # A table as a tensor train: how rows and columns are factored, and what a look-up multiplies.
 #
@@ -35,8 +35,40 @@ from gnnperf.whatif.table_size import BAGS, LOOKUPS, tables
 # Oseledets 2011, "Tensor-Train Decomposition"; Yin et al. 2021, "TT-Rec: Tensor Train Compression for Deep Learning
 # Recommendation Models", sections 2 and 3.
 
-CORES = 3  # as TT-Rec
-Call = tuple[str, tuple[Argument, ...], float]  # op, shapes, FLOPs where shapes do not tell them
+
+@dataclass(frozen=True)
+class NewCall:
+    """One call.
+
+    Attributes:
+        name: of the op.
+        arguments: its shapes.
+        flops, bytes: without a formula; NaN unknown.
+        dtype: of its tensors.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    flops: float = float("nan")
+    bytes: float = float("nan")
+    dtype: str = "float32"
+
+    def cost(self) -> tuple[str, float, float]:
+        """(family, FLOPs, bytes): by formula, else as given."""
+        own = PROFILER_NAME[self.dtype]
+        kinds = [own if argument and not is_list(argument) else "" for argument in self.arguments]
+        result = op_cost(self.name, text(self.arguments), json.dumps(kinds), None)
+        family = str(result.family) if result.family != OpFamily.UNKNOWN else str(OpFamily.INDEXING)
+        flops = self.flops if np.isnan(result.flops) else result.flops
+        return family, flops, self.bytes if np.isnan(result.bytes) else result.bytes
+
+
+FLOAT_BYTES = 4.0
+
+
+def _adds(name: str, arguments: tuple[Argument, ...], added: int, flops: float | None = None) -> NewCall:
+    """A call that adds `added` values: each is read, and read and written where it is added."""
+    return NewCall(name, arguments, float(added) if flops is None else flops, 3.0 * FLOAT_BYTES * added)
 
 
 @dataclass(frozen=True)
@@ -93,22 +125,19 @@ def _exact(columns: int) -> tuple[int, int, int]:
     return min(triples, key=sum)
 
 
-def forward_calls(train: Train, looked_up: int, bags: int | None) -> list[Call]:
-    """What a look-up becomes: places in the cores, two batched products, the sum of a bag's rows."""
+def forward_calls(train: Train, looked_up: int, bags: int | None) -> list[NewCall]:
+    """A look-up as indices into the cores, two batched products, the sum of a bag's rows."""
     (x, y, z), rank = train.columns, train.rank
     columns = prod(train.columns)
-    calls: list[Call] = [
-        ("aten::remainder", ((looked_up,), ()), 0.0),
-        ("aten::bmm", ((looked_up, x, rank), (looked_up, rank, y * rank)), 0.0),
-        ("aten::bmm", ((looked_up, x * y, rank), (looked_up, rank, z)), 0.0),
-    ]
+    products = [((looked_up, x, rank), (looked_up, rank, y * rank)), ((looked_up, x * y, rank), (looked_up, rank, z))]
+    calls = [_indices(looked_up), *(NewCall("aten::bmm", factors, 0.0, 0.0) for factors in products)]
     if bags is not None:
-        calls.append(("aten::index_add", ((bags, columns), (), (looked_up,), (looked_up, columns)),
-                      float(looked_up * columns)))  # fmt: skip
+        shapes: tuple[Argument, ...] = ((bags, columns), (), (looked_up,), (looked_up, columns))
+        calls.append(_adds("aten::index_add", shapes, looked_up * columns))
     return calls
 
 
-def backward_calls(train: Train, looked_up: int) -> list[Call]:
+def backward_calls(train: Train, looked_up: int) -> list[NewCall]:
     """The first product again (TT-Rec keeps none), two products for each, gradients added to the rows of the cores."""
     (x, y, z), rank = train.columns, train.rank
     products = [
@@ -118,44 +147,20 @@ def backward_calls(train: Train, looked_up: int) -> list[Call]:
         ((looked_up, rank, x), (looked_up, x, y * rank)),
         ((looked_up, x, y * rank), (looked_up, y * rank, rank)),
     ]
-    calls: list[Call] = [("aten::remainder", ((looked_up,), ()), 0.0)]
-    calls += [("aten::bmm", factors, 0.0) for factors in products]
-    calls += [("aten::index_add", (core, (), (looked_up,), (looked_up, core[1])), float(looked_up * core[1]))
-              for core in train.cores]  # fmt: skip
-    return calls
+    added = [_adds("aten::index_add", (core, (), (looked_up,), (looked_up, core[1])), looked_up * core[1])
+             for core in train.cores]  # fmt: skip
+    return [_indices(looked_up), *(NewCall("aten::bmm", factors, 0.0, 0.0) for factors in products), *added]
+
+
+def _indices(looked_up: int) -> NewCall:
+    """Indices of rows as indices into the cores."""
+    return NewCall("aten::remainder", ((looked_up,), ()), 0.0, 0.0, "int64")
 
 
 # Calls of a graph become several calls each: the nodes of the old one are copied, and instructed to be the new ones.
 #
 # before   [T1|embedding_bag]-[T1|stack]
 # after    [T1|remainder]-[T1|bmm]-[T1|bmm]-[T1|index_add]-[T1|stack]      each with the host time of the old one
-
-
-@dataclass(frozen=True)
-class NewCall:
-    """One call.
-
-    Attributes:
-        name: of the op.
-        arguments: its shapes.
-        flops, bytes: where no formula tells them; NaN unknown.
-        dtype: of its tensors.
-    """
-
-    name: str
-    arguments: tuple[Argument, ...]
-    flops: float = float("nan")
-    bytes: float = float("nan")
-    dtype: str = "float32"
-
-    def cost(self) -> tuple[str, float, float]:
-        """(family, FLOPs, bytes): by formula, else as given."""
-        own = PROFILER_NAME[self.dtype]
-        kinds = [own if argument and not is_list(argument) else "" for argument in self.arguments]
-        result = op_cost(self.name, text(self.arguments), json.dumps(kinds), None)
-        family = str(result.family) if result.family != OpFamily.UNKNOWN else str(OpFamily.INDEXING)
-        flops = self.flops if np.isnan(result.flops) else result.flops
-        return family, flops, self.bytes if np.isnan(result.bytes) else result.bytes
 
 
 def replace_calls(graph: ExecutionGraph, unit: np.ndarray, calls: Mapping[int, Sequence[NewCall]]) -> Edited:
@@ -202,11 +207,10 @@ def _predicted(
 GRADIENTS = ("_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_sparse_backward",
              "embedding_backward", "embedding_dense_backward", "embedding_sparse_backward")  # fmt: skip
 ACCURACY = "whether the model learns as well with tables of rank {}"
-CACHED = "how much of the cores a cache holds: each look-up is taken to read its rows of them"
+CACHED = "how much of the cores a cache holds: each look-up is assumed to read its rows of them"
 HELPERS = "which small ops around sparse gradients go: they stay, as messages of gradients of whole tables do"
-WHICH = "which of the tables with {} columns a gradient belongs to: taken for the first"
+WHICH = "which of the tables with {} columns a gradient belongs to: assumed to be the first"
 FOUND = "table {} of {:.4g} MB becomes cores of {:.4g} MB: rows {}, columns {}, rank {}"
-FLOAT_BYTES = 4.0
 
 
 @dataclass(frozen=True)
@@ -222,15 +226,10 @@ class CompressTables:
     of: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no rank."""
         require(self.rank >= 1, "rank of a tensor train", self.rank, "1 or more")
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Replace look-ups, their gradients and the updates of the tables.
-
-        Raises:
-            InputError: the graph has no such table, or a train of this rank is no smaller.
-        """
+        """Apply the edit."""
         trains = {shape: self._train(graph, shape) for shape in sorted(tables(graph, self.of))}
         table, unit = call_table(graph)
         rows = table[table["input_dims"] != ""].to_dict("records")
@@ -244,8 +243,8 @@ class CompressTables:
     def _train(self, graph: ExecutionGraph, shape: Shape) -> Train:
         train = train_of(shape, self.rank)
         if train.elements >= prod(shape):
-            raise InputError(f"a train of rank {self.rank} has {train.elements} values, table {list(shape)} "
-                             f"{prod(shape)}", where=f"graph {graph.name!r}", allowed="a smaller rank")  # fmt: skip
+            what = f"a train of rank {self.rank} has {train.elements} values, table {list(shape)} {prod(shape)}"
+            raise refusal(graph, what, "a smaller rank")
         return train
 
 
@@ -256,9 +255,9 @@ def _becomes(row: dict[Hashable, Any], trains: dict[Shape, Train]) -> list[NewCa
         train = trains.get(tensors(arguments[0])[0]) if tensors(arguments[0]) else None
         return [] if train is None else _forward(op, arguments, train)
     if op in GRADIENTS and row["num_works"]:
-        columns = next((shape[-1] for argument in arguments for shape in tensors(argument)), 0)
+        columns = next((shape[-1] for shape in all_shapes(arguments)), 0)
         train = next((train for shape, train in trains.items() if shape[1] == columns), None)
-        return [] if train is None else _calls(backward_calls(train, prod(tensors(arguments[1])[0])))
+        return [] if train is None else backward_calls(train, prod(tensors(arguments[1])[0]))
     return _update(str(row["op_name"]), arguments, trains) if row["phase"] == Phase.OPTIMIZER else []
 
 
@@ -266,28 +265,19 @@ def _forward(op: str, arguments: tuple[Argument, ...], train: Train) -> list[New
     indices = tensors(arguments[1])[0]
     offsets = tensors(arguments[2]) if op in BAGS and len(arguments) > 2 else ()
     bags = None if op not in BAGS else offsets[0][0] if offsets and len(indices) == 1 else indices[0]
-    return _calls(forward_calls(train, prod(indices), bags))
-
-
-def _calls(calls: list[tuple[str, tuple[Argument, ...], float]]) -> list[NewCall]:
-    """With bytes where no formula may tell them: all that is added is read, and read and written where it is added."""
-    return [
-        NewCall(name, shapes, flops, 3.0 * FLOAT_BYTES * flops, "int64" if name == "aten::remainder" else "float32")
-        for name, shapes, flops in calls
-    ]
+    return forward_calls(train, prod(indices), bags)
 
 
 def _update(name: str, arguments: tuple[Argument, ...], trains: dict[Shape, Train]) -> list[NewCall]:
     """An update of a table: of its cores, one after the other, or in the list in its place."""
-    shapes = [shape for argument in arguments for shape in tensors(argument)]
-    held = [shape for shape in shapes if shape in trains]
+    held = [shape for shape in all_shapes(arguments) if shape in trains]
     if not held:
         return []
     if any(is_list(argument) for argument in arguments):
         return [NewCall(name, tuple(_listed(argument, trains) for argument in arguments))]
     return [
-        NewCall(name, tuple(core if argument in trains else argument for argument in arguments),
-                2.0 * prod(core), 3.0 * FLOAT_BYTES * prod(core))
+        _adds(name, tuple(core if argument in trains else argument for argument in arguments), prod(core),
+              2.0 * prod(core))
         for core in trains[held[0]].cores
     ]  # fmt: skip
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, Relation, Segment
+from gnnperf.core import InputError, NodeType, OpFamily, Relation, Segment
 from gnnperf.graph import ExecutionGraph, lane_keys
+from gnnperf.whatif.edit import ON_DEVICE, chosen, ends, is_type, refusal
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,14 @@ class OpSelector:
 
     def names(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] bool: nodes within (not between) such calls; `ordinals` aside, which take a whole graph."""
-        fits = (nodes["op_name"] == self.op) & (nodes["segment"] != Segment.T1) & nodes["step"].ge(0)
-        if self.input_dims is not None:
-            fits &= nodes["input_dims"] == self.input_dims
-        if self.phase is not None:
-            fits &= nodes["phase"] == self.phase
-        if self.ranks is not None:
-            fits &= nodes["rank"].isin(list(self.ranks))
-        return fits.to_numpy()
+        fits = chosen(nodes, op_name=self.op, input_dims=self.input_dims, phase=self.phase)
+        fits &= (nodes["segment"] != Segment.T1).to_numpy()
+        return fits if self.ranks is None else fits & nodes["rank"].isin(list(self.ranks)).to_numpy()
 
     def __str__(self) -> str:
-        limits = [self.input_dims, self.phase, _listed("ranks", self.ranks), _listed("ordinals", self.ordinals)]
-        return " ".join([self.op, *(str(limit) for limit in limits if limit is not None)])
+        lists = (("ranks", self.ranks), ("ordinals", self.ordinals))
+        limits = [f"{name} {', '.join(map(str, numbers))}" for name, numbers in lists if numbers is not None]
+        return " ".join([self.op, *(one for one in (self.input_dims, self.phase) if one is not None), *limits])
 
 
 def units(graph: ExecutionGraph, selector: OpSelector) -> np.ndarray:
@@ -62,12 +59,9 @@ def units(graph: ExecutionGraph, selector: OpSelector) -> np.ndarray:
         selected &= np.isin(_ordinal(graph, host, selected), list(selector.ordinals))
     if not selected.any():
         known = sorted({str(n) for n in graph.nodes.loc[graph.nodes["node_type"] == NodeType.COMPUTE, "op_name"]})
-        raise InputError(f"no call of {selector}", where=f"graph {graph.name!r}",
-                         allowed=f"an op of the graph, e.g. {', '.join(known[:12])}")  # fmt: skip
-    result = np.where(np.isin(host, np.unique(host[selected])), host, -1)
-    result = with_launched(graph, result)
-    kinds = graph.nodes["node_type"].to_numpy()[result >= 0]
-    if (kinds == NodeType.COMM).any():
+        raise refusal(graph, f"no call of {selector}", f"an op of the graph, e.g. {', '.join(known[:12])}")
+    result = with_launched(graph, np.where(np.isin(host, np.unique(host[selected])), host, -1))
+    if (is_type(graph, NodeType.COMM) & (result >= 0)).any():
         raise InputError(f"{selector} is a collective", where="an op to repeat", allowed="an op of one rank")
     return result
 
@@ -80,10 +74,6 @@ def _ordinal(graph: ExecutionGraph, unit: np.ndarray, selected: np.ndarray) -> n
     result = np.full(graph.num_nodes, -1, dtype=np.int64)
     result[selected] = ordinal_of.loc[unit[selected]].to_numpy()
     return result
-
-
-def _listed(word: str, numbers: Sequence[int] | None) -> str | None:
-    return None if numbers is None else f"{word} {', '.join(map(str, numbers))}"
 
 
 def host_units(graph: ExecutionGraph) -> np.ndarray:
@@ -103,8 +93,31 @@ def host_units(graph: ExecutionGraph) -> np.ndarray:
 
 def with_launched(graph: ExecutionGraph, unit: np.ndarray) -> np.ndarray:
     """The same units with the device work that their host nodes launch."""
-    launches = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy()
-    src, dst = graph.edges["src"].to_numpy()[launches], graph.edges["dst"].to_numpy()[launches]
+    src, dst = ends(graph, Relation.LAUNCHES)
     result = unit.copy()
     result[dst[unit[src] >= 0]] = unit[src[unit[src] >= 0]]
     return result
+
+
+def call_table(graph: ExecutionGraph) -> tuple[pd.DataFrame, np.ndarray]:
+    """(a row per op call in order of execution, [num_nodes] number of the call of each node; -1 none).
+
+    Columns: unit, lane, rank, step, phase, op_name, input_dims ("" unknown), num_works (nodes on the device), is_free:
+    nothing of another thread, stream or rank waits for it or is waited for by it, and it is no collective.
+    """
+    nodes = graph.nodes
+    unit = with_launched(graph, host_units(graph))
+    first = (unit >= 0) & (nodes["thread"] >= 0).to_numpy() & (nodes["segment"] != Segment.T1).to_numpy()
+    own = nodes[first].assign(unit=unit[first], lane=lane_keys(nodes)[first]).drop_duplicates("unit")
+    table = own[["unit", "lane", "rank", "step", "phase"]].copy()
+    for column in ("op_name", "input_dims"):
+        table[column] = own[column].astype(object).where(own[column].notna(), "")
+    works = is_type(graph, *ON_DEVICE) & (unit >= 0)
+    src, dst = ends(graph, Relation.WAITS)
+    between = unit[src] != unit[dst]
+    tied = is_type(graph, NodeType.COMM) | (nodes["family"] == OpFamily.COLLECTIVE).to_numpy()
+    tied[src[between]] = tied[dst[between]] = True
+    table["num_works"] = np.bincount(unit[works], minlength=int(unit.max(initial=-1)) + 1)[table["unit"].to_numpy()]
+    is_tied = table["unit"].isin(np.unique(unit[tied])).to_numpy()
+    table["is_free"] = ~is_tied & (table["op_name"] != "") & (table["step"] >= 0)
+    return table.sort_values("unit").reset_index(drop=True), unit

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gnnperf.core import InputError, NodeType, Relation, require
+from gnnperf.core import InputError, NodeType, Relation, Segment, require
 from gnnperf.generate import (
     Folded,
     Replicas,
@@ -28,12 +28,11 @@ from gnnperf.generate import (
 )
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import Placement
-from gnnperf.whatif.edit import Edited, unedited
+from gnnperf.whatif.edit import Edited, ends, is_type, unedited
 
 SAME_BATCH = "whether the program keeps the batch of a rank: it stays, so that the global batch grows with the ranks"
 OTHER_GROUPS = "how {} groups of {} ranks grow, whose ranks are not evenly apart: they stay"
 ALGORITHM = "what a library does at a scale that no table of collectives reaches"
-PARTS = (Relation.JOINS, Relation.RELEASES)
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class WorldSize:
     data_parallel: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of ranks."""
         for name in ("ranks", "data_parallel"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} of a world size", value, "a whole number from 1 up")
@@ -68,7 +66,7 @@ class WorldSize:
         folded = fold(graph)
         _check_roles(folded, factor, graph.world_size)
         grows = _growing(folded.graph, replicas)
-        resized, touched = _resized(folded.graph, grows, replicas, factor)
+        resized, touched = _resized(folded.graph, grows, factor)
         moved = _moved(resized, replicas, factor)
         stands_for = tuple(int(n * factor) for n in folded.graph.multiplicity.values())
         placed = replace(moved, world_size=self.ranks, placement=_placement(graph, self.ranks), stands_for=stands_for,
@@ -112,23 +110,17 @@ def _growing(graph: ExecutionGraph, replicas: Replicas) -> np.ndarray:
     """[num_nodes] bool: transfers of groups that hold whole data-parallel groups, and ranks' parts in them."""
     nodes = graph.nodes
     size, stride = nodes["group_size"].to_numpy(), nodes["group_stride"].to_numpy()
-    whole = (size == graph.world_size) & (size > 1)
-    transfer = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-    results = transfer & (whole | (replicas.hold(size, stride) & (size > 1)))
-    relation = graph.edges["relation"].isin([str(r) for r in PARTS]).to_numpy()
-    src, dst = graph.edges["src"].to_numpy()[relation], graph.edges["dst"].to_numpy()[relation]
-    part = (nodes["node_type"] == NodeType.COMM).to_numpy()
-    result = results.copy()
-    result[src[results[dst]]] = True
-    result[dst[results[src]]] = True
-    left = np.flatnonzero(result & part & (nodes["segment"] == "arrive").to_numpy())
+    transfer, part = is_type(graph, NodeType.COLLECTIVE), is_type(graph, NodeType.COMM)
+    result = transfer & (size > 1) & ((size == graph.world_size) | replicas.hold(size, stride))
+    src, dst = ends(graph, Relation.JOINS, Relation.RELEASES)
+    to_part, of_part = src[result[dst]], dst[result[src]]
+    result[to_part] = result[of_part] = True
+    left = np.flatnonzero(result & part & (nodes["segment"] == Segment.ARRIVE).to_numpy())
     result[left + 1] = True  # a part's exit comes right after it, whoever releases it
     return result & (part | transfer)
 
 
-def _resized(
-    graph: ExecutionGraph, grows: np.ndarray, replicas: Replicas, factor: Fraction
-) -> tuple[ExecutionGraph, np.ndarray]:
+def _resized(graph: ExecutionGraph, grows: np.ndarray, factor: Fraction) -> tuple[ExecutionGraph, np.ndarray]:
     """Sizes of groups, messages and shards; [num_nodes] bool: what has changed."""
     nodes = graph.nodes
     shards = shard_messages(graph, grows) | shard_work(graph, grows)
@@ -137,8 +129,8 @@ def _resized(
     known = grows & (size > 0)
     larger = np.where(known, size * factor.numerator // factor.denominator, size).astype(np.int32)
     touched = grows | shards
-    unknown = touched & (nodes["node_type"] != NodeType.HOST).to_numpy()
-    nodes = nodes.assign(group_size=larger, latency_us=nodes["latency_us"].mask(unknown))
+    predicted = touched & ~is_type(graph, NodeType.HOST)
+    nodes = nodes.assign(group_size=larger, latency_us=nodes["latency_us"].mask(predicted))
     return replace(graph, nodes=nodes), touched
 
 
@@ -159,8 +151,6 @@ def _moved(graph: ExecutionGraph, replicas: Replicas, factor: Fraction) -> Execu
 
 def _uneven(graph: ExecutionGraph, grows: np.ndarray) -> tuple[str, ...]:
     nodes = graph.nodes
-    left = (
-        (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["group_stride"] < 1) & (nodes["group_size"] > 1) & ~grows
-    )
+    left = is_type(graph, NodeType.COLLECTIVE) & (nodes["group_stride"] < 1) & (nodes["group_size"] > 1) & ~grows
     counts = nodes.loc[left, "group_size"].value_counts()
     return tuple(OTHER_GROUPS.format(count, size) for size, count in counts.items())

@@ -35,14 +35,7 @@ class Problem:
 
 
 def descend(network: nn.Module, problem: Problem, settings: Settings, seed: int) -> float:
-    """Train in place for EPOCHS passes; the network keeps the weights of its best epoch, whose error is returned.
-
-    Args:
-        network: to be trained.
-        problem: loss and validation error of `network`.
-        settings: those of DESCENT_START.
-        seed: of the order of steps.
-    """
+    """Train in place for EPOCHS passes; the network keeps the weights of its best epoch, whose error is returned."""
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"]
     )

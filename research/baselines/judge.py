@@ -94,21 +94,13 @@ def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:
 
 
 def fitted_record(learner: Learner, data: PreparedData, origin: Origin) -> EvaluationRecord:
-    """Fit, then judge on `origin.part`.
-
-    Raises:
-        InputError: nothing to judge on, or an answer that is not finite.
-    """
+    """Fit, then judge on `origin.part`."""
     _steps(data, origin)  # before it is fitted for nothing
     return judged_record(fitted(learner, data, origin.seed), data, origin)
 
 
 def judged_record(fit: Fit, data: PreparedData, origin: Origin) -> EvaluationRecord:
-    """Judge on `origin.part`; nodes without an answer take the base's, as in the schedule.
-
-    Raises:
-        InputError: nothing to judge on, or an answer that is not finite.
-    """
+    """Judge on `origin.part`; nodes without an answer take the base's, as in the schedule."""
     return _record(origin, fit.fit_s, [_answered(fit.answer, step) for step in _steps(data, origin)])
 
 
@@ -121,9 +113,6 @@ def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
     """The noise floor in the same figures: every recording answered by every other one of its run.
 
     Nodes that the other recording lacks are left out, as in evaluation.noise_floor.
-
-    Raises:
-        InputError: no run of the part was recorded twice.
     """
     judged = [_repeated(step, other) for step, other in _pairs(_steps(data, origin))]
     if not judged:

@@ -83,14 +83,7 @@ class PredictorAnswer:
 
 
 def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:
-    """Two rows: the network, and `<row>-hybrid`, what predict.py answers with its checkpoint in mode=hybrid.
-
-    Args:
-        checkpoint: of the network.
-        network: with its weights, so that features of prepared data are not made again.
-        row: name of the network's row.
-        fit_s: seconds that training took.
-    """
+    """Two rows: the network, and `<row>-hybrid`, what predict.py answers with its checkpoint in mode=hybrid."""
     seed, given = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
     hybrid = PredictorAnswer(predictor_of(checkpoint, Mode.hybrid))
     return {row: Fit(TrainedNetwork(network), given, seed, fit_s),

@@ -32,22 +32,14 @@ SimplerLearner = Trees | PooledSage | OpsAsText
 
 
 def requested_fits(config: LearnerConfig, row: str, data: PreparedData, seed: int) -> dict[str, Fit]:
-    """Row -> the learner that a configuration asks for, fitted; nothing where it asks for the trivial answers only.
-
-    Raises:
-        InputError: a setting that it does not have, or its library is not installed.
-    """
+    """Row -> the learner that a configuration asks for, fitted; nothing where it asks for the trivial answers only."""
     if config.kind is LearnerKind.trivial:
         return {}
     return {row: fitted(simpler(config), data, seed)}
 
 
 def simpler(config: LearnerConfig) -> Tuned:
-    """The learner that a configuration asks for; not the network, and not the trivial answers.
-
-    Raises:
-        InputError: a setting that it does not have.
-    """
+    """The learner that a configuration asks for; not the network, and not the trivial answers."""
     learner = _by_hand(config.kind)
     start = _with_settings(learner.start, learner.space, config.settings)
     return Tuned(replace(learner, start=start), config.trials, Path(config.store))

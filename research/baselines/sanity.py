@@ -61,11 +61,7 @@ def crossed_link(step: Step) -> LinkSpec:
 
 
 def with_another_link(steps: Sequence[Step]) -> list[tuple[Step, Step]]:
-    """(step, the next step of the sequence, in a ring, whose messages cross another link).
-
-    Raises:
-        InputError: all cross the same link.
-    """
+    """(step, the next step of the sequence, in a ring, whose messages cross another link)."""
     links = [crossed_link(step) for step in steps]
     ring = [[(i + k) % len(steps) for k in range(1, len(steps))] for i in range(len(steps))]
     others = [next((j for j in later if links[j] != links[i]), None) for i, later in enumerate(ring)]

@@ -52,11 +52,7 @@ class Text:
 
 
 def fit_words(steps: Sequence[pd.DataFrame]) -> Words:
-    """Words of node tables of training steps, in alphabetical order.
-
-    Args:
-        steps: node tables.
-    """
+    """Words of node tables of training steps, in alphabetical order."""
     seen = Counter(word for nodes in steps for word in {w for group in _groups(nodes)[0] for w in group})
     return Words({word: i + 1 for i, word in enumerate(sorted(w for w, n in seen.items() if n >= MIN_STEPS))})
 

@@ -48,17 +48,7 @@ class Place:
 
 
 def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: str = "") -> SplitData:
-    """A split's data with a share of its training runs, drawn by seed; val and test are whole.
-
-    Args:
-        config: which data.
-        share: of the training runs.
-        seed: of the draw.
-        variant: what `config` says next to that of other rows, in words.
-
-    Raises:
-        InputError: as prepare.load_data.
-    """
+    """A split's data with a share of its training runs, drawn by seed; val and test are whole."""
     split, read = opened(config)
     return SplitData(prepare(config, with_share(split, share, seed), read), share, variant)
 
@@ -81,9 +71,6 @@ def ensure_record(place: Place, learner: Learner, split: SplitData) -> bool:
 
     Returns:
         whether it was made now.
-
-    Raises:
-        InputError: a file in its place is damaged, or the learner gave an answer that is none.
     """
     origin = _origin(place, repr(learner), split)
     if is_current(place.folder, origin):
@@ -102,11 +89,7 @@ def ensure_floor(place: Place, split: SplitData) -> bool:
 
 
 def is_current(folder: Path, origin: Origin) -> bool:
-    """Whether a cell of the same data, learner and part is there. Other code is given (see `codes`), not refused.
-
-    Raises:
-        InputError: a file in its place is damaged.
-    """
+    """Whether a cell of the same data, learner and part is there. Other code is given (see `codes`), not refused."""
     path = record_path(folder, origin.split, origin.row, origin.seed)
     return path.is_file() and replace(read_record(path).origin, code=origin.code) == origin
 

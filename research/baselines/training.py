@@ -49,16 +49,7 @@ def train(config: EntryConfig) -> float | None:
 def compare_network(
     config: EntryConfig, data: PreparedData, network: TypedGNN, checkpoint: Checkpoint, fit_s: float, log: Log
 ) -> None:
-    """Write records of a trained network and its hybrid, and print their errors with those of trivial answers.
-
-    Args:
-        config: of the training.
-        data: what the network was trained on.
-        network: with the weights of `checkpoint`.
-        checkpoint: as it was written.
-        fit_s: seconds that training took.
-        log: of the training.
-    """
+    """Write records of a trained network and its hybrid, and print their errors with those of trivial answers."""
     fits = fits_of(checkpoint, network, config.row, fit_s)
     judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
     write_records(judged, config.cells_folder)

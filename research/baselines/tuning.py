@@ -129,9 +129,6 @@ def search(bench: Bench, space: Mapping[str, Range], start: Settings, trials: in
 
     CFO walks in random directions from the best so far and takes longer or shorter steps. Every trial counts the same,
     whatever it takes: measured times would make the search depend on the machine.
-
-    Raises:
-        InputError: FLAML is not installed, or no trial gave a finite error.
     """
     tried: list[tuple[float, Settings]] = []
 

@@ -22,12 +22,7 @@ def configuration(step: Step) -> np.ndarray:
 
 
 def totals(graph: ExecutionGraph, link_bytes_per_s: float) -> np.ndarray:
-    """[8] logs: FLOPs, bytes, message bytes, ops, host segments, collectives per step and rank; ranks; link's rate.
-
-    Args:
-        graph: one step or a window of several.
-        link_bytes_per_s: what its ranks talk over.
-    """
+    """[8] logs: FLOPs, bytes, message bytes, ops, host segments, collectives per step and rank; ranks; link's rate."""
     nodes, ranks = graph.nodes, len(graph.ranks)
     types = nodes["node_type"].astype(str).to_numpy()
     sums = [float(np.nansum(nodes[name].to_numpy(np.float64))) for name in SUMMED]

@@ -25,13 +25,6 @@ def cached_network(
     """The network of a split, settings and seed: the one that is there, else trained, gated and kept.
 
     A training that was killed goes on after its last whole epoch.
-
-    Args:
-        folder: of the networks; each has a folder of its own, named by what it is made from.
-        network: which.
-        split: names of what it is trained and validated on.
-        seed: of its weights.
-        data: makes the split's data, where they are needed.
     """
     path = folder / _name(network, split, seed) / FILE
     return load_checkpoint(path) if path.is_file() else _trained(path, network, seed, data())
@@ -82,12 +75,7 @@ class CachedNetwork:
 
 
 def dealt(sizes: Mapping[str, tuple[str, float]], parts: int) -> list[tuple[str, ...]]:
-    """Groups dealt out: each kind evenly, the largest group first, to the part that has least of its kind.
-
-    Args:
-        sizes: group -> its kind and its size.
-        parts: how many.
-    """
+    """Groups dealt out: each kind evenly, the largest group first, to the part that has least of its kind."""
     held: list[list[str]] = [[] for _ in range(parts)]
     total = np.zeros(parts)
     for kind in sorted({kind for kind, _ in sizes.values()}):

@@ -98,11 +98,7 @@ class Page:
         self._profile.cleanup()
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """One command of the protocol, and its result.
-
-        Raises:
-            RuntimeError: Chromium refuses it, or does not answer in time.
-        """
+        """One command of the protocol, and its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -128,11 +124,7 @@ class Page:
         return result
 
     def open(self, path: Path, until: str = "true") -> None:
-        """Open a file and wait until an expression holds, which takes `opened_s` seconds.
-
-        Raises:
-            RuntimeError: it does not come to hold in time.
-        """
+        """Open a file and wait until an expression holds, which takes `opened_s` seconds."""
         begin = time.perf_counter()
         self.call("Page.navigate", url=path.absolute().as_uri())
         while not self.ask(f"location.protocol === 'file:' && document.readyState === 'complete' && Boolean({until})"):
@@ -142,11 +134,7 @@ class Page:
         self.opened_s = time.perf_counter() - begin
 
     def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression; of a promise, what it comes to.
-
-        Raises:
-            RuntimeError: it fails.
-        """
+        """The value of a JavaScript expression; of a promise, what it comes to."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(json.dumps(result["exceptionDetails"])[:500])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.calls import calls_of, rings_of
-from gnnperf.analytic.collective.fit import robust_least_squares
+from gnnperf.analytic.collective.model import calls_of, rings_of
+from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.hardware import ClusterSpec, load_cluster
 from gnnperf.predict.collective_fit import arrays, fitted_us, specified_us
 

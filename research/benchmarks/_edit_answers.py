@@ -44,14 +44,7 @@ class Change:
 
 
 def change_of(edited: Edited, step: ExecutionGraph, predictor: Predictor, cluster: ClusterSpec) -> Change:
-    """What the predictor says.
-
-    Args:
-        edited: the step with its edits.
-        step: without; with recorded latencies.
-        predictor: who answers.
-        cluster: that the step ran on.
-    """
+    """What the predictor says."""
     before = predict_edited(unedited(step), predictor, cluster)
     given = predict_edited(replace(edited, change=None), predictor, cluster)
     after_us = predicted_step_us(given, edited.latency_change.of(given.scheduled_us))

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gnnperf.whatif import ChangeDtype, Edit, OpSelector, RepeatOp, ScaleBatch
-from gnnperf.whatif.call_repeats import repeated_calls
+from gnnperf.whatif import ChangeDtype, Edit, OpSelector, ScaleBatch
 from research.benchmarks._folds import Graphs
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.pairs import PAIRS
+from research.evaluation.repeats import RepeatOp, repeated_calls
 
 BATCH = re.compile(r"_b(\d+)(?=_)")
 RANKS_ALIKE = "_b2_fsdp"  # as many sequences as ranks: what the first run of the benchmark brought to light

@@ -40,11 +40,7 @@ def print_tables(records: Sequence[EvaluationRecord]) -> None:
 
 
 def _check_same(split: str, records: Sequence[EvaluationRecord]) -> None:
-    """Rows of one split are of the same recordings.
-
-    Raises:
-        InputError: they are not.
-    """
+    """Rows of one split are of the same recordings."""
     if len({tuple(record.steps["recording"]) for record in records}) > 1:
         raise InputError("rows were judged on different recordings", where=split, remedy="delete its folder")
 

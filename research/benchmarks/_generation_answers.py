@@ -85,10 +85,6 @@ def folds(rows: pd.DataFrame, train_rows: int) -> Iterator[Fold]:
 def answers(campaign: str, keep: Path) -> pd.DataFrame:
     """All folds' answers.
 
-    Args:
-        campaign: of `tables`.
-        keep: folder of what was fitted and given before.
-
     Returns:
         Columns left (tuple), device, generation, kind, family, dtype, group (of both), seen (bool, whether the
         generation trained), measured, analytic, gnn (us, as the method reads them; gnn: geometric mean over networks

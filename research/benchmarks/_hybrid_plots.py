@@ -13,13 +13,7 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 def reliability_figure(before: pd.DataFrame, judged: Mapping[str, pd.DataFrame], device: str) -> Figure:
-    """Share of nodes within their interval over the level that it claims.
-
-    Args:
-        before: rows of `node_table` that intervals are calibrated on.
-        judged: title -> rows of other runs.
-        device: that all ran on.
-    """
+    """Share of nodes within their interval over the level that it claims."""
     figure = Figure()
     known = _answers(before, device).assign(run=before["run"], measured_us=before["measured"])
     fitted = [fit_node_intervals(known, level) for level in LEVELS]

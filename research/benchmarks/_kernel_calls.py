@@ -16,8 +16,7 @@ from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import DeviceSpec, match_device
 from gnnperf.trace import RunTrace
-from gnnperf.trace.public.build import Recording, recordings
-from gnnperf.trace.public.catalog import load_catalog
+from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
 from research.benchmarks._public_runs import imported
 from research.pretraining.answer import corrections
 from research.pretraining.choice import by_sizes_only

@@ -113,13 +113,7 @@ def run(job: Job) -> str:
 
 
 def data_config(split: str, learner: str = "", bucket_bytes: float | None = None) -> DataConfig:
-    """The embedded data set, split so, and as this row takes it.
-
-    Args:
-        split: an axis of splits.json or one of ELSEWHERE, then +NAME for each further data set to train on.
-        learner: name in the tables of rows.
-        bucket_bytes: of the token buckets that limit links, where it is given.
-    """
+    """The embedded data set, split so, and as this row takes it."""
     first, *more = split.split("+")
     axis, _, other = first.partition("-") if first in ELSEWHERE else (first, "", "")
     config = DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],

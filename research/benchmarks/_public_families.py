@@ -16,8 +16,7 @@ from gnnperf.gnn.data.runs import RunGraph, cluster_for, typical
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.assembly import WINDOW_NAME
-from gnnperf.trace.public.build import Recording, recordings
-from gnnperf.trace.public.catalog import load_catalog
+from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
 from research.benchmarks._public_runs import imported
 
 # in this order: each validates on the next one, the last on the first
@@ -59,11 +58,7 @@ class PublicRuns:
         return tuple(name for name, own in self.family.items() if own == family and name not in self.asleep)
 
     def split(self, family: str) -> Split:
-        """The family is judged, the next one validates, all others train.
-
-        Raises:
-            InputError: no recording of the family can be read.
-        """
+        """The family is judged, the next one validates, all others train."""
         names = [name for name in FAMILIES if self.of(name)]
         if family not in names:
             raise InputError("no recording can be read", where=f"family {family}", allowed=", ".join(names) or "none",
@@ -111,11 +106,7 @@ def _named() -> Iterator[tuple[Recording, str]]:
 
 
 def _usable(recording: Recording, family: str) -> RunGraph:
-    """Its typical step.
-
-    Raises:
-        InputError: it cannot be read, has no device work, no whole step, or no device that is known.
-    """
+    """Its typical step."""
     graph = imported(recording)[1].for_predictors()
     on_device = (graph.nodes["node_type"] == NodeType.COMPUTE) & graph.nodes["stream"].ge(0)
     if not on_device.any():

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.trace import RunTrace, read_run
-from gnnperf.trace.public.build import Recording, recordings
-from gnnperf.trace.public.catalog import load_catalog
+from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
 
 GRAPH_RUNS = (
     "dlrm-8", "megatron-tp2", "torchrec/trace/", "torchrec/log/resnet18", "hta/trace_diff/control",

@@ -14,9 +14,10 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate import Placed, Placement, Split, Table
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import Edited, step_times_us
+from gnnperf.whatif import Edited
+from gnnperf.whatif.findings.measured import calibrated_to_trace
 from gnnperf.whatif.reshard import Model, Recorded
-from gnnperf.whatif.trace_calibration import calibrated_to_trace
+from research.evaluation.step_times import step_times_us
 from research.recording.sharding_problems import Problem
 from research.recording.workloads.mixed_tables import PlacedTable
 

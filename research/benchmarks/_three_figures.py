@@ -87,13 +87,7 @@ def records(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
 
 
 def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> Table:
-    """The model, the trivial answers and the noise, figure by figure.
-
-    Args:
-        result: one row per recording.
-        runs: one row per run.
-        others: runs and label -> the trivial answers.
-    """
+    """The model, the trivial answers and the noise, figure by figure."""
     table = Table("figure", "answer", "runs", "mean %", "median", "p90", "max", "bias")
     for figure, label in FIGURES.items():
         answers = pd.concat([runs[MODEL[figure]].rename("analytical model"), others(runs, label)], axis=1)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.attention.calls import Attentions, FusedRates, fused_us
-from gnnperf.analytic.embedding.model import power_access, unique_rows
+from gnnperf.analytic.attention import Attentions, FusedRates, fused_us
+from gnnperf.analytic.embedding.model import power_access
 from gnnperf.analytic.gemm.model import gemm_us, products
-from gnnperf.analytic.graph_launches import fit_logs
+from gnnperf.analytic.least_squares import fit_logs
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, sustained_bytes_per_s
-from gnnperf.analytic.normalization.model import uneven_rows
+from gnnperf.analytic.normalization import uneven_rows
 from gnnperf.hardware import DeviceSpec
 from research.tables.observation import between_events_us
 
@@ -99,7 +99,7 @@ def _embedding(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
     if rows["direction"].iloc[0] != BACKWARD:
         return [gathered_us]
     vocabulary = _column(rows, "vocabulary")
-    different = unique_rows(power_access(vocabulary, np.ones(len(rows))), lookups)
+    different = power_access(vocabulary, np.ones(len(rows))).unique(lookups)
     is_sorted = (lookups > ATOMIC_LOOKUPS).astype(float)
     return [
         is_sorted, gathered_us * (1 - is_sorted), gathered_us * is_sorted,

@@ -86,14 +86,7 @@ def few(
     parts: Callable[[pd.DataFrame], list[tuple[str, Judged]]],
     counts: Sequence[int],
 ) -> None:
-    """Print all lines, then the curves.
-
-    Args:
-        chips: chip -> rows of the others that are fitted on, and its own.
-        retained: where fitted constants are kept.
-        parts: rows of a chip -> kinds of op and what is judged of each.
-        counts: of rows that are measured.
-    """
+    """Print all lines, then the curves."""
     result: dict[tuple[str, str], dict[str, list[float]]] = {}
     for others, own in chips.values():
         forms = forms_of(others, retained)

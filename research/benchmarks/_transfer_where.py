@@ -20,12 +20,7 @@ CACHED, STREAMED, SHORT, LONG = (
 
 
 def where(rows: pd.DataFrame, retained: Path) -> None:
-    """Print one line per GPU and group of its products.
-
-    Args:
-        rows: bfloat16 products of all GPUs.
-        retained: where fitted constants are kept.
-    """
+    """Print one line per GPU and group of its products."""
     print("\n| GPU left out | products | rows | mean | bias | of peak FLOP/s: median, p90 | of peak bandwidth |")
     print("|---|---|---|---|---|---|---|")
     for generation in sorted(rows[GENERATION].unique()):

@@ -18,8 +18,7 @@ from gnnperf.generate.transformer import TransformerPlan
 from gnnperf.gnn.evaluation.metrics import absolute_percentage_error
 from research.benchmarks._vtrain import columns_of
 from research.benchmarks._vtrain_trivial import log_columns, models, ridge
-from research.fitting.adapt import PARTS, Adaptation, StepLinearBounds, adapt
-from research.fitting.adapt.choose import fit_factors
+from research.fitting.adapt import PARTS, Adaptation, StepLinearBounds, adapt, fit_factors
 
 WEAK = 0.01  # weight of the prior where all labels are given
 PAIRS, SETS = (2, 4, 8, 16), 20

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.table import POINT
+from gnnperf.analytic.collective.tables import POINT
 from gnnperf.gnn import summarize
 from gnnperf.hardware import ring_terms, touched_bytes
 from research.benchmarks._collective_answers import (

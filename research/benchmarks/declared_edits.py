@@ -74,11 +74,7 @@ def given(
     pair: DeclaredPair, graph: ExecutionGraph, other: ExecutionGraph, steps: dict[str, list[float]],
     constants: AnalyticConstants,
 ) -> Predicted:  # fmt: skip
-    """The pair, from the first recording of A; B's is read for shapes only, after the prediction.
-
-    Raises:
-        InputError: an edit has no place in the graph.
-    """
+    """The pair, from the first recording of A; B's is read for shapes only, after the prediction."""
     edited = apply(graph, pair.edits)
     before_us, after_us = (step_us(each, graph, constants) for each in (unedited(graph), edited))
     a_us, b_us = (float(np.mean(steps[run])) for run in (pair.a, pair.b))

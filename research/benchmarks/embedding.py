@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.embedding.model import LINE_BYTES
-from gnnperf.analytic.graph_launches import fit_logs
+from gnnperf.analytic.least_squares import fit_logs
 from gnnperf.gnn import summarize
 from research.fitting.embedding import WAYS, calls_of, fit_lookups, lookup_rows
 

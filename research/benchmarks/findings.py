@@ -18,8 +18,8 @@ from gnnperf.graph import load_graph
 from gnnperf.predict import choose_step, measured_step_time_us
 from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif import Finding, find, measured_step
+from gnnperf.whatif.findings.communication import straggler
 from gnnperf.whatif.findings.search import RULES
-from gnnperf.whatif.findings.straggler import straggler
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.pairs import PAIRS, Change
 

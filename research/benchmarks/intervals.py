@@ -52,11 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report(checkpoint: Checkpoint) -> None:
-    """Tables of one checkpoint on the test recordings of its own split.
-
-    Raises:
-        InputError: the data set has no such split, or the checkpoint has no intervals.
-    """
+    """Tables of one checkpoint on the test recordings of its own split."""
     axis = str(checkpoint.provenance["split_axis"])
     if checkpoint.intervals is None:
         raise InputError("was not calibrated", where=f"the checkpoint of {axis}", remedy="train again")

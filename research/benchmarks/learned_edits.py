@@ -98,11 +98,7 @@ def _prepared(split: Split) -> PreparedData:
 
 
 def judged(pair: DeclaredPair, result: Recorded, checkpoint: Checkpoint) -> Judged:
-    """The pair, from the first recording of A.
-
-    Raises:
-        InputError: an edit has no place in the graph.
-    """
+    """The pair, from the first recording of A."""
     graph = result.graphs[pair.a]
     cluster = cluster_for(graph, None, None)
     step = typical(RunGraph(pair.a, graph, cluster)).graph

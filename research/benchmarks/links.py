@@ -24,7 +24,7 @@ from rich.table import Table
 from gnnperf.core import DEVICE_KINDS, EventKind, InputError, Link
 from gnnperf.trace import linking
 from gnnperf.trace.assembly import Assembled, assemble
-from gnnperf.trace.enclosing import clocks_differ
+from gnnperf.trace.linking import clocks_differ
 from gnnperf.trace.trace_sources import Source, sources
 
 MIRROR = "GNNPERF_DATA_MIRROR"
@@ -71,7 +71,7 @@ def measure(table: Assembled) -> Links:
     )  # fmt: skip
 
 
-CLOCKS_AGREE_NS, CLOCKS_DIFFER_NS = 1_000, 15_000  # rounding to whole us; see gnnperf/trace/enclosing.py
+CLOCKS_AGREE_NS, CLOCKS_DIFFER_NS = 1_000, 15_000  # rounding to whole us; see gnnperf/trace/linking.py
 
 
 def near_an_op(table: Assembled, launch: np.ndarray) -> np.ndarray:

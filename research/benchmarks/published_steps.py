@@ -17,7 +17,7 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.transformer import TransformerPlan, build_plan, plan_from
-from gnnperf.generate.transformer.parameters import stage_parameters
+from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.schedule import schedule_with_contention
 

@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 
 from gnnperf.graph import ExecutionGraph
-from gnnperf.graph.evidence import ExplainedWaiting, explained_waiting
 from gnnperf.schedule import ReplayResult, replay_step
+from research.benchmarks._explained_waiting import ExplainedWaiting, explained_waiting
 from research.benchmarks._public_runs import graph_recordings, imported
 
 MAX_PAIRS = 20

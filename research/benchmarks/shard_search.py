@@ -18,7 +18,7 @@ from gnnperf.generate import Placed, Placement, Split, Table
 from gnnperf.generate.recommendation import Interaction, RecommendationPlan, Recommender
 from gnnperf.generate.recommendation.read import largest_first
 from gnnperf.hardware import PLAN_GROUP, default_cluster, load_device, path_of, read_yaml
-from gnnperf.shard.ask import problem_from
+from gnnperf.shard.cli import problem_from
 from gnnperf.shard.judge import judged
 from gnnperf.shard.problem import Problem, on_ranks, ways
 from gnnperf.shard.search import BY_COST, BY_LOOKUPS, BY_SIZE, FOUND, Effort, candidates, rank, seeds

@@ -23,8 +23,7 @@ from gnnperf.predict import Request, StepPrediction
 from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, measured_step_time_us, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
-from gnnperf.trace.public.build import Recording, recordings
-from gnnperf.trace.public.catalog import load_catalog
+from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
 from research.benchmarks._public_runs import imported
 
 KINDS = ("kineto", "archive", "execution-trace")

@@ -157,11 +157,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def write_json(path: Path | None, content: Mapping[str, object]) -> None:
-    """Where a path is given.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Where a path is given."""
     if path is None:
         return
     try:

@@ -59,18 +59,7 @@ class Improvement:
 def improvement(
     one: RunSums, other: RunSums, *, num_draws: int = 1000, num_inner: int = 200, seed: int = 0
 ) -> Improvement:
-    """P(one > other) with its interval.
-
-    Args:
-        one: errors by seed and run of the row that should be better.
-        other: ... of the row it is compared with.
-        num_draws: bootstraps of the runs for P, and of runs and seeds for the interval.
-        num_inner: bootstraps of the runs inside each draw of the interval.
-        seed: of the draws.
-
-    Raises:
-        InputError: the two were judged on different runs.
-    """
+    """P(one > other) with its interval."""
     if one.runs != other.runs:
         raise InputError("the two rows were judged on different runs", where="cells",
                          remedy="python -m research.benchmarks.learned makes such cells again")  # fmt: skip

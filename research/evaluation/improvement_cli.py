@@ -62,11 +62,7 @@ def _improvement(args: argparse.Namespace) -> int:
 
 
 def _chosen(requested: Sequence[str] | None, allowed: Sequence[str], option: str) -> list[str]:
-    """What was requested, or all.
-
-    Raises:
-        InputError: a name that is not there.
-    """
+    """What was requested, or all."""
     for name in requested or ():
         if name not in allowed:
             raise InputError(f"no {name!r}", where=option, allowed=", ".join(allowed) or "nothing is there")

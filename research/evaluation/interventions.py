@@ -27,9 +27,10 @@ from gnnperf.core import InputError, each
 from gnnperf.gnn.data.recordings import Repeats
 from gnnperf.gnn.evaluation.metrics import RESOLUTION_US
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import apply, step_times_us
+from gnnperf.whatif import apply
 from research.evaluation.loading import Load
 from research.evaluation.pairs import Pair, Way, edits
+from research.evaluation.step_times import step_times_us
 
 KEPT_GRAPHS = 32
 
@@ -102,16 +103,7 @@ class LeftOut:
 def evaluate_pairs(
     pairs: Sequence[Pair], recordings: Mapping[str, Repeats], *, load: Load
 ) -> tuple[list[Trial], list[LeftOut]]:
-    """Try every pair in both directions, from every repeat that leaves another one to measure by.
-
-    Args:
-        pairs: known changes.
-        recordings: run -> its recordings.
-        load: recording -> graph.
-
-    Raises:
-        InputError: a trace cannot be read, or an edit is malformed.
-    """
+    """Try every pair in both directions, from every repeat that leaves another one to measure by."""
     graphs, floor = _Graphs(load), relative_noise(recordings)
     trials: list[Trial] = []
     left_out: list[LeftOut] = []

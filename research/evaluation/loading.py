@@ -14,11 +14,7 @@ Load = Callable[[Recording], ExecutionGraph]
 
 
 def as_recorded(cache_dir: Path | None = None) -> Load:
-    """Graphs with the profiler's cost in them.
-
-    Args:
-        cache_dir: where graphs are kept; None builds anew.
-    """
+    """Graphs with the profiler's cost in them."""
     return lambda recording: load_graph(recording.path, cache_dir)
 
 

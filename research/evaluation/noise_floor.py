@@ -43,11 +43,7 @@ class TypicalStep:
 
 
 def typical_step(graph: ExecutionGraph) -> TypicalStep:
-    """Average the steps of a recording, aligned by content.
-
-    Raises:
-        InputError: the graph has no whole step.
-    """
+    """Average the steps of a recording, aligned by content."""
     results = occurrences(graph)
     return TypicalStep(results.last, results.mean(graph.nodes["latency_us"].to_numpy(np.float64)))
 
@@ -89,16 +85,9 @@ def _errors(guess_us: np.ndarray, measured_us: np.ndarray) -> dict[str, float]:
 def floor_tables(recordings: Mapping[str, Repeats], load: Load | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Errors of every ordered pair of repeats of every run.
 
-    Args:
-        recordings: run -> its recordings.
-        load: recording -> graph; None: as recorded.
-
     Returns:
         Of steps: a row per ordered pair of repeats: where it ran and |log(step / step)| without and with the profiler.
         Of nodes: a row per ordered pair of repeats and kind of node, with METRICS, nodes and coverage.
-
-    Raises:
-        InputError: a trace cannot be read.
     """
     read = load or as_recorded()
     steps, nodes = [], []

@@ -28,10 +28,10 @@ from typing import Any
 from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import Edit, LatenciesOf, OpSelector, Pause, Place, RepeatOp, RunOnce, WaitAs
-from gnnperf.whatif.call_repeats import repeated_calls
-from gnnperf.whatif.spin import NoSpin, Spin, spin_us
-from gnnperf.whatif.touched import changed_inputs, transfers
+from gnnperf.whatif import Edit, OpSelector, Place
+from research.evaluation.pauses import NoSpin, Pause, Spin, spin_us
+from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
+from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
 
 PAIRS = "interventions.json"
 
@@ -79,11 +79,7 @@ class Way:
 
 
 def read_pairs(root: Path) -> tuple[Pair, ...]:
-    """The pairs of a data set.
-
-    Raises:
-        InputError: there is no such file, it is malformed, or it lists none.
-    """
+    """The pairs of a data set."""
     path = root / PAIRS
     listed = read_json(path).get("pairs")
     if not isinstance(listed, list) or not listed:
@@ -103,11 +99,7 @@ def _pair(entry: object, where: str) -> Pair:
 
 
 def edits(pair: Pair, way: Way) -> list[Edit]:
-    """What makes the graph of one program of the pair that of the other.
-
-    Raises:
-        InputError: the declaration lacks a value or has a bad one.
-    """
+    """What makes the graph of one program of the pair that of the other."""
     try:
         return _EDITS[pair.change](pair.edit, way)
     except (KeyError, TypeError, ValueError) as error:

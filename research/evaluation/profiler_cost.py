@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.graph import ExecutionGraph
 from gnnperf.graph.profiler_cost import ProfilerCost, without_profiler
-from gnnperf.whatif import step_times_us
+from research.evaluation.step_times import step_times_us
 
 KINDS = ("op_us", "range_us", "call_us", "step_us")
 PROBE = ProfilerCost(op_us=0.2, range_us=0.2, call_us=0.2, step_us=5.0, provenance="finite difference")
@@ -45,11 +45,7 @@ def period_us(graph: ExecutionGraph) -> float:
 
 
 def effect(run: str, graph: ExecutionGraph, without_us: float) -> Effect:
-    """The effect on a run, from its graph as recorded and its card's median step without the profiler.
-
-    Raises:
-        InputError: the graph has no whole step.
-    """
+    """The effect on a run, from its graph as recorded and its card's median step without the profiler."""
     with_us = period_us(graph)
     probes = PROBE.by_kind()
     events = []

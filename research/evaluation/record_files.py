@@ -49,11 +49,7 @@ def write_record(record: EvaluationRecord, folder: Path) -> Path:
 
 
 def read_record(path: Path) -> EvaluationRecord:
-    """One cell.
-
-    Raises:
-        InputError: the file is damaged, or something else.
-    """
+    """One cell."""
     try:
         table = pq.read_table(path)
         about = json.loads((table.schema.metadata or {})[KEY])
@@ -66,11 +62,7 @@ def read_record(path: Path) -> EvaluationRecord:
 
 
 def read_records(folder: Path, part: str = "test") -> tuple[EvaluationRecord, ...]:
-    """All cells below a folder, by split, row and seed.
-
-    Raises:
-        InputError: no folder, no cell, a damaged cell, or cells of another part.
-    """
+    """All cells below a folder, by split, row and seed."""
     if not folder.is_dir():
         raise InputError("is no folder", where=str(folder), remedy=f"{MAKE} --out DIR makes cells")
     records = tuple(read_record(path) for path in sorted(folder.glob("*/*/*.parquet")))
@@ -89,11 +81,7 @@ def codes(records: Iterable[EvaluationRecord]) -> tuple[str, ...]:
 
 
 def same_question(records: Iterable[EvaluationRecord]) -> None:
-    """Refuse cells of one split that were judged on different measurements, or fitted on different whole data.
-
-    Raises:
-        InputError: they cannot be compared.
-    """
+    """Refuse cells of one split that were judged on different measurements, or fitted on different whole data."""
     first: dict[str, EvaluationRecord] = {}
     data: dict[tuple[str, str], str] = {}  # split, variant -> fingerprint
     for record in records:

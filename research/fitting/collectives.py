@@ -13,13 +13,7 @@ from gnnperf.analytic import save_collectives
 from gnnperf.predict.collective_fit import fit_and_judge
 from research.benchmarks._collective_answers import cluster_of
 from research.benchmarks._public_runs import mirror
-from research.tables.collective_sources import (
-    AICONFIGURATOR,
-    ESTIMATE_TRAIN_TIME,
-    VIDUR,
-    VTRAIN,
-    read_collectives,
-)
+from research.tables.collective_sources import AICONFIGURATOR, ESTIMATE_TRAIN_TIME, VIDUR, VTRAIN, read_collectives
 
 LICENSES = {AICONFIGURATOR: "Apache-2.0", ESTIMATE_TRAIN_TIME: "MIT", VIDUR: "MIT", VTRAIN: "MIT"}
 SHIPPED = {

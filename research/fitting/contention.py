@@ -18,11 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants_file import write_constants
-from gnnperf.analytic.contention_constants import (
-    ContentionConstants,
-    CpuContention,
-    GpuContention,
-)
+from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, GpuContention
 from gnnperf.hardware import conf_dir
 from research.benchmarks._contention import MIN_CPU_US, Compared, compared, cpu_recordings, split_of
 from research.benchmarks._gpu_contention import gpu_runs, kernel_ratios, transfer_ratios

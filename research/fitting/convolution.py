@@ -24,11 +24,18 @@ import pandas as pd
 
 from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.convolution.calls import lanes_algorithms
-from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, result_edge
-from gnnperf.analytic.convolution.winograd import CONVOLUTION_FILE, NUMBERS, Algorithms, ConvolutionConstants
+from gnnperf.analytic.convolution.model import (
+    CONVOLUTION_FILE,
+    NUMBERS,
+    Algorithms,
+    ConvolutionConstants,
+    ConvolutionPass,
+    Convolutions,
+    result_edge,
+)
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
-from gnnperf.analytic.graph_launches import fit_logs, softened
 from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.least_squares import fit_logs, softened
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._neusight import convolution_rows
@@ -67,15 +74,7 @@ def fit_convolution_constants(
     memory: MemoryConstants,
     provenance: str,
 ) -> ConvolutionConstants:
-    """Constants from every row given; every device weighs the same.
-
-    Args:
-        rows: see the module.
-        devices: value of `device` -> its numbers.
-        gemm: constants of products, which stay.
-        memory: of streams, which stay.
-        provenance: kept with them.
-    """
+    """Constants from every row given; every device weighs the same."""
     some = some_of_each(rows)
     parts = [(forward_algorithms(part, Setting(devices[str(name)], memory, gemm, START)), part)
              for name, part in some.groupby("device")]  # fmt: skip

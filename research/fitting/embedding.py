@@ -21,7 +21,7 @@ from gnnperf.analytic.embedding.model import (
     lookup_counts,
     lookup_us,
 )
-from gnnperf.analytic.graph_launches import fit_logs, softened
+from gnnperf.analytic.least_squares import fit_logs, softened
 from gnnperf.core import InputError
 
 OP = "aten::embedding_bag"
@@ -55,9 +55,6 @@ def lookup_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of embedding bags with sizes as numbers: way, rows, dim, lookups, bags, skew, tables, warm, launch_included.
 
     And latency_us with noise_share, half the width of its interval relative to it.
-
-    Raises:
-        InputError: the table has none.
     """
     result = table[table["op"] == OP]
     if result.empty:
@@ -83,13 +80,7 @@ def calls_of(rows: pd.DataFrame) -> Lookups:
 
 
 def fit_lookups(rows: pd.DataFrame, way: str, line_bytes: int = LINE_BYTES["cpu"]) -> LookupModel:
-    """The model of one way that fits its rows best, over all pairs of cache sizes.
-
-    Args:
-        rows: of that way only.
-        way: one of WAYS.
-        line_bytes: of the caches.
-    """
+    """The model of one way that fits its rows best, over all pairs of cache sizes."""
     calls, measured = calls_of(rows), np.log(rows["latency_us"].to_numpy(float))
     best: LookupModel | None = None
     least = np.inf

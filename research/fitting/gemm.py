@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gnnperf.analytic.collective.fit import robust_least_squares
 from gnnperf.analytic.gemm.constants import (
     GemmConstants,
     Members,
@@ -40,6 +39,7 @@ from gnnperf.analytic.gemm.model import (
     rate_key,
     tiled_us,
 )
+from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._products import TABLES, product_rows, sample
@@ -82,31 +82,18 @@ BY_KERNELS = ("vector", "vector_batched")  # families whose kernels, and so thei
 
 @dataclass(frozen=True)
 class Measured:
-    """Products that were measured, with the numbers of their devices: what a fit and a judgement need.
+    """Products that were measured, with the numbers of their devices: what a fit and a judgement need."""
 
-    Attributes:
-        result: [rows] products.
-        numbers: [rows] of the device.
-        latency_us: [rows].
-        launch_included: how all of them were measured.
-        device: [rows] name.
-        family: of all rows.
-    """
-
-    result: Products
-    numbers: DeviceNumbers
-    latency_us: Array
-    launch_included: bool
-    device: npt.NDArray[np.str_]
-    family: str
+    result: Products  # [rows] products
+    numbers: DeviceNumbers  # [rows] of the device
+    latency_us: Array  # [rows]
+    launch_included: bool  # how all of them were measured
+    device: npt.NDArray[np.str_]  # [rows] name
+    family: str  # of all rows
 
 
 def measured(rows: pd.DataFrame) -> Measured:
-    """From rows of `research.tables` that share dtype, family and way of measuring.
-
-    Raises:
-        InputError: a device that the catalog does not know, or has no rate for.
-    """
+    """From rows of `research.tables` that share dtype, family and way of measuring."""
     dtype, first = str(rows["dtype"].iloc[0]), rows.iloc[0]
     names = rows["device"].to_numpy(str)
     keys, numbers = {}, {}
@@ -136,24 +123,14 @@ def predicted_us(data: Measured, members: Members) -> Array:
 
 
 def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
-    """For the devices of the rows: constants of the tile set that fits best; every device weighs the same.
-
-    Args:
-        data: training rows.
-        steps: of the search, per tile set.
-    """
+    """For the devices of the rows: constants of the tile set that fits best; every device weighs the same."""
     begin = {**starts(data.family), "base_clock_share": OWN_BASE_CLOCK}
     fits = [_fit(data, tiles, steps, begin, OWN_CONFIDENCE) for tiles in TILES[data.family]]
     return (min(fits, key=lambda fit: fit[1])[0],)
 
 
 def fit_near(data: Measured, members: Members) -> Members:
-    """For one device, from a few of its products: each member fitted again from, and held near, what others gave it.
-
-    Args:
-        data: products of the device.
-        members: those that answer for it.
-    """
+    """For one device, from a few of its products: each member fitted again from, and held near, what others gave it."""
     retained = (*EXPECTED, "base_clock_share")
     return tuple(
         replace(_fit(data, m.tiles, STEPS, {n: getattr(m, n) for n in retained}, OWN_CONFIDENCE)[0], kernels=m.kernels)
@@ -164,13 +141,7 @@ def fit_near(data: Measured, members: Members) -> Members:
 def fit_together(
     data: Measured, start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
 ) -> Members:
-    """For devices of other generations: one member per tile set, since which tiles they use is not known.
-
-    Args:
-        data: training rows.
-        start: constant -> where to start, and what to expect, instead of `starts`.
-        confidence: weight of the expectations.
-    """
+    """For devices of other generations: one member per tile set, since which tiles they use is not known."""
     begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
     return tuple(_fit(data, tiles, STEPS, begin, confidence)[0] for tiles in TILES[data.family])
 
@@ -183,12 +154,7 @@ def fit_apart(
 
 
 def fit_by_kernels(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
-    """One member per set of kernels, of the tiles that fit its rows best: which tiles they use shows in the rows.
-
-    Args:
-        rows: see `measured`, with their "generation".
-        start: see `fit_together`.
-    """
+    """One member per set of kernels, of the tiles that fit its rows best: which tiles they use shows in the rows."""
     result = []
     for kernels, part in rows.groupby(rows["generation"].map(kernels_of)):
         data = measured(part)
@@ -200,12 +166,7 @@ def fit_by_kernels(rows: pd.DataFrame, start: Mapping[str, float] | None = None)
 
 
 def fit_for_others(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
-    """Members for other GPUs than those of the rows: `fit_by_kernels` or `fit_together`, as the family needs.
-
-    Args:
-        rows: see `measured`, with their "generation".
-        start: see `fit_together`.
-    """
+    """Members for other GPUs than those of the rows: `fit_by_kernels` or `fit_together`, as the family needs."""
     data = measured(rows)
     return fit_by_kernels(rows, start) if data.family in BY_KERNELS else fit_together(data, start)
 

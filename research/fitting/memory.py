@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants_file import write_constants
-from gnnperf.analytic.graph_launches import fit_logs
+from gnnperf.analytic.least_squares import fit_logs
 from gnnperf.analytic.memory_bound.constants import (
     MEMORY_BOUND_FILE,
     EventGap,
@@ -28,7 +28,7 @@ from gnnperf.analytic.memory_bound.constants import (
     RowKernel,
 )
 from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us
-from gnnperf.analytic.normalization.model import WARP_COLUMNS, layer_norm_us, softmax_us
+from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._neusight import memory_rows
 from research.tables.observation import between_events_us
@@ -89,13 +89,7 @@ def predicted_us(rows: pd.DataFrame, device: DeviceSpec, constants: MemoryConsta
 
 
 def fit_memory_constants(rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], provenance: str) -> MemoryConstants:
-    """Constants from every row given.
-
-    Args:
-        rows: see the module.
-        devices: value of `device` -> its numbers.
-        provenance: kept with them.
-    """
+    """Constants from every row given."""
     calls = call_times_us(rows)
     thinned = pd.concat([part.iloc[::EVERY] for _, part in rows.groupby(["device", "table"])])
     is_row = thinned["table"].isin((LAYER_NORM, SOFTMAX))

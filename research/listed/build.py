@@ -22,8 +22,7 @@ from gnnperf.core import InputError, Phase
 from gnnperf.generate.transformer.build import STEP_NAME
 from gnnperf.generate.transformer.items import Group, Item, Placed, all_reduce
 from gnnperf.generate.transformer.plan import Parallelism
-from gnnperf.generate.transformer.rank_nodes import rank_nodes
-from gnnperf.generate.transformer.world_transfers import world_transfers
+from gnnperf.generate.transformer.rank_nodes import rank_nodes, world_transfers
 from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys
 from research.listed.call import Call, floats
 from research.listed.nodes import backward_items, calls_of, forward_items, gradient_sums, result_of

@@ -60,11 +60,7 @@ class ListedOp:
 
 
 def read_operator_list(path: Path) -> tuple[ListedOp, ...]:
-    """The nodes of a list, in the order of the forward pass.
-
-    Raises:
-        InputError: a column is missing, a cell is no literal, or two nodes share a name.
-    """
+    """The nodes of a list, in the order of the forward pass."""
     with untrusted.reading(path):
         result = pd.read_csv(path, dtype=str, keep_default_na=False)
     missing = [name for name in COLUMNS if name not in result.columns]

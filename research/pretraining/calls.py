@@ -29,9 +29,7 @@ from research.pretraining.kinds import (
     Kind,
     convolves_in_tf32,
 )
-from research.tables.columns import completed
-from research.tables.convolutions import convolution_columns
-from research.tables.products import product_columns
+from research.tables.columns import completed, convolution_columns, product_columns
 
 KIND = "kind"
 FORWARD = (ConvolutionPass.FORWARD,)

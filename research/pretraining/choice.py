@@ -23,12 +23,7 @@ NONE = 0.0  # the closed form
 
 
 def choose(sizes: Sequence[HeldOut], generations: Sequence[HeldOut]) -> tuple[KindAnswer, ...]:
-    """One answer per kind.
-
-    Args:
-        sizes: errors on sizes that no one trained on, of rows that choose.
-        generations: errors on generations that no one trained on.
-    """
+    """One answer per kind."""
     result = []
     for kind in KINDS:
         own, others = of_kind(sizes, kind.name), of_kind(generations, kind.name)

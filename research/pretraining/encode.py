@@ -84,9 +84,6 @@ def encode(
         vocabulary: words of the training rows.
         constants: of the base.
         observation: of the measuring methods.
-
-    Raises:
-        InputError: a device or form that is unknown.
     """
     return _encoded(rows, base_us(rows, constants), spec_of, vocabulary, observation)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gnnperf.analytic.gemm.constants import Members, members_for, typical
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.predict.gaussian_process import FOLDS, LEAST_ROWS, Learned, choose, is_better, learn
+from gnnperf.predict.similar import FOLDS, LEAST_ROWS, Learned, choose, is_better, learn
 from research.fitting.gemm import fit_near, measured
 from research.pretraining.encode import EncodedRows
 from research.pretraining.forms import PRODUCT, FormConstants, base_us, families, form_names
@@ -105,14 +105,7 @@ class FewRows:
 
 
 def learn_from(few: Requested, pool: EncodedRows, constants: FormConstants, seed: int) -> FewRows:
-    """Changes that a few rows confirm among themselves.
-
-    Args:
-        few: the measured rows, with labels.
-        pool: rows of the kind that will be requested; labels play no part.
-        constants: of the closed forms without them.
-        seed: of the groups that are left out.
-    """
+    """Changes that a few rows confirm among themselves."""
     label = few.encoded.log_label.numpy()
     is_product = set(form_names(few.rows)) == {PRODUCT}  # their constants have the launch with them
     result = _refitted(few, constants, label, seed) if is_product else None
@@ -177,9 +170,5 @@ def numbers(rows: EncodedRows) -> np.ndarray:
 
 
 def choose_rows(pool: EncodedRows, count: int, seed: int) -> np.ndarray:
-    """Places of at most `count` rows of a pool to measure. Labels play no part.
-
-    Raises:
-        InputError: the pool has fewer rows.
-    """
+    """Places of at most `count` rows of a pool to measure. Labels play no part."""
     return choose(numbers(pool), count, seed)

@@ -111,13 +111,7 @@ def residuals(network: TypedGNN, normalizer: Normalizer, rows: EncodedRows) -> T
 
 
 def prepare(rows: pd.DataFrame, constants: FormConstants, config: PretrainConfig) -> Prepared:
-    """Everything that training rows tell before a network.
-
-    Args:
-        rows: of research.pretraining.rows.usable; none of a GPU that is left out.
-        constants: fitted on the same GPUs.
-        config: how many rows train.
-    """
+    """Everything that training rows tell before a network."""
     groups = ["device", "op"]
     some = rows.iloc[sampled(rows, config.rows_per_group, groups, seed=0)].reset_index(drop=True)
     observation, vocabulary = fit_observation(rows, constants), words_of(some)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution.winograd import ConvolutionConstants, default_convolution_constants
+from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants, members_for
 from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import Setting
@@ -101,11 +101,7 @@ def shipped_forms() -> FormConstants:
 
 
 def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
-    """[n] us that the device takes, without the launch; never NaN.
-
-    Raises:
-        InputError: a row whose form has no constants.
-    """
+    """[n] us that the device takes, without the launch; never NaN."""
     result = np.full(len(rows), np.nan)
     kinds = rows.assign(form=form_names(rows), family=families(rows))
     for (device, form, family, _), places in grouped(kinds, ("device", "form", "family", "dtype")):

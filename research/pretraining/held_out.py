@@ -67,15 +67,7 @@ def unseen_sizes(rows: pd.DataFrame, config: PretrainConfig, seed: int) -> dict[
 def unseen_generations(
     rows: pd.DataFrame, every: pd.DataFrame, config: PretrainConfig, seed: int, folder: Path
 ) -> list[HeldOut]:
-    """Errors on each generation, by a network and constants that saw nothing of it.
-
-    Args:
-        rows: of KINDS.
-        every: rows of these and of all else that constants are fitted on.
-        config: of the network.
-        seed: of weights, order and dropout.
-        folder: where fitted constants are kept.
-    """
+    """Errors on each generation, by a network and constants that saw nothing of it."""
     result: list[HeldOut] = []
     for generation in each(sorted(rows[GENERATION].unique()), "leaving out generations", "generations"):
         constants = retained_forms(every[every[GENERATION] != generation].reset_index(drop=True), folder)

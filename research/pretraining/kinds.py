@@ -14,7 +14,8 @@ from gnnperf.analytic.convolution.calls import TF32
 from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.hardware import DeviceSpec
 from research.pretraining.rows import spec_of
-from research.tables import aiconfigurator, convolutions, neusight
+from research.tables import aiconfigurator, neusight
+from research.tables.columns import CONVOLUTION
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ MATRIX_PRODUCTS = Kind("products, bfloat16", LINEAR, "bfloat16", aiconfigurator.
                        aiconfigurator.METHOD, False)  # fmt: skip
 PRODUCTS = Kind("products, float32", LINEAR, "float32", neusight.SOURCE, "linear", neusight.METHOD, True)
 BATCHED_PRODUCTS = Kind("batched products, float32", BATCHED, "float32", neusight.SOURCE, "bmm", neusight.METHOD, True)
-CONVOLUTIONS = Kind("convolutions, float32", convolutions.OP, "float32", neusight.SOURCE, "conv", neusight.METHOD, True)
+CONVOLUTIONS = Kind("convolutions, float32", CONVOLUTION, "float32", neusight.SOURCE, "conv", neusight.METHOD, True)
 KINDS = (MATRIX_PRODUCTS, PRODUCTS, BATCHED_PRODUCTS, CONVOLUTIONS)
 
 

@@ -119,20 +119,12 @@ def save_op_checkpoint(path: Path, checkpoint: OpCheckpoint) -> OpCheckpoint:
 
 
 def load_op_checkpoint(path: Path) -> OpCheckpoint:
-    """Read a checkpoint.
-
-    Raises:
-        InputError: no such file, not such a checkpoint, of another schema, or damaged.
-    """
+    """Read a checkpoint."""
     return op_checkpoint_from(read_stored(path, OURS))
 
 
 def op_checkpoint_from(file: StoredFile) -> OpCheckpoint:
-    """The checkpoint in a file that was read.
-
-    Raises:
-        InputError: not such a checkpoint, of another schema, or damaged.
-    """
+    """The checkpoint in a file that was read."""
     plain = file.content(FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
     with refused_in(file.path, RETRAIN):
         stored = checked(plain, _Stored)

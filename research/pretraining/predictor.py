@@ -36,11 +36,7 @@ class OpTables:
 
     @classmethod
     def load(cls, stored: StoredFile) -> OpTables:
-        """The checkpoint in a file of this format.
-
-        Raises:
-            InputError: another schema, or damaged.
-        """
+        """The checkpoint in a file of this format."""
         return cls(op_checkpoint_from(stored))
 
     @property

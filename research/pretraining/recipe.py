@@ -43,15 +43,7 @@ def train(config: EntryConfig) -> None:
 
 
 def trained_checkpoint(config: OpTablesConfig, seed: int) -> OpCheckpoint:
-    """Train both networks, and choose where they are used.
-
-    Args:
-        config: where tables lie, and how networks are trained.
-        seed: the same seed gives the same bits.
-
-    Raises:
-        InputError: no tables, or a source whose license is not a plain one.
-    """
+    """Train both networks, and choose where they are used."""
     licensed = sources()
     table = usable(read_sources(Path(config.mirror)))
     rows = of_kinds(table, config.own.rows_per_group)

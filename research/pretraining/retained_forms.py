@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution.winograd import ConvolutionConstants
+from gnnperf.analytic.convolution.model import ConvolutionConstants
 from gnnperf.analytic.gemm.constants import GemmConstants
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants, MemorySystem, RowKernel
 from gnnperf.core import write_text

@@ -22,9 +22,6 @@ def usable(table: OpTable) -> OpTable:
     """Rows with a device and a closed form, with columns `generation` and `chip`; what is left out is counted.
 
     A chip is a generation and a number of SMs: boards that differ in memory and power are left out with each other.
-
-    Raises:
-        InputError: nothing is left.
     """
     rows = table.rows
     devices = {str(name): match_device(str(name)) for name in rows["device"].unique()}
@@ -44,11 +41,7 @@ def usable(table: OpTable) -> OpTable:
 
 
 def spec_of(name: str) -> DeviceSpec:
-    """The catalog's device.
-
-    Raises:
-        InputError: it has none of that name.
-    """
+    """The catalog's device."""
     result = match_device(name)
     if result is None:
         raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")

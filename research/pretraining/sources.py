@@ -36,21 +36,13 @@ class Source:
 
 
 def sources(entries: Iterable[Entry] | None = None) -> tuple[Source, ...]:
-    """The repositories that ship with the weights, as the catalog of public files has them.
-
-    Raises:
-        InputError: a file of theirs whose license is not a plain one.
-    """
+    """The repositories that ship with the weights, as the catalog of public files has them."""
     every = list(load_catalog() if entries is None else entries)
     return tuple(_source(repo, [e for e in every if e.repo == repo and e.kind == OP_TABLE]) for repo, _ in READERS)
 
 
 def read_sources(mirror: Path) -> OpTable:
-    """Their op tables.
-
-    Raises:
-        InputError: the mirror has none of them.
-    """
+    """Their op tables."""
     result = joined(read(mirror) for _, read in READERS)
     if result.rows.empty:
         raise InputError("no op tables", where=str(mirror), remedy="gnnperf data fetch --kind op-table")

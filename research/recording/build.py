@@ -36,9 +36,6 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
     """Convert every recording of the plan that was accepted; runs without one are left out of splits and pairs.
 
     Recordings that only `out` holds are kept, and so are its examples.
-
-    Raises:
-        InputError: there is no recording, a trace cannot be read, or `out` cannot be written.
     """
     result = {spec.name: _accepted(plan, spec.name, (raw, out)) for spec in plan.runs}
     result = {name: repeats for name, repeats in result.items() if repeats}

@@ -41,15 +41,8 @@ def demo(arguments: argparse.Namespace) -> int:
 def record_dataset(plan_of: Callable[[], Plan], arguments: argparse.Namespace) -> int:
     """Calibrate if the plan says so, record what is missing, and build the data set of whatever there is.
 
-    Args:
-        plan_of: gives the plan.
-        arguments: `raw` is the folder of raw traces, `out` that of the data set.
-
     Returns:
         0 if all recordings were accepted, else 1.
-
-    Raises:
-        InputError: `raw` is missing, or a folder holds recordings and `resume` is not set.
     """
     if arguments.raw is None:
         raise InputError("--raw is missing", where="gnnperf record", remedy="name the folder for the raw traces")

@@ -49,11 +49,7 @@ def recorded_in(name: str, folders: Sequence[Path]) -> Path | None:
 
 
 def calibrate_first(raw: Path, minutes: float, say: Say) -> None:
-    """Measure the device at hand into `raw`/calibration, unless that was done before or `minutes` is 0.
-
-    Raises:
-        InputError: the calibration failed; it has stated why.
-    """
+    """Measure the device at hand into `raw`/calibration, unless that was done before or `minutes` is 0."""
     folder = raw / CALIBRATION
     if minutes == 0 or folder.exists():  # it is written in one piece
         return
@@ -75,19 +71,7 @@ def copy_calibration(raw: Path, out: Path) -> None:
 def record_all(
     plan: Plan, raw: Path, say: Say, *, built: Path | None = None, resume: bool = False, budget_s: float = math.inf
 ) -> list[Outcome]:
-    """Record what is not there yet. A recording that breaks is marked and does not stop the others.
-
-    Args:
-        plan: what to record.
-        raw: where recordings go: <run>/<repeat>/.
-        say: gets a line per recording.
-        built: a data set of this plan, whose raw traces may be gone; its recordings need not be made again.
-        resume: go on with what `raw` and `built` hold.
-        budget_s: no recording begins after that.
-
-    Raises:
-        InputError: `raw` or `built` holds recordings and `resume` was not stated.
-    """
+    """Record what is not there yet. A recording that breaks is marked and does not stop the others."""
     recordings, folders = plan.recordings(), (raw, built) if built else (raw,)
     held = [recorded_in(recording_name(spec.name, repeat), folders) for spec, repeat in recordings]
     there = [run_dir for run_dir in held if run_dir]

@@ -82,14 +82,7 @@ Step time: median of the steps without the profiler in each recording, and with 
 
 
 def dataset_card(plan: Plan, cards: Mapping[str, Card], splits: Mapping[str, Split], size_bytes: int) -> str:
-    """Markdown for people.
-
-    Args:
-        plan: what was recorded.
-        cards: <run>/<repeat> -> its card, in the plan's order.
-        splits: axis -> parts, of recordings.
-        size_bytes: of all recordings.
-    """
+    """Markdown for people."""
     axes = [
         f"| `{axis}` | {plan.axes.get(axis, 'first day recorded')} "
         f"| {len(parts['train'])} | {len(parts['val'])} | {len(parts['test'])} |"

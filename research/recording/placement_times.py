@@ -44,11 +44,7 @@ class Measured:
 
 
 def measure(problem: Problem, folder: Path) -> Measured:
-    """One pass over a problem on ranks of this machine.
-
-    Raises:
-        RankFailed: a rank failed.
-    """
+    """One pass over a problem on ranks of this machine."""
     file = folder / f"{problem.recorded.label}.json"
     launch(_measure_rank, (problem, file), world_size=2, timeout_s=TIMEOUT_S)
     rounds = [tuple(each) for each in json.loads(file.read_text())]

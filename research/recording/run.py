@@ -30,12 +30,7 @@ class Steps:
 
 
 def record_run(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int = 1, timeout_s: float = 180) -> None:
-    """Record `spec` on gloo ranks of this machine.
-
-    Raises:
-        RankFailed: a rank failed; `run_dir` says broken.
-        InputError: `run_dir` holds a complete run or cannot be written, or this machine cannot have such a link.
-    """
+    """Record `spec` on gloo ranks of this machine."""
     reserve(run_dir)
     try:
         launch(record_rank, (run_dir, spec, steps, repeat), world_size=spec.world_size, link=spec.link,

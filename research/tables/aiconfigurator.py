@@ -12,9 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from gnnperf.core import read_parquet, untrusted
-from research.tables.columns import US_PER_MS, OpTable, completed, joined
+from research.tables.columns import US_PER_MS, OpTable, completed, joined, product_columns
 from research.tables.keep import checked
-from research.tables.products import product_columns
 
 SOURCE = "ai-dynamo/aiconfigurator"
 METHOD = "CUDA-graph replay of six calls in turn"
@@ -25,12 +24,7 @@ OTHER_DTYPE = f"{SOURCE}: another dtype was asked for"
 
 
 def read_aiconfigurator(mirror: Path, dtypes: Sequence[str] = ("bfloat16",)) -> OpTable:
-    """Every GEMM table of a mirror.
-
-    Args:
-        mirror: folder of public measurements.
-        dtypes: which of the table's; "fp8" has one scale per tensor, others have scales whose layout is not given.
-    """
+    """Every GEMM table of a mirror."""
     return joined(_gemm(_read(path), dtypes) for path in sorted(mirror.glob(PATTERN)))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.table import ELEMENT_BYTES, CollectiveTable, collective_table, joined
+from gnnperf.analytic.collective.tables import ELEMENT_BYTES, CollectiveTable, collective_table, joined
 from gnnperf.core import read_parquet, untrusted
 
 US_PER_MS, NS_PER_US = 1e3, 1e3

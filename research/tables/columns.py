@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 US_PER_MS = 1e3
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int64": 8}
 
 TEXT, NUMBER, FLAG = "text", "number", "flag"
-# The first group has the names and meanings of gnnperf.record.calibrate.op_table.COLUMNS. Unknown is None or NaN,
+# The first group has the names and meanings of gnnperf.record.calibrate.ops_file.COLUMNS. Unknown is None or NaN,
 # never 0.
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "op": (TEXT, "as in traces (aten::mm), or the table's own name where torch has no such op (rope)"),
@@ -58,24 +60,15 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class OpTable:
-    """Measured ops of one or several sources.
+    """Measured ops of one or several sources."""
 
-    Attributes:
-        rows: one measurement per row, columns as in COLUMNS.
-        dropped: "source: reason" -> how many measurements were left out for it.
-    """
-
-    rows: pd.DataFrame
+    rows: pd.DataFrame  # one measurement per row, columns as in COLUMNS
+    # "source: reason" -> how many measurements were left out for it
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 def completed(parts: Mapping[str, object], num_rows: int) -> pd.DataFrame:
-    """Rows with every column of COLUMNS, in their order; what `parts` does not give is unknown (turns: 1).
-
-    Args:
-        parts: column -> value of every row, or [num_rows] values.
-        num_rows: how many.
-    """
+    """Rows with every column of COLUMNS, in their order; what `parts` does not give is unknown (turns: 1)."""
     unknown = set(parts) - set(COLUMNS)
     if unknown:
         raise KeyError(f"no column {sorted(unknown)}")
@@ -101,3 +94,85 @@ def joined(tables: Iterable[OpTable]) -> OpTable:
             dropped[reason] = dropped.get(reason, 0) + count
     rows = [table.rows for table in result] or [completed({}, 0)]
     return OpTable(pd.concat(rows, ignore_index=True), dropped)
+
+
+def shapes_json(tensors: Sequence[Sequence[npt.ArrayLike]]) -> npt.NDArray[np.object_]:
+    """One JSON text per row, as `json.dumps` would write it."""
+    dims = [[np.atleast_1d(np.asarray(dim)).astype(np.int64) for dim in tensor] for tensor in tensors]
+    num_rows = max((len(dim) for tensor in dims for dim in tensor), default=1)
+    texts = [_tensor([_numbers(dim, num_rows) for dim in tensor], num_rows) for tensor in dims]
+    return "[" + _separated(texts) + "]"
+
+
+def dtypes_json(dtypes: Sequence[str]) -> str:
+    """The dtypes of one row's tensors as JSON."""
+    return json.dumps(list(dtypes))
+
+
+def _tensor(dims: Sequence[npt.NDArray[np.object_]], num_rows: int) -> npt.NDArray[np.object_]:
+    return "[" + _separated(dims) + "]" if dims else np.full(num_rows, "[]", object)
+
+
+def _separated(texts: Sequence[npt.NDArray[np.object_]]) -> npt.NDArray[np.object_]:
+    result = texts[0]
+    for text in texts[1:]:
+        result = result + ", " + text
+    return result
+
+
+def _numbers(values: npt.NDArray[np.int64], num_rows: int) -> npt.NDArray[np.object_]:
+    """Each distinct number is written once: tables repeat few sizes often."""
+    distinct, place = np.unique(values, return_inverse=True)
+    written = np.array([str(v) for v in distinct.tolist()], object)
+    return np.broadcast_to(written[place], (num_rows,))
+
+
+BACKWARD_PRODUCTS = 2  # gradients of both operands
+
+
+def product_columns(
+    op: str,
+    m: npt.ArrayLike,
+    n: npt.ArrayLike,
+    k: npt.ArrayLike,
+    dtype: str,
+    batch: npt.ArrayLike = 1,
+    num_products: int = 1,
+) -> dict[str, object]:
+    """Columns of [batch] x [m, k] x [k, n].
+
+    FLOPs: 2 batch m n k; bytes: each operand once, the result once (Williams, Waterman, Patterson 2009: compulsory
+    traffic). A backward call is two products of the same volume, and moves what both move.
+    """
+    sizes = [np.asarray(size, float) for size in (batch, m, n, k)]
+    b, rows, columns, depth = np.broadcast_arrays(*sizes)  # [rows]
+    left, right = [rows, depth], [columns, depth] if op == "aten::linear" else [depth, columns]
+    if op in ("aten::bmm", "aten::baddbmm"):
+        left, right = [b, *left], [b, *right]
+    moved = b * (rows * depth + depth * columns + rows * columns) * ITEM_BYTES[dtype]
+    return {
+        "op": op, "batch": b, "m": rows, "n": columns, "k": depth, "dtype": dtype,
+        "shapes": shapes_json([left, right]), "dtypes": dtypes_json([dtype, dtype]),
+        "flops": 2.0 * b * rows * columns * depth * num_products, "moved_bytes": moved * num_products,
+    }  # fmt: skip
+
+
+CONVOLUTION = "aten::conv2d"
+
+
+def convolution_columns(size: Mapping[str, np.ndarray], dtype: str) -> dict[str, object]:
+    """Columns of convolutions: square images, square windows, NCHW, one group.
+
+    out = floor((in + 2 padding - kernel) / stride) + 1 (torch.nn.Conv2d).
+    """
+    window = size["kernel"]
+    out_size = np.floor((size["in_size"] + 2 * size["padding"] - window) / size["stride"]) + 1  # [n]
+    image = [size["batch"], size["in_channels"], size["in_size"], size["in_size"]]
+    weight = [size["out_channels"], size["in_channels"], window, window]
+    result = size["batch"] * size["out_channels"] * out_size**2  # [n] elements
+    elements = np.prod(image, axis=0) + np.prod(weight, axis=0) + result  # [n]
+    return {
+        **size, "op": CONVOLUTION, "dtype": dtype, "shapes": shapes_json([image, weight]),
+        "dtypes": dtypes_json([dtype, dtype]),
+        "flops": 2.0 * result * size["in_channels"] * window**2, "moved_bytes": elements * ITEM_BYTES[dtype],
+    }  # fmt: skip

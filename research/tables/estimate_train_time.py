@@ -15,11 +15,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from research.tables.columns import ITEM_BYTES, OpTable, completed, joined
-from research.tables.keep import checked
-from research.tables.plausible import without_impossible
-from research.tables.products import BACKWARD_PRODUCTS, product_columns
-from research.tables.shapes import dtypes_json, shapes_json
+from research.tables.columns import (
+    BACKWARD_PRODUCTS,
+    ITEM_BYTES,
+    OpTable,
+    completed,
+    dtypes_json,
+    joined,
+    product_columns,
+    shapes_json,
+)
+from research.tables.keep import checked, without_impossible
 
 SOURCE = "DebarghaG/estimate-train-time"
 METHOD = "profiler, first kernel's start to last kernel's end, trimmed mean of 10"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from research.tables.columns import OpTable
+from gnnperf.hardware import match_device
+from research.tables.columns import OpTable, joined
 
 # What tells one measured point from another.
 KEY = ("source", "table", "device", "op", "direction", "shapes", "dtypes", "method")
@@ -17,12 +18,7 @@ REPEATED = "the same point was measured before (the median of its rows is kept)"
 
 
 def checked(rows: pd.DataFrame, sizes: Sequence[str]) -> OpTable:
-    """Rows without empty shapes, without missing latencies, and with one row per point.
-
-    Args:
-        rows: columns as in COLUMNS.
-        sizes: columns that must be above 0.
-    """
+    """Rows without empty shapes, without missing latencies, and with one row per point."""
     source = str(rows["source"].iloc[0]) if len(rows) else ""
     empty = (rows[list(sizes)] <= 0).any(axis=1).to_numpy()  # [n]
     unmeasured = ~empty & ~(rows["latency_us"] > 0).to_numpy()  # [n]
@@ -41,3 +37,61 @@ def _one_per_point(rows: pd.DataFrame) -> pd.DataFrame:
     median = several.groupby(list(KEY), sort=False, dropna=False)["latency_us"].transform("median")
     result = pd.concat([rows[~repeated], several.assign(latency_us=median).drop_duplicates(list(KEY))])
     return result.sort_index().reset_index(drop=True)
+
+
+THROTTLED_FACTOR = 2.0
+IMPOSSIBLE = "more FLOP/s than the device's peak"
+THROTTLED = f"over {THROTTLED_FACTOR:g} times as long as a product on that device that is larger in every size"
+PRODUCT_SIZES = ("batch", "m", "n", "k")
+
+
+def without_impossible(table: OpTable) -> OpTable:
+    """Rows whose rate is within the highest rate of their dtype on their device, by the catalog of hardware.
+
+    Not for convolutions: Winograd's algorithm needs fewer multiplications than the FLOPs that are counted.
+    """
+    rows = table.rows
+    peak = np.full(len(rows), np.inf)  # [n] FLOP/s; devices that the catalog does not know have none
+    for name, dtype in rows[["device", "dtype"]].drop_duplicates().itertuples(index=False):
+        peak[(rows["device"] == name) & (rows["dtype"] == dtype)] = _peak_flops_per_s(name, dtype)
+    rate = (rows["flops"] / rows["latency_us"] * 1e6).to_numpy()  # [n] FLOP/s; NaN without FLOPs
+    return _without(table, rate > peak, IMPOSSIBLE)
+
+
+def _peak_flops_per_s(name: str, dtype: str) -> float:
+    device = match_device(name)
+    rates = {} if device is None else device.flops_per_s
+    return max((rate for key, rate in rates.items() if key in (dtype, f"{dtype}_matrix")), default=np.inf)
+
+
+def without_throttled(table: OpTable) -> OpTable:
+    """Products that were not far slower than a larger one of the same device and table.
+
+    A row is left out if a row with at least the next power of two in each of batch, m, n, k took less than half as
+    long: the device ran at another clock, or something else ran next to it. The powers of two make one pass enough.
+    """
+    slow = np.zeros(len(table.rows), bool)  # [n]
+    products = table.rows[list(PRODUCT_SIZES)].notna().all(axis=1).to_numpy()
+    for places in table.rows[products].groupby(["device", "table"]).indices.values():
+        here = np.flatnonzero(products)[places]
+        slow[here] = _slower_than_larger(table.rows.iloc[here])
+    return _without(table, slow, THROTTLED)
+
+
+def _slower_than_larger(rows: pd.DataFrame) -> np.ndarray:
+    """[n] whether a larger product took less than half as long."""
+    log_sizes = np.log2(rows[list(PRODUCT_SIZES)].to_numpy())  # [n, 4]
+    floor, ceiling = np.floor(log_sizes).astype(int), np.ceil(log_sizes).astype(int)
+    fastest = np.full(ceiling.max(axis=0) + 1, np.inf)  # [batch, m, n, k] of all that are at least 2^index
+    latency_us = rows["latency_us"].to_numpy()  # [n]
+    np.minimum.at(fastest, tuple(floor.T), latency_us)
+    for axis in range(fastest.ndim):
+        fastest = np.flip(np.minimum.accumulate(np.flip(fastest, axis), axis=axis), axis)
+    return latency_us > THROTTLED_FACTOR * fastest[tuple(ceiling.T)]
+
+
+def _without(table: OpTable, left_out: np.ndarray, reason: str) -> OpTable:
+    sources = table.rows.loc[left_out, "source"].value_counts()
+    counts = {f"{source}: {reason}": int(count) for source, count in sources.items()}
+    retained = OpTable(table.rows[~left_out].reset_index(drop=True), table.dropped)
+    return joined([retained, OpTable(table.rows.iloc[:0], counts)])

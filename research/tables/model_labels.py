@@ -26,42 +26,25 @@ PEERS = {"neusight": "NeuSight", "roofline": "roofline", "habitat": "Habitat", "
 
 @dataclass(frozen=True)
 class ModelRun:
-    """What was run.
+    """What was run."""
 
-    Attributes:
-        name: of its files.
-        model: e.g. bert_large.
-        training: forward and backward; else forward by itself.
-        length: tokens of a sequence.
-        batch: sequences.
-        variant: "" one GPU and eager; else fusion, or how many ranks share the work.
-    """
-
-    name: str
-    model: str
-    training: bool
-    length: int
-    batch: int
-    variant: str
+    name: str  # of its files
+    model: str  # e.g. bert_large.
+    training: bool  # forward and backward; else forward by itself
+    length: int  # tokens of a sequence
+    batch: int  # sequences
+    variant: str  # "" one GPU and eager; else fusion, or how many ranks share the work
 
 
 @dataclass(frozen=True)
 class ModelLabel:
-    """One measured run.
+    """One measured run."""
 
-    Attributes:
-        run: what.
-        device: name of the GPU as a driver gives it.
-        forward_us: of the forward pass; NaN not measured on its own.
-        backward_us: of the backward pass; NaN none, or not measured on its own.
-        total_us: of all.
-    """
-
-    run: ModelRun
-    device: str
-    forward_us: float
-    backward_us: float
-    total_us: float
+    run: ModelRun  # what
+    device: str  # name of the GPU as a driver gives it
+    forward_us: float  # of the forward pass; NaN not measured on its own
+    backward_us: float  # of the backward pass; NaN none, or not measured on its own
+    total_us: float  # of all
 
 
 def run_of(name: str) -> ModelRun:
@@ -96,11 +79,7 @@ def operator_list_path(mirror: Path, run: ModelRun) -> Path:
 
 
 def layers_of(mirror: Path, model: str) -> int:
-    """Layers of a model, from its configuration.
-
-    Raises:
-        InputError: no configuration, or one without a number of layers.
-    """
+    """Layers of a model, from its configuration."""
     path = mirror / ROOT / "data" / "DLmodel_configs" / f"{model}.json"
     if not path.is_file():
         raise InputError(f"no configuration of {model!r}", where=str(path.parent), remedy="fetch kind op-graphs")

@@ -12,12 +12,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from research.tables.columns import ITEM_BYTES, US_PER_MS, OpTable, completed, joined
-from research.tables.convolutions import convolution_columns
-from research.tables.keep import checked
-from research.tables.plausible import without_throttled
-from research.tables.products import product_columns
-from research.tables.shapes import dtypes_json, shapes_json
+from research.tables.columns import (
+    ITEM_BYTES,
+    US_PER_MS,
+    OpTable,
+    completed,
+    convolution_columns,
+    dtypes_json,
+    joined,
+    product_columns,
+    shapes_json,
+)
+from research.tables.keep import checked, without_throttled
 
 SOURCE = "sitar-lab/NeuSight"
 METHOD = "eager, a pair of events around each call, mean of the fastest 5 of 25"

@@ -12,10 +12,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from research.tables.columns import ITEM_BYTES, US_PER_MS, OpTable, completed, joined
+from research.tables.columns import (
+    ITEM_BYTES,
+    US_PER_MS,
+    OpTable,
+    completed,
+    dtypes_json,
+    joined,
+    product_columns,
+    shapes_json,
+)
 from research.tables.keep import checked
-from research.tables.products import product_columns
-from research.tables.shapes import dtypes_json, shapes_json
 
 SOURCE = "microsoft/vidur"
 METHOD = "profiler, kernel time, median of 20"

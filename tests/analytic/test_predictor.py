@@ -56,14 +56,8 @@ def latency(row: dict[str, Any], cluster: ClusterSpec = CLUSTER, predictor: Anal
 
 
 def compute(flops: float, moved: float, family: str = "gemm", dtype: str | None = "float32") -> dict[str, Any]:
-    return {
-        "node_type": NodeType.COMPUTE,
-        "op_name": "aten::mm",
-        "family": family,
-        "dtype": dtype,
-        "flops": flops,
-        "bytes": moved,
-    }
+    return {"node_type": NodeType.COMPUTE, "op_name": "aten::mm", "family": family, "dtype": dtype, "flops": flops,
+            "bytes": moved}  # fmt: skip
 
 
 def memory(name: str | None, moved: float) -> dict[str, Any]:
@@ -214,22 +208,6 @@ def test_collective_without_size_group_or_formula_is_uncovered(row: dict[str, An
 KINDS = st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
 
 
-@given(KINDS, st.floats(0, 1e12), FACTOR, st.integers(1, 64))
-def test_larger_messages_and_slower_links_never_help(kind: str, message: float, factor: float, ranks: int) -> None:
-    base = latency(collective(kind, message, ranks))
-    assert base >= 10 * 6.6 / 14 * 0.9  # LL starts first; the soft minimum is a little below the best
-    assert latency(collective(kind, message * factor, ranks)) >= base * (1 - 1e-12)
-    for name in ("intra", "inter"):
-        link = getattr(CLUSTER, name)
-        wider = replace(CLUSTER, **{name: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)})
-        assert latency(collective(kind, message, ranks), wider) <= base * (1 + 1e-12)
-
-
-@given(KINDS, st.floats(0, 1e12), st.integers(1, 63))
-def test_one_more_rank_in_the_group_is_never_faster(kind: str, message: float, ranks: int) -> None:
-    assert latency(collective(kind, message, ranks + 1)) >= latency(collective(kind, message, ranks)) * (1 - 1e-12)
-
-
 # --- hosts, hardware, edges ------------------------------------------------------------------------------------------
 
 
@@ -292,12 +270,12 @@ def test_an_empty_graph_is_answered() -> None:
     assert PREDICTOR.predict(graph, CLUSTER).latency_us.shape == (0,)
 
 
-def test_a_million_nodes_take_seconds_at_most() -> None:
+def test_many_nodes_take_a_second_at_most() -> None:
     nodes = two_rank_graph().nodes
-    many = nodes.iloc[np.arange(1_000_000) % len(nodes)].reset_index(drop=True)
+    many = nodes.iloc[np.arange(200_000) % len(nodes)].reset_index(drop=True)
     started = time.perf_counter()
     answer = PREDICTOR.latency_us(many, CLUSTER)
-    assert time.perf_counter() - started < 8  # 0.3 to 0.9 s on an idle core
+    assert time.perf_counter() - started < 2  # 0.1 to 0.2 s on an idle core
     assert len(answer) == len(many) and not np.isnan(answer).any()
 
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from traces import Event, all_reduce, annotation, call, copy, kernel, mark, op, run_of, trace
+from traces import Event, all_reduce, annotation, call, copy, graph_of, kernel, mark, op, run_of, trace
 
 from gnnperf.core import schema
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Evidence, Relation
 from gnnperf.graph.build import build_graph
-from gnnperf.graph.evidence import explained_waiting
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.trace.table import DeviceInfo, TraceTable
@@ -41,13 +40,9 @@ def node_of(graph: ExecutionGraph, event_name: str) -> int:
 
 
 def test_a_forward_op_feeds_its_backward() -> None:
-    graph = build_graph(
-        run_of(
-            trace(
-                *launched("aten::linear", 0, 1, "fprop"), op("aten::item", 30, 40),
-                *launched("aten::mm", 50, 2, "dgrad", forward="aten::linear"),
-            )
-        )
+    graph = graph_of(
+        *launched("aten::linear", 0, 1, "fprop"), op("aten::item", 30, 40),
+        *launched("aten::mm", 50, 2, "dgrad", forward="aten::linear"),
     )  # fmt: skip
     assert edges(graph, "feeds") == {(node_of(graph, "fprop"), node_of(graph, "dgrad"))}
     feeds = graph.edges[(graph.edges["relation"] == "feeds").to_numpy()]
@@ -183,7 +178,7 @@ def test_content_keys_are_the_same_in_every_run() -> None:
 
 
 def test_works_launched_before_the_window_are_counted_and_belong_to_no_step() -> None:
-    graph = build_graph(run_of(trace(mark(0, 0, 100), op("aten::a", 5, 10), kernel("early", -20, 30, corr=9))))
+    graph = graph_of(mark(0, 0, 100), op("aten::a", 5, 10), kernel("early", -20, 30, corr=9))
     assert graph.counts is not None
     assert graph.counts["launched_before_window"] == 1
     assert graph.nodes.loc[graph.nodes["event_name"] == "early", "step"].tolist() == [-1]
@@ -214,7 +209,7 @@ def test_a_step_of_the_graph_stands_isolated() -> None:
     ids=lambda events: "+".join(e.name for e in events),
 )
 def test_the_smallest_traces_give_graphs(events: tuple[Event, ...]) -> None:
-    graph = build_graph(run_of(trace(*events)))
+    graph = graph_of(*events)
     assert graph.steps
     assert np.isfinite(graph.steps[0].makespan_us)
     schema.validate(graph.nodes, schema.NODE_COLUMNS, "nodes")
@@ -222,7 +217,7 @@ def test_the_smallest_traces_give_graphs(events: tuple[Event, ...]) -> None:
 
 def test_a_run_without_events_is_refused() -> None:
     with pytest.raises(InputError, match="holds no events"):
-        build_graph(run_of(trace()))
+        graph_of()
 
 
 def test_unknown_node_columns_and_missing_edges() -> None:
@@ -232,32 +227,3 @@ def test_unknown_node_columns_and_missing_edges() -> None:
     moved = EdgeList()
     moved.add(np.array([0]), np.array([1]), Relation.FOLLOWS)
     assert moved.shifted(10).table()[["src", "dst"]].to_numpy().tolist() == [[10, 11]]
-
-
-# --- explained waiting -----------------------------------------------------------------------------------------------
-
-
-def test_explained_waiting() -> None:
-    """Blocked: a synchronization of 60 us that ends 3 us after its work, and a cudaMalloc of 40 us with an idle device.
-
-    Gaps on the stream: 100 to 200, which ends 5 us after its launch.
-    """
-    result = explained_waiting(
-        run_of(
-            trace(
-                mark(0, 0, 400), call("cudaLaunchKernel", 0, 5, corr=1), kernel("a", 6, 100, corr=1),
-                call("cudaDeviceSynchronize", 43, 103), call("cudaMalloc", 120, 160),
-                call("cudaLaunchKernel", 195, 198, corr=2), kernel("b", 200, 210, corr=2),
-            )
-        )
-    )  # fmt: skip
-    assert (result.blocked_us, result.blocked_explained_us, result.blocked_timing_us) == (100.0, 60.0, 0.0)
-    assert result.blocked_external_us == 40.0
-    assert (result.gap_us, result.gap_explained_us) == (100.0, 100.0)
-
-
-def test_waiting_outside_whole_steps_does_not_count() -> None:
-    result = explained_waiting(
-        run_of(trace(mark(0, 0, 50), op("aten::a", 1, 2), call("cudaDeviceSynchronize", 60, 100), kernel("k", 70, 90)))
-    )
-    assert result.blocked_us == 0.0

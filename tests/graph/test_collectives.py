@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
-from traces import Event, all_reduce, call, kernel, mark, op, run_of, trace
+from traces import Event, all_reduce, annotation, call, kernel, mark, op, run_of, trace
 
+from gnnperf.core.schema import NodeType
 from gnnperf.graph.build import build_graph
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.matching import CommPart, is_consistent, match
+from gnnperf.graph.node_tables import message_bytes
 from gnnperf.trace.table import TraceTable
 
 
@@ -179,3 +185,110 @@ def test_stream_order_runs_from_exit_to_the_next_work() -> None:
     comm, after = of_type(graph, "comm"), of_type(graph, "compute")
     leave = comm.index[comm["segment"] == "exit"]
     assert {(int(a), int(b)) for a, b in zip(leave, after.index, strict=True)} <= edges_of(graph, "follows")
+
+
+# --- bytes that each rank sends into a collective, from what the trace says of it -------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "received", "expected"),
+    [
+        ("all_to_all", 10.0, np.nan, 40.0),
+        ("all_reduce", np.nan, 10.0, 40.0),
+        ("all_gather", 10.0, 80.0, 40.0),  # one rank's part
+        ("all_gather", np.nan, 80.0, np.nan),  # the whole output says nothing without the group
+        ("reduce_scatter", np.nan, 10.0, np.nan),
+    ],
+)
+def test_message_bytes(kind: str, sent: float, received: float, expected: float) -> None:
+    table = trace(mark(0, 0, 100), all_reduce(20, 30, size=4))
+    events = table.events
+    is_comm = events["collective"].notna().to_numpy()
+    text = [(kind, "float32") if comm else (None, None) for comm in is_comm]
+    changed = events.assign(
+        collective=pd.Categorical([t[0] for t in text]),
+        in_elements=np.where(is_comm, sent, np.nan), out_elements=np.where(is_comm, received, np.nan),
+        comm_dtype=pd.Categorical([t[1] for t in text]),
+    )  # fmt: skip
+    result = message_bytes(rank_events(replace(table, events=changed), 0))
+    assert result[is_comm] == pytest.approx([expected], nan_ok=True)
+
+
+# --- uneven exchanges: the message of the even one that takes as long, from the split sizes of a call -----------------
+
+
+BASE = "c10d::alltoall_base_"
+
+
+def exchange(sent: list[int], received: list[int], width: int = 3) -> list[Event]:
+    """A call of one rank with parts of so many rows of `width` float32, and gloo's range for it."""
+    rows, got = sum(sent) * width, sum(received) * width
+    stated: dict[str, Any] = {"collective": "all_to_all", "in_elements": float(rows), "out_elements": float(got),
+              "comm_dtype": "float32"}  # fmt: skip
+    values = f'["","","","{received}","{sent}","True","-1"]'
+    return [
+        mark(0, 0, 200), op("aten::mm", 10, 40), op(BASE, 50, 60, input_values=values, **stated),
+        annotation("gloo:all_to_all", 55, 120, thread=9, input_values='[""]', **stated), op("aten::add", 125, 130),
+    ]  # fmt: skip
+
+
+def exchanged_bytes(*ranks: list[Event]) -> float:
+    tables = (trace(*events, rank=n, world_size=len(ranks), backend="gloo") for n, events in enumerate(ranks))
+    nodes = build_graph(run_of(*tables)).nodes
+    return float(nodes.loc[nodes["node_type"] == NodeType.COLLECTIVE, "message_bytes"].iloc[0])
+
+
+def test_the_busiest_rank_rules_and_what_stays_does_not_count() -> None:
+    """Rank 0 keeps 5 rows and sends 7, rank 1 sends 2: 7 rows of 12 bytes cross, as of an even exchange of 14 rows."""
+    assert exchanged_bytes(exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])) == 7 * 12 * 2
+
+
+def test_three_ranks_where_one_receives_most() -> None:
+    """Rows to rank 0: 4 + 6; every rank sends less than that: 10 rows, as of an even exchange of 15."""
+    first, second, third = [1, 1, 1], [4, 8, 2], [6, 3, 1]
+    received = [list(column) for column in zip(first, second, third, strict=True)]
+    ranks = [exchange(s, r) for s, r in zip((first, second, third), received, strict=True)]
+    assert exchanged_bytes(*ranks) == 10 * 12 * 3 / 2
+    back = [exchange(r, s) for s, r in zip((first, second, third), received, strict=True)]
+    assert exchanged_bytes(*back) == exchanged_bytes(*ranks)  # gradients go back the same way
+
+
+def test_even_parts_that_are_stated_are_the_even_message() -> None:
+    assert exchanged_bytes(exchange([4, 4], [4, 4]), exchange([4, 4], [4, 4])) == 8 * 12
+
+
+def test_without_split_sizes_the_largest_sender_rules() -> None:
+    assert exchanged_bytes(exchange([], []), exchange([], [])) == 0.0
+    plain = [exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])]
+    for events in plain:
+        events[2].columns["input_values"] = '["","","","[]","[]","True","-1"]'
+    assert exchanged_bytes(*plain) == 12 * 12
+
+
+@pytest.mark.parametrize("cut", ['["","","","[5, ...","[5, ...', '["","","","[5, 7, 1]","[5, 7]","True"]', "[]"])
+def test_a_list_that_was_cut_off_states_nothing(cut: str) -> None:
+    ranks = [exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])]
+    for events in ranks:
+        events[2].columns["input_values"] = cut
+    assert exchanged_bytes(*ranks) == 12 * 12
+
+
+def test_lists_of_tensors_are_parts_too() -> None:
+    """c10d::alltoall_(outputs, inputs, ...): 7 x 3 of rank 0's elements cross."""
+    ranks = [exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])]
+    dims = ("[[[5,3],[2,3]],[[5,3],[7,3]],[]]", "[[[7,3],[9,3]],[[2,3],[9,3]],[]]")
+    for events, shapes in zip(ranks, dims, strict=True):
+        events[2].name = "c10d::alltoall_"
+        events[2].columns |= {"input_dims": shapes, "input_values": '["","",""]'}
+    assert exchanged_bytes(*ranks) == 7 * 12 * 2
+
+
+def test_a_group_of_some_ranks_has_its_own_places() -> None:
+    """Ranks 2 and 3 of four: rank 2 is the group's first."""
+    ranks = [exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])]
+    for events in ranks:
+        for event in (events[2], events[3]):
+            event.columns |= {"group": "[2,3]", "group_size": 2}
+    tables = (trace(*events, rank=n, world_size=4, backend="gloo") for n, events in zip((2, 3), ranks, strict=True))
+    nodes = build_graph(run_of(*tables)).nodes
+    assert nodes.loc[nodes["node_type"] == NodeType.COLLECTIVE, "message_bytes"].tolist() == [7 * 12 * 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from traces import Event, call, kernel, mark, op, run_of, trace
+from traces import Event, call, graph_of, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.event_columns import rank_events
@@ -51,7 +51,7 @@ def test_a_missing_mark_ends_the_step_before_it_and_no_period_spans_the_hole() -
     events = [*step(1, 0, 100, 90), *step(2, 100, 200, 190), *step(4, 300, 400, 390), *step(5, 400, 500, 490)]
     result = windows(trace(*events))
     assert result.step_of(0, np.array([250_000])).tolist() == [-1]
-    graph = build_graph(run_of(trace(*events)))
+    graph = graph_of(*events)
     assert [s.period_us for s in graph.steps] == [None, 100.0, None, 100.0]
 
 
@@ -93,12 +93,12 @@ def test_period_is_from_completion_to_completion_and_makespan_from_the_earliest_
 
 
 def test_a_step_whose_device_is_done_early_ends_with_its_host() -> None:
-    graph = build_graph(run_of(trace(*step(0, 0, 100, 60), *step(1, 100, 200, 160))))
+    graph = graph_of(*step(0, 0, 100, 60), *step(1, 100, 200, 160))
     assert [s.rank_completion_us for s in graph.steps] == [(100.0,), (200.0,)]
 
 
 def test_device_work_belongs_to_the_step_that_launched_it() -> None:
-    graph = build_graph(run_of(trace(*step(0, 0, 100, 130), *step(1, 100, 200, 250), kernel("late", 260, 270))))
+    graph = graph_of(*step(0, 0, 100, 130), *step(1, 100, 200, 250), kernel("late", 260, 270))
     work = graph.nodes[graph.nodes["node_type"] == "compute"]
     assert dict(zip(work["start_us"], work["step"], strict=True)) == {25.0: 0, 125.0: 1, 260.0: -1}
     assert graph.counts is not None

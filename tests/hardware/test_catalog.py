@@ -10,6 +10,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import (
+    Measured,
     cluster_names,
     default_cluster,
     device_names,
@@ -18,17 +19,18 @@ from gnnperf.hardware import (
     match_device,
 )
 from gnnperf.hardware.strict_yaml import yaml_text
-from gnnperf.hardware.yaml_spec import closest
+from gnnperf.hardware.yaml_spec import closest, device_from
 
 GPUS = (
     "p4", "p100", "v100_pcie_32gb", "v100_sxm2_16gb", "v100_sxm2_32gb", "v100_dgxs_32gb", "t4", "rtx_2080_ti",
     "rtx_3060_ti", "gtx_1650", "a100_pcie_40gb", "a100_pcie_80gb", "a100_sxm_40gb", "a100_sxm_80gb", "a10g", "l4",
     "l40s", "h100_pcie", "h100_sxm", "h800", "h200", "gh200", "b200", "b300", "gb200", "gb300", "rtx_pro_6000",
-    "rtx_pro_6000_server", "mi100", "mi210", "mi250", "mi300x",
+    "rtx_pro_6000_server", "mi100", "mi210", "mi250", "mi300x", "mi325x", "mi355x", "a10", "a30", "a40",
+    "a800_sxm_80gb", "h20", "rtx_a6000", "rtx_6000_ada", "rtx_3080", "rtx_3090", "rtx_4080", "rtx_4090", "rtx_5090",
 )  # fmt: skip
 CPUS = ("cpu_generic", "epyc_7742", "epyc_9654", "grace", "xeon_e5_2698_v4", "xeon_platinum_8480")
 CLUSTERS = ("dgx1_p100", "dgx1_v100", "dgx_a100", "hgx8", "hgx_h100", "hgx_h800", "hgx_b200", "hgx_b300", "gb200_nvl72",
-            "gb300_nvl72", "gh200_nodes", "mi300x_8", "single", "loopback_cpu")  # fmt: skip
+            "gb300_nvl72", "gh200_nodes", "mi300x_8", "mi355x_8", "hgx_a800", "single", "loopback_cpu")  # fmt: skip
 
 MINE = {
     "name": "mine", "kind": "gpu", "flops_per_s": {"float32": 1e12, "float16_matrix": "8e12"},
@@ -80,6 +82,7 @@ def test_no_alias_names_two_devices() -> None:
         ("NVIDIA A100-SXM4-80GB", "a100_sxm_80gb"), ("NVIDIA H100 80GB HBM3", "h100_sxm"),
         ("AMD Instinct MI300X", "mi300x"), ("NVIDIA A100 80GB PCIe", "a100_pcie_80gb"), ("h200", "h200"),
         ("NVIDIA GH200 480GB", "gh200"), ("NVIDIA B300 SXM6 AC", "b300"), ("NVIDIAA100-SXM4-80GB", "a100_sxm_80gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx_4090"), ("NVIDIA RTX A6000", "rtx_a6000"), ("NVIDIA A40", "a40"),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx_pro_6000_server"), ("AMD Instinct MI250", "mi250"),
     ],
 )  # fmt: skip
@@ -205,3 +208,45 @@ def test_a_cluster_link_is_checked(tmp_path: Path) -> None:
         load_cluster(write(tmp_path / "bad.yaml", {**good, "inter": "fast"}))
     with pytest.raises(InputError, match="no hardware named 't5'"):
         load_cluster(write(tmp_path / "bad.yaml", {**good, "device": "t5"}))
+
+
+# --- calibrated quantities in a device file ---------------------------------------------------------------------------
+
+
+DEVICE: dict[str, object] = {
+    "name": "mine", "kind": "cpu", "flops_per_s": {"float32": 1e11}, "memory_bandwidth_bytes_per_s": 1e10,
+    "l2_bytes": 1e6, "num_sms": 1, "clock_hz": 1e9, "memory_bytes": 1e9,
+}  # fmt: skip
+
+
+def test_measured_quantities_and_provenance_are_read():
+    device = device_from(
+        {
+            **DEVICE,
+            "measured": {"launch_floor_us": {"value": 2, "low": 1.5, "high": 2.5}},
+            "host": {"host_op_us": {"value": 1.0, "low": 0.9, "high": 1.1}},
+            "provenance": {"versions.torch": "2.13.0"},
+        },
+        "mine.yaml",
+    )
+    assert device.measured == {"launch_floor_us": Measured(2.0, 1.5, 2.5)}
+    assert device.host["host_op_us"].high == 1.1
+    assert device.provenance == {"versions.torch": "2.13.0"}
+
+
+def test_a_device_that_was_not_calibrated_has_none():
+    assert device_from(DEVICE, "mine.yaml").measured == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "statement"),
+    [
+        (3.0, "is not a table of quantities"),
+        ({"launch_floor_us": 3.0}, "is no measured quantity"),
+        ({"launch_floor_us": {"value": 3.0, "low": 1.0, "high": 2.0}}, "lies outside 1.0 to 2.0"),
+        ({"launch_floor_us": {"value": "much", "low": 1.0, "high": 2.0}}, "is not a number"),
+    ],
+)
+def test_what_is_no_interval_is_refused(result: object, statement: str):
+    with pytest.raises(InputError, match=statement):
+        device_from({**DEVICE, "measured": result}, "mine.yaml")

@@ -10,8 +10,6 @@ import yaml
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import (
     cluster_names,
-    host_names,
-    link_names,
     load_cluster,
     load_device,
     load_host,
@@ -19,7 +17,7 @@ from gnnperf.hardware import (
     spread,
 )
 from gnnperf.hardware.spec import MEDIA
-from gnnperf.hardware.yaml_spec import cluster_from, conf_dir, link_from
+from gnnperf.hardware.yaml_spec import cluster_from, conf_dir, link_from, names_in
 
 LINK = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
 
@@ -69,7 +67,7 @@ def test_bad_collective_models_and_algorithms_are_named(change: dict[str, object
         cluster_from(raw, load_device("h100_sxm"), "test")
 
 
-@pytest.mark.parametrize("name", link_names())
+@pytest.mark.parametrize("name", names_in("link"))
 def test_link_is_named_after_its_file_and_cites_a_source(name: str) -> None:
     link = load_link(name)
     assert link.name == name and link.source and link.medium in MEDIA
@@ -91,7 +89,7 @@ def test_bandwidth_is_lanes_times_rate(name: str, count: int, each_bytes_per_s: 
 
 
 def test_switches_that_add_up() -> None:
-    adding = {name for name in link_names() if load_link(name).in_network_reduction}
+    adding = {name for name in names_in("link") if load_link(name).in_network_reduction}
     assert {"nvlink4_nvswitch", "nvlink5_nvswitch", "infiniband_hdr", "infiniband_ndr"} <= adding
     assert not {"nvlink2", "nvlink3_nvswitch", "pcie_gen5_x16", "ethernet_400g", "loopback"} & adding
 
@@ -120,7 +118,7 @@ def test_bad_links_are_named(raw: object, message: str) -> None:
         link_from(raw, "here")
 
 
-@pytest.mark.parametrize("name", host_names())
+@pytest.mark.parametrize("name", names_in("host"))
 def test_host_is_named_after_its_file_and_its_speed_is_clock_times_work(name: str) -> None:
     host = load_host(name)
     assert host.name == name and host.source and host.aliases

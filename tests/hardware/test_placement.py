@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gnnperf.hardware import Placement, load_cluster, placed, placement_of
-from gnnperf.hardware.placement import with_bucket
+from gnnperf.hardware.contention import Contention
+from gnnperf.hardware.placement import UNKNOWN, machines_of, progression, ranks_per_machine, with_bucket
 
 
 def test_a_card_names_hosts_and_the_rate_between_them() -> None:
@@ -107,3 +111,58 @@ def test_a_card_of_wrong_types_names_no_cores(broken: dict[str, object]) -> None
     whole, damaged = placement_of(card), placement_of(card | broken)
     assert whole is not None and whole.core_sets == ((3,),)
     assert damaged is not None and damaged.core_sets == ()
+
+
+# --- how groups lie on machines, by hand and counted ------------------------------------------------------------------
+
+
+def _machines(size: int, first: int, stride: int, ranks_per_node: int) -> int:
+    return int(machines_of(np.array([size]), np.array([first]), np.array([stride]), ranks_per_node)[0])
+
+
+def _together(size: int, first: int, stride: int, ranks_per_node: int) -> int:
+    return int(ranks_per_machine(np.array([size]), np.array([first]), np.array([stride]), ranks_per_node)[0])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "place"),
+    [([4, 0, 8], (0, 4)), ([3, 5], (3, 2)), ([0, 1, 3], (0, UNKNOWN)), ([7], (7, UNKNOWN)), ([], (UNKNOWN, UNKNOWN))],
+)
+def test_progressions(ranks: list[int], place: tuple[int, int]) -> None:
+    assert progression(ranks) == place
+
+
+@given(size=st.integers(1, 40), first=st.integers(0, 30), stride=st.integers(1, 20), per_node=st.integers(1, 12))
+def test_machines_are_counted(size: int, first: int, stride: int, per_node: int) -> None:
+    counted = len({(first + stride * i) // per_node for i in range(size)})
+    assert _machines(size, first, stride, per_node) == counted
+
+
+def test_groups_that_do_not_say_where_they_are_fill_machines() -> None:
+    assert [_machines(size, -1, -1, 8) for size in (-1, 1, 8, 9, 17)] == [1, 1, 1, 2, 3]
+    assert _together(17, -1, -1, 8) == 8
+
+
+def test_who_shares_a_machine() -> None:
+    assert _together(128, 0, 8, 8) == 1  # replicas of tensor-parallel machines
+    assert _together(16, 0, 4, 8) == 2
+    assert _together(4, 0, 1, 8) == 8  # inside one machine: its links are all there
+    assert _together(2, 7, 1, 8) == 1  # neighbors on two machines
+
+
+# --- what sharing does to what a node usually takes, by hand ----------------------------------------------------------
+
+
+def test_a_node_shorter_than_a_turn_usually_meets_none() -> None:
+    """Twice as long on average: of 1 us nothing is usual, of 1 ms the root, of 1 s nearly all, of transfers all."""
+    cores = Contention(cores_per_node=2.0)
+    moves = np.array([False, False, False, True])
+    result = cores.usual_stretch(moves, np.array([1.0, 1000.0, 1e6, 1.0]), np.full(4, 2.0))
+    assert result == pytest.approx([2 ** (1 / 1001), 2**0.5, 2 ** (1000 / 1001), 2.0])
+    assert cores.usual_stretch(moves, np.full(4, 10.0), np.ones(4)).tolist() == [1.0] * 4
+
+
+def test_kernels_of_a_gpu_share_it_at_every_moment() -> None:
+    stretch = np.array([1.5, 3.0])
+    result = Contention(compute_slowdown=1.5).usual_stretch(np.zeros(2, dtype=bool), np.array([1.0, 5.0]), stretch)
+    assert result.tolist() == [1.5, 3.0]

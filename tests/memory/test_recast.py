@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.memory.edits import AllCast, Autocast, memory_edits
+from gnnperf.memory.edits import AllCast, Autocast, ScaledBatch, memory_edits
 from gnnperf.memory.given import AsRecorded
-from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import TensorSlot
 from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch
-from tests.whatif.layers import layer
+from tests.whatif.programs import layer
 
 FULL, HALF, INDEX = TensorSlot((4,), "float32"), TensorSlot((4,), "bfloat16"), TensorSlot((4,), "int64")
 LAYER = layer(8, 64, 32, 100)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.memory.scaled import ScaledBatch
+from gnnperf.memory.edits import ScaledBatch
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot
-from gnnperf.whatif.batch_sizes import Batch
+from gnnperf.whatif.batch_shapes import Batch
 
 TWICE = ScaledBatch(Batch(frozenset({8, 512}), frozenset({(384, 128), (512, 128)})), 2.0)
 

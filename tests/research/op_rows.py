@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from research.tables.columns import OpTable, completed
-from research.tables.products import product_columns
-from research.tables.shapes import dtypes_json, shapes_json
+from research.tables.columns import OpTable, completed, dtypes_json, product_columns, shapes_json
 
 A100, V100, T4 = "NVIDIA A100-PCIE-40GB", "Tesla V100-PCIE-32GB", "Tesla T4"
 SIZES = [(64, 64, 64), (256, 256, 256), (1024, 512, 256), (2048, 2048, 2048), (4096, 1024, 512), (100, 1000, 10)]

@@ -27,7 +27,7 @@ def longest(a: list[int], b: list[int]) -> int:
     return int(table[-1, -1])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(KEYS, KEYS)
 def test_a_longest_common_subsequence_is_detected(a: list[int], b: list[int]) -> None:
     at_a, at_b = common_subsequence(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
@@ -37,7 +37,7 @@ def test_a_longest_common_subsequence_is_detected(a: list[int], b: list[int]) ->
     assert len(at_a) == longest(a, b)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.lists(st.integers(0, 3), min_size=1, max_size=12))
 def test_sequences_too_different_are_matched_by_occurrence(a: list[int], b: list[int]) -> None:
     """Whatever the method, a pair has one key and no element is used twice."""

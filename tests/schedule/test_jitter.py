@@ -16,8 +16,7 @@ from gnnperf.core.schema import Relation
 from gnnperf.generate.folding import fold
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
-from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
-from gnnperf.schedule.jitter_fit import jitter_of
+from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us, jitter_of
 from gnnperf.schedule.jitter_pass import expected_excess, expected_maximum
 from gnnperf.whatif.world_size import WorldSize
 from tests.generate.folding.graphs import Item, Meeting, Work, grid, latencies_us

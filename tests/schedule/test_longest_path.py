@@ -29,9 +29,6 @@ def gpu(latency_us: float, **columns: object) -> dict[str, object]:
     return {"node_type": NodeType.COMPUTE, "device": 0, "stream": 0, "latency_us": latency_us, **columns}
 
 
-# --- by hand ---------------------------------------------------------------------------------------------------------
-
-
 def test_two_ranks() -> None:
     """Gemms from 10 (the launch's start) to 110 and 130; the all-reduce from 130 to 180; the host ends at 185."""
     result = run(two_rank_graph())
@@ -96,9 +93,6 @@ def test_ranks_that_start_apart_keep_their_offset() -> None:
     assert run(graph, ready_us=late).makespan_us == 215.0
 
 
-# --- unrolled --------------------------------------------------------------------------------------------------------
-
-
 def host_bound() -> ExecutionGraph:
     """Host 3 x 20 us, kernel 10 us launched by the second segment."""
     rows = [host(20.0), host(20.0), host(20.0), gpu(10.0)]
@@ -131,16 +125,9 @@ def test_a_synchronizing_step_has_the_period_of_one_step() -> None:
     assert (result.period_us, result.makespan_us) == (185.0, 185.0)
 
 
-def test_one_copy_has_no_period() -> None:
-    assert run(host_bound()).period_us is None
-
-
 def test_zero_copies_are_refused() -> None:
     with pytest.raises(InputError, match="num_unrolled"):
         run(host_bound(), num_unrolled=0)
-
-
-# --- refused ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_cycle_is_refused_and_its_nodes_are_named() -> None:
@@ -159,17 +146,9 @@ def test_a_latency_that_is_not_finite_is_refused(bad: float) -> None:
         schedule(graph, latency, np.zeros(len(graph.edges)))
     with pytest.raises(InputError, match="lag_us is not finite"):
         schedule(graph, graph.nodes["latency_us"].to_numpy(), np.full(len(graph.edges), bad))
-
-
-def test_arrays_of_another_graph_are_refused() -> None:
-    graph = host_bound()
     with pytest.raises(InputError, match=r"latency_us has shape \[3\]"):
         schedule(graph, np.zeros(3), np.zeros(len(graph.edges)))
-    with pytest.raises(InputError, match=r"lag_us has shape \[1\]"):
-        schedule(graph, np.zeros(4), np.zeros(1))
 
-
-# --- properties ------------------------------------------------------------------------------------------------------
 
 LATENCIES = st.lists(st.floats(0, 1000, allow_nan=False), min_size=1, max_size=8)
 TIMED = st.sampled_from([Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS])
@@ -191,16 +170,7 @@ def makespan(graph: ExecutionGraph, lag: np.ndarray, latency: np.ndarray | None 
     return schedule(graph, own if latency is None else latency, lag).makespan_us
 
 
-@settings(max_examples=60, deadline=None)
-@given(LATENCIES)
-def test_a_chain_takes_the_sum(latencies: list[float]) -> None:
-    graph = make_graph([host(x) for x in latencies], [(i, i + 1, "follows") for i in range(len(latencies) - 1)])
-    result = run(graph)
-    assert result.makespan_us == pytest.approx(sum(latencies))
-    np.testing.assert_allclose(result.slack_us, 0.0, atol=1e-6)
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(graphs())
 def test_makespan_lies_between_the_longest_node_and_the_sum(drawn: tuple[ExecutionGraph, np.ndarray]) -> None:
     graph, lag = drawn
@@ -208,7 +178,7 @@ def test_makespan_lies_between_the_longest_node_and_the_sum(drawn: tuple[Executi
     assert latency.max() - 1e-9 <= makespan(graph, lag) <= latency.sum() + lag.sum() + 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(graphs(), st.data())
 def test_an_edge_more_never_shortens(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
     graph, lag = drawn
@@ -219,7 +189,7 @@ def test_an_edge_more_never_shortens(drawn: tuple[ExecutionGraph, np.ndarray], d
     assert makespan(fewer, np.delete(lag, gone)) <= makespan(graph, lag) + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_the_order_of_edge_rows_is_irrelevant(drawn: tuple[ExecutionGraph, np.ndarray], random) -> None:  # type: ignore[no-untyped-def]
     graph, lag = drawn
@@ -233,7 +203,7 @@ def test_the_order_of_edge_rows_is_irrelevant(drawn: tuple[ExecutionGraph, np.nd
     assert before.makespan_us == after.makespan_us
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(graphs(), st.data())
 def test_more_latency_is_never_earlier(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
     graph, lag = drawn
@@ -246,7 +216,7 @@ def test_more_latency_is_never_earlier(drawn: tuple[ExecutionGraph, np.ndarray],
     assert after.makespan_us >= before.makespan_us
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(graphs(), st.data())
 def test_slack_is_exactly_the_slack_there_is(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
     """Starting a node later by its slack keeps the makespan; by 1 us more, it grows by 1 us."""
@@ -260,7 +230,7 @@ def test_slack_is_exactly_the_slack_there_is(drawn: tuple[ExecutionGraph, np.nda
         assert schedule(graph, latency, lag, ready_us=ready).makespan_us == pytest.approx(before.makespan_us + extra)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(graphs())
 def test_the_critical_path_is_as_long_as_the_step(drawn: tuple[ExecutionGraph, np.ndarray]) -> None:
     graph, lag = drawn

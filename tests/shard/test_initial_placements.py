@@ -7,8 +7,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.tables import Placed, Split, Table
-from gnnperf.shard.loads import Loads
-from gnnperf.shard.problem import ways
+from gnnperf.shard.problem import Loads, ways
 from gnnperf.shard.search import by_rows, greedy, lookup_weights, random_placements, size_weights
 from tests.shard.problems import problem, tables
 

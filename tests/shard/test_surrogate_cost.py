@@ -11,8 +11,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType
 from gnnperf.generate.recommendation import build_recommendation
 from gnnperf.generate.tables import Placed, Placement, Split
-from gnnperf.shard.loads import ELEMENTS, INDICES, LOOKED_UP, MEMORY, SUMMED, UPDATED
-from gnnperf.shard.problem import Problem, on_ranks, ways
+from gnnperf.shard.problem import ELEMENTS, INDICES, LOOKED_UP, MEMORY, SUMMED, UPDATED, Problem, on_ranks, ways
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
 

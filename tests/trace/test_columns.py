@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.trace.columns import (
+    LOST,
     MISSING_NS,
     Codes,
     coded,
@@ -20,7 +21,6 @@ from gnnperf.trace.columns import (
     ns_column,
     thread_column,
 )
-from gnnperf.trace.input_texts import LOST
 from gnnperf.trace.kineto import LARGEST_EXACT_US
 
 

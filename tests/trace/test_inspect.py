@@ -11,8 +11,7 @@ from rich.console import Console
 
 from gnnperf.cli import main
 from gnnperf.core.errors import InputError
-from gnnperf.trace.inspect import inspect, tied_share
-from gnnperf.trace.inspect_text import print_inspection
+from gnnperf.trace.inspect import inspect, print_inspection, tied_share
 from tests.trace import kineto_files as files
 
 
@@ -27,7 +26,7 @@ def test_ranks_steps_links_and_what_is_missing(tmp_path: Path) -> None:
     rank = result.ranks[0]
     assert (result.world_size, len(result.ranks), rank.streams, rank.threads) == (4, 2, 1, 1)
     assert rank.duration_ms == 0.1
-    assert [(s.name, s.host_ms) for s in rank.steps] == [("ProfilerStep#5", 0.1)]
+    assert list(rank.steps) == [("ProfilerStep#5", 0.1)]
     assert rank.events == {"cpu_op": 3, "annotation": 1, "runtime": 2, "kernel": 2}
     assert math.isclose(rank.ops_with_shapes, 1 / 3)
     assert rank.links == {"correlation": 2} and tied_share(rank) == 1.0
@@ -48,7 +47,7 @@ def test_an_execution_trace_isolated_is_described(tmp_path: Path) -> None:
             "input_shapes": [[2, 2]], "input_types": ["Tensor(float)"], "outputs": []}  # fmt: skip
     path = files.write(tmp_path / "et_0.json", {"schema": "1.0.1", "nodes": [node]})
     result = inspect(path)
-    assert [(t.ops, t.ops_with_shapes) for t in result.execution_traces] == [(1, 1.0)]
+    assert [(len(t.nodes), t.share_with_shapes) for t in result.execution_traces] == [(1, 1.0)]
     assert "Kineto file of the same run" in _text(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.core.schema import EventKind, Link
-from gnnperf.trace import linking
+from gnnperf.trace import linking, read_run
 from gnnperf.trace.assembly import Assembled, assemble
-from gnnperf.trace.enclosing import enclosing_ops
+from gnnperf.trace.linking import enclosing_ops
 from tests.trace import kineto_files as files
+from tests.trace.kineto_files import Event, call, device, document, step_events, write
 
 
 def _table(events: list[dict[str, Any]]) -> Assembled:
@@ -134,3 +136,37 @@ def test_the_enclosing_op_is_the_brute_force_answer(drawn: list[tuple[int, int, 
         events.append(files.host("name", start, duration, category, thread, **{"External id": number}))
     table = _table(events)
     assert enclosing_ops(table).tolist() == [_nearest_covering(table, r) for r in range(len(table))]
+
+
+# --- cuda_sync events, as Kineto writes them with enable_cuda_sync_events ---------------------------------------------
+
+
+def sync(name: str, start: float, correlation: int, **args: object) -> Event:
+    """An event of category cuda_sync, on the row of its stream."""
+    return device(name, start, 1, correlation, "cuda_sync", **{"cuda_sync_kind": name, **args})
+
+
+def test_waits_name_streams_and_records(tmp_path: Path) -> None:
+    """A stream wait holds back stream 20 until what stream 7 did before call 911; a stream sync names its stream only.
+
+    An event sync is the host's wait: its stream is "invalid", -1.
+    """
+    events = [
+        *step_events(),
+        call("cudaEventRecord", 82, 1, 911),
+        call("cudaStreamWaitEvent", 84, 1, 912),
+        sync("Stream Wait Event", 84, 912, stream=20, wait_on_stream=7, wait_on_cuda_event_record_corr_id=911,
+             wait_on_cuda_event_id=3),
+        call("cudaEventSynchronize", 86, 1, 913),
+        sync("Event Sync", 86, 913, stream=-1, wait_on_stream=7, wait_on_cuda_event_record_corr_id=911,
+             wait_on_cuda_event_id=3),
+        call("cudaStreamSynchronize", 88, 1, 914),
+        sync("Stream Sync", 88, 914, stream=7),
+    ]  # fmt: skip
+    table = read_run(write(tmp_path / "rank_0.json", document(events))).tables[0].events
+    result = table[table["kind"] == EventKind.SYNC].set_index("name")
+    columns = ["stream", "waiting_stream", "wait_event", "correlation"]
+    assert result.loc["Stream Wait Event", columns].tolist() == [7, 20, 911, 912]
+    assert result.loc["Event Sync", columns].tolist() == [7, -1, 911, 913]
+    assert result.loc["Stream Sync", columns].tolist() == [7, -1, -1, 914]
+    assert (table.loc[table["kind"] != EventKind.SYNC, ["waiting_stream", "wait_event"]] == -1).all(axis=None)

@@ -6,31 +6,38 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import ScaleBatch, apply
-from gnnperf.whatif.batch_shapes import scale_call
-from gnnperf.whatif.batch_sizes import find_batch
-from tests.whatif.layers import ARRIVE, EXIT, GRADIENT_IN, GRADIENT_W, LINEAR, SEND, TRANSFER, UPDATE, layer
-from tests.whatif.lookups import GRADIENT, lookups
+from gnnperf.whatif.batch_shapes import find_batch, scale_call
 from tests.whatif.loops import loop
+from tests.whatif.programs import (
+    ARRIVE,
+    DENSE,
+    EXIT,
+    GRADIENT_IN,
+    GRADIENT_W,
+    LINEAR,
+    SEND,
+    TRANSFER,
+    UPDATE,
+    layer,
+    lookups,
+)
 
 sizes = st.tuples(st.sampled_from([2, 3, 4, 6]), st.sampled_from([17, 19]), st.sampled_from([7, 11]),
                   st.sampled_from([101, 103]))  # fmt: skip
-PROPERTIES = ["input_dims", "flops", "bytes", "message_bytes"]
 
 
-def assert_same(result: ExecutionGraph, expected: ExecutionGraph) -> None:
-    for column in PROPERTIES:
-        one, other = result.nodes[column], expected.nodes[column]
-        if column == "input_dims":
-            assert one.astype(object).fillna("").tolist() == other.astype(object).fillna("").tolist()
-        else:
-            np.testing.assert_allclose(one, other, err_msg=column)
+def assert_same(result: ExecutionGraph, expected: ExecutionGraph, rtol: float = 1e-7) -> None:
+    dims = [graph.nodes["input_dims"].astype(object).fillna("").tolist() for graph in (result, expected)]
+    assert dims[0] == dims[1]
+    for column in ("flops", "bytes", "message_bytes"):
+        np.testing.assert_allclose(result.nodes[column], expected.nodes[column], rtol=rtol, err_msg=column)
 
 
 def test_by_hand() -> None:
@@ -57,6 +64,7 @@ def test_gradients_of_parameters_keep_their_message() -> None:
     assert result["latency_us"][TRANSFER] == 9.0
 
 
+@settings(max_examples=25)
 @given(sizes, st.sampled_from([2.0, 3.0, 5.0]), st.booleans())
 def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], factor: float, sends: bool) -> None:
     batch, *rest = size
@@ -64,18 +72,14 @@ def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], fa
     assert_same(edited, layer(round(batch * factor), *rest, sends=sends))
 
 
-@given(sizes)
-def test_doubling_then_halving_restores(size: tuple[int, int, int, int]) -> None:
-    graph = layer(*size)
-    result = apply(graph, [ScaleBatch(2.0), ScaleBatch(0.5)])
-    assert_same(result.graph, graph)
-    assert result.touched[LINEAR]
-
-
+@settings(max_examples=20)
 @given(sizes)
 def test_factors_compose(size: tuple[int, int, int, int]) -> None:
     graph = layer(*size)
     assert_same(apply(graph, [ScaleBatch(2.0), ScaleBatch(3.0)]).graph, ScaleBatch(6.0)(graph).graph)
+    back = apply(graph, [ScaleBatch(2.0), ScaleBatch(0.5)])
+    assert_same(back.graph, graph)
+    assert back.touched[LINEAR]
 
 
 def test_one_changes_nothing() -> None:
@@ -88,7 +92,7 @@ def test_one_changes_nothing() -> None:
 def test_what_shapes_leave_open_is_named() -> None:
     """As many tokens as words: [6,6] x [6,5] is the gradient of the input or of the weight."""
     result = ScaleBatch(2.0)(layer(2, 3, 5, 6))
-    assert any("which dimension is batch in aten::mm (2)" in sentence for sentence in result.unknown)
+    assert any("which dimension is the batch in aten::mm (2)" in sentence for sentence in result.unknown)
 
 
 def test_an_op_without_a_formula_is_named_and_grows() -> None:
@@ -145,4 +149,4 @@ def test_messages_of_unknown_shapes_are_reported_by_their_size(values: int, grow
 def test_a_dense_gradient_of_a_table_is_zeroed_once() -> None:
     """3 x 80 rows of 8 and their indices move, and the 100 rows of the table."""
     result = ScaleBatch(2.0)(lookups(100, dense=True)).graph.nodes
-    assert result["bytes"][GRADIENT] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80
+    assert result["bytes"][DENSE] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80

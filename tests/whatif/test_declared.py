@@ -5,6 +5,8 @@ Rank 1 arrives after 5 + 14 + 5 us, the transfer takes 30; backward ends at 51; 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,9 +14,15 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
-from gnnperf.whatif import Edit, InputStall, OpLatency, Straggler, apply, step_times_us
+from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.graph.execution_graph import StepLabel
+from gnnperf.whatif import Edit, InputStall, OpLatency, Place, Straggler, apply
+from gnnperf.whatif.declared import DeclarePause, ScaleNodes, gap_at
 from gnnperf.whatif.edit import on_recording
-from tests.whatif.loops import loop
+from gnnperf.whatif.repeat import RepeatCalls
+from research.evaluation.step_times import step_times_us
+from tests.toys import make_graph, two_rank_graph
+from tests.whatif.loops import GAP_BW, GAP_MM, GAP_OPT, loop
 
 
 @pytest.mark.parametrize(
@@ -106,6 +114,103 @@ def test_bad_settings() -> None:
         lambda: Straggler(0, 0.0),
         lambda: Straggler(0, 1.0, "gpu"),
         lambda: InputStall(-1.0),
+        lambda: DeclarePause(-1.0, 0),
+        lambda: DeclarePause(1.0, 0, "end"),
+        lambda: RepeatCalls("aten::mm", 0),
     ):
         with pytest.raises(InputError, match="bad value"):
             make()
+
+
+@pytest.mark.parametrize(
+    ("rank", "place", "us", "expected"),
+    [
+        (0, "start", 4.0, 63.0),  # rank 0 then arrives when rank 1 does
+        (0, "start", 9.0, 68.0),
+        (0, "backward", 5.0, 63.0),  # backward ends 7 before the transfer
+        (0, "backward", 10.0, 66.0),
+        (1, "optimizer", 4.0, 67.0),
+    ],
+)
+def test_a_pause_by_hand(rank: int, place: str, us: float, expected: float) -> None:
+    result = DeclarePause(us, rank, place)(loop())
+    assert step_times_us(on_recording(result)) == pytest.approx([expected, expected])
+    assert result.touched.sum() == 2
+
+
+def test_repeated_calls_by_hand() -> None:
+    """63 + 2 x (5 + 14) on both ranks, 63 + 2 x (5 + 10) - 4 on rank 0; the shapes may be written with spaces."""
+    result = RepeatCalls("aten::mm", 3, input_dims="[[4, 4], [4, 4]]")(loop())
+    assert step_times_us(result.graph) == pytest.approx([101.0, 101.0])
+    one = RepeatCalls("aten::mm", 3, rank=0, calls=(0,))(loop())
+    assert step_times_us(one.graph) == pytest.approx([89.0, 89.0])
+    with pytest.raises(InputError, match="no call of aten::conv2d"):
+        RepeatCalls("aten::conv2d", 2)(loop())
+    with pytest.raises(InputError, match="is a collective"):
+        RepeatCalls("c10d::allreduce_", 2)(loop())
+
+
+def test_only_given_nodes_are_scaled_and_factors_multiply() -> None:
+    graph = two_rank_graph()
+    edited = apply(graph, (ScaleNodes((3, 10), (0.5, 2.0)), ScaleNodes((3,), (0.5,))))
+    factor = edited.latency_change.factor
+    assert (factor[3], factor[10]) == (0.25, 2.0)
+    assert (np.delete(factor, [3, 10]) == 1.0).all()
+    assert np.flatnonzero(edited.touched).tolist() == [3, 10]
+    assert not ScaleNodes((), ())(graph).touched.any()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "factors"),
+    [((1,), ()), ((1, 1), (1.0, 1.0)), ((1,), (-0.1,)), ((1,), (float("nan"),)), ((-1,), (1.0,)), ((18,), (1.0,))],
+)
+def test_nodes_that_cannot_be_scaled(nodes: tuple[int, ...], factors: tuple[float, ...]) -> None:
+    with pytest.raises(InputError, match="nodes"):
+        ScaleNodes(nodes, factors)(two_rank_graph())
+
+
+def test_places() -> None:
+    graph = loop(1)
+    assert [int(gap_at(graph, 0, place)[0]) for place in Place] == [GAP_MM, GAP_BW, GAP_OPT]
+    phase = graph.nodes["phase"].where(graph.nodes["phase"] != "optimizer", "other")
+    with pytest.raises(InputError, match="no place 'optimizer'"):
+        gap_at(replace(graph, nodes=graph.nodes.assign(phase=phase)), 0, Place.OPTIMIZER)
+
+
+def test_the_gradient_of_the_loss_belongs_to_backward_and_zero_grad_not_to_the_optimizer_step() -> None:
+    """zero_grad | forward | ones_like | backward | step."""
+    ops = [
+        ("zero_", "optimizer"),
+        ("mm", "forward"),
+        ("ones_like", "forward"),
+        ("bw", "backward"),
+        ("add_", "optimizer"),
+    ]
+    rows: list[dict[str, object]] = []
+    for op, phase in ops:
+        host = {"node_type": NodeType.HOST, "thread": 0, "op_name": f"aten::{op}", "phase": phase, "latency_us": 1.0}
+        rows += [{**host, "segment": Segment.T1}, {**host, "segment": Segment.T5}]
+    label = StepLabel(0, "ProfilerStep#0", None, 10.0, (0.0,), (10.0,))
+    graph = make_graph(rows, [(n, n + 1, Relation.FOLLOWS) for n in range(9)], steps=(label,))
+    assert gap_at(graph, 0, Place.BACKWARD).tolist() == [4]
+    assert gap_at(graph, 0, Place.OPTIMIZER).tolist() == [8]
+
+
+def test_backward_on_a_thread_of_its_own_begins_where_the_main_thread_forks() -> None:
+    """main |mm T5|T1 fork|          |T1 join|opt T1|opt T5|, autograd |bw T5|."""
+    main = {"node_type": NodeType.HOST, "thread": 0, "latency_us": 1.0}
+    rows: list[dict[str, object]] = [
+        {**main, "op_name": "aten::mm", "segment": Segment.T5},
+        {**main, "op_name": "aten::opt", "segment": Segment.T1, "phase": "optimizer"},
+        {**main, "op_name": "aten::opt", "segment": Segment.T1, "phase": "optimizer"},
+        {**main, "op_name": "aten::opt", "segment": Segment.T1, "phase": "optimizer"},
+        {**main, "op_name": "aten::opt", "segment": Segment.T5, "phase": "optimizer"},
+        {**main, "thread": 1, "op_name": "aten::bw", "segment": Segment.T5, "phase": "backward"},
+    ]  # fmt: skip
+    edges: list[tuple[int, int, str]] = [(n, n + 1, Relation.FOLLOWS) for n in range(4)]
+    edges += [(1, 5, Relation.WAITS), (5, 2, Relation.WAITS)]
+    label = StepLabel(0, "ProfilerStep#0", None, 5.0, (0.0,), (5.0,))
+    graph = make_graph(rows, edges, steps=(label,))
+    assert gap_at(graph, 0, Place.BACKWARD).tolist() == [1]
+    assert gap_at(graph, 0, Place.OPTIMIZER).tolist() == [3]
+    assert np.isclose(step_times_us(on_recording(DeclarePause(10.0, 0, "backward")(graph))), 16.0).all()

@@ -9,7 +9,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif.fusion import FuseElementwise
-from tests.whatif.layers import layer
+from tests.whatif.programs import layer
 
 TENSOR = 4.0 * 8 * 5  # bytes of [8,5]
 

@@ -82,7 +82,7 @@ def test_models_that_are_reported_fuse_call_by_call() -> None:
     assert names(result.graph) == ["aten::baddbmm", "aten::gelu", "aten::stack"]
     assert result.graph.nodes["input_dims"].dropna().tolist()[1] == "[[16,7],[]]"
     assert result.graph.nodes["flops"].dropna().tolist() == [200.0, 200.0, 100.0]
-    assert "whether the 2 models share anything: it was told that they do not" in result.unknown
+    assert "whether the 2 models share anything: the edit states that they do not" in result.unknown
     with pytest.raises(InputError):
         FuseHorizontally(models=3)(on_host(LINEAR, GELU, LINEAR, GELU))
 

@@ -8,8 +8,7 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.whatif.table_size import ResizeTables
-from tests.whatif.layers import SEND, layer
-from tests.whatif.lookups import FUSED, GRADIENT, LOOKUP, STACK, UPDATE, lookups
+from tests.whatif.programs import DENSE, FUSED, LOOKUP, SEND, STACK, TABLE_UPDATE, layer, lookups
 from tests.whatif.test_batch import assert_same
 
 
@@ -17,8 +16,8 @@ def test_by_hand() -> None:
     result = ResizeTables(4.0)(lookups(100))
     nodes, before = result.graph.nodes, lookups(100).nodes
     assert nodes["input_dims"][LOOKUP].startswith("[[400,8],[40],[10]")
-    assert nodes["input_dims"][UPDATE] == "[[400,8],[400,8],[]]"
-    looked_up = [LOOKUP, GRADIENT, UPDATE]
+    assert nodes["input_dims"][TABLE_UPDATE] == "[[400,8],[400,8],[]]"
+    looked_up = [LOOKUP, DENSE, TABLE_UPDATE]
     np.testing.assert_array_equal(nodes["bytes"][looked_up], before["bytes"][looked_up])
     assert nodes["flops"][FUSED] / before["flops"][FUSED] == pytest.approx((3200 + 7) / (800 + 7))
     assert np.isnan(nodes["latency_us"][LOOKUP])

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Segment
 from gnnperf.whatif.tensor_train import CompressTables, ceil_root, train_of
-from tests.whatif.layers import layer
-from tests.whatif.lookups import FUSED, lookups
+from tests.whatif.programs import FUSED, layer, lookups
 
 
 def test_factors_by_hand() -> None:

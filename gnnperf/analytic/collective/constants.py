@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.calls import calls_of
-from gnnperf.analytic.collective.collective_model import CollectiveModel
-from gnnperf.analytic.constants_file import AboveZero, FromZero
-from gnnperf.hardware import POINT_TO_POINT, ClusterSpec, LinkSpec
+from gnnperf.analytic.collective.model import CollectiveModel, calls_of
+from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from, rounded
+from gnnperf.core import InputError, write_text
+from gnnperf.hardware import LAWS_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml, yaml_text
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
 REACH = 4.0  # a law answers sizes down to a quarter of the smallest measured one
@@ -21,17 +24,11 @@ Group = tuple[str, int, int]  # kind of collective, ranks, machines
 
 @dataclass(frozen=True)
 class MeasuredLink:
-    """The link that a platform's laws were fitted on, as its cluster describes it.
+    """The link that a platform's laws were fitted on, as its cluster describes it."""
 
-    Attributes:
-        medium: "" unknown.
-        bandwidth_bytes_per_s: sustained, per device and direction.
-        latency_us: of a hop.
-    """
-
-    medium: str
-    bandwidth_bytes_per_s: AboveZero
-    latency_us: FromZero
+    medium: str  # "" unknown
+    bandwidth_bytes_per_s: AboveZero  # sustained, per device and direction
+    latency_us: FromZero  # of a hop
 
     @classmethod
     def of(cls, link: LinkSpec) -> MeasuredLink:
@@ -49,27 +46,19 @@ class MeasuredLink:
 
 @dataclass(frozen=True)
 class CollectiveConstants:
-    """What a platform's table given.
+    """What a platform's table given."""
 
-    Attributes:
-        measured_inside: what linked a machine's ranks where this was measured.
-        measured_between: ... and machines.
-        collective_models: (kind, link) -> law over all groups on that link.
-        groups: (kind, ranks, machines) -> the law of a group that was measured.
-        inside: (largest group, its slowest link) inside a machine, by size; a larger group takes the last.
-        between: link between machines; empty if no group spanned several.
-        rings: ranks -> rings inside a machine without a switch; empty: a switch.
-        provenance: where the numbers come from.
-    """
-
-    measured_inside: MeasuredLink
-    measured_between: MeasuredLink
-    collective_models: Mapping[Kind, CollectiveModel]
+    measured_inside: MeasuredLink  # what linked a machine's ranks where this was measured
+    measured_between: MeasuredLink  # ... and machines.
+    collective_models: Mapping[Kind, CollectiveModel]  # (kind, link) -> law over all groups on that link
+    # (kind, ranks, machines) -> the law of a group that was measured
     groups: Mapping[Group, CollectiveModel] = field(default_factory=dict)
+    # (largest group, its slowest link) inside a machine, by size; a larger group takes the last
     inside: tuple[tuple[int, str], ...] = ()
-    between: str = ""
+    between: str = ""  # link between machines; empty if no group spanned several
+    # ranks -> rings inside a machine without a switch; empty: a switch
     rings: Mapping[int, int] = field(default_factory=dict)
-    provenance: str = ""
+    provenance: str = ""  # where the numbers come from
 
     def on(self, cluster: ClusterSpec) -> CollectiveConstants:
         """The laws on a cluster's links: moved to other rates and latencies, without those of another medium."""
@@ -87,27 +76,13 @@ class CollectiveConstants:
         return replace(self, collective_models=collective_models, groups=groups)
 
     def latency_us(
-        self,
-        kinds: np.ndarray,
-        message_bytes: np.ndarray,
-        ranks: np.ndarray,
-        nodes: np.ndarray,
+        self, kinds: np.ndarray, message_bytes: np.ndarray, ranks: np.ndarray, nodes: np.ndarray,
         specified_us: np.ndarray,
-    ) -> np.ndarray:
-        """Latency of collectives.
+    ) -> np.ndarray:  # fmt: skip
+        """[n] us; NaN where the table had no such kind on that link. Arguments as of `collective_us`.
 
-        Far below the smallest measured size the shorter of law and specification answers: the law's start-up is a
-        guess there, and of two answers that grow with bytes the shorter one does too, up to the law's own.
-
-        Args:
-            kinds: [n] kind of collective.
-            message_bytes: [n] bytes of one rank's input; NaN unknown.
-            ranks: [n] of the group.
-            nodes: [n] machines the group spans.
-            specified_us: [n] us by specification; NaN unknown.
-
-        Returns:
-            [n] us; NaN where the table had no such kind on that link.
+        Far below the smallest measured size the shorter of model and specification rules (`specified_us`): the model's
+        start-up is a guess there, and of two times that grow with bytes the shorter one does too.
         """
         names = np.where(np.isin(kinds, POINT_TO_POINT), SEND_RECV, kinds)
         result = np.full(len(kinds), np.nan)
@@ -137,3 +112,77 @@ def links_inside(table: pd.DataFrame) -> tuple[tuple[int, str], ...]:
     """(largest group, link) of each link inside a machine, by size of the group."""
     largest = table[table["nodes"] == 1].groupby("link")["group_size"].max()
     return tuple(sorted((int(size), str(link)) for link, size in largest.items()))
+
+
+SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
+DIGITS = 6  # significant
+
+
+def save_collectives(constants: CollectiveConstants, path: Path) -> None:
+    """Write the laws of a platform, whole or not at all."""
+    raw = {
+        "provenance": constants.provenance,
+        "measured_inside": asdict(constants.measured_inside),
+        "measured_between": asdict(constants.measured_between),
+        "between": constants.between,
+        "inside": [[largest, link] for largest, link in constants.inside],
+        "rings": dict(constants.rings),
+        "laws": _plain(constants.collective_models),
+        "groups": _plain(constants.groups),
+    }
+    write_text(path, yaml_text(raw, flow=None))
+
+
+def _plain(models: Mapping[Any, CollectiveModel]) -> dict[str, object]:
+    return {SEPARATOR.join(map(str, key)): rounded(asdict(model), DIGITS) for key, model in models.items()}
+
+
+def load_collectives(path: Path) -> CollectiveConstants:
+    """Read the laws of a platform.
+
+    Raises:
+        InputError: not readable, a key is missing or unknown, a number is none or out of range.
+    """
+    raw = read_yaml(path)
+    for key, parts in (("laws", ("KIND", "LINK")), ("groups", ("KIND", "RANKS", "MACHINES"))):
+        if isinstance(models := raw.get(key), dict):
+            raw[key] = {_parts(name, parts, f"{path}, {key}"): model for name, model in models.items()}
+    if "laws" in raw:
+        raw["collective_models"] = raw.pop("laws")  # the key of the file
+    try:
+        return constants_from(raw, CollectiveConstants, str(path))
+    except InputError as error:
+        what, where = (text.replace("collective_models", "laws") for text in (error.what, error.where))
+        raise InputError(what, where=where, allowed=error.allowed, remedy=error.remedy) from None
+
+
+@cache
+def shipped_collectives(name: str) -> CollectiveConstants:
+    """Models by name, from conf/analytic/collective_laws; these files do not change while a process runs."""
+    return load_collectives(path_of(name, LAWS_GROUP))
+
+
+def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:
+    """The laws that the cluster names, on its own links; None: it names none.
+
+    Raises:
+        InputError: unknown name, or a file that cannot be read.
+    """
+    name = cluster.collective_models_name
+    return None if name is None else collective_models_named(name).on(cluster)
+
+
+def collective_models_named(name: str) -> CollectiveConstants:
+    """Laws by name, or of a .yaml file.
+
+    Raises:
+        InputError: unknown name (with the closest ones), or a file that cannot be read.
+    """
+    return load_collectives(Path(name)) if is_path(name) else shipped_collectives(name)
+
+
+def _parts(key: object, names: tuple[str, ...], where: str) -> tuple[str | int, ...]:
+    result = str(key).split(SEPARATOR)
+    if len(result) != len(names):
+        raise InputError(f"key {key!r}", where=where, allowed=SEPARATOR.join(names))
+    return tuple(int(part) if part.isdecimal() else part for part in result)

@@ -7,7 +7,7 @@ that no smooth law follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -15,62 +15,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of, rings_of
-from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
 from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
+from gnnperf.analytic.collective.model import CollectiveCalls, CollectiveModel, ProtocolSwitch, calls_of, rings_of
+from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.core import InputError
 from gnnperf.hardware import ClusterSpec
-
-# Robust nonlinear least squares for a dozen parameters: Levenberg 1944, Marquardt 1963, with a soft-L1 loss.
-
-STEP = 1e-4  # of the difference quotient; parameters are logarithms, so this is a ten-thousandth
-LONGEST_STEP = 2.0
-TRIALS = 8  # of a larger damping before giving up
-CONVERGED = 1e-7  # relative gain of a step
-
-
-def robust_least_squares(
-    residual: Callable[[np.ndarray], np.ndarray], start: np.ndarray, scale: float, steps: int
-) -> tuple[np.ndarray, float]:
-    """Parameters that minimize sum of scale^2 (sqrt(1 + (r / scale)^2) - 1), and that sum.
-
-    Args:
-        residual: parameters [p] -> residuals [m].
-        start: [p].
-        scale: residuals beyond it count linearly.
-        steps: at most.
-    """
-    at, damping = np.array(start, float), 1e-2
-    result = residual(at)
-    cost = _cost(result, scale)
-    for _ in range(steps):
-        slope = _slope(residual, at, result)  # [m, p]
-        weight = 1.0 / np.sqrt(1.0 + (result / scale) ** 2)  # [m] of iteratively reweighted least squares
-        curvature, gradient = slope.T @ (slope * weight[:, None]), slope.T @ (weight * result)
-        for _ in range(TRIALS):
-            damped = curvature + damping * np.diag(np.diag(curvature) + 1e-9)
-            trial = at - np.clip(np.linalg.solve(damped, gradient), -LONGEST_STEP, LONGEST_STEP)
-            there = residual(trial)
-            if _cost(there, scale) < cost:
-                break
-            damping *= 4
-        else:
-            return at, cost
-        gain = cost - _cost(there, scale)
-        at, result, cost, damping = trial, there, cost - gain, max(damping / 3, 1e-8)
-        if gain < CONVERGED * cost:
-            break
-    return at, cost
-
-
-def _cost(residual: np.ndarray, scale: float) -> float:
-    return float(scale**2 * (np.sqrt(1.0 + (residual / scale) ** 2) - 1.0).sum())
-
-
-def _slope(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray, result: np.ndarray) -> np.ndarray:
-    columns = [(residual(at + STEP * unit) - result) / STEP for unit in np.eye(len(at))]
-    return np.stack(columns, axis=1)
-
 
 NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")
 BINS_PER_OCTAVE = 6  # tables in steps of 1 MiB have half of their rows in the last octave: every bin counts once
@@ -165,7 +114,6 @@ def _misses(points: _Points, center: np.ndarray, weight: np.ndarray, parameters:
 
 
 def _common_collective_model(points: _Points, link: str) -> np.ndarray:
-    """The best of several starts."""
     shared = link in SHARED_LINKS
     prior = PRIOR if shared else {**PRIOR, "sharing_power": HELD}
     weight = np.array([*prior.values(), *list(SWITCH_PRIOR.values()) * NUM_SWITCHES])

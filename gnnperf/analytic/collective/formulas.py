@@ -2,14 +2,13 @@
 
 latency = start-up + hops x hop latency + share x message / bandwidth        n ranks, message S per rank
 
-Hops and shares by algorithm: gnnperf.hardware.collective_terms. A library has several protocols; a specification
-answers with the best (gnnperf.analytic.collective.formulas), a platform's table with fitted laws
-(gnnperf.analytic.collective.fit).
+Hops and shares by algorithm: gnnperf.hardware.collective_terms. A library has several protocols; a specification takes
+the fastest, a platform's table has fitted models (gnnperf.analytic.collective.fit).
 
 An all-reduce over several machines is the fastest of what NCCL chooses from (src/graph/tuning.cc): the ring, the tree
 (chains inside machines, a double binary tree between them) and, where the switches inside machines reduce, NVLS with a
-tree between them (since 2.18). Where the cluster says `all_reduce: hierarchical`, its library reduces machine by
-machine (Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect), and that by itself answers.
+tree between them (since 2.18). With `all_reduce: hierarchical` the library reduces machine by machine (Horovod's
+HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect).
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.collective.calls import rings_of
 from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.model import rings_of
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware import (
     BARRIER,
     HIERARCHICAL,
-    KINDS,
     POINT_TO_POINT,
     ClusterSpec,
     in_network_terms,
@@ -48,22 +46,14 @@ REDUCING = ("all_reduce", "reduce")
 
 @dataclass(frozen=True)
 class Protocol:
-    """One way of a library to move bytes.
-
-    Attributes:
-        start: start-up, as a share of the specification's.
-        hop_inside: latency of a hop inside a machine, as a share of the link's.
-        hop_between: ... and between machines.
-        reducing: bandwidth of all-reduce and reduce, as a share of the link's sustained bandwidth.
-        moving: ... of all others.
-    """
+    """One way of a library to move bytes."""
 
     name: str
-    start: float
-    hop_inside: float
-    hop_between: float
-    reducing: float
-    moving: float
+    start: float  # start-up, as a share of the specification's
+    hop_inside: float  # latency of a hop inside a machine, as a share of the link's
+    hop_between: float  # ... and between machines.
+    reducing: float  # bandwidth of all-reduce and reduce, as a share of the link's sustained bandwidth
+    moving: float  # ... of all others.
 
     def bandwidth_share(self, kinds: np.ndarray) -> np.ndarray:
         """[n] by kind."""
@@ -90,20 +80,11 @@ def soft_minimum(candidates: np.ndarray) -> np.ndarray:
 
     (sum of x^-p)^(-1/p) is below the minimum and grows with every x: what makes no candidate slower makes the answer
     not slower either.
-
-    Args:
-        candidates: [k, n] us; infinite where one does not apply.
-
-    Returns:
-        [n] us; NaN where a candidate is.
     """
     shortest = candidates.min(axis=0)  # [n]
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(candidates > shortest, shortest / candidates, 1.0)  # [k, n] 0 where infinite
     return shortest * (ratio**SOFTNESS).sum(axis=0) ** (-1.0 / SOFTNESS)
-
-
-# What the links of a cluster give a group: bandwidth inside a machine and between machines, latency of hops.
 
 
 def hops_us(inside: np.ndarray, between: np.ndarray, cluster: ClusterSpec, protocol: Protocol) -> np.ndarray:
@@ -143,18 +124,12 @@ def across_bytes_per_s(kinds: np.ndarray, ranks: np.ndarray, cluster: ClusterSpe
     return np.minimum(inner, np.where((kinds == "all_to_all") | direct, exchange, ring))
 
 
-# All-reduce over machines in levels: only a part of each rank's bytes leaves its machine.
+# All-reduce over machines in levels, g ranks on each of m machines, S bytes of one rank's input:
 #
-# g ranks on each of m machines, S bytes of one rank's input:
-#
-# machine by machine   reduce-scatter of S inside, all-reduce of S/g between ranks of equal place, all-gather inside:
-#                      three collectives, one after the other, each a ring (Jia et al. 2018, section 4.3; Cho et al.
-#                      2019,
-#                      BlueConnect; Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE)
-# switches and tree    the switch of a machine reduces, a double binary tree carries S/g of each rank up and down
-# between
-#                      machines, the switch multicasts; pipelined, so that the slower of the two rules (NCCL 2.18,
-#                      NVLS_TREE in src/graph/tuning.cc)
+# machine by machine   reduce-scatter of S inside, all-reduce of S/g between ranks of equal index, all-gather inside;
+#                      three rings, one after the other (Jia et al. 2018, section 4.3; Cho et al. 2019, BlueConnect)
+# switches and tree    the switch of a machine reduces, a double binary tree carries S/g of each rank between machines,
+#                      the switch multicasts; pipelined: the slower rules (NCCL 2.18, NVLS_TREE in tuning.cc)
 
 NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather
 
@@ -162,15 +137,7 @@ NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather
 def machine_by_machine_us(
     size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float, protocol: Protocol
 ) -> np.ndarray:
-    """[n] us of an all-reduce in three stages, by one protocol.
-
-    Args:
-        size: [n] bytes of one rank's input.
-        ranks: [n] of the group, float; NaN unknown.
-        cluster: links and ranks per node.
-        start_us: start-up of each stage by specification.
-        protocol: of the library.
-    """
+    """[n] us of an all-reduce in three stages, by one protocol."""
     nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n]
     own = ranks / nodes  # [n] ranks of a machine
     hops = hops_us(2 * np.maximum(own - 1, 0.0), 2 * (nodes - 1), cluster, protocol)
@@ -182,15 +149,7 @@ def machine_by_machine_us(
 def switches_and_tree_us(
     kinds: np.ndarray, size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float
 ) -> np.ndarray:
-    """[n] us of an all-reduce over machines whose switches reduce; infinite for all others.
-
-    Args:
-        kinds: [n] kind of collective.
-        size: [n] bytes of one rank's input.
-        ranks: [n] of the group, float; NaN unknown.
-        cluster: links and ranks per node.
-        start_us: start-up by specification.
-    """
+    """[n] us of an all-reduce over machines whose switches reduce; infinite for all others."""
     nodes = np.fmax(np.ceil(ranks / cluster.ranks_per_node), 1.0)  # [n]
     own = ranks / nodes  # [n] ranks of a machine
     _, share = in_network_terms(own)
@@ -201,32 +160,14 @@ def switches_and_tree_us(
     return np.where((kinds == "all_reduce") & (nodes > 1), result, np.inf)
 
 
-__all__ = ["KINDS", "collective_us", "fitted_collective_us"]
-
 IN_NETWORK = "in_network_reduction"  # key of a cluster's metadata: "nvls" where switches reduce inside machines
 
 
 def fitted_collective_us(
-    kinds: np.ndarray,
-    message_bytes: np.ndarray,
-    group_size: np.ndarray,
-    cluster: ClusterSpec,
-    constants: AnalyticConstants,
-    fitted: CollectiveConstants,
-) -> np.ndarray:
-    """As collective_us, with the platform's own laws wherever its table had the kind on the group's link.
-
-    Args:
-        kinds: [n] kind of collective.
-        message_bytes: [n] bytes each rank sends; NaN unknown.
-        group_size: [n] ranks of the group; -1 unknown.
-        cluster: ranks per node; its links where there is no law.
-        constants: start-up per device kind, where there is no law.
-        fitted: laws of this cluster.
-
-    Returns:
-        [n] us; NaN where kind, size or group are unknown.
-    """
+    kinds: np.ndarray, message_bytes: np.ndarray, group_size: np.ndarray, cluster: ClusterSpec,
+    constants: AnalyticConstants, fitted: CollectiveConstants,
+) -> np.ndarray:  # fmt: skip
+    """As collective_us, with the platform's own laws wherever its table had the kind on the group's link."""
     specified = collective_us(kinds, message_bytes, group_size, cluster, constants)
     several = group_size > 1  # one rank by itself moves nothing
     nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]
@@ -241,12 +182,9 @@ def fitted_collective_us(
 
 
 def collective_us(
-    kinds: np.ndarray,
-    message_bytes: np.ndarray,
-    group_size: np.ndarray,
-    cluster: ClusterSpec,
+    kinds: np.ndarray, message_bytes: np.ndarray, group_size: np.ndarray, cluster: ClusterSpec,
     constants: AnalyticConstants,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Latency of collective nodes by specification, from the last arrival to the end of the transfer.
 
     A group no larger than `ranks_per_node` is taken to share a node: nodes do not say which ranks a group has.

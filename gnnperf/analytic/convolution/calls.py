@@ -16,8 +16,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us
-from gnnperf.analytic.convolution.winograd import Algorithms, algorithms
+from gnnperf.analytic.convolution.model import Algorithms, ConvolutionPass, Convolutions, algorithms, convolution_us
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
 from gnnperf.analytic.gemm.constants import ANY_KERNELS
 from gnnperf.analytic.gemm.model import ITEM_BYTES, ProductTime, rate_key
@@ -176,9 +175,5 @@ def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def convolution_size(call: KernelCall) -> tuple[float, ...]:
-    """Fields of Convolutions.
-
-    Raises:
-        UnknownCost: shapes and FLOPs that do not tell.
-    """
+    """Fields of Convolutions. Raises UnknownCost: shapes and FLOPs that do not tell."""
     return (_both if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)

@@ -28,24 +28,13 @@ BACK_OFF = str(OpFamily.ELEMENTWISE)
 
 @dataclass(frozen=True)
 class FamilyCoefficients:
-    """One family's.
+    """One family's."""
 
-    Attributes:
-        price_us: count (counts.COUNTS) -> us of one; a count that is not named costs nothing.
-        op_factor: op -> count -> factor.
-        dtype_factor: dtype -> factor of every count but calls.
-    """
-
-    price_us: Mapping[str, Price]
-    op_factor: Mapping[str, Mapping[str, Price]]
-    dtype_factor: Mapping[str, Price]
+    price_us: Mapping[str, Price]  # count (counts.COUNTS) -> us of one; a count that is not named costs nothing
+    op_factor: Mapping[str, Mapping[str, Price]]  # op -> count -> factor
+    dtype_factor: Mapping[str, Price]  # dtype -> factor of every count but calls
 
     def __post_init__(self) -> None:
-        """Refuse other counts than COUNTS.
-
-        Raises:
-            InputError: names the first unknown one.
-        """
         for count in chain(self.price_us, *self.op_factor.values()):
             require(count in COUNTS, "count", count, ", ".join(COUNTS))
 
@@ -67,22 +56,12 @@ class CoreNumbers:
 
 @dataclass(frozen=True)
 class OpCoefficients:
-    """Prices on one processor.
+    """Prices on one processor."""
 
-    Attributes:
-        families: OpFamily -> prices.
-        core: of that processor.
-    """
-
-    families: Mapping[str, FamilyCoefficients]
-    core: CoreNumbers
+    families: Mapping[str, FamilyCoefficients]  # OpFamily -> prices
+    core: CoreNumbers  # of that processor
 
     def __post_init__(self) -> None:
-        """Refuse prices without those of BACK_OFF.
-
-        Raises:
-            InputError: they are missing.
-        """
         if BACK_OFF not in self.families:
             raise InputError(f"has no prices of the family {BACK_OFF!r}", where="families")
 
@@ -121,8 +100,7 @@ class OpCoefficients:
 
 def core_numbers(device: DeviceSpec) -> CoreNumbers:
     """Of one core of a CPU."""
+    cores = device.num_sms
     return CoreNumbers(
-        device.flops_per_s["float32"] / device.num_sms,
-        device.memory_bandwidth_bytes_per_s / device.num_sms,
-        device.clock_hz,
+        device.flops_per_s["float32"] / cores, device.memory_bandwidth_bytes_per_s / cores, device.clock_hz
     )

@@ -37,8 +37,6 @@ import pandas as pd
 
 from gnnperf.core import OpFamily
 
-# One call of an op on a CPU, and what every family counts alike.
-
 CACHE_BYTES = 2.0**23  # beyond it a tensor comes from memory: a virtual machine's share of the last level, about
 FAR_SHARPNESS = 6.0  # a sweep leaves the cache at once
 ITEM_BYTES = 4.0
@@ -49,20 +47,13 @@ Counts = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Call:
-    """One call: its name after `::`, its shapes, and what the cost formula says.
+    """One call: its name after `::`, its shapes, and what the cost formula says."""
 
-    Attributes:
-        op: name without namespace.
-        dims: shapes of the arguments.
-        flops, moved_bytes: of the whole call.
-        between_bytes: what the thread moved since it last ran this op.
-    """
-
-    op: str
-    dims: tuple[Shape, ...]
-    flops: float
+    op: str  # name without namespace
+    dims: tuple[Shape, ...]  # shapes of the arguments
+    flops: float  # of the whole call
     moved_bytes: float
-    between_bytes: float = 0.0
+    between_bytes: float = 0.0  # what the thread moved since it last ran this op
 
 
 def streamed(call: Call) -> Counts:
@@ -225,14 +216,7 @@ def paid_families(calls: pd.DataFrame) -> pd.Series:
 
 
 def op_counts(calls: pd.DataFrame) -> np.ndarray:
-    """Counts of calls.
-
-    Args:
-        calls: [n] rows with KEYS; unknown: NaN or None.
-
-    Returns:
-        [n, len(COUNTS)]; NaN in all of a row where neither FLOPs nor bytes are known.
-    """
+    """Counts of calls."""
     known = calls[KEYS].assign(family=paid_families(calls)).astype(object)
     rows = known.where(calls[KEYS].notna(), None).itertuples(index=False, name=None)
     result = [_counts(str(op), dims, str(family), *numbers) for op, dims, _, family, *numbers in rows]
@@ -328,9 +312,6 @@ def between_bytes(nodes: pd.DataFrame) -> np.ndarray:
                    ^ next to nothing     ^ 4 MB in between
 
     A window stands for a run: what comes before the first call of an op is what follows its last one.
-
-    Args:
-        nodes: [n] ops on CPUs (schema.NODE_COLUMNS), those of a thread in their order. Unknown bytes count nothing.
     """
     moved = nodes["bytes"].fillna(0.0)  # [n]
     lanes = [nodes[name] for name in LANE]

@@ -55,10 +55,6 @@ class _Layout:
 def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpCoefficients:
     """Prices of all families.
 
-    Args:
-        calls: [n] rows with counts.KEYS, latency_us, times (how often it was called), source (RECORDED, CALIBRATED).
-        core: of the processor they were measured on.
-
     Raises:
         InputError: no call has known FLOPs or bytes.
     """
@@ -171,7 +167,6 @@ class _Problem:
 
 
 def _weights(rows: pd.DataFrame) -> np.ndarray:
-    """[n] sum 1."""
     recorded = (rows["source"] == RECORDED).to_numpy()
     spent = (rows["latency_us"] * rows["times"]).to_numpy(float) ** TIME_POWER
     mean = spent[recorded].mean() if recorded.any() else 1.0

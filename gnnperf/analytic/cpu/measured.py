@@ -12,7 +12,7 @@ import pandas as pd
 from gnnperf.analytic.cpu.counts import AT_ONCE, KEYS, between_bytes
 from gnnperf.analytic.cpu.fit import CALIBRATED, RECORDED
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.op_tables.gradients import gradient_calls
+from gnnperf.analytic.op_tables.decomposition import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow, read_op_rows
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.core import InputError, NodeType, OpFamily
@@ -120,5 +120,4 @@ def _sparse_sum(row: OpRow) -> KernelCall:
 
 
 def _compact(dims: str | None) -> str | None:
-    """As graphs write shapes."""
     return None if dims is None else json.dumps(json.loads(dims), separators=(",", ":"))

@@ -39,23 +39,14 @@ BUSY_COLUMNS = {32.0: 56.0, 64.0: 73.6, 128.0: 128.0}
 
 @dataclass(frozen=True)
 class BatchedTable:
-    """One table, or a part of one, as a batched lookup meets it.
+    """One table, or a part of one, as a batched lookup meets it."""
 
-    Attributes:
-        rows: that are here.
-        dim: columns that are here, float32.
-        lookups: indices.
-        bags: vectors written.
-        skew_thousandths: 1000 x the exponent of the access (see gnnperf.generate.tables).
-        state_bytes: of the optimizer per row that is here; of a lookup: 0.
-    """
-
-    rows: int
-    dim: int
-    lookups: int
-    bags: int
-    skew_thousandths: int = 1000
-    state_bytes: int = 0
+    rows: int  # that are here
+    dim: int  # columns that are here, float32
+    lookups: int  # indices
+    bags: int  # vectors written
+    skew_thousandths: int = 1000  # 1000 x the exponent of the access (see gnnperf.generate.tables)
+    state_bytes: int = 0  # of the optimizer per row that is here; of a lookup: 0
 
 
 WIDTH = len(fields(BatchedTable))
@@ -105,7 +96,6 @@ def busy_columns(dim: np.ndarray) -> np.ndarray:
 
 
 def _look_up_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficients) -> np.ndarray:
-    """[k] us without launches."""
     return lookup_us(_lookups(tables), caches, coefficients) - coefficients.call
 
 
@@ -115,17 +105,10 @@ def _update_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficie
     different = requested.reuse.unique(requested.lookups)  # [k] rows
     line, state = caches.line_bytes, tables[:, -1]
     touched = np.maximum(requested.row_bytes, line) + np.where(state > 0, np.maximum(state, line), 0.0)
-    far = (
-        requested.bags * requested.row_bytes + 2.0 * different * touched + requested.lookups * INDEX_BYTES
-    )  # [k] bytes
-    near = (
-        requested.lookups * requested.row_bytes
-    )  # [k] bytes: a bag's gradient is read once more for each of its indices
-    return (
-        far * coefficients.last_line / line
-        + near * coefficients.near_line / line
-        + requested.lookups * requested.dim * coefficients.element
-    )
+    far = requested.bags * requested.row_bytes + 2.0 * different * touched + requested.lookups * INDEX_BYTES  # bytes
+    near = requested.lookups * requested.row_bytes  # bytes: a bag's gradient is read once more for each of its indices
+    element_us = requested.lookups * requested.dim * coefficients.element
+    return far * coefficients.last_line / line + near * coefficients.near_line / line + element_us
 
 
 def batched_work(tables: Sequence[BatchedTable], name: str) -> tuple[float, float]:

@@ -87,8 +87,7 @@ def lookups_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 def sizes_of(call: KernelCall) -> Size:
     """Rows of the table, columns, lookups, bags.
 
-    Raises:
-        UnknownCost: another op, or shapes and bytes do not tell them.
+    Raises UnknownCost: another op, or shapes and bytes do not tell them.
     """
     return DENSE_SIZES[call.op_name](call) if call.op_name in DENSE_SIZES else _forward(call)
 

@@ -9,12 +9,18 @@ way). To take the counts themselves for rates would make rows that were requeste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from math import erf
 
 import numpy as np
 
+from gnnperf.analytic.embedding.calls import sizes_of
 from gnnperf.analytic.embedding.model import Access
+from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
+from gnnperf.core import OpFamily
+from gnnperf.graph import TableCounts, UnknownCost
 
 NUM_RATES, STEPS = 96, 400
 LEAST_RATE_SHARE = 0.05  # the grid begins at that share of the mean rate of a row
@@ -28,14 +34,10 @@ class ReuseDistances:
 
     A cache of n rows that replaces the least recently used one hits where that number is n at most (Mattson et al.
     1970: a stack algorithm), whatever bursts and drifts the lookups have.
-
-    Attributes:
-        rows: [n] distances; infinite: the row was never requested before.
-        lookups: [n] at each distance.
     """
 
-    rows: np.ndarray
-    lookups: np.ndarray
+    rows: np.ndarray  # [n] distances; infinite: the row was never requested before
+    lookups: np.ndarray  # [n] at each distance
 
     def unique(self, lookups: np.ndarray) -> np.ndarray:
         """Different rows [k] among `lookups` [k]: those that were never requested before."""
@@ -51,15 +53,10 @@ class ReuseDistances:
 
 
 def counted_access(num_rows: float, reuse_histogram: np.ndarray, lookups: float) -> Access:
-    """One table's access.
-
-    Args:
-        num_rows: of the table.
-        reuse_histogram: [bins] rows that a batch asks for once, twice, 3 to 4, 5 to 8, ... times; means over batches.
-        lookups: of a batch.
-    """
+    """One table's access."""
     counts = np.append(max(num_rows - reuse_histogram.sum(), 0.0), reuse_histogram).astype(float)  # [1 + bins]
-    rates = np.geomspace(LEAST_RATE_SHARE * lookups / num_rows, most_rate(reuse_histogram), NUM_RATES)
+    most = float(2.0 ** np.flatnonzero(reuse_histogram).max())  # the largest count of the last bin that holds rows
+    rates = np.geomspace(LEAST_RATE_SHARE * lookups / num_rows, most, NUM_RATES)
     rates = np.append(0.0, rates)  # [rates] lookups of a row in a batch
     likely = _bin_probability(rates, len(reuse_histogram))  # [rates, 1 + bins]
     share = np.full(len(rates), 1.0 / len(rates))  # [rates] of the rows
@@ -70,25 +67,14 @@ def counted_access(num_rows: float, reuse_histogram: np.ndarray, lookups: float)
     return Access(rows[None, :], (rates / (rows @ rates))[None, :])
 
 
-def most_rate(reuse_histogram: np.ndarray) -> float:
-    """The largest count of the last bin that holds rows."""
-    return float(2.0 ** np.flatnonzero(reuse_histogram).max())
-
-
-def _edges(bins: int) -> np.ndarray:
-    """[bins + 1] the largest count below each bin, and of the last: 0, 1, 2, 4, 8, ..."""
-    return np.append(0.0, 2.0 ** np.arange(bins))
-
-
 def _bin_probability(rates: np.ndarray, bins: int) -> np.ndarray:
     """[rates, 1 + bins] that a row of each rate is requested never, once, twice, 3 to 4 times, ...; beyond is last."""
-    below = np.stack([_at_most(rates, edge) for edge in _edges(bins)], axis=1)  # [rates, bins + 1]
+    below = np.stack([_at_most(rates, edge) for edge in (0.0, *2.0 ** np.arange(bins))], axis=1)  # [rates, bins + 1]
     below[:, -1] = 1.0
     return np.diff(below, axis=1, prepend=0.0)
 
 
 def _at_most(rates: np.ndarray, count: float) -> np.ndarray:
-    """[rates] probability of Poisson(rate) <= count."""
     if count > EXACT_COUNTS:
         spread = np.sqrt(2.0 * np.maximum(rates, TINY))
         return np.array([0.5 * (1.0 + erf(z)) for z in (count + 0.5 - rates) / spread])
@@ -98,3 +84,34 @@ def _at_most(rates: np.ndarray, count: float) -> np.ndarray:
         term = term * rates / k
         total += term
     return np.minimum(total, 1.0)
+
+
+def with_counts(calls: Sequence[KernelCall], counts: Sequence[TableCounts]) -> list[KernelCall]:
+    """The calls; lookups in tables that were counted know how."""
+    return [_with_counts(call, counts) if counts and call.family == OpFamily.EMBEDDING else call for call in calls]
+
+
+def _with_counts(call: KernelCall, counts: Sequence[TableCounts]) -> KernelCall:
+    try:
+        rows, dim = (round(size) for size in sizes_of(call)[:2])
+    except (UnknownCost, IndexError):  # shapes that were not recorded: the form does not answer either
+        return call
+    result = [table for table in counts if _holds(table, rows, dim)]
+    if not result:
+        return call
+    table = min(result, key=lambda t: (t.rows * t.dim, t.lookups))  # the whole table rather than a part of a larger one
+    return replace(call, access=LookupAccess(_access(table, rows)))
+
+
+def _holds(table: TableCounts, rows: int, dim: int) -> bool:
+    """Whether [rows, dim] is the table, or what one of several ranks has of it."""
+    parts = max(round(table.rows / rows), 1)
+    return -(-table.rows // parts) == rows and table.dim % dim == 0
+
+
+@cache
+def _access(table: TableCounts, rows: int) -> Access:
+    histogram = np.array(table.reuse_histogram, float) / table.batches  # [bins]
+    whole = counted_access(float(table.rows), histogram, float(table.lookups))
+    share = rows / table.rows
+    return Access(whole.rows * share, whole.probability / share)

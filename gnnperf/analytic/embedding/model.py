@@ -6,7 +6,7 @@ Time of one call = sum over terms of count x price (`TERMS` names the counts, `L
     backward, sparse the same, with prices of its own: one gradient row per lookup is written
     backward, dense  also the gradient of the whole table: every row, and a counter per row
 
-Which rows come from where follows from the access distribution (`embedding.access`): different rows per call,
+Which rows come from where follows from the access distribution (`Access`): different rows per call,
 and Che's approximation of what a cache of a given size keeps. A warm call finds what the call before it left; tables
 that are looked up in turn share the caches. After a flush, code and metadata are cold too, once for all tables.
 """
@@ -23,8 +23,6 @@ from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, miss_share, sustained_bytes_per_s
 from gnnperf.hardware import DeviceSpec
 
-# How lookups fall on the rows of a table, and what a cache makes of them.
-#
 # Rows are described in bins of equally likely rows, so that a table of a billion rows is a few hundred numbers. Lookups
 # are independent of each other (the independent reference model); real ones that come in bursts hit more often: give
 # their reuse distances instead (`gnnperf.analytic.embedding.counted_access`).
@@ -39,41 +37,54 @@ class Reuse(Protocol):
 
     def unique(self, lookups: np.ndarray) -> np.ndarray:
         """Different rows [k] among `lookups` [k]."""
-        ...
 
     def missed(self, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
         """Lookups [k] that miss a cache of `cache_rows` [k] that was empty before `lookups` [k] of them."""
-        ...
 
 
 @dataclass(frozen=True)
 class Access:
-    """Where lookups fall, for k tables.
+    """Where lookups fall, for k tables."""
 
-    Attributes:
-        rows: [k, bins] rows in each bin, not always whole.
-        probability: [k, bins] that one lookup falls on one given row of the bin; rows x probability sums to 1.
-    """
-
-    rows: np.ndarray
-    probability: np.ndarray
+    rows: np.ndarray  # [k, bins] rows in each bin, not always whole
+    probability: np.ndarray  # [k, bins] that one lookup falls on one given row of the bin; rows x probability sums to 1
 
     def unique(self, lookups: np.ndarray) -> np.ndarray:
-        """As `unique_rows`."""
-        return unique_rows(self, lookups)
+        """Expected different rows [k] among `lookups` [k]: sum of 1 - (1 - p)^n over rows."""
+        never = np.exp(lookups[:, None] * np.log1p(-np.minimum(self.probability, 1.0 - 1e-12)))  # [k, bins]
+        return (self.rows * (1.0 - never)).sum(axis=1)
 
     def missed(self, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
-        """As `missed_rows`."""
-        return missed_rows(self, lookups, cache_rows)
+        """Lookups [k] that miss a cache that was empty before `lookups` [k] of them.
+
+        Until the cache is full, after T lookups, only the first lookup of a row misses; then it is a warm cache.
+        """
+        filling = np.minimum(lookups, self.retained_lookups(cache_rows))
+        return self.unique(filling) + (lookups - filling) * (1.0 - self.hit_share(cache_rows))
+
+    def hit_share(self, cache_rows: np.ndarray) -> np.ndarray:
+        """Share [k] of lookups that hit a warm cache of `cache_rows` [k] (Che, Tung, Wang 2002)."""
+        retained = np.minimum(self.retained_lookups(cache_rows), 1e30)[:, None]  # [k, 1]
+        return 1.0 - (self.rows * self.probability * np.exp(-self.probability * retained)).sum(axis=1)
+
+    def retained_lookups(self, cache_rows: np.ndarray) -> np.ndarray:
+        """Lookups T [k] after which a row leaves a least-recently-used cache of `cache_rows` [k].
+
+        The T at which T lookups touch as many rows as fit: sum of 1 - exp(-p T) = cache_rows (Che, Tung, Wang
+        2002). Infinite where all rows that are ever looked up fit.
+        """
+        low, high = np.full(len(cache_rows), -5.0), np.full(len(cache_rows), LOG_LARGEST)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            touched = (self.rows * -np.expm1(-self.probability * np.exp(middle)[:, None])).sum(axis=1)
+            fits = touched <= cache_rows
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        touchable = (self.rows * (self.probability > 0)).sum(axis=1)
+        return np.where(touchable <= cache_rows, np.inf, np.exp(low))
 
 
 def power_access(num_rows: np.ndarray, skew: np.ndarray) -> Access:
-    """Row = floor(num_rows u^skew) with u uniform: the first share x of the rows gets x^(1 / skew) of the lookups.
-
-    Args:
-        num_rows: [k] rows of each table.
-        skew: [k] 1: uniform; larger: hotter.
-    """
+    """Row = floor(num_rows u^skew) with u uniform: the first share x of the rows gets x^(1 / skew) of the lookups."""
     edges = _edges(num_rows)  # [k, bins + 1]
     share = (edges / num_rows[:, None]) ** (1.0 / skew[:, None])  # [k, bins + 1]
     return _binned(np.diff(edges, axis=1), np.diff(share, axis=1))
@@ -88,47 +99,7 @@ def zipf_access(num_rows: np.ndarray, exponent: np.ndarray) -> Access:
     return _binned(rows, weight / weight.sum(axis=1, keepdims=True))
 
 
-def unique_rows(access: Access, lookups: np.ndarray) -> np.ndarray:
-    """Expected different rows [k] among `lookups` [k]: sum of 1 - (1 - p)^n over rows."""
-    never = np.exp(lookups[:, None] * np.log1p(-np.minimum(access.probability, 1.0 - 1e-12)))  # [k, bins]
-    return (access.rows * (1.0 - never)).sum(axis=1)
-
-
-def characteristic_lookups(access: Access, cache_rows: np.ndarray) -> np.ndarray:
-    """Lookups T [k] after which a row leaves a least-recently-used cache of `cache_rows` [k].
-
-    The T at which T lookups touch as many rows as fit: sum of 1 - exp(-p T) = cache_rows (Che, Tung, Wang
-    2002). Infinite where all rows that are ever looked up fit.
-    """
-    low, high = np.full(len(cache_rows), -5.0), np.full(len(cache_rows), LOG_LARGEST)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        touched = (access.rows * -np.expm1(-access.probability * np.exp(middle)[:, None])).sum(axis=1)
-        fits = touched <= cache_rows
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    touchable = (access.rows * (access.probability > 0)).sum(axis=1)
-    return np.where(touchable <= cache_rows, np.inf, np.exp(low))
-
-
-def hit_share(access: Access, cache_rows: np.ndarray) -> np.ndarray:
-    """Share [k] of lookups that hit a warm cache of `cache_rows` [k] (Che, Tung, Wang 2002)."""
-    retained = characteristic_lookups(access, cache_rows)  # [k]
-    weight = access.rows * access.probability
-    return 1.0 - (weight * np.exp(-access.probability * np.minimum(retained, 1e30)[:, None])).sum(axis=1)
-
-
-def missed_rows(access: Access, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
-    """Lookups [k] that miss a cache that was empty before `lookups` [k] of them.
-
-    Until the cache is full, after T lookups, only the first lookup of a row misses; from then on it is a warm cache.
-    """
-    retained = characteristic_lookups(access, cache_rows)  # [k]
-    filling = np.minimum(lookups, retained)
-    return unique_rows(access, filling) + (lookups - filling) * (1.0 - hit_share(access, cache_rows))
-
-
 def _edges(num_rows: np.ndarray) -> np.ndarray:
-    """[k, bins + 1] from 0 to num_rows."""
     single = np.minimum(np.arange(SINGLE_ROWS + 1.0)[None, :], num_rows[:, None])
     steps = np.linspace(0.0, 1.0, NUM_BINS - SINGLE_ROWS + 1)[1:]  # [bins]
     ratio = np.maximum(num_rows[:, None] / SINGLE_ROWS, 1.0)
@@ -149,29 +120,18 @@ COUNTER_BYTES = 8  # per row of the table: ATen counts the lookups of each row i
 
 @dataclass(frozen=True)
 class Lookups:
-    """k calls of an embedding bag.
+    """k calls of an embedding bag."""
 
-    Attributes:
-        rows: [k] of the table.
-        dim: [k] columns.
-        lookups: [k] rows looked up in one call.
-        bags: [k] rows of the result; lookups / bags is the pooling factor.
-        skew: [k] of the access: row = floor(rows u^skew).
-        tables: [k] tables looked up in turn, each as large.
-        warm: [k] bool: the same call came before; else the caches hold something else.
-        item_bytes: of an element.
-        counted: how often rows were requested again, for tables where that is known; None: as `skew` says. What it
-            says about rows says nothing about pages, whose skew stays.
-    """
-
-    rows: np.ndarray
-    dim: np.ndarray
-    lookups: np.ndarray
-    bags: np.ndarray
-    skew: np.ndarray
-    tables: np.ndarray
-    warm: np.ndarray
-    item_bytes: int = 4
+    rows: np.ndarray  # [k] of the table
+    dim: np.ndarray  # [k] columns
+    lookups: np.ndarray  # [k] rows looked up in one call
+    bags: np.ndarray  # [k] rows of the result; lookups / bags is the pooling factor
+    skew: np.ndarray  # [k] of the access: row = floor(rows u^skew)
+    tables: np.ndarray  # [k] tables looked up in turn, each as large
+    warm: np.ndarray  # [k] bool: the same call came before; else the caches hold something else
+    item_bytes: int = 4  # of an element
+    # how often rows were requested again, for tables where that is known; None: as `skew` says. What it says about rows
+    # says nothing about pages, whose skew stays.
     counted: Reuse | None = None
 
     @property
@@ -192,56 +152,35 @@ class Lookups:
 
 @dataclass(frozen=True)
 class Caches:
-    """What lies between the cores and DRAM.
+    """What lies between the cores and DRAM."""
 
-    Attributes:
-        near_bytes: a core's own cache (CPU: L2; GPU: its L1s together).
-        last_bytes: the last-level cache, as much of it as a program gets.
-        line_bytes: what is moved at least (CPU: 64; NVIDIA: a sector of 32).
-        mapped_bytes: memory whose page addresses are held (CPU: entries of the second-level TLB x page).
-    """
-
-    near_bytes: float
-    last_bytes: float
-    line_bytes: int = 64
+    near_bytes: float  # a core's own cache (CPU: L2; GPU: its L1s together)
+    last_bytes: float  # the last-level cache, as much of it as a program gets
+    line_bytes: int = 64  # what is moved at least (CPU: 64; NVIDIA: a sector of 32)
+    # memory whose page addresses are held (CPU: entries of the second-level TLB x page)
     mapped_bytes: float = 2048.0 * PAGE_BYTES
 
 
 @dataclass(frozen=True)
 class LookupCoefficients:
-    """Prices of one direction, us each.
+    """Prices of one direction, us each."""
 
-    Attributes:
-        call: one call on one table.
-        cold: next to it, the first call after a flush.
-        row: one looked-up row, however long.
-        element: one element of it.
-        bag: one bag.
-        near_line: one line that the near cache does not hold.
-        last_row: one row that the last-level cache does not hold: its latency, as far as it is not overlapped.
-        last_line: one line of it.
-        page: one lookup on a page whose address is not held.
-        sort: one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp).
-        result_byte: one byte of the result.
-        gradient_byte: one byte of the table's gradient.
-        far_byte: next to it, where the gradient outgrows the last-level cache.
-        fresh_page: there, one page of it that a row is added to: large blocks are new memory at each call, and the
-            kernel hands pages out at the first touch.
-    """
-
-    call: float
-    cold: float
-    row: float
-    element: float
-    bag: float
-    near_line: float
-    last_row: float
-    last_line: float
-    page: float
+    call: float  # one call on one table
+    cold: float  # next to it, the first call after a flush
+    row: float  # one looked-up row, however long
+    element: float  # one element of it
+    bag: float  # one bag
+    near_line: float  # one line that the near cache does not hold
+    last_row: float  # one row that the last-level cache does not hold: its latency, as far as it is not overlapped
+    last_line: float  # one line of it
+    page: float  # one lookup on a page whose address is not held
+    # one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp)
     sort: float = 0.0
-    result_byte: float = 0.0
-    gradient_byte: float = 0.0
-    far_byte: float = 0.0
+    result_byte: float = 0.0  # one byte of the result
+    gradient_byte: float = 0.0  # one byte of the table's gradient
+    far_byte: float = 0.0  # next to it, where the gradient outgrows the last-level cache
+    # there, one page of it that a row is added to: large blocks are new memory at each call, and the kernel hands pages
+    # out at the first touch
     fresh_page: float = 0.0
 
 
@@ -270,21 +209,14 @@ def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, L
 def lookup_us(
     calls: Lookups, caches: Caches, coefficients: LookupCoefficients, dense_backward: bool = False
 ) -> np.ndarray:
-    """Time [k] us of one call on one table.
-
-    Args:
-        calls: what is looked up.
-        caches: sizes.
-        coefficients: of this direction; `research.fitting.embedding` finds them.
-        dense_backward: the gradient of the whole table is written.
-    """
+    """Time [k] us of one call on one table."""
     counts = lookup_counts(calls, caches, dense_backward)
     return sum((getattr(coefficients, term) * counts[term] for term in TERMS), np.zeros(len(calls.rows)))
 
 
 def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) -> Mapping[str, np.ndarray]:
     """How often each price is paid in one call: term -> [k]."""
-    lines = lines_per_row(calls, caches)  # [k]
+    lines = np.maximum(calls.row_bytes / caches.line_bytes, 1.0)  # [k] of a row; parts of lines belong to neighbors
     near, last = (missing_rows(calls, size, caches.line_bytes, dense_backward)
                   for size in (caches.near_bytes, caches.last_bytes))  # fmt: skip
     gradient = calls.gradient_bytes if dense_backward else np.zeros(len(calls.rows))  # [k]
@@ -297,7 +229,7 @@ def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) 
         "sort": calls.lookups * np.log2(np.maximum(calls.lookups, 1.0)) * float(dense_backward),
         "result_byte": calls.bags * calls.row_bytes, "gradient_byte": gradient,
         "far_byte": gradient * far,
-        "fresh_page": far * unique_rows(power_access(pages.rows, pages.skew), pages.lookups) * float(dense_backward),
+        "fresh_page": far * power_access(pages.rows, pages.skew).unique(pages.lookups) * float(dense_backward),
     }  # fmt: skip
 
 
@@ -308,15 +240,10 @@ def _on_pages(calls: Lookups) -> Lookups:
                    counted=None)  # fmt: skip
 
 
-def lines_per_row(calls: Lookups, caches: Caches) -> np.ndarray:
-    """Lines [k] that are moved for a row: rows lie one after the other, so that parts of lines belong to neighbors."""
-    return np.maximum(calls.row_bytes / caches.line_bytes, 1.0)
-
-
 def missing_rows(calls: Lookups, cache_bytes: float, line_bytes: int, dense_backward: bool = False) -> np.ndarray:
     """Lookups [k] of one call that a cache of `cache_bytes` does not hold.
 
-    From an empty cache: `access.missed_rows`. A warm one still holds what it held, as far as all that is touched
+    From an empty cache: `Access.missed`. A warm one still holds what it held, as far as all that is touched
     between two calls on the same table fits: the different rows, results and indices of all tables, and the gradients
     where they are written.
     """

@@ -22,7 +22,7 @@ from gnnperf.analytic.gemm.model import (
     rate_key,
 )
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
-from gnnperf.graph import OpCall, Tensor, UnknownCost, broadcast
+from gnnperf.graph import OpCall, UnknownCost, broadcast
 from gnnperf.hardware import DeviceSpec
 
 CALIBRATED_EDGE = 4096
@@ -39,12 +39,8 @@ def _product(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
     return float(prod(broadcast([a[:-2], b[:-2]]))), float(a[-2]), float(b[-1]), float(a[-1])
 
 
-def _first_two(call: OpCall) -> Size:
-    return _product(call.tensor(0).shape, call.tensor(1).shape)
-
-
-def _after_bias(call: OpCall) -> Size:
-    return _product(call.tensor(1).shape, call.tensor(2).shape)
+def _operands(first: int) -> Callable[[OpCall], Size]:
+    return lambda call: _product(call.tensor(first).shape, call.tensor(first + 1).shape)
 
 
 def _matmul(call: OpCall) -> Size:
@@ -54,28 +50,15 @@ def _matmul(call: OpCall) -> Size:
 
 def _linear(call: OpCall) -> Size:
     """linear(x [..., k], weight [n, k])."""
-    x, weight = call.tensor(0), call.tensor(1)
-    return _product(_matrix(x), weight.shape[::-1])
-
-
-def _matrix(x: Tensor) -> tuple[int, ...]:
-    return (prod(x.shape[:-1]), x.shape[-1])
-
-
-def _matrix_vector(call: OpCall) -> Size:
-    return _product(call.tensor(0).shape, (*call.tensor(1).shape, 1))
+    x, weight = call.tensor(0).shape, call.tensor(1).shape
+    return _product((prod(x[:-1]), x[-1]), weight[::-1])
 
 
 SIZES: Mapping[str, Callable[[OpCall], Size]] = {
-    "aten::mm": _first_two,
-    "aten::bmm": _first_two,
-    "aten::_scaled_mm": _first_two,
-    "aten::addmm": _after_bias,
-    "aten::_addmm_activation": _after_bias,
-    "aten::baddbmm": _after_bias,
-    "aten::matmul": _matmul,
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm"), _operands(0)),
+    **dict.fromkeys(("aten::addmm", "aten::_addmm_activation", "aten::baddbmm"), _operands(1)),
+    **dict.fromkeys(("aten::matmul", "aten::mv"), _matmul),
     "aten::linear": _linear,
-    "aten::mv": _matrix_vector,
 }
 
 
@@ -94,11 +77,7 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 
 def product_size(call: KernelCall) -> tuple[float, ...]:
-    """Batch, m, n, k.
-
-    Raises:
-        UnknownCost: another op, or shapes that do not tell.
-    """
+    """Batch, m, n, k. Raises UnknownCost: another op, or shapes that do not tell."""
     if call.plain_name not in SIZES:
         raise UnknownCost  # inductor's templates among them: their tiles are tuned for the shapes at hand
     return SIZES[call.plain_name](call.parsed())

@@ -30,7 +30,6 @@ TILE_SETS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "narrow": ((64, 64), (32, 128), (128, 32), (64, 128)),
 }  # fmt: skip
 
-
 # Whose float32 kernels cuBLAS runs on a generation, as their names say in NeuSight's tables and in traces of the others
 # (maxwell_sgemm_128x64 on P100, volta_sgemm_32x128 on T4, ampere_sgemm_128x128 on L4 and H100). Later generations got
 # kernels for matrix units only.
@@ -41,67 +40,40 @@ ANY_KERNELS = "any"
 
 @dataclass(frozen=True)
 class GemmConstants:
-    """One family of kernels: shares of vendor numbers and clocks, so that a device enters as its numbers only.
+    """One family of kernels: shares of vendor numbers and clocks, so that a device enters as its numbers only."""
 
-    Attributes:
-        compute_share: sustained share of the peak FLOP rate, without a power limit.
-        flops_per_joule: the power limit holds the rate down where peak / power limit is larger than this.
-        base_clock_share: of the base clock, which the vendor guarantees under that limit, what is left at least; not
-            fitted: 1 for a GPU that no one measured, as good as 0 where its own measurements decide.
-        throttle_us: calls that are long against this feel the power limit; short ones are over before it acts.
-        load_bytes_per_flop: operands that an SM takes in, in the time that it does one FLOP.
-        quantization: 0: the last wave of tiles costs its share; 1: as much as a full one.
-        wave_clocks: filling and draining the pipeline of one wave.
-        least_elements: a tile that is the only one on its SM is never faster than one with so many elements.
-        lone_tile_share: of the time that a tile's arithmetic takes, its latency by itself on its SM; above 1: one tile
-            cannot use a whole SM.
-        l2_bytes_per_clock: of one SM from the last-level cache.
-        split_clocks: adding up the parts of a product whose k is split over tiles.
-        l2_share: share of the last-level cache that operands can use.
-        l2_sharpness: exponent of the change from cache to memory as the operands outgrow it.
-        memory_share: sustained share of the peak memory bandwidth.
-        overlap_power: p of the soft maximum of compute and memory.
-        reread_share: of what tiles read of the operands, the part that comes from DRAM again once the operands of the
-            tiles in flight outgrow the cache; above 1: with neighbors that no one requested.
-        far_share: operands of tiles in flight that span this many caches miss in address translation ...
-        far_slowdown: ... and take up to so much longer.
-        floor_clocks: the shortest kernel.
-        launch_us: wait for the host, where a latency includes the launch.
-        launch_power: p of the soft maximum of launch and kernel (1: one after the other).
-        tiles: key of TILE_SETS.
-        kernels: generation whose kernels these are the constants of (`kernels_of`); ANY_KERNELS: of any device's.
-    """
-
-    compute_share: AboveZero
-    flops_per_joule: AboveZero
+    compute_share: AboveZero  # sustained share of the peak FLOP rate, without a power limit
+    flops_per_joule: AboveZero  # the power limit holds the rate down where peak / power limit is larger than this
+    # of the base clock, which the vendor guarantees under that limit, what is left at least; not fitted: 1 for a GPU
+    # that no one measured, as good as 0 where its own measurements decide
     base_clock_share: AboveZero
-    throttle_us: AboveZero
-    load_bytes_per_flop: AboveZero
-    quantization: AboveZero
-    wave_clocks: AboveZero
-    least_elements: AboveZero
+    throttle_us: AboveZero  # calls that are long against this feel the power limit; short ones are over before it acts
+    load_bytes_per_flop: AboveZero  # operands that an SM takes in, in the time that it does one FLOP
+    quantization: AboveZero  # 0: the last wave of tiles costs its share; 1: as much as a full one
+    wave_clocks: AboveZero  # filling and draining the pipeline of one wave
+    least_elements: AboveZero  # a tile that is the only one on its SM is never faster than one with so many elements
+    # of the time that a tile's arithmetic takes, its latency by itself on its SM; above 1: one tile cannot use a whole
+    # SM
     lone_tile_share: AboveZero
-    l2_bytes_per_clock: AboveZero
-    split_clocks: AboveZero
-    l2_share: AboveZero
-    l2_sharpness: AboveZero
-    memory_share: AboveZero
-    overlap_power: AboveZero
+    l2_bytes_per_clock: AboveZero  # of one SM from the last-level cache
+    split_clocks: AboveZero  # adding up the parts of a product whose k is split over tiles
+    l2_share: AboveZero  # share of the last-level cache that operands can use
+    l2_sharpness: AboveZero  # exponent of the change from cache to memory as the operands outgrow it
+    memory_share: AboveZero  # sustained share of the peak memory bandwidth
+    overlap_power: AboveZero  # p of the soft maximum of compute and memory
+    # of what tiles read of the operands, the part that comes from DRAM again once the operands of the tiles in flight
+    # outgrow the cache; above 1: with neighbors that no one requested
     reread_share: AboveZero
-    far_share: AboveZero
-    far_slowdown: AboveZero
-    floor_clocks: AboveZero
-    launch_us: AboveZero
-    launch_power: AboveZero
-    tiles: str
+    far_share: AboveZero  # operands of tiles in flight that span this many caches miss in address translation ...
+    far_slowdown: AboveZero  # ... and take up to so much longer
+    floor_clocks: AboveZero  # the shortest kernel
+    launch_us: AboveZero  # wait for the host, where a latency includes the launch
+    launch_power: AboveZero  # p of the soft maximum of launch and kernel (1: one after the other)
+    tiles: str  # key of TILE_SETS
+    # generation whose kernels these are the constants of (`kernels_of`); ANY_KERNELS: of any device's
     kernels: str = ANY_KERNELS
 
     def __post_init__(self) -> None:
-        """Refuse unknown tiles and kernels.
-
-        Raises:
-            InputError: names what is allowed.
-        """
         require(self.tiles in TILE_SETS, "tiles", self.tiles, ", ".join(TILE_SETS))
         kernels = sorted({*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS})
         require(self.kernels in kernels, "kernels", self.kernels, ", ".join(kernels))
@@ -143,12 +115,8 @@ def load_gemm_constants(path: Path) -> Mapping[str, Members]:
     """
     raw = read_yaml(path)
     if raw.get("version") != VERSION:
-        raise InputError(
-            f"version {raw.get('version')!r}",
-            where=str(path),
-            allowed=str(VERSION),
-            remedy="fit again: python -m research.fitting.gemm",
-        )
+        remedy = "fit again: python -m research.fitting.gemm"
+        raise InputError(f"version {raw.get('version')!r}", where=str(path), allowed=str(VERSION), remedy=remedy)
     result = constants_from(raw, _GemmFile, str(path))
     return {family: getattr(result, family) for family in FAMILIES}
 

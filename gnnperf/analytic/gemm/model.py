@@ -19,13 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.gemm.constants import (
-    TILE_SETS,
-    GemmConstants,
-    Members,
-    default_gemm_constants,
-    members_for,
-)
+from gnnperf.analytic.gemm.constants import TILE_SETS, GemmConstants, Members, default_gemm_constants, members_for
 from gnnperf.core import InputError
 from gnnperf.hardware import DeviceSpec
 
@@ -38,23 +32,14 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8":
 
 @dataclass(frozen=True)
 class Products:
-    """[rows] products of [batch] x [m, k] x [k, n].
+    """[rows] products of [batch] x [m, k] x [k, n]."""
 
-    Attributes:
-        batch: products in one call.
-        m: rows of the result.
-        n: columns of the result.
-        k: summed length.
-        item_bytes: of one element.
-        turns: calls in turn on operands of their own, which compete for the cache.
-    """
-
-    batch: Array
-    m: Array
-    n: Array
-    k: Array
-    item_bytes: Array
-    turns: Array
+    batch: Array  # products in one call
+    m: Array  # rows of the result
+    n: Array  # columns of the result
+    k: Array  # summed length
+    item_bytes: Array  # of one element
+    turns: Array  # calls in turn on operands of their own, which compete for the cache
 
     def part(self, rows: slice | npt.NDArray[np.intp]) -> Products:
         """Some of them."""
@@ -79,13 +64,9 @@ class DeviceNumbers:
 
 
 def products(
-    m: npt.ArrayLike,
-    n: npt.ArrayLike,
-    k: npt.ArrayLike,
-    batch: npt.ArrayLike = 1,
-    item_bytes: npt.ArrayLike = 4,
+    m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike, batch: npt.ArrayLike = 1, item_bytes: npt.ArrayLike = 4,
     turns: npt.ArrayLike = 1,
-) -> Products:
+) -> Products:  # fmt: skip
     """Products of these sizes, broadcast against each other and flattened."""  # fmt: skip
     sizes = np.broadcast_arrays(*(np.asarray(v, float) for v in (batch, m, n, k, item_bytes, turns)))
     return Products(*(np.atleast_1d(v).ravel() for v in sizes))
@@ -157,25 +138,10 @@ def family_of(key: str, batched: bool) -> str:
 
 
 def gemm_us(
-    device: DeviceSpec,
-    dtype: str,
-    result: Products,
-    *,
-    tf32: bool = False,
-    launch_included: bool = False,
-    constants: Mapping[str, Members] | None = None,
-    splits: Splits = SPLITS,
-) -> Array:
+    device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, launch_included: bool = False,
+    constants: Mapping[str, Members] | None = None, splits: Splits = SPLITS,
+) -> Array:  # fmt: skip
     """[rows] us of products on one device.
-
-    Args:
-        device: a GPU.
-        dtype: of operands and result, e.g. "bfloat16".
-        result: what is multiplied; `products` makes them.
-        tf32: float32 products may use TF32.
-        launch_included: latency from the call (host), not of the kernel by itself.
-        constants: family -> members; None: those that ship.
-        splits: into how many parts kernels may divide k.
 
     Raises:
         InputError: see `numbers_of`.
@@ -193,15 +159,7 @@ def gemm_us(
 def tiled_us(
     result: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS
 ) -> Array:
-    """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does.
-
-    Args:
-        result: products.
-        device: numbers of one device, or of one per row.
-        members: constants of the family.
-        launch_included: see `gemm_us`.
-        splits: see `gemm_us`.
-    """
+    """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does."""
     rows = len(result.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
     return np.exp(np.mean([np.log(_one_us(result, numbers, c, launch_included, splits)) for c in members], axis=0))
@@ -210,7 +168,6 @@ def tiled_us(
 def _one_us(
     result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits
 ) -> Array:
-    """[rows] us of one member, a chunk of rows at a time."""
     parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(result.m), CHUNK_ROWS)]
     kernels = [
         kernel_us(
@@ -245,14 +202,7 @@ def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Spli
 
 
 def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
-    """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor.
-
-    Args:
-        result: products.
-        device: numbers of [rows].
-        counts: of `candidates` for the same.
-        constants: of the family.
-    """
+    """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor."""
     compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
     larger = np.maximum(compute, memory)  # keeps the powers in range
     p = constants.overlap_power
@@ -306,7 +256,6 @@ def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
 
 
 def _split_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    """Every part is written and read once, through the cache."""
     results = (result.batch * result.m * result.n)[:, None] * counts.splits
     return c.split_clocks / device.clock_hz[:, None] * US_PER_S + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
 

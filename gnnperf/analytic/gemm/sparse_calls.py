@@ -1,8 +1,12 @@
-"""Matrix products with a sparse operand: what is kept from FLOPs and bytes, then `gnnperf.analytic.gemm.sparse_calls`.
+"""Matrix products with a sparse operand: the roofline of a sparse layer (Shinn et al. 2023, The Sparsity Roofline).
+
+    time = floor + max(FLOPs of kept values / rate, bytes / bandwidth)
 
 A node keeps the shapes of the dense matrices. Fewer FLOPs than those take mean that one operand is stored in blocks or
 in single values, and the bytes say which: what stored values, the dense operand and the result leave over are indices,
-one per block or one per value. 2:4 has ops of its own.
+one per block or one per value (`gnnperf.graph.cost.matmul`). 2:4 has ops of its own. Matrix units need whole
+blocks (Gray, Radford, Kingma 2017) or the 2:4 pattern, which doubles their peak where the device has that
+(`sparse_matrix_speedup`; Mishra et al. 2021); single values run on the plain lanes.
 """
 
 from __future__ import annotations
@@ -22,30 +26,13 @@ from gnnperf.analytic.roofline import flops_per_s
 from gnnperf.graph import DTYPE_BYTES, INDEX_BYTES, OpCall, UnknownCost, compressed_rows, op_cost
 from gnnperf.hardware import DeviceSpec
 
-# Sparse and block-sparse matrix products: the roofline of a sparse layer (Shinn et al. 2023, The Sparsity Roofline).
-#
-#     time = floor + max(FLOPs of kept values / rate, bytes / bandwidth)
-#
-# FLOPs and bytes, with what says where the values are, come from `gnnperf.graph.cost.sparse_matmul`. Rates: matrix
-# units
-# need whole blocks (Gray, Radford, Kingma 2017) or the 2:4 pattern; single values run on the plain lanes. 2:4 doubles
-# the peak of matrix units where the device has that (DeviceSpec.sparse_matrix_speedup; Mishra et al. 2021).
-
 TWO_FOUR_DENSITY = 0.5
 
 
 def sparse_us(
     flops: np.ndarray, moved_bytes: np.ndarray, rate_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants
 ) -> np.ndarray:
-    """Device time [calls] us; see the module.
-
-    Args:
-        flops: [calls] of the values that are kept.
-        moved_bytes: [calls] values and indices, the dense operand, the result.
-        rate_flops_per_s: sustained, of the units that such a pattern can use.
-        device: bandwidth and floor.
-        constants: sustained bandwidth.
-    """
+    """Device time [calls] us; see the module."""
     compute = device.launch_floor_us + flops / rate_flops_per_s * US  # [calls]
     return np.maximum(compute, stream_us(moved_bytes, device, constants))
 
@@ -59,14 +46,6 @@ def two_four_us(
     The rate that matrix units sustain on dense operands, times `sparse_matrix_speedup` with the pattern, is that of all
     m n k products; that times the density is the rate of kept ones. No shape gains more than the units do, so a
     product is never faster than the dense one over the speedup: waves and tiles of small ones stay.
-
-    Args:
-        flops: [calls] of the values that are kept.
-        moved_bytes: [calls] see `sparse_us`.
-        dense_us: [calls] of the same product without the pattern.
-        dense_rate_flops_per_s: what matrix units sustain on dense operands.
-        device: bandwidth, floor, speedup.
-        constants: sustained bandwidth.
     """
     rate = dense_rate_flops_per_s * device.sparse_matrix_speedup * TWO_FOUR_DENSITY
     return np.maximum(sparse_us(flops, moved_bytes, rate, device, constants), dense_us / device.sparse_matrix_speedup)
@@ -74,7 +53,7 @@ def two_four_us(
 
 SMALLEST_MATRIX_BLOCK = 16  # edge that matrix units take (torch/sparse/_triton_ops.py, check_blocksize)
 DENSE = 1.0 - 1e-6  # density from which on nothing is missing
-Size = tuple[float, float, float]  # m, n, k
+Size = tuple[float, ...]  # m, n, k
 
 
 def _compressed(call: OpCall) -> Size:
@@ -83,14 +62,7 @@ def _compressed(call: OpCall) -> Size:
 
 
 def _values_at(values: int, dense: int) -> Callable[[OpCall], Size]:
-    def size(call: OpCall) -> Size:
-        return (
-            float(call.tensor(values).shape[0]),
-            float(call.tensor(dense).shape[-1]),
-            float(call.tensor(dense).shape[-2]),
-        )
-
-    return size
+    return lambda call: tuple(map(float, (call.tensor(values).shape[0], *call.tensor(dense).shape[:-3:-1])))
 
 
 def _linear(call: OpCall) -> Size:
@@ -149,8 +121,7 @@ def _retained_us(call: KernelCall, setting: Setting) -> float:
 def density_of(call: KernelCall) -> float:
     """Share of the operand's values that is stored: FLOPs over those of the dense product.
 
-    Raises:
-        UnknownCost: another op, FLOPs not known or none, shapes not recorded.
+    Raises UnknownCost: another op, FLOPs not known or none, shapes not recorded.
     """
     if call.plain_name not in SIZES or not call.flops > 0:
         raise UnknownCost
@@ -175,11 +146,7 @@ def values_per_index(call: KernelCall, density: float) -> float:
 
 
 def _matrix_rate(setting: Setting, dtype: str) -> float:
-    """FLOP/s that matrix units sustain on dense operands.
-
-    Raises:
-        UnknownCost: the device has none for the dtype.
-    """
+    """FLOP/s that matrix units sustain on dense operands. Raises UnknownCost: the device has none for the dtype."""
     key = rate_key(setting.device, dtype, tf32=True)
     if not key.endswith("_matrix"):
         raise UnknownCost

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.convolution.winograd import ConvolutionConstants
+from gnnperf.analytic.convolution.model import ConvolutionConstants
 from gnnperf.analytic.embedding.model import Reuse
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
@@ -30,46 +30,28 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True)
 class LookupAccess:
-    """How a lookup falls on its table.
+    """How a lookup falls on its table."""
 
-    Attributes:
-        counted: how often rows are requested again; None: as `skew` says.
-        skew: row = floor(rows u^skew) with u uniform; 1: uniform.
-        tables: looked up in turn, each as large; they share the caches.
-        warm: the same call came before; else the caches hold something else.
-    """
-
-    counted: Reuse | None = None
-    skew: float = 1.0
-    tables: float = 1.0
-    warm: bool = False
+    counted: Reuse | None = None  # how often rows are requested again; None: as `skew` says
+    skew: float = 1.0  # row = floor(rows u^skew) with u uniform; 1: uniform
+    tables: float = 1.0  # looked up in turn, each as large; they share the caches
+    warm: bool = False  # the same call came before; else the caches hold something else
 
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One op call, all its kernels together.
+    """One op call, all its kernels together."""
 
-    Attributes:
-        op_name: as in the trace, e.g. "aten::mm".
-        input_dims: JSON list of input shapes, one per argument; None not recorded.
-        dtype: of the largest input; None not recorded.
-        family: OpFamily.
-        flops: of the whole call; NaN unknown.
-        moved_bytes: read and written by the whole call; NaN unknown.
-        num_kernels: that the call launched; 1 where that is not known.
-        tf32: float32 products may use TF32; torch's default is not. Convolutions may in any case, as torch has it.
-        access: of an embedding lookup; shapes say nothing about it.
-    """
-
-    op_name: str
-    input_dims: str | None
-    dtype: str | None
-    family: str
-    flops: float
-    moved_bytes: float
-    num_kernels: int = 1
+    op_name: str  # as in the trace, e.g. "aten::mm".
+    input_dims: str | None  # JSON list of input shapes, one per argument; None not recorded
+    dtype: str | None  # of the largest input; None not recorded
+    family: str  # OpFamily
+    flops: float  # of the whole call; NaN unknown
+    moved_bytes: float  # read and written by the whole call; NaN unknown
+    num_kernels: int = 1  # that the call launched; 1 where that is not known
+    # float32 products may use TF32; torch's default is not. Convolutions may in any case, as torch has it.
     tf32: bool = False
-    access: LookupAccess = LookupAccess()
+    access: LookupAccess = LookupAccess()  # of an embedding lookup; shapes say nothing about it
 
     @property
     def plain_name(self) -> str:
@@ -89,25 +71,18 @@ class KernelCall:
     def parsed(self) -> OpCall:
         """Its shapes; every tensor's dtype is left at the default, see `item_bytes`.
 
-        Raises:
-            UnknownCost: none were recorded.
+        Raises UnknownCost: none were recorded.
         """
         return parse_call(self.op_name, self.input_dims, None, None)
 
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """Answers for [n] calls.
+    """Answers for [n] calls."""
 
-    Attributes:
-        latency_us: of the whole call; NaN where neither FLOPs nor bytes are known.
-        bound: Bound as str objects; None where the latency is NaN.
-        by_form: bool: a closed form of the family answered, not the plain roofline.
-    """
-
-    latency_us: Array
-    bound: npt.NDArray[np.object_]
-    by_form: npt.NDArray[np.bool_]
+    latency_us: Array  # of the whole call; NaN where neither FLOPs nor bytes are known
+    bound: npt.NDArray[np.object_]  # Bound as str objects; None where the latency is NaN
+    by_form: npt.NDArray[np.bool_]  # bool: a closed form of the family answered, not the plain roofline
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,25 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gnnperf.analytic.attention.calls import attentions_us
+from gnnperf.analytic.attention import attentions_us
 from gnnperf.analytic.convolution.calls import convolutions_us
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.batched_calls import batched_us
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.gemm.calls import products_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.sparse_calls import sparse_products_us
 from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes
-from gnnperf.analytic.memory_bound.calls import elementwise_calls_us, lists_us, reductions_us, streams_us
+from gnnperf.analytic.memory_bound.calls import (
+    chains_us,
+    elementwise_calls_us,
+    is_chain,
+    lists_us,
+    reductions_us,
+    streams_us,
+)
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.memory_bound.fused_chains import chains_us, is_chain
-from gnnperf.analytic.normalization.calls import rows_us
+from gnnperf.analytic.normalization import rows_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.core import OpFamily
 from gnnperf.hardware import DeviceSpec
@@ -74,11 +80,6 @@ def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power
     Where a closed form applies, it answers: with a floor for each kernel after the first. Elsewhere (an unknown family,
     shapes that were not recorded, a dtype without a rate, a CPU, an AMD GPU) it is the roofline of the whole call.
     A call without work costs its floors.
-
-    Args:
-        calls: [n].
-        device: requested.
-        roofline_power: of the soft maximum, see `gnnperf.analytic.roofline`.
     """
     roofline = roofline_us(calls, device, roofline_power)  # [n]
     works = np.array([c.flops > 0 or c.moved_bytes > 0 for c in calls], bool)  # [n]

@@ -1,123 +1,31 @@
-"""Kernels that stream memory: elementwise ops, reductions, copies, gathers, optimizer lists.
+"""Kernels that stream memory: elementwise ops, reductions, copies, gathers, optimizer lists, Inductor's chains.
 
-Bytes are those of the graph's cost formulas; what they cost is `gnnperf.analytic.memory_bound.streams`.
+Bytes are those of the graph's cost formulas; their time is `gnnperf.analytic.memory_bound.streams`.
+
+A fused chain has its ops in its name: triton_poi_fused_add_mul_relu_3 (pointwise), triton_per_..., triton_red_... (with
+a reduction, rows kept on chip or in a loop). A recording has the buffers as arguments: each is read or written once
+(Ansel et al. 2024). The name lists each op once, however often it occurs (torch/_inductor/utils.py,
+get_fused_kernel_name), so instructions are counted at their least. A buffer that is updated in place is read and
+written but counts once. A recording without shapes has no buffers, and no prediction.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from functools import cache
 from math import prod
 
 import numpy as np
 
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, of_bytes, of_item_bytes, sized
-from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.analytic.memory_bound.streams import US, elementwise_us, reduction_us, stream_us, sustained_bytes_per_s
+from gnnperf.analytic.memory_bound.streams import US, chain_us, elementwise_us, reduction_us, stream_us
 from gnnperf.analytic.roofline import flops_per_s
-from gnnperf.graph import UnknownCost, broadcast
-from gnnperf.hardware import DeviceSpec
+from gnnperf.core import OpFamily
+from gnnperf.graph import UnknownCost, broadcast, lookup, supported_ops
 
-# Optimizer steps: bytes per parameter and state, launches per step.
-#
-#                     reads and writes per parameter            launches
-#     foreach         each op of the update reads and writes    ops x ceil(tensors / tensors per launch)
-#     fused           each state once                           ceil(tensors / tensors per launch)
-#     loop            as foreach                                ops x tensors
-#
-# State: gradient read; parameter and states read and written; with mixed precision, a float32 copy of the parameter
-# read
-# and written and the low-precision parameter written (Micikevicius et al. 2018). A multi-tensor launch takes as many
-# tensors and chunks as its arguments hold (torch's MultiTensorApply.cuh).
-
-STATE_BYTES = 4  # moments and the master copy are float32
 TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cuh: depth_to_max_tensors
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
-
-
-class Implementation(StrEnum):
-    """How a step is launched."""
-
-    LOOP = "loop"
-    FOREACH = "foreach"
-    FUSED = "fused"
-
-
-@dataclass(frozen=True)
-class UpdateRule:
-    """One optimizer.
-
-    Attributes:
-        states: float32 tensors per parameter that are read and written (momentum 1, Adam 2).
-        ops: elementwise ops of an update that is not fused.
-        tensors_touched: tensors that those ops read and write, all together.
-    """
-
-    states: int
-    ops: int
-    tensors_touched: int
-
-
-SGD = UpdateRule(states=0, ops=1, tensors_touched=3)  # p += -lr g
-MOMENTUM = UpdateRule(states=1, ops=3, tensors_touched=8)  # m *= mu (2); m += g (3); p += -lr m (3)
-# m.lerp_(g) (3); v *= b (2); v.addcmul_(g, g) (3: g once); sqrt (2); /= bias (2); += eps (2); p.addcdiv_(m, d) (4)
-ADAM = UpdateRule(states=2, ops=7, tensors_touched=18)
-
-
-def bytes_per_parameter(
-    rule: UpdateRule, implementation: Implementation, parameter_bytes: int, gradient_bytes: int, master: bool = False
-) -> float:
-    """Bytes read and written for each parameter; see the module.
-
-    Args:
-        rule: the optimizer.
-        implementation: fused or not.
-        parameter_bytes: of the parameter that the model uses.
-        gradient_bytes: of its gradient.
-        master: a float32 copy is what is updated; the model's parameter is written from it.
-    """
-    if implementation is Implementation.FUSED:
-        updated = 2.0 * STATE_BYTES + parameter_bytes if master else 2.0 * parameter_bytes
-        return gradient_bytes + updated + 2.0 * STATE_BYTES * rule.states
-    unfused = float(rule.tensors_touched * (STATE_BYTES if master else parameter_bytes))
-    return unfused + (gradient_bytes + STATE_BYTES + STATE_BYTES + parameter_bytes if master else 0.0)
-
-
-def launches(
-    rule: UpdateRule, implementation: Implementation, parameters: np.ndarray, tensors: np.ndarray
-) -> np.ndarray:
-    """Kernels [n] of one step."""
-    if implementation is Implementation.LOOP:
-        return rule.ops * tensors
-    depth = min(2 + rule.states, max(TENSORS_PER_LAUNCH)) if implementation is Implementation.FUSED else 2
-    chunks = np.ceil(parameters / CHUNK_ELEMENTS)  # [n]
-    per_op = np.maximum(np.ceil(tensors / TENSORS_PER_LAUNCH[depth]), np.ceil(chunks / CHUNKS_PER_LAUNCH))
-    return per_op if implementation is Implementation.FUSED else rule.ops * per_op
-
-
-def step_us(
-    parameters: np.ndarray,
-    tensors: np.ndarray,
-    bytes_each: float,
-    num_launches: np.ndarray,
-    device: DeviceSpec,
-    constants: MemoryConstants,
-    launch_gap_us: float = 0.0,
-) -> np.ndarray:
-    """Time [n] us of one step from its first kernel's start to its last one's end.
-
-    Args:
-        parameters: [n] that are stepped.
-        tensors: [n] that hold them.
-        bytes_each: see `bytes_per_parameter`.
-        num_launches: [n] see `launches`.
-        device: floor and bandwidth.
-        constants: sustained share.
-        launch_gap_us: the host's time per tensor, where it does not run ahead.
-    """
-    memory = parameters * bytes_each / sustained_bytes_per_s(device, constants) * US  # [n]
-    return np.maximum(memory + num_launches * device.launch_floor_us, tensors * launch_gap_us)
 
 
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -189,3 +97,49 @@ def _list_sizes(call: KernelCall) -> tuple[float, float, float]:
     lists = [result for result in parsed.lists if result]
     first = parsed.tensor_list(0)
     return float(len(lists)), float(len(first)), float(sum(-(-t.numel // CHUNK_ELEMENTS) for t in first))
+
+
+CHAIN = re.compile(r"triton_(?:poi|per|red)_fused_(.+?)(?:_\d+)?")
+PREFIX = "aten::"
+
+
+def is_chain(call: KernelCall) -> bool:
+    """Whether the call is a kernel that Inductor fused."""
+    return CHAIN.fullmatch(call.op_name) is not None
+
+
+def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of calls that `is_chain` knows; NaN: no buffers recorded."""
+    elements = np.nan_to_num(sized(calls, _largest_buffer, 1)[:, 0])  # unknown: bytes only
+    moved = of_bytes(calls)
+    result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
+                      setting.memory)[0] for row, call in enumerate(calls)]  # fmt: skip
+    return np.array(result, float)
+
+
+@cache
+def chain_ops(name: str) -> tuple[str, ...]:
+    """The ops of a kernel's name that compute, without views: ("add", "silu_backward") of triton_poi_fused_..._3.
+
+    Names hold underscores themselves, so the longest op that the cost formulas know is taken first; a word that is in
+    none counts as an op.
+    """
+    match = CHAIN.fullmatch(name)
+    words = match[1].split("_") if match else []
+    result: list[str] = []
+    while words:
+        size = next((n for n in range(len(words), 0, -1) if PREFIX + "_".join(words[:n]) in _known()), 1)
+        op = "_".join(words[:size])
+        computes = op and not op.isdigit() and lookup(PREFIX + op)[0] is not OpFamily.VIEW
+        result += [op] if computes else []
+        words = words[size:]
+    return tuple(result)
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(supported_ops())
+
+
+def _largest_buffer(call: KernelCall) -> tuple[float]:
+    return (float(max((t.numel for t in call.parsed().all_tensors()), default=0)),)

@@ -15,85 +15,51 @@ ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")
 
 @dataclass(frozen=True)
 class RowKernel:
-    """A kernel that gives each row to one block or warp: layer norm, softmax.
+    """A kernel that gives each row to one block or warp: layer norm, softmax."""
 
-    Attributes:
-        rereads: how often a row's inputs are read again after the first time.
-        cycles_per_row: of an SM of 64 float32 lanes, whatever the row's length.
-        cycles_per_element: of the same SM, for each column.
-        rows_in_flight_per_sm: rows that an SM works on at a time.
-        bandwidth_share: of what a plain stream sustains.
-        overlap_power: p of (issue^p + memory^p)^(1/p).
-    """
-
-    rereads: FromZero
-    cycles_per_row: FromZero
-    cycles_per_element: FromZero
-    rows_in_flight_per_sm: FromZero
-    bandwidth_share: FromZero
-    overlap_power: FromZero
+    rereads: FromZero  # how often a row's inputs are read again after the first time
+    cycles_per_row: FromZero  # of an SM of 64 float32 lanes, whatever the row's length
+    cycles_per_element: FromZero  # of the same SM, for each column
+    rows_in_flight_per_sm: FromZero  # rows that an SM works on at a time
+    bandwidth_share: FromZero  # of what a plain stream sustains
+    overlap_power: FromZero  # p of (issue^p + memory^p)^(1/p)
 
 
 @dataclass(frozen=True)
 class EventGap:
-    """What a pair of events around one eager call adds: see research.tables.observation.
+    """What a pair of events around one eager call adds: see research.tables.observation."""
 
-    Attributes:
-        call_us: host time between the two events' records.
-        issue_share: part of it that passes before the kernel starts.
-    """
-
-    call_us: FromZero
-    issue_share: FromZero
+    call_us: FromZero  # host time between the two events' records
+    issue_share: FromZero  # part of it that passes before the kernel starts
 
 
 @dataclass(frozen=True)
 class MemorySystem:
-    """What one kind of memory sustains.
+    """What one kind of memory sustains."""
 
-    Attributes:
-        bus_bits: width of its bus; wide ones are HBM.
-        pin_bits_per_s: rate of a pin.
-        stream_share: sustained / data-sheet bandwidth of long streams.
-    """
-
-    bus_bits: FromZero
-    pin_bits_per_s: FromZero
-    stream_share: FromZero
+    bus_bits: FromZero  # width of its bus; wide ones are HBM
+    pin_bits_per_s: FromZero  # rate of a pin
+    stream_share: FromZero  # sustained / data-sheet bandwidth of long streams
 
 
 @dataclass(frozen=True)
 class MemoryConstants:
-    """Constants of memory-bound kernels.
+    """Constants of memory-bound kernels."""
 
-    Attributes:
-        stream_share: sustained / data-sheet bandwidth of long streams, for devices that were not calibrated.
-        systems: the same of each memory that was measured; the nearest answers where a device's is known.
-        cache_share: part of the last-level cache that keeps what the call before left there.
-        cache_speedup: last-level cache's bandwidth over sustained DRAM bandwidth.
-        lane_cycles: elementwise op -> cycles of one float32 lane per element; "other" for the rest.
-        rows: ROW_KERNELS -> its constants, of all generations together.
-        rows_of: generation (`architecture`) -> the same of its own, where it was measured.
-        gaps: class of op -> EventGap.
-        provenance: where the numbers come from.
-    """
-
-    stream_share: AboveZero
-    cache_share: AboveZero
-    cache_speedup: AboveZero
+    stream_share: AboveZero  # sustained / data-sheet bandwidth of long streams, for devices that were not calibrated
+    cache_share: AboveZero  # part of the last-level cache that keeps what the call before left there
+    cache_speedup: AboveZero  # last-level cache's bandwidth over sustained DRAM bandwidth
+    # elementwise op -> cycles of one float32 lane per element; "other" for the rest
     lane_cycles: Mapping[str, FromZero]
-    rows: Mapping[str, RowKernel]
-    gaps: Mapping[str, EventGap] = field(default_factory=dict)
+    rows: Mapping[str, RowKernel]  # ROW_KERNELS -> its constants, of all generations together
+    gaps: Mapping[str, EventGap] = field(default_factory=dict)  # class of op -> EventGap
+    # the same of each memory that was measured; the nearest answers where a device's is known
     systems: Mapping[str, MemorySystem] = field(default_factory=dict)
+    # generation (`architecture`) -> the same of its own, where it was measured
     rows_of: Mapping[str, Mapping[str, RowKernel]] = field(default_factory=dict)
-    provenance: str = ""
+    provenance: str = ""  # where the numbers come from
 
     def __post_init__(self) -> None:
-        """Refuse other kernels than ROW_KERNELS.
-
-        Raises:
-            InputError: names the one that is missing or unknown.
-        """
         for rows in (self.rows, *self.rows_of.values()):
             require_names(rows, ROW_KERNELS, "rows")
 

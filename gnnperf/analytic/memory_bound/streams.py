@@ -51,25 +51,16 @@ def miss_share(working_set_bytes: np.ndarray, cache_bytes: float) -> np.ndarray:
 def traffic_us(
     moved_bytes: np.ndarray, working_set_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants
 ) -> np.ndarray:
-    """Time [n] us to move bytes, from DRAM and from the last-level cache.
-
-    Args:
-        moved_bytes: [n] read and written.
-        working_set_bytes: [n] what is touched between two uses of the same byte; infinite: nothing is reused.
-        device: bandwidth and cache.
-        constants: sustained shares.
-    """
+    """Time [n] us to move bytes, from DRAM and from the last-level cache."""
     missing = miss_share(working_set_bytes, constants.cache_share * device.l2_bytes)  # [n]
     per_byte_us = US / sustained_bytes_per_s(device, constants)
     return moved_bytes * per_byte_us * (missing + (1.0 - missing) / constants.cache_speedup)
 
 
 def stream_us(
-    moved_bytes: np.ndarray,
-    device: DeviceSpec,
-    constants: MemoryConstants,
+    moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
     working_set_bytes: np.ndarray | float = np.inf,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a copy, fill or cast: floor + bytes / bandwidth. Zero bytes cost the floor."""
     return device.launch_floor_us + traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)
 
@@ -81,23 +72,10 @@ def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec) -> np
 
 
 def elementwise_us(
-    op: str,
-    elements: np.ndarray,
-    moved_bytes: np.ndarray,
-    device: DeviceSpec,
-    constants: MemoryConstants,
+    op: str, elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
     working_set_bytes: np.ndarray | float = np.inf,
-) -> np.ndarray:
-    """Device time [n] us of one elementwise kernel.
-
-    Args:
-        op: "pow", "gelu", ...; looked up in the constants' lane cycles.
-        elements: [n] of the result.
-        moved_bytes: [n] operands read and result written.
-        device: floor, bandwidth, cache, lanes.
-        constants: lane cycles and sustained shares.
-        working_set_bytes: [n] bytes touched until the call's own operands are used again; default: never.
-    """
+) -> np.ndarray:  # fmt: skip
+    """Device time [n] us of one elementwise kernel."""
     cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
     memory = traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)  # [n]
     return device.launch_floor_us + np.maximum(memory, issue_us(elements, cycles, device))
@@ -111,13 +89,6 @@ def chain_us(
     Not fused, each op is a call of its own, and each intermediate is written and read (Ansel et al. 2024, PyTorch 2).
     What an op that is not heavy issues (`lane_cycles`) is mostly loading and storing, which a chain does once; each
     further op of a chain is an instruction.
-
-    Args:
-        ops: of the chain; "pow", ... are looked up in the constants' lane cycles.
-        elements: [n] that the chain runs over.
-        moved_bytes: [n] of its buffers.
-        device: floor, bandwidth, lanes.
-        constants: lane cycles and sustained shares.
     """
     plain = constants.lane_cycles[OTHER]
     heavy = sum(constants.lane_cycles[op] - plain for op in ops if op in constants.lane_cycles)

@@ -9,12 +9,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.analytic.bounds import op_times
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.kernels.call import KernelCall, KernelTimes
 from gnnperf.analytic.kernels.dispatch import kernel_times
-from gnnperf.analytic.op_tables import unfused_attention
-from gnnperf.analytic.op_tables.gradients import gradient_calls
+from gnnperf.analytic.kernels.nodes import op_times
+from gnnperf.analytic.op_tables.decomposition import UNFUSED_ATTENTION, forward_calls, gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.core import OpFamily, each
@@ -36,24 +35,19 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What is answered about one row: latency_us and bound, or else the reason.
+    """What is answered about one row: latency_us and bound, or else the reason."""
 
-    Attributes:
-        latency_us: of the device, without the launch; backward: all gradients together.
-        bound: compute, memory or launch; of several calls, that of the longest.
-        reason: why there is no answer.
-    """
-
-    latency_us: float | None = None
-    bound: str | None = None
-    reason: str | None = None
+    latency_us: float | None = None  # of the device, without the launch; backward: all gradients together
+    bound: str | None = None  # compute, memory or launch; of several calls, that of the longest
+    reason: str | None = None  # why there is no answer
 
 
 def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]:
     """One answer per row."""
     requested = [_calls(row, device) for row in each(rows, "reading calls", "rows")]
     calls = [call for result in requested if not isinstance(result, Reason) for call in result]
-    times = op_times(calls, device) if device.kind == "cpu" else _kernel_times(calls, device)
+    gpu = device.kind == "gpu"
+    times = kernel_times(calls, device, default_constants().roofline_power) if gpu else op_times(calls, device)
     answers, place = [], 0
     for result in requested:
         if isinstance(result, Reason):
@@ -64,12 +58,7 @@ def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]
     return tuple(answers)
 
 
-def _kernel_times(calls: Sequence[KernelCall], device: DeviceSpec) -> KernelTimes:
-    return kernel_times(calls, device, default_constants().roofline_power)
-
-
 def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
-    """The op calls of a row, each with a cost; or why there are none."""
     if row.kind != OP:
         return Reason.NOT_AN_OP
     if not set(row.dtypes) <= DTYPE_BYTES.keys():
@@ -78,8 +67,8 @@ def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
         return Reason.SPARSE_ON_CPU
     if row.direction == "backward":
         return _known(row, gradient_calls, Reason.GRADIENT)
-    if row.op == unfused_attention.OP:
-        return _known(row, unfused_attention.forward_calls, Reason.SHAPES)
+    if row.op == UNFUSED_ATTENTION:
+        return _known(row, forward_calls, Reason.SHAPES)
     return _forward(row)
 
 

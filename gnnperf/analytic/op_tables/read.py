@@ -12,15 +12,14 @@ from typing import Any
 import pandas as pd
 
 from gnnperf.analytic.kernels.call import LookupAccess
-from gnnperf.analytic.op_tables import lookup_columns, sparse_columns
-from gnnperf.analytic.op_tables.sparse_columns import Sparsity
+from gnnperf.analytic.op_tables import columns
+from gnnperf.analytic.op_tables.columns import Sparsity
 from gnnperf.core import InputError, reading
 
 DIRECTIONS = ("forward", "backward")
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
 NEEDED = ("op", "shapes")
-FORM_COLUMNS = ", ".join((*sparse_columns.COLUMNS, *lookup_columns.COLUMNS))
-KNOWN = f"op, shapes, dtype or dtypes, arguments, direction, {FORM_COLUMNS}, and what gnnperf calibrate writes besides"
+KNOWN = ", ".join(("op, shapes, dtype or dtypes, arguments, direction", *columns.COLUMNS, "those of calibrate"))
 OP = "op"
 MEASURED = "measured_latency_us"  # what an answered table calls it, whose latency_us is the answer
 Shape = tuple[int, ...]
@@ -28,33 +27,20 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class OpRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        op: as in traces, e.g. "aten::mm"; an overload ("aten::add.out") is left out.
-        shapes: one per tensor argument, in the order of the op's schema; None for one left out.
-        dtypes: of these tensors, torch's names.
-        arguments: the other arguments, by name of the schema.
-        direction: "forward", or "backward": the gradients of its inputs.
-        kind: "op", "collective" or "host".
-        tf32: products in float32 may use TF32.
-        measured_us: None not measured.
-        launch_included: the measured time is the host's, from the call to the end of its work.
-        sparsity: of a product's weight; None: dense.
-        access: of an embedding lookup.
-    """
-
-    op: str
+    op: str  # as in traces, e.g. "aten::mm"; an overload ("aten::add.out") is left out.
+    # one per tensor argument, in the order of the op's schema; None for one left out
     shapes: tuple[Shape | None, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    direction: str = DIRECTIONS[0]
-    kind: str = OP
-    tf32: bool = False
-    measured_us: float | None = None
-    launch_included: bool = False
-    sparsity: Sparsity | None = None
-    access: LookupAccess = field(default_factory=LookupAccess)
+    dtypes: tuple[str, ...] = ()  # of these tensors, torch's names
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # the other arguments, by name of the schema
+    direction: str = DIRECTIONS[0]  # "forward", or "backward": the gradients of its inputs
+    kind: str = OP  # "op", "collective" or "host"
+    tf32: bool = False  # products in float32 may use TF32
+    measured_us: float | None = None  # None not measured
+    launch_included: bool = False  # the measured time is the host's, from the call to the end of its work
+    sparsity: Sparsity | None = None  # of a product's weight; None: dense
+    access: LookupAccess = field(default_factory=LookupAccess)  # of an embedding lookup
 
 
 def read_op_rows(path: Path) -> tuple[pd.DataFrame, tuple[OpRow, ...]]:
@@ -120,9 +106,9 @@ def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
     if not isinstance(arguments, Mapping):
         raise InputError(f"arguments is {arguments!r}", where=where, allowed="a mapping of names to values")
     dtypes, plain = _dtypes(entry, len(shapes), where), op.split(".")[0]
-    decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in lookup_columns.LISTS}}
-    sparsity = sparse_columns.read_sparsity(entry, plain, shapes, where)
-    access = lookup_columns.read_access(decoded, plain, shapes, where)
+    decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in columns.LISTS}}
+    sparsity = columns.read_sparsity(entry, plain, shapes, where)
+    access = columns.read_access(decoded, plain, shapes, where)
     return OpRow(plain, shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),
                  measured, launched, sparsity, access)  # fmt: skip
 

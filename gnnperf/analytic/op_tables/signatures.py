@@ -68,38 +68,28 @@ def tensor_call(
     op: str, shapes: Sequence[Sequence[int]], row: OpRow, dtypes: Sequence[str] = (), values: Sequence[str] = ()
 ) -> KernelCall:
     """A call whose arguments are tensors of the row's first dtype, or of `dtypes`; then scalars with texts `values`."""
-    kinds = [profiler_dtype(dtype) for dtype in (dtypes or [row.dtypes[0]] * len(shapes))]
+    kinds = [_PROFILER_NAME[dtype] for dtype in (dtypes or [row.dtypes[0]] * len(shapes))]
     dims = [*map(list, shapes), *[[] for _ in values]]
     types, texts = [*kinds, *["Scalar"] * len(values)], [*[""] * len(shapes), *values]
     return costed_call(op, json.dumps(dims), json.dumps(types), json.dumps(texts), row)
 
 
-def profiler_dtype(dtype: str) -> str:
-    """The profiler's name of a torch dtype."""
-    return _PROFILER_NAME[dtype]
-
-
 def _recorded(row: OpRow) -> tuple[list[Any], list[str], list[str]]:
-    """Shapes, dtypes and values of every argument."""
-    tensors = [([] if s is None else list(s), "" if s is None else profiler_dtype(d))
+    tensors = [([] if s is None else list(s), "" if s is None else _PROFILER_NAME[d])
                for s, d in zip(row.shapes, row.dtypes, strict=True)]  # fmt: skip
     if row.op.removesuffix("_") in LISTS or "::_foreach_" in row.op:
         return [[shape for shape, _ in tensors], []], ["TensorList", "Scalar"], ["", ""]
     given = {**_DEFAULTS.get(row.op, {}), **row.arguments}
     dims: list[Any] = []
     types, values = [], []
-    for name in SIGNATURES.get(row.op, "").split() or ["*"] * len(tensors):
+    names = SIGNATURES.get(row.op, "").split()
+    for name in (*names, *["*"] * (len(tensors) - names.count("*"))):  # more than the schema names: kept behind
         shape, dtype = (tensors.pop(0) if tensors else ([], "")) if name == "*" else ([], "Scalar")
         dims.append(shape)
         types.append(dtype)
         values.append(_text(given[name]) if name in given else "")
-    for shape, dtype in tensors:  # more than the schema names: kept behind
-        dims.append(shape)
-        types.append(dtype)
-        values.append("")
     return dims, types, values
 
 
 def _text(value: object) -> str:
-    """As a profiler writes it: True, [1, 1], 0.5."""
     return str(list(value) if isinstance(value, tuple) else value)

@@ -6,8 +6,10 @@ width and a count in the footer. Texts are decoded as a dictionary and indices f
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,131 @@ import pyarrow.parquet as pq
 
 from gnnperf.core import untrusted
 from gnnperf.core.errors import InputError
-from gnnperf.core.schema.parquet_pages import unpacked_bytes
+
+# Sizes that the pages of a Parquet file state themselves, in Thrift's compact protocol.
+#
+# The footer states totals, but pages are decoded by their own headers: if the totals are too small, a file is unpacked
+# without a limit. pyarrow gives no access to page headers, and ends the process on a damaged footer of a column.
+#
+#     footer   FileMetaData {4: row groups {1: columns {3: ColumnMetaData}}}
+#     column   3: path, 7: compressed bytes of all its pages, 9: first data page, 11: dictionary page (before it)
+#     page     2: unpacked bytes, 3: packed bytes behind the header
+#
+# Ids of fields: parquet-format 2.10, src/main/thrift/parquet.thrift.
+
+MAX_DEPTH = 16
+MAX_PAGES = 1_000_000
+PAGE_HEADER_BYTES = 2**16  # read at once; statistics of long texts are cut by writers
+TRUE, FALSE, STRUCT = 1, 2, 12  # kinds of values; `_value` has the others
+
+
+def unpacked_bytes(path: Path, columns: Collection[str] | None, footer_bytes: int) -> int:
+    """Bytes of all pages of the columns, unpacked, as the headers of the pages state them.
+
+    Args:
+        path: the file.
+        columns: dotted paths; None: all.
+        footer_bytes: length of the footer.
+
+    Raises:
+        InputError, ValueError, IndexError, struct.error: the file is damaged.
+    """
+    total = 0
+    with path.open("rb") as file:
+        file.seek(-8 - footer_bytes, 2)
+        footer = _Compact(file.read(footer_bytes)).struct()
+        chunks = [chunk[3] for group in footer.get(4, []) for chunk in group[1]]
+        for chunk in chunks:
+            name = b".".join(chunk[3]).decode()
+            if columns is None or name in columns:
+                first = min(at for at in (chunk[9], chunk.get(11) or chunk[9]) if at >= 0)
+                total += _chunk_bytes(file, first, chunk[7], path)
+    return total
+
+
+def _chunk_bytes(file: Any, at: int, packed_bytes: int, path: Path) -> int:
+    """Of the pages of one column in one row group."""
+    end, total = at + packed_bytes, 0
+    for _ in range(MAX_PAGES):
+        if at >= end:
+            return total
+        file.seek(at)
+        reader = _Compact(file.read(PAGE_HEADER_BYTES))
+        header = reader.struct()
+        if min(header[2], header[3]) < 0:
+            raise ValueError("a page of negative size")
+        total += header[2]
+        at += reader.at + header[3]
+    raise InputError(f"holds more than {MAX_PAGES:,} pages", where=str(path))
+
+
+class _Compact:
+    """Reads Thrift's compact protocol: field id -> value."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        if depth > MAX_DEPTH:
+            raise ValueError("nested too deep")
+        result: dict[int, Any] = {}
+        field = 0
+        while kind := self._byte():
+            delta, kind = kind >> 4, kind & 15
+            field = field + delta if delta else self._signed()
+            result[field] = kind == TRUE if kind in (TRUE, FALSE) else self._value(kind, depth)
+        return result
+
+    def _value(self, kind: int, depth: int) -> Any:
+        match kind:
+            case 1 | 2 | 3:  # a flag or a byte, within a list
+                return self._byte()
+            case 4 | 5 | 6:
+                return self._signed()
+            case 7:
+                return struct.unpack("<d", self._take(8))[0]
+            case 8:
+                return self._take(self._unsigned())
+            case 9 | 10:
+                head = self._byte()
+                count = head >> 4 if head >> 4 < 15 else self._unsigned()
+                if count > len(self.data):
+                    raise ValueError("a list longer than the file")
+                return [
+                    self.struct(depth + 1) if head & 15 == STRUCT else self._value(head & 15, depth + 1)
+                    for _ in range(count)
+                ]
+            case 12:
+                return self.struct(depth + 1)
+            case _:
+                raise ValueError(f"a value of kind {kind}")
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def _take(self, count: int) -> bytes:
+        piece = self.data[self.at : self.at + count]
+        if len(piece) != count:
+            raise ValueError("cut off")
+        self.at += count
+        return piece
+
+    def _unsigned(self) -> int:
+        result = shift = 0
+        while True:
+            byte = self._byte()
+            result |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return result
+            if shift > 63:
+                raise ValueError("a number of more than 64 bits")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)
+
 
 MAX_FOOTER_BYTES = 16 * 2**20
 MAGIC = b"PAR1"

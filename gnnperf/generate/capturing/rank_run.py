@@ -29,8 +29,7 @@ from torch.distributed.fsdp._fully_shard import _fsdp_init
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gnnperf.core import InputError
-from gnnperf.generate.capturing.communication import Communication
-from gnnperf.generate.capturing.works import SHARED, Issued
+from gnnperf.generate.capturing.communication import SHARED, Communication, Issued
 from gnnperf.record import PROFILER_WARMUP_STEPS, step_profiler
 
 # The program's own events of one thread, and their begins and ends in order, without their times.
@@ -238,11 +237,7 @@ class RankRun:
 
 
 def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
-    """Build the program as this rank and run it.
-
-    Raises:
-        InputError: what the program does next depends on numbers that no one computed.
-    """
+    """Build the program as this rank and run it."""
     communication = Communication()
     with _single_in_a_group(rank, world_size), without_data():
         try:

@@ -1,7 +1,6 @@
 """Residual networks that never ran: from a configuration to the graph of a step."""
 
-from gnnperf.generate.convolutional.build import build_network
-from gnnperf.generate.convolutional.memory import replica_tensors
+from gnnperf.generate.convolutional.build import build_network, replica_tensors
 from gnnperf.generate.convolutional.plan import (
     Block,
     ConvolutionalPlan,
@@ -10,8 +9,8 @@ from gnnperf.generate.convolutional.plan import (
     NetworkOptimizer,
     NetworkReplicas,
     Training,
+    convolutional_from,
 )
-from gnnperf.generate.convolutional.read import convolutional_from
 
 __all__ = [
     "Block",

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.convolutional.network import network_passes
-from gnnperf.generate.convolutional.plan import ConvolutionalPlan
-from gnnperf.generate.convolutional.program import items, step_program
+from gnnperf.core import Phase
+from gnnperf.generate.convolutional.layers import FLOAT, B, F, Named, Step, step
+from gnnperf.generate.convolutional.network import COLORS, Passes, network_passes
+from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, NetworkOptimizer
 from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.build import STEP_NAME
-from gnnperf.generate.transformer.items import Placed
-from gnnperf.generate.transformer.rank_nodes import rank_nodes
-from gnnperf.generate.transformer.world_transfers import world_transfers
-from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys
+from gnnperf.generate.transformer.items import Group, Item, Placed, Transfer, all_reduce, op
+from gnnperf.generate.transformer.rank_nodes import rank_nodes, world_transfers
+from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use
+from gnnperf.graph import (
+    DTYPE_BYTES,
+    EdgeList,
+    ExecutionGraph,
+    StepLabel,
+    Tensor,
+    add_hardware,
+    concat_tables,
+    content_keys,
+)
 
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
 STANDS_FOR = "Ranks with the same role are in the graph once: one rank, for {}."
@@ -46,3 +57,136 @@ def _graph(plan: ConvolutionalPlan, nodes: pd.DataFrame, edges: EdgeList) -> Exe
         fingerprint=hashlib.sha256(repr(plan).encode()).hexdigest(), cross_step=np.zeros((2, 0), dtype=np.int64),
     )  # fmt: skip
     return add_hardware(graph).validate()
+
+
+# What a rank of a planned residual network holds.
+
+
+FLOAT_BYTES, COUNTER_BYTES, LABEL_BYTES = DTYPE_BYTES[FLOAT], DTYPE_BYTES["int64"], DTYPE_BYTES["int64"]
+ASSUMED = "Python's names hold no tensor beyond its last use, and a loader holds no batch besides the one of the step"
+
+
+def replica_tensors(plan: ConvolutionalPlan) -> tuple[RankTensors, ...]:
+    """The memory of rank 0, which all ranks have: parameters, momentum, DDP's buckets, and the passes."""
+    passes = network_passes(plan)
+    sizes = tuple(n * FLOAT_BYTES for n in passes.parameters)
+    pair = Pair(uses(passes.forward), uses(passes.backward))
+    stretches = (Stretch(pair, False), Stretch(pair, True), Stretch(Pair(uses(optimizer(plan, passes)), ()), False))
+    copies = buckets(plan, passes) if plan.replicas.data > 1 else ()
+    return (
+        RankTensors(
+            0, sizes, sizes if plan.training.gradients is Gradients.ZEROED else (), sizes, stretches,
+            _inputs(plan, passes), tuple(sum(bucket) * FLOAT_BYTES for bucket in copies), (ASSUMED,),
+        ),
+    )  # fmt: skip
+
+
+def _inputs(plan: ConvolutionalPlan, passes: Passes) -> tuple[int, ...]:
+    """Images, labels, and the statistics and counters of norms."""
+    batch, edge = plan.training.batch, plan.network.image
+    buffers = [size for n in passes.norm_channels for size in (n * FLOAT_BYTES, n * FLOAT_BYTES, COUNTER_BYTES)]
+    return (batch * COLORS * edge * edge * FLOAT_BYTES, batch * LABEL_BYTES, *buffers)
+
+
+# A rank's step: DDP's buffers, passes, buckets of gradients on their way while the backward pass goes on, SGD.
+
+
+O = Phase.OPTIMIZER  # noqa: E741
+FIRST_BUCKET_BYTES = MEBIBYTE  # torch/nn/parallel/distributed.py: kDefaultFirstBucketBytes
+
+
+def step_program(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
+    """All steps of a rank."""
+    if plan.replicas.data == 1:
+        return (*_zeroed(plan, passes), *passes.forward, *passes.backward, *optimizer(plan, passes))
+    backward = _reducing(plan, passes)
+    return (*_zeroed(plan, passes), *_buffers(passes), *passes.forward, *backward, *optimizer(plan, passes))
+
+
+def buckets(plan: ConvolutionalPlan, passes: Passes) -> tuple[tuple[int, ...], ...]:
+    """Elements of the parameters of each bucket, in the order in which their gradients come.
+
+    A bucket is closed by the gradient that fills it; the first one is small, so that something is under way early
+    (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size).
+    """
+    result: list[list[int]] = [[]]
+    for elements in (n for each in passes.backward for n in each.parameters):
+        limit = min(FIRST_BUCKET_BYTES, plan.training.bucket_bytes) if len(result) == 1 else plan.training.bucket_bytes
+        if sum(result[-1]) * DTYPE_BYTES[FLOAT] >= limit:
+            result.append([])
+        result[-1].append(elements)
+    return tuple(tuple(bucket) for bucket in result)
+
+
+def _buffers(passes: Passes) -> Iterator[Step]:
+    """Statistics of norms, then their counters, as rank 0 has them: before every forward pass of DDP.
+
+    torch/nn/parallel/distributed.py, _sync_buffers: one flat message per dtype, copied back buffer by buffer.
+    """
+    counters = [(1,)] * len(passes.norm_channels)
+    statistics = [(channels,) for channels in passes.norm_channels for _ in range(2)]
+    for shapes, dtype in ((statistics, FLOAT), (counters, "int64")):
+        flat = Tensor((sum(n for (n,) in shapes),), dtype)
+        yield step(op("aten::cat", F, shapes, None))
+        yield Step(Transfer("broadcast", Group.DATA, float(flat.num_bytes), dtype, F, awaited=True))
+        yield from (step(op("aten::copy_", F, Tensor(shape, dtype), Tensor(shape, dtype))) for shape in shapes)
+
+
+def _reducing(plan: ConvolutionalPlan, passes: Passes) -> Iterator[Step]:
+    """The backward pass with gradients divided into buckets; at its end they are copied back."""
+    sizes = buckets(plan, passes)
+    left, place = len(sizes[0]), 0
+    for each in passes.backward:
+        yield each
+        for elements in each.parameters:
+            flat = Tensor((elements,), FLOAT)
+            yield step(op("aten::mul", B, flat, None))  # by 1 / replicas, into the bucket
+            left -= 1
+            if left == 0:
+                last = place == len(sizes) - 1
+                yield Step(all_reduce(Group.DATA, Tensor((sum(sizes[place]),), FLOAT), B, awaited=last))
+                place += 1
+                left = len(sizes[place]) if not last else 0
+    for elements in (n for bucket in sizes for n in bucket):
+        flat = Tensor((elements,), FLOAT)
+        yield step(op("aten::copy_", B, flat, flat))
+
+
+def _zeroed(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
+    if plan.training.gradients is Gradients.RELEASED:
+        return ()
+    return tuple(step(op("aten::zero_", O, Tensor((elements,), FLOAT))) for elements in passes.parameters)
+
+
+def optimizer(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
+    """SGD with momentum (torch/optim/sgd.py)."""
+    if plan.training.optimizer is NetworkOptimizer.ONE_BY_ONE:
+        return tuple(each for elements in passes.parameters for each in _one(plan, elements))
+    lists = [(elements,) for elements in passes.parameters]
+    if plan.training.optimizer is NetworkOptimizer.FUSED:
+        return (step(op("aten::_fused_sgd_", O, lists, lists, lists)),)
+    decayed = Named("decayed", Tensor((sum(passes.parameters),), FLOAT))
+    decay = [step(op("aten::_foreach_add", O, lists, lists), (), decayed)] if plan.training.weight_decay else []
+    with_decay = ("decayed",) if decay else ()
+    return (
+        *decay, step(op("aten::_foreach_mul_", O, lists)), step(op("aten::_foreach_add_", O, lists, lists), with_decay),
+        step(op("aten::_foreach_add_", O, lists, lists)),
+    )  # fmt: skip
+
+
+def _one(plan: ConvolutionalPlan, elements: int) -> tuple[Step, ...]:
+    flat = Tensor((elements,), FLOAT)
+    decay = [step(op("aten::add", O, flat, flat), (), Named("decayed", flat))] if plan.training.weight_decay else []
+    with_decay = ("decayed",) if decay else ()
+    return (*decay, step(op("aten::mul_", O, flat, None)), step(op("aten::add_", O, flat, flat), with_decay),
+            step(op("aten::add_", O, flat, flat)))  # fmt: skip
+
+
+def items(steps: Sequence[Step]) -> tuple[Item, ...]:
+    """What the graph is made of."""
+    return tuple(each.item for each in steps)
+
+
+def uses(steps: Sequence[Step]) -> tuple[Use, ...]:
+    """What memory is made of."""
+    return tuple(each.use for each in steps if each.use is not None)

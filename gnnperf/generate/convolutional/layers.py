@@ -85,13 +85,7 @@ def turned(training: Training, phase: Phase, *tensors: Tensor) -> tuple[Step, ..
 
 
 def with_gradients(training: Training, backward: Step, parameters: Sequence[Named]) -> tuple[Step, ...]:
-    """A backward op that makes gradients of parameters, and what is done until they are final.
-
-    Args:
-        training: says whether they come in another dtype, and are added to what is there.
-        backward: the op, without them.
-        parameters: names, and shapes in the dtype of the gradient.
-    """
+    """A backward op that makes gradients of parameters, and what is done until they are final."""
     assert backward.use is not None, "an op has a use"
     temporary = [p.tensor.dtype != FLOAT or training.gradients is Gradients.ZEROED for p in parameters]
     gone = [p for p, is_gone in zip(parameters, temporary, strict=True) if is_gone]

@@ -52,12 +52,7 @@ class Structure:
 
 
 def structure_of(graph: ExecutionGraph, ranks_per_node: int | None) -> Structure:
-    """The structure of a graph.
-
-    Args:
-        graph: recorded, captured or planned.
-        ranks_per_node: of a machine: groups over unequal numbers of machines are then distinguished; None: not known.
-    """
+    """The structure of a graph."""
     owner = _owner(graph)
     cross_step = np.zeros((2, 0), dtype=np.int64) if graph.cross_step is None else graph.cross_step
     src, dst = (graph.edges[end].to_numpy() for end in ("src", "dst"))

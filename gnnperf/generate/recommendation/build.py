@@ -16,10 +16,17 @@ import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Phase, Relation, Segment
 from gnnperf.generate.recommendation.items import Await, Item, Kernel, Transfer, equal, exchange
-from gnnperf.generate.recommendation.lookups import dense_gradient, input_items, look_up, update_rows
-from gnnperf.generate.recommendation.parts import Travel, here
-from gnnperf.generate.recommendation.plan import FLOAT_BYTES, RecommendationPlan
-from gnnperf.generate.recommendation.shared import Shared, even_bytes, shared_by_all, summed_width
+from gnnperf.generate.recommendation.lookups import (
+    Shared,
+    dense_gradient,
+    even_bytes,
+    input_items,
+    look_up,
+    shared_by_all,
+    summed_width,
+    update_rows,
+)
+from gnnperf.generate.recommendation.plan import FLOAT_BYTES, RecommendationPlan, Travel, here
 from gnnperf.generate.transformer.items import HostWait, Lane, Views, fused
 from gnnperf.generate.transformer.rows import FIRST_WORK, LAUNCH, LAUNCH_AT, LAUNCH_SEGMENTS, WAIT
 from gnnperf.graph import (
@@ -220,13 +227,7 @@ class _Reached:
 
 
 def waits_of(program: Sequence[Item], first: Sequence[int], launch_at: int) -> Waits:
-    """The edges of a program.
-
-    Args:
-        program: items in order.
-        first: of each item its first node.
-        launch_at: which of an item's host nodes launches.
-    """
+    """The edges of a program."""
     result, reached = Waits(), _Reached()
     for item, node in zip(program, first, strict=True):
         if isinstance(item, Await):

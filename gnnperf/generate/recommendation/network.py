@@ -142,6 +142,6 @@ def update(model: Recommender, shapes: Sequence[tuple[int, ...]]) -> Op:
 
 
 def update_bytes_per_parameter(optimizer: Optimizer) -> float:
-    """Read and written by that kernel, as gnnperf.graph.cost.optimizer counts them."""
+    """Read and written by that kernel, as gnnperf.graph.cost.elementwise counts them."""
     _, lists, written = UPDATE_OPS[optimizer]
     return float(FLOAT_BYTES * (lists + written))

@@ -97,11 +97,7 @@ def _tables(raw: object, where: str) -> Iterator[Table]:
 
 
 def placement_from(raw: object, tables: Sequence[Table], ranks: int, where: str) -> Placement:
-    """Of all tables; None: largest first.
-
-    Raises:
-        InputError: a table without a place, an entry without a table, a place that cannot be.
-    """
+    """Of all tables; None: largest first."""
     if raw is None:
         return largest_first(tables, ranks)
     names = [table.name for table in tables]
@@ -136,11 +132,7 @@ def _as_written(placed: Placed, ranks: int) -> object:
 
 
 def keys_in(raw: object, allowed: Sequence[str], where: str, *, needed: Sequence[str]) -> Mapping[str, Any]:
-    """A mapping with known keys, the needed ones among them.
-
-    Raises:
-        InputError: naming the key, and those that are spelled like it.
-    """
+    """A mapping with known keys, the needed ones among them."""
     if not isinstance(raw, Mapping):
         raise InputError(f"bad value {raw!r}"[:200], where=where, allowed=f"a mapping of {_some(allowed)}")
     for key in raw:
@@ -159,11 +151,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def whole(raw: object, where: str, *, least: int = 1) -> int:
-    """A whole number.
-
-    Raises:
-        InputError: it is none, or too small.
-    """
+    """A whole number."""
     if isinstance(raw, bool) or not isinstance(raw, int) or raw < least:
         raise InputError(f"bad value {raw!r}", where=where, allowed=f"a whole number from {least} up")
     return raw

@@ -4,7 +4,7 @@ from gnnperf.generate.transformer.block import Activation, Attention, Block, Ker
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload, Store
-from gnnperf.generate.transformer.memory import RoleMap, every_rank, one_per_stage
+from gnnperf.generate.transformer.memory import RoleMap, every_rank, misplaced_groups, one_per_stage
 from gnnperf.generate.transformer.plan import (
     Experts,
     Parallelism,
@@ -18,7 +18,6 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.transformer.span import misplaced_groups
 
 __all__ = [
     "Activation",

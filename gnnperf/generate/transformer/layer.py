@@ -35,6 +35,8 @@ from gnnperf.generate.transformer.mlp import (
     activated,
     activated_backward,
     bias_backward,
+    experts_backward,
+    experts_forward,
     first_products,
     input_gradient,
     product,
@@ -44,7 +46,6 @@ from gnnperf.generate.transformer.mlp import (
     weight_gradient,
 )
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
-from gnnperf.generate.transformer.routing import experts_backward, experts_forward
 from gnnperf.generate.transformer.sizes import Sizes, sizes
 from gnnperf.graph import Tensor
 
@@ -225,14 +226,7 @@ def out_of_products_backward(plan: TransformerPlan) -> tuple[Item, ...]:
 def first_product_backward(
     plan: TransformerPlan, depth: int, columns: Sequence[int], after: tuple[Item, ...]
 ) -> tuple[Item, ...]:
-    """Gradients of the products behind f, and f backward.
-
-    Args:
-        plan: the configuration.
-        depth: columns of their input.
-        columns: of the result of each.
-        after: more of their gradients.
-    """
+    """Gradients of the products behind f, and f backward."""
     s = sizes(plan)
     added = op("aten::add", B, s.x, s.x)  # their input's gradients
     if not plan.splits_sequence:

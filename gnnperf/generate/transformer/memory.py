@@ -20,10 +20,10 @@ from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
-from gnnperf.generate.transformer.items import Item, Op
+from gnnperf.generate.transformer.items import Group, Item, Op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.parameters import stage_parameters
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Sharding, TransformerPlan
+from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.generate.transformer.tensors import FLOAT_BYTES, embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import update, zero_gradients
 from gnnperf.generate.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
@@ -147,11 +147,7 @@ class _Pairs:
 
 
 def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
-    """The memory of each stage, given for its first rank: its ranks hold the same.
-
-    Raises:
-        NotAccounted: the plan has an op of which nothing stated what it makes.
-    """
+    """The memory of each stage, given for its first rank: its ranks hold the same."""
     _check_settings(plan)
     pairs = _pairs(plan)
     return tuple(_stage(plan, stage, pairs) for stage in range(plan.parallelism.pipeline))
@@ -232,3 +228,28 @@ def _through(plan: TransformerPlan, stage: int, each: Pass, pairs: _Pairs) -> tu
     begin = pairs.received if part else pairs.first
     end = pairs.sent if part < last else pairs.last
     return (begin, *[pairs.layer] * plan.layers_per_chunk, end)
+
+
+# Groups of a plan that do not lie on machines evenly: equal ranks then have unequal links.
+
+
+def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, ...]:
+    """Sentences about groups of which some span more machines than others.
+
+    Args:
+        plan: its ranks fill machines in order (gnnperf.generate.transformer.memory).
+        ranks_per_node: of a machine.
+    """
+    ways = plan.parallelism
+    extents = {  # group -> ranks in it, ranks from one such block of groups to the next
+        Group.TENSOR: (ways.tensor, ways.tensor),
+        Group.DATA: (ways.data, ways.tensor * ways.data),
+        Group.EXPERT: (ways.expert, ways.tensor * ways.expert),
+        Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.data),
+    }
+    return tuple(
+        f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are answered as the "
+        "first one."
+        for group, (size, block) in extents.items()
+        if size > 1 and ways.world_size > block and ranks_per_node % block and block % ranks_per_node
+    )

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Activation, Kernels
-from gnnperf.generate.transformer.items import Item, fused, op, views
+from gnnperf.generate.transformer.items import (
+    Group,
+    HostWait,
+    Item,
+    Transfer,
+    all_gather,
+    fused,
+    op,
+    reduce_scatter,
+    views,
+)
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.generate.transformer.sizes import Sizes, sizes
-from gnnperf.graph import Tensor
+from gnnperf.generate.transformer.sizes import Sizes, routed, sizes
+from gnnperf.graph import DTYPE_BYTES, Tensor
 
 # Products and their gradients, biases, and where gradients of micro-batches are added up.
 
@@ -113,3 +123,160 @@ def residual_backward(plan: TransformerPlan) -> tuple[Item, ...]:
     dropped = (fused("bias_dropout_add_backward" if plan.block.bias else "dropout_add_backward", B, s.stream,
                      Tensor(s.stream.shape, "bool"), s.stream),) if plan.block.dropout else ()  # fmt: skip
     return (*dropped, *(bias_backward(s, s.resident, s.hidden) if plan.block.bias else ()))
+
+
+# The second half of a layer with experts: tokens go to the ranks of their experts and come back.
+#
+#     router -- softmax, top k -- permute -- all-to-all -- sort -- [f] experts [g] -- sort -- all-to-all -- weigh, add
+#
+# Two all-to-alls forward and two backward, over the replicas that hold a layer's experts together (Lepikhin et al.
+# 2021, GShard, section 3; Rajbhandari et al. 2022, DeepSpeed-MoE; Megatron-LM, MoEAlltoAllTokenDispatcher). Of h
+# hidden columns in b bytes each rank sends tokens x top_k x h x b, or with a capacity c: experts x ceil(c tokens x
+# top_k / experts) x h x b, in each of them. Without a capacity nothing is padded: counts are gathered first and the
+# host waits for them, since they are the sizes of messages; the busiest rank's load stands for all (an uneven
+# exchange counts as the even one that keeps its busiest rank as busy).
+#
+# Experts of a rank are one batched product: rows divided evenly over them, as in grouped products with equal groups
+# (Gale et al. 2023, MegaBlocks, section 4). With tensor parallelism, each rank routes its part of the sequence, its
+# neighbors' rows are gathered and sums scattered around the experts (Megatron-LM demands sequence parallelism for
+# that, too).
+
+
+def experts_forward(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    """From the norm's output to what is added to the residual."""
+    s, r = sizes(plan), routed(plan)
+    return (
+        *_router(plan, phase),
+        _rows(plan, phase, r.sent),  # a copy of each token for each of its experts
+        *_exchange(plan, phase),
+        *_sorted(plan, phase),
+        *_gathered(plan, phase),
+        *_products(plan, phase),
+        *_scattered(plan, phase),
+        *_sorted(plan, phase),
+        *_exchange(plan, phase),
+        fused(
+            "mul", phase, s.half(r.sent, s.hidden), s.half(r.sent), s.half(r.sent, s.hidden)
+        ),  # by the router's weight
+        op("aten::index_add", phase, s.stream, None, Tensor((r.sent,), "int64"), s.half(r.sent, s.hidden)),
+    )
+
+
+def experts_backward(plan: TransformerPlan) -> tuple[Item, ...]:
+    """From the gradient of what was added to that of the norm's output."""
+    s, r = sizes(plan), routed(plan)
+    rows = s.half(r.sent, s.hidden)
+    return (
+        _rows(plan, B, r.sent),
+        fused("mul_mul_sum", B, rows, rows, s.half(r.sent), rows, s.half(r.sent)),  # of rows and of their weights
+        *_exchange(plan, B),
+        *_sorted(plan, B),
+        *_gathered(plan, B),
+        *_products_backward(plan),
+        *_scattered(plan, B),
+        *_sorted(plan, B),
+        *_exchange(plan, B),
+        op("aten::index_add", B, s.stream, None, Tensor((r.sent,), "int64"), rows),
+        *_router_backward(plan),
+    )
+
+
+def _router(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    """Logits, their softmax in float32, the best k, the loss that balances, counts per expert."""
+    assert plan.experts is not None, "asked of plans with experts only"
+    s, count = sizes(plan), plan.experts.count
+    scores = Tensor((s.resident, count), "float32")
+    return (
+        views(phase, "t"),
+        op("aten::mm", phase, s.stream, s.half(s.hidden, count)),
+        op("aten::copy_", phase, scores, s.half(s.resident, count)),
+        op("aten::_softmax", phase, scores),
+        op("aten::topk", phase, scores, values=["", str(plan.experts.top_k)]),
+        op("aten::sum", phase, scores, values=["", "[0]"]),  # of the loss (Fedus et al. 2022, equation 4)
+        op("aten::sum", phase, Tensor(scores.shape, "bool"), values=["", "[0]"]),
+        *_counted(plan, phase),
+    )
+
+
+def _counted(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    """Without a capacity: how many rows go where, known to the host before it sends them."""
+    assert plan.experts is not None, "asked of plans with experts only"
+    if plan.experts.capacity_factor is not None:
+        return ()
+    several = plan.parallelism.expert > 1
+    counts = (all_gather(Group.EXPERT, Tensor((plan.experts.count,), "int64"), phase),) if several else ()
+    return (*counts, HostWait(phase))
+
+
+def _router_backward(plan: TransformerPlan) -> tuple[Item, ...]:
+    assert plan.experts is not None, "asked of plans with experts only"
+    s, count = sizes(plan), plan.experts.count
+    scores = Tensor((s.resident, count), "float32")
+    return (
+        op("aten::_softmax_backward_data", B, scores, scores),
+        op("aten::copy_", B, s.half(s.resident, count), scores),
+        op("aten::mm", B, s.half(s.resident, count), s.half(count, s.hidden)),
+        op("aten::mm", B, s.half(count, s.resident), s.stream),
+        *accumulate(s, count * s.hidden),
+        op("aten::add", B, s.stream, s.stream),
+    )
+
+
+def _rows(plan: TransformerPlan, phase: Phase, rows: int) -> Item:
+    """So many rows in another order."""
+    s = sizes(plan)
+    return op("aten::index_select", phase, s.half(rows, s.hidden), None, Tensor((rows,), "int64"), values=["", "0"])
+
+
+def _sorted(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    """Rows of each local expert side by side, or by the rank that they came from."""
+    r = routed(plan)
+    return (_rows(plan, phase, r.arriving),) if r.local > 1 and plan.parallelism.expert > 1 else ()
+
+
+def _exchange(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    if plan.parallelism.expert == 1:
+        return ()
+    s, r = sizes(plan), routed(plan)
+    size = float(r.arriving * s.hidden * DTYPE_BYTES[s.dtype])
+    return (Transfer("all_to_all", Group.EXPERT, size, s.dtype, phase, awaited=True),)
+
+
+def _gathered(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    s, r = sizes(plan), routed(plan)
+    return (all_gather(Group.TENSOR, s.half(r.arriving, s.hidden), phase),) if plan.splits_sequence else ()
+
+
+def _scattered(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    s, r = sizes(plan), routed(plan)
+    whole = s.half(r.arriving * plan.parallelism.tensor, s.hidden)
+    return (reduce_scatter(Group.TENSOR, whole, phase),) if plan.splits_sequence else ()
+
+
+def _products(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
+    s, r = sizes(plan), routed(plan)
+    up = up_columns(plan, r.width)
+    return (
+        op("aten::bmm", phase, s.half(r.local, r.computed, s.hidden), s.half(r.local, s.hidden, up)),
+        *activated(plan, phase, r.local * r.computed, r.width, bias=False),
+        op("aten::bmm", phase, s.half(r.local, r.computed, r.width), s.half(r.local, r.width, s.hidden)),
+    )
+
+
+def _products_backward(plan: TransformerPlan) -> tuple[Item, ...]:
+    s, r = sizes(plan), routed(plan)
+    return (
+        *_batched_backward(plan, r.width, s.hidden),
+        *activated_backward(plan, r.local * r.computed, r.width, bias=False),
+        *_batched_backward(plan, s.hidden, up_columns(plan, r.width)),
+    )
+
+
+def _batched_backward(plan: TransformerPlan, depth: int, columns: int) -> tuple[Item, ...]:
+    """Of [local, rows, depth] x [local, depth, columns]: gradients of input and weights."""
+    s, r = sizes(plan), routed(plan)
+    return (
+        op("aten::bmm", B, s.half(r.local, r.computed, columns), s.half(r.local, columns, depth)),
+        op("aten::bmm", B, s.half(r.local, depth, r.computed), s.half(r.local, r.computed, columns)),
+        *accumulate(s, r.local * depth * columns),
+    )

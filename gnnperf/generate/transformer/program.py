@@ -6,20 +6,28 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gnnperf.core import Phase
-from gnnperf.generate.transformer.around import FIRST, LAST, Around, Items, Unit, UnitKind, Visit, unit_parameters
 from gnnperf.generate.transformer.block import Activation, Attention
 from gnnperf.generate.transformer.copies import Store, copy_in, copy_out, fetching, stored
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
-from gnnperf.generate.transformer.gradients import Buckets, Scattering
-from gnnperf.generate.transformer.host_update import GradientOffload
+from gnnperf.generate.transformer.gradients import (
+    FIRST,
+    LAST,
+    Around,
+    Buckets,
+    Items,
+    Scattering,
+    Unit,
+    UnitKind,
+    Visit,
+    unit_parameters,
+)
 from gnnperf.generate.transformer.items import Await, Group, HostWait, Item, Lane, Placed, Record, Transfer, op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.memory import Pass, passes
 from gnnperf.generate.transformer.mlp import B
-from gnnperf.generate.transformer.parameters import Count
 from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import routed, sizes
-from gnnperf.generate.transformer.update import reduce_gradients, update, zero_gradients
+from gnnperf.generate.transformer.sizes import Count, routed, sizes
+from gnnperf.generate.transformer.update import GradientOffload, reduce_gradients, update, zero_gradients
 from gnnperf.graph import DTYPE_BYTES, Tensor
 
 # Parameters in parts over the replicas: gathered before a unit's forward pass, and again before its backward pass.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gnnperf.generate.transformer.block import Activation, Norm, Positions
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.graph import Tensor
 
@@ -119,3 +120,123 @@ def routed(plan: TransformerPlan) -> Routed:
     arriving = math.ceil(sent * experts.load)
     width = (experts.width or plan.mlp_width) // ways.tensor
     return Routed(local, width, sent, arriving, math.ceil(arriving * ways.tensor / local))
+
+
+# How many parameters lie where: every count of a plan, in one place.
+#
+#                      of one rank                                        gradients are summed over
+#     attention        hidden x (queries + 2 keys) + queries x hidden     all replicas
+#     MLP              2 products, 3 with SwiGLU                          all replicas
+#     router           hidden x experts                                   all replicas
+#     experts          local experts x MLP                                replicas that hold the same experts
+#     ends             embedding, positions, last norm, untied logits     all replicas
+#
+# A tensor rank has its columns or rows of every product; norms, positions and the router are on each.
+
+
+@dataclass(frozen=True)
+class Count:
+    """Parameters of one rank.
+
+    Attributes:
+        shared: that all replicas hold.
+        expert: that only replicas with the same experts hold.
+    """
+
+    shared: int
+    expert: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both."""
+        return self.shared + self.expert
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.shared + other.shared, self.expert + other.expert)
+
+    def over(self, plan: TransformerPlan) -> Count:
+        """The part of each replica where they share it, the last one padded (even parts, as collectives need them)."""
+        ways = plan.parallelism
+        return Count(math.ceil(self.shared / ways.data), math.ceil(self.expert / ways.expert_data))
+
+
+def norm_parameters(plan: TransformerPlan) -> int:
+    """Scale, and shift where it has one."""
+    return plan.model.hidden * (2 if plan.block.norm is Norm.LAYER else 1)
+
+
+def mlp_parameters(plan: TransformerPlan, width: int, *, bias: bool) -> int:
+    """An MLP of `width` inner columns on this rank."""
+    up = 2 if plan.block.activation is Activation.SWIGLU else 1
+    hidden = plan.model.hidden
+    return (up + 1) * hidden * width + (up * width + hidden if bias else 0)
+
+
+def attention_parameters(plan: TransformerPlan) -> int:
+    """Queries, keys and values in one product, and the one after attention."""
+    s = sizes(plan)
+    return s.hidden * s.projected + s.shard * s.hidden + (s.projected + s.hidden if plan.block.bias else 0)
+
+
+def layer_parameters(plan: TransformerPlan) -> int:
+    """Of one layer without experts on one rank: attention, MLP and their norms."""
+    mlp = mlp_parameters(plan, sizes(plan).width, bias=plan.block.bias)
+    return attention_parameters(plan) + mlp + 2 * norm_parameters(plan)
+
+
+def expert_layer_parameters(plan: TransformerPlan) -> Count:
+    """Of one layer with experts on one rank. Experts have no biases (Megatron-LM's grouped products)."""
+    assert plan.experts is not None, "asked of plans with experts only"
+    r, router = routed(plan), plan.model.hidden * plan.experts.count
+    shared = attention_parameters(plan) + 2 * norm_parameters(plan) + router
+    return Count(shared, r.local * mlp_parameters(plan, r.width, bias=False))
+
+
+def parameters_of(plan: TransformerPlan, layer: int) -> Count:
+    """Of one layer of the model, with experts or without."""
+    return expert_layer_parameters(plan) if plan.has_experts(layer) else Count(layer_parameters(plan))
+
+
+def embedding_parameters(plan: TransformerPlan) -> int:
+    """The rows of the embedding that one rank holds."""
+    return plan.vocabulary_per_rank * plan.model.hidden
+
+
+def first_parameters(plan: TransformerPlan) -> int:
+    """Before the first layer: the embedding, and positions where they are learned."""
+    learned = plan.block.positions is Positions.LEARNED
+    return embedding_parameters(plan) + (plan.model.sequence * plan.model.hidden if learned else 0)
+
+
+def head_parameters(plan: TransformerPlan) -> int:
+    """After the last layer: a norm, and the logits' weights: a copy of the embedding where that is on another stage."""
+    own = not plan.block.tied_embedding or plan.parallelism.pipeline > 1
+    return norm_parameters(plan) + (embedding_parameters(plan) if own else 0)
+
+
+def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
+    """The layers of a stage, of all its chunks, in the model's order."""
+    per, stages = plan.layers_per_chunk, plan.parallelism.pipeline
+    parts = (chunk * stages + stage for chunk in range(plan.schedule.chunks))
+    return tuple(part * per + i for part in parts for i in range(per))
+
+
+def stage_count(plan: TransformerPlan, stage: int) -> Count:
+    """Of one rank of a stage."""
+    count = sum((parameters_of(plan, layer) for layer in layers_of(plan, stage)), Count(0))
+    if stage == 0:
+        count += Count(first_parameters(plan))
+    if stage == plan.parallelism.pipeline - 1:
+        count += Count(head_parameters(plan))
+    return count
+
+
+def stage_parameters(plan: TransformerPlan, stage: int) -> int:
+    """Of one rank of a stage, experts and all; a last stage of several holds a copy of a tied embedding."""
+    return stage_count(plan, stage).total
+
+
+def owned_count(plan: TransformerPlan, stage: int) -> Count:
+    """Of those, what the rank updates: with sharding its part, else all."""
+    whole = stage_count(plan, stage)
+    return whole.over(plan) if plan.sharding.shards_update else whole

@@ -11,10 +11,8 @@ from math import prod
 from typing import NamedTuple
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
+from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, total_bytes
 
-FAMILY = OpFamily.ATTENTION
 BACKWARD_PRODUCTS_QK, BACKWARD_PRODUCTS_V = 3, 2  # scores, dQ, dK over the head dimension of q; dP, dV over that of v
 
 
@@ -100,7 +98,7 @@ def backward(layout: Layout) -> Formula:
 
 CAUSAL_KINDS = ("1", "2")  # efficient kernels' custom_mask_type: causal from top left, causal from bottom right
 
-FORMULAS: dict[str, Formula] = {
+_ATTENTION: dict[str, Formula] = {
     "aten::scaled_dot_product_attention": forward(Layout(0, True, causal=5)),
     "aten::_scaled_dot_product_attention_math": math_forward,
     "aten::_scaled_dot_product_flash_attention": forward(Layout(0, True, causal=4)),
@@ -109,16 +107,13 @@ FORMULAS: dict[str, Formula] = {
     "aten::_scaled_dot_product_cudnn_attention": forward(Layout(0, True, causal=6)),
     "aten::_scaled_dot_product_fused_attention_overrideable": forward(Layout(0, True, causal=5)),
     "aten::_flash_attention_forward": forward(Layout(0, False, causal=8, packed=3)),
-    "aten::_efficient_attention_forward": forward(
-        Layout(0, False, causal=9, packed=4, causal_values=CAUSAL_KINDS)
-    ),
+    "aten::_efficient_attention_forward": forward(Layout(0, False, 9, packed=4, causal_values=CAUSAL_KINDS)),
     "aten::_scaled_dot_product_flash_attention_backward": backward(Layout(1, True, causal=11, packed=6)),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": backward(Layout(1, True, causal=7)),
     "aten::_scaled_dot_product_efficient_attention_backward": backward(Layout(1, True, causal=11)),
     "aten::_scaled_dot_product_cudnn_attention_backward": backward(Layout(1, True, causal=14)),
     "aten::_scaled_dot_product_fused_attention_overrideable_backward": backward(Layout(1, True, causal=13)),
     "aten::_flash_attention_backward": backward(Layout(1, False, causal=11, packed=6)),
-    "aten::_efficient_attention_backward": backward(
-        Layout(1, False, causal=14, packed=6, causal_values=CAUSAL_KINDS)
-    ),
-}  # fmt: skip
+    "aten::_efficient_attention_backward": backward(Layout(1, False, 14, packed=6, causal_values=CAUSAL_KINDS)),
+}
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {OpFamily.ATTENTION: _ATTENTION}

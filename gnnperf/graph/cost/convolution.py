@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
-
-FAMILY = OpFamily.CONV
+from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, of_ops, total_bytes
 
 
 @dataclass(frozen=True)
@@ -141,28 +138,19 @@ def weight_pass_of_parent(call: OpCall) -> Work:
     return work(grad, weight, grad, x, weight)._replace(assumed=("weight pass only",))
 
 
-FORMULAS: dict[str, Formula] = {
-    "aten::convolution": forward(ATEN, bias=2),
-    "aten::_convolution": forward(ATEN, bias=2),
-    "aten::convolution_overrideable": forward(ATEN, bias=2),
-    "aten::conv1d": forward(PLAIN, bias=2),
-    "aten::conv2d": forward(PLAIN, bias=2),
-    "aten::conv3d": forward(PLAIN, bias=2),
-    "aten::cudnn_convolution": forward(CUDNN, bias=None),
-    "aten::cudnn_convolution_relu": forward(PLAIN, bias=2),
-    "aten::miopen_convolution": forward(ONEDNN, bias=2),
-    "aten::miopen_depthwise_convolution": forward(ONEDNN, bias=2),
-    "aten::mkldnn_convolution": forward(ONEDNN, bias=2),
-    "mkldnn::_convolution_pointwise": forward(ONEDNN, bias=2),
-    "aten::thnn_conv2d": forward(SLOW, bias=3),
-    "aten::_slow_conv2d_forward": forward(SLOW, bias=3),
-    "aten::cudnn_convolution_transpose": transposed(CUDNN_TRANSPOSE),
-    "aten::miopen_convolution_transpose": transposed(MIOPEN_TRANSPOSE),
-    "aten::convolution_backward": backward,
-    "aten::cudnn_convolution_backward_input": backward_input,
-    "aten::cudnn_convolution_backward_weight": backward_weight,
-    "aten::cudnn_convolution_backward": weight_pass_of_parent,
-    "aten::miopen_convolution_backward": weight_pass_of_parent,
-    "aten::miopen_convolution_backward_input": backward_input,
-    "aten::miopen_convolution_backward_weight": backward_weight,
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {
+    OpFamily.CONV: {
+        **of_ops("convolution _convolution convolution_overrideable", forward(ATEN, bias=2)),
+        **of_ops("conv1d conv2d conv3d cudnn_convolution_relu", forward(PLAIN, bias=2)),
+        "aten::cudnn_convolution": forward(CUDNN, bias=None),
+        **of_ops("miopen_convolution miopen_depthwise_convolution mkldnn_convolution", forward(ONEDNN, bias=2)),
+        "mkldnn::_convolution_pointwise": forward(ONEDNN, bias=2),
+        **of_ops("thnn_conv2d _slow_conv2d_forward", forward(SLOW, bias=3)),
+        "aten::cudnn_convolution_transpose": transposed(CUDNN_TRANSPOSE),
+        "aten::miopen_convolution_transpose": transposed(MIOPEN_TRANSPOSE),
+        "aten::convolution_backward": backward,
+        **of_ops("cudnn_convolution_backward_input miopen_convolution_backward_input", backward_input),
+        **of_ops("cudnn_convolution_backward_weight miopen_convolution_backward_weight", backward_weight),
+        **of_ops("cudnn_convolution_backward miopen_convolution_backward", weight_pass_of_parent),
+    }
 }

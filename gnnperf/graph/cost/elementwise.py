@@ -5,8 +5,17 @@ from __future__ import annotations
 from math import prod
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.recurrent import Formula, Work, broadcast, result_dtype_bytes, total_bytes
+from gnnperf.graph.cost.op_call import (
+    Formula,
+    OpCall,
+    Tensor,
+    UnknownCost,
+    Work,
+    broadcast,
+    of_ops,
+    result_dtype_bytes,
+    total_bytes,
+)
 
 TRANSCENDENTAL = 10.0  # operations of a polynomial exp, log, tanh, ... (Cephes degree 5 to 7 plus range reduction)
 
@@ -32,7 +41,6 @@ log_sigmoid_backward hardswish_backward hardsigmoid_backward
 _COMPARISONS = """
 eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite isneginf isposinf isclose signbit
 """
-_RANDOM_FILLS = "normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_"
 UNARY = {**dict.fromkeys(_UNARY_PLAIN.split(), 1.0), **dict.fromkeys(_UNARY_TRANSCENDENTAL.split(), TRANSCENDENTAL)}
 BINARY = {**dict.fromkeys(_BINARY_PLAIN.split(), 1.0), **dict.fromkeys(_BINARY_TRANSCENDENTAL.split(), TRANSCENDENTAL)}
 TERNARY = {"addcmul": 3.0, "addcdiv": 3.0, "lerp": 3.0, "where": 1.0, "_s_where": 1.0, "masked_fill": 1.0}
@@ -98,44 +106,93 @@ def nll_loss_backward(call: OpCall) -> Work:
     return Work(2.0 * target.numel, total_bytes(x, target))
 
 
-FORMULAS: dict[OpFamily, dict[str, Formula]] = {
-    OpFamily.ELEMENTWISE: {
-        **{f"aten::{name}": elementwise(1, flops) for name, flops in UNARY.items()},
-        **{f"aten::{name}": elementwise(2, flops) for name, flops in BINARY.items()},
-        **{f"aten::{name}": elementwise(2, 1.0, bool_result=True) for name in _COMPARISONS.split()},
-        **{f"aten::{name}": elementwise(3, flops) for name, flops in TERNARY.items()},
-        "aten::clamp.Tensor": elementwise(3, 2.0),
-        "aten::fill_": fill,
-        "aten::zero_": fill,
-    },
-    OpFamily.RANDOM: {
-        **{f"aten::{name}": random_fill for name in _RANDOM_FILLS.split()},
-        "aten::native_dropout": dropout,
-        "aten::_fused_dropout": dropout,
-        "aten::bernoulli": elementwise(1, 15.0),
-    },
-    OpFamily.LOSS: {
-        "aten::mse_loss": _pair_loss(3.0),
-        "aten::l1_loss": _pair_loss(2.0),
-        "aten::smooth_l1_loss": _pair_loss(5.0),
-        "aten::huber_loss": _pair_loss(5.0),
-        "aten::kl_div": _pair_loss(2.0 + TRANSCENDENTAL),
-        "aten::binary_cross_entropy": _pair_loss(4.0 + 2 * TRANSCENDENTAL),
-        "aten::mse_loss_backward": _pair_loss_backward(3.0),
-        "aten::smooth_l1_loss_backward": _pair_loss_backward(5.0),
-        "aten::huber_loss_backward": _pair_loss_backward(5.0),
-        "aten::binary_cross_entropy_backward": _pair_loss_backward(5.0),
-        "aten::nll_loss_forward": nll_loss,
-        "aten::nll_loss2d_forward": nll_loss,
-        "aten::nll_loss_backward": nll_loss_backward,
-        "aten::nll_loss2d_backward": nll_loss_backward,
-    },
-}
-
-
 def pointwise_buffers(call: OpCall) -> Work:
     """A fused kernel whose arguments are its buffers (inductor): each read or written once; FLOPs are not recorded."""
     tensors: list[Tensor] = call.all_tensors()
     if not tensors:
         raise UnknownCost
     return Work(float("nan"), total_bytes(*tensors))
+
+
+# Fused and multi-tensor optimizer ops. Plain ones (addcmul_, ...) are elementwise.
+
+
+def foreach(flops: float) -> Formula:
+    """_foreach_*(tensors, [tensors2, [tensors3]], scalars): every list read, one list of the first's size written."""
+
+    def formula(call: OpCall) -> Work:
+        first = call.tensor_list(0)
+        others = [t for result in call.lists[1:] if result is not None for t in result]
+        numel = sum(t.numel for t in first)
+        return Work(flops * numel, 2.0 * total_bytes(*first) + total_bytes(*others))
+
+    return formula
+
+
+def foreach_norm(call: OpCall) -> Work:
+    """_foreach_norm(tensors, ord): read once; one number each."""
+    first = call.tensor_list(0)
+    return Work(2.0 * sum(t.numel for t in first), total_bytes(*first))
+
+
+def foreach_zero(call: OpCall) -> Work:
+    """_foreach_zero_(tensors): written once."""
+    return Work(0.0, total_bytes(*call.tensor_list(0)))
+
+
+def fused(flops: float, read: int, written: int) -> Formula:
+    """_fused_*(params, grads, state lists ...): the first `read` lists read, `written` lists written.
+
+    An empty state list (no amsgrad, no momentum) has no recorded shapes and counts nothing.
+    """
+
+    def formula(call: OpCall) -> Work:
+        params = call.tensor_list(0)
+        lists = [call.lists[i] or () for i in range(read)]
+        state_bytes = sum(total_bytes(*result) for result in lists)
+        write_bytes = written * total_bytes(*params)
+        return Work(flops * sum(t.numel for t in params), state_bytes + write_bytes)
+
+    return formula
+
+
+ARITHMETIC = {"add": 1.0, "sub": 1.0, "mul": 1.0, "div": 1.0, "sqrt": 1.0, "neg": 1.0, "abs": 1.0, "reciprocal": 1.0,
+              "maximum": 1.0, "minimum": 1.0, "clamp_min": 1.0, "clamp_max": 1.0, "lerp": 3.0, "addcmul": 3.0,
+              "addcdiv": 3.0, "pow": 10.0, "exp": 10.0, "sign": 1.0}  # fmt: skip
+
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {
+    OpFamily.ELEMENTWISE: {
+        **{f"aten::{name}": elementwise(1, flops) for name, flops in UNARY.items()},
+        **{f"aten::{name}": elementwise(2, flops) for name, flops in BINARY.items()},
+        **of_ops(_COMPARISONS, elementwise(2, 1.0, bool_result=True)),
+        **{f"aten::{name}": elementwise(3, flops) for name, flops in TERNARY.items()},
+        "aten::clamp.Tensor": elementwise(3, 2.0),
+        **of_ops("fill_ zero_", fill),
+    },
+    OpFamily.RANDOM: {
+        **of_ops("normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_", random_fill),
+        **of_ops("native_dropout _fused_dropout", dropout),
+        "aten::bernoulli": elementwise(1, 15.0),
+    },
+    OpFamily.LOSS: {
+        "aten::mse_loss": _pair_loss(3.0),
+        "aten::l1_loss": _pair_loss(2.0),
+        **of_ops("smooth_l1_loss huber_loss", _pair_loss(5.0)),
+        "aten::kl_div": _pair_loss(2.0 + TRANSCENDENTAL),
+        "aten::binary_cross_entropy": _pair_loss(4.0 + 2 * TRANSCENDENTAL),
+        "aten::mse_loss_backward": _pair_loss_backward(3.0),
+        **of_ops("smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward", _pair_loss_backward(5.0)),
+        **of_ops("nll_loss_forward nll_loss2d_forward", nll_loss),
+        **of_ops("nll_loss_backward nll_loss2d_backward", nll_loss_backward),
+    },
+    OpFamily.OPTIMIZER: {
+        **{f"aten::_foreach_{name}": foreach(flops) for name, flops in ARITHMETIC.items()},
+        "aten::_foreach_norm": foreach_norm,
+        "aten::_foreach_zero_": foreach_zero,
+        # params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs (Kingma and Ba 2015, algorithm 1: about 12 per element)
+        "aten::_fused_adam_": fused(12.0, read=5, written=3),
+        "aten::_fused_adamw_": fused(13.0, read=5, written=3),
+        "aten::_fused_sgd_": fused(4.0, read=3, written=2),
+        "aten::_fused_adagrad_": fused(6.0, read=3, written=2),
+    },
+}

@@ -5,10 +5,7 @@ from __future__ import annotations
 from math import nan, prod
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import OpCall, UnknownCost
-from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
-
-FAMILY = OpFamily.EMBEDDING
+from gnnperf.graph.cost.op_call import Formula, OpCall, UnknownCost, Work, of_ops, total_bytes
 
 
 def embedding(call: OpCall) -> Work:
@@ -92,43 +89,37 @@ def quantize(item_bytes: float) -> Formula:
 
 SPLIT_OPTIMIZERS = ("rowwise_adagrad", "adagrad", "sgd", "adam", "lamb", "lars_sgd", "partial_rowwise_adam",
                     "partial_rowwise_lamb", "none", "rowwise_adagrad_with_counter")  # fmt: skip
-_PERMUTE = "fbgemm_gpu::PermutePooledEmbsFunction<&fbgemm_gpu::permute_pooled_embs_gpu>"
-
-FORMULAS: dict[str, Formula] = {
-    "aten::embedding": embedding,
-    "aten::embedding_dense_backward": embedding_dense_backward,
-    "aten::embedding_sparse_backward": embedding_sparse_backward,
-    "aten::_embedding_bag": embedding_bag,
-    "aten::_embedding_bag_forward_only": embedding_bag,
-    "aten::embedding_bag": embedding_bag,
-    "aten::_embedding_bag_dense_backward": _bag_backward(num_weights_at=5),
-    "aten::_embedding_bag_sparse_backward": _bag_backward(num_weights_at=None),
-    **{f"fbgemm::split_embedding_codegen_lookup_{o}_function": fbgemm_lookup for o in SPLIT_OPTIMIZERS},
-    **{f"torch::autograd::CppNode<SplitLookupFunction_{o}_Op>": not_recorded for o in SPLIT_OPTIMIZERS},
-}
-
-FBGEMM_INDEXING: dict[str, Formula] = {
-    "fbgemm::permute_2D_sparse_data": copies(2.0),
-    "fbgemm::permute_1D_sparse_data": copies(2.0),
-    "fbgemm::permute_sparse_features": copies(2.0),
-    "fbgemm::permute_pooled_embs": copies(2.0),
-    "fbgemm::permute_pooled_embs_auto_grad": copies(2.0),
-    f"torch::autograd::CppNode<{_PERMUTE} >": copies(2.0),
-    f"torch::autograd::CppNode<{_PERMUTE}>": copies(2.0),
-    "fbgemm::recat_embedding_grad_output_mixed_D_batch": copies(2.0),
-    "fbgemm::bounds_check_indices": copies(1.0),  # reads; writes only what is out of bounds
-    "fbgemm::asynchronous_complete_cumsum": copies(2.0),
-    "fbgemm::asynchronous_exclusive_cumsum": copies(2.0),
-    "fbgemm::asynchronous_inclusive_cumsum": copies(2.0),
-    "fb::asynchronous_complete_cumsum": copies(2.0),
-    "fbgemm::block_bucketize_sparse_features": copies(3.0),  # reads twice (count, place), writes once
-}
-
-FBGEMM_COPY: dict[str, Formula] = {
-    "fbgemm::FloatToFP8RowwiseQuantized": quantize(1.0),
-    "fbgemm::FloatToHFP8Quantized": quantize(1.0),
-    "fbgemm::FloatOrHalfToFused8BitRowwiseQuantized": quantize(1.0),
-    "fbgemm::FP8RowwiseQuantizedToFloat": quantize(4.0),
-    "fbgemm::HFP8QuantizedToFloat": quantize(4.0),
-    "fbgemm::Fused8BitRowwiseQuantizedToFloat": quantize(4.0),
-}
+_PERMUTE = "torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbsFunction<&fbgemm_gpu::permute_pooled_embs_gpu>"
+_MOVING = """
+permute_2D_sparse_data permute_1D_sparse_data permute_sparse_features permute_pooled_embs permute_pooled_embs_auto_grad
+recat_embedding_grad_output_mixed_D_batch asynchronous_complete_cumsum asynchronous_exclusive_cumsum
+asynchronous_inclusive_cumsum
+"""
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {
+    OpFamily.EMBEDDING: {
+        "aten::embedding": embedding,
+        "aten::embedding_dense_backward": embedding_dense_backward,
+        "aten::embedding_sparse_backward": embedding_sparse_backward,
+        **of_ops("_embedding_bag _embedding_bag_forward_only embedding_bag", embedding_bag),
+        "aten::_embedding_bag_dense_backward": _bag_backward(num_weights_at=5),
+        "aten::_embedding_bag_sparse_backward": _bag_backward(num_weights_at=None),
+        **{f"fbgemm::split_embedding_codegen_lookup_{o}_function": fbgemm_lookup for o in SPLIT_OPTIMIZERS},
+        **{f"torch::autograd::CppNode<SplitLookupFunction_{o}_Op>": not_recorded for o in SPLIT_OPTIMIZERS},
+    },
+    OpFamily.INDEXING: {
+        **of_ops(_MOVING, copies(2.0), prefix="fbgemm::"),
+        **dict.fromkeys((f"{_PERMUTE} >", f"{_PERMUTE}>", "fb::asynchronous_complete_cumsum"), copies(2.0)),
+        "fbgemm::bounds_check_indices": copies(1.0),  # reads; writes only what is out of bounds
+        "fbgemm::block_bucketize_sparse_features": copies(3.0),  # reads twice (count, place), writes once
+    },
+    OpFamily.COPY: {
+        **of_ops(
+            "FloatToFP8RowwiseQuantized FloatToHFP8Quantized FloatOrHalfToFused8BitRowwiseQuantized",
+            quantize(1.0), prefix="fbgemm::",
+        ),
+        **of_ops(
+            "FP8RowwiseQuantizedToFloat HFP8QuantizedToFloat Fused8BitRowwiseQuantizedToFloat",
+            quantize(4.0), prefix="fbgemm::",
+        ),
+    },
+}  # fmt: skip

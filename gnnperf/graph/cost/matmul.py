@@ -5,10 +5,18 @@ from __future__ import annotations
 from math import prod
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.recurrent import Formula, Work, broadcast, total_bytes
+from gnnperf.graph.cost.op_call import (
+    DTYPE_BYTES,
+    Formula,
+    OpCall,
+    Tensor,
+    UnknownCost,
+    Work,
+    broadcast,
+    of_ops,
+    total_bytes,
+)
 
-FAMILY = OpFamily.GEMM
 SCALED_RESULT_BYTES = 2
 
 
@@ -74,17 +82,151 @@ def grouped_template(call: OpCall) -> Work:
     return product(call.tensor(0), call.tensor(1))
 
 
-FORMULAS: dict[str, Formula] = {
-    "aten::mm": mm,
-    "aten::bmm": mm,
-    "aten::_scaled_mm": scaled_mm,
-    "aten::addmm": addmm,
-    "aten::_addmm_activation": addmm,
-    "aten::baddbmm": addmm,
-    "aten::matmul": matmul,
-    "aten::linear": linear,
-    "aten::mkldnn_linear": linear,
-    "mkldnn::_linear_pointwise": linear,
-    "aten::dot": dot,
-    "aten::mv": matrix_vector,
+# Products with a sparse operand: FLOPs of the values that are kept; bytes as stored, with what says where they are.
+#
+# 2:4 (Mishra et al. 2021, Accelerating Sparse Deep Neural Networks): two of four neighbors are kept, half of k, and 2
+# bits each say which. The ops take the kept values as a tensor of their own, so names and shapes tell everything.
+#
+# Blocks (BSR) and single values (CSR) hide behind the shape of the dense matrix: `gnnperf.graph.op_costs` reads
+# how much is kept off the events inside.
+
+KEPT = 0.5  # of k, in 2:4
+INDEX_BYTES = DTYPE_BYTES["int64"]  # torch's default of crow_indices and col_indices
+
+
+def _two_four(m: int, dense: Tensor, *stored: Tensor | None) -> Work:
+    """[m, k] in 2:4 times dense [k, n]; `stored` are the other tensors that are read."""
+    k, n = dense.shape
+    return Work(2.0 * m * n * k * KEPT, total_bytes(dense, *stored) + m * n * dense.item_bytes)
+
+
+def cslt_sparse_mm(call: OpCall) -> Work:
+    """_cslt_sparse_mm(compressed, dense [k, n], bias, ...): compressed holds values and their places.
+
+    [m, ...] (PyTorch 2.8 and later), or all in one axis: 9 / 16 of m k elements, 10 / 16 of 8 bits (cuSPARSELt.cpp).
+    """
+    packed, dense = call.tensor(0), call.tensor(1)
+    if len(dense.shape) != 2 or not dense.shape[0]:
+        raise UnknownCost
+    return _two_four(compressed_rows(packed, dense), dense, packed, call.optional(2))
+
+
+def compressed_rows(packed: Tensor, dense: Tensor) -> int:
+    """m of a compressed [m, k]."""
+    if len(packed.shape) == 2:
+        return packed.shape[0]
+    sixteenths = 10 if dense.item_bytes == 1 else 9
+    return packed.numel * 16 // (sixteenths * dense.shape[0])
+
+
+def semi_structured_mm(call: OpCall) -> Work:
+    """_sparse_semi_structured_mm(values [m, k / 2], places, dense [k, n])."""
+    values, places, dense = (call.tensor(i) for i in range(3))
+    return _two_four(_rows(values, dense), dense, values, places)
+
+
+def semi_structured_addmm(call: OpCall) -> Work:
+    """_sparse_semi_structured_addmm(bias, values [m, k / 2], places, dense [k, n])."""
+    bias, values, places, dense = (call.tensor(i) for i in range(4))
+    return _two_four(_rows(values, dense), dense, values, places, bias)
+
+
+def semi_structured_linear(call: OpCall) -> Work:
+    """_sparse_semi_structured_linear(x [..., k], values [n, k / 2], places, bias): the weight is the sparse operand."""
+    x, values, places = (call.tensor(i) for i in range(3))
+    if not x.shape:
+        raise UnknownCost
+    dense = Tensor((x.shape[-1], prod(x.shape[:-1])), x.dtype)  # transposed: [k, rows]
+    return _two_four(_rows(values, dense), dense, values, places, call.optional(3))
+
+
+def _rows(values: Tensor, dense: Tensor) -> int:
+    if len(values.shape) != 2 or len(dense.shape) != 2 or 2 * values.shape[1] != dense.shape[0]:
+        raise UnknownCost
+    return values.shape[0]
+
+
+def thinned(
+    flops: float, moved_bytes: float, elements: float, retained: float, item_bytes: int, index_bytes: float
+) -> tuple[float, float]:
+    """FLOPs and bytes of a product, one operand of which stores `retained` of its `elements` values.
+
+    Args:
+        flops: of the dense product.
+        moved_bytes: of the dense product.
+        elements: of the dense operand.
+        retained: values that are stored, zeros within blocks among them.
+        item_bytes: of a value.
+        index_bytes: that say where the values are.
+    """
+    return flops * retained / elements, moved_bytes - item_bytes * (elements - retained) + index_bytes
+
+
+def index_bytes(indices: float, pointers: float) -> float:
+    """An index for each value or block, a pointer for each row of them and one behind (Gray, Radford, Kingma 2017)."""
+    return INDEX_BYTES * (indices + pointers + 1.0)
+
+
+SPARSE_MATMUL_FORMULAS: dict[str, Formula] = {
+    "aten::_cslt_sparse_mm": cslt_sparse_mm,
+    "aten::_sparse_semi_structured_mm": semi_structured_mm,
+    "aten::_sparse_semi_structured_addmm": semi_structured_addmm,
+    "aten::_sparse_semi_structured_linear": semi_structured_linear,
+}
+
+
+# Recurrent layers as one op: gates of all time steps. A step of a layer multiplies its input and its state with the
+# gates' weights [G H, I] and [G H, H]; the elementwise rest is some ten FLOPs per element of a state (Hochreiter and
+# Schmidhuber 1997; Cho et al. 2014).
+
+GATE_FLOPS = 10.0  # per element of a state and step, next to the products
+BACKWARD_PASSES = 2.0  # gradients of inputs and of weights
+
+
+def recurrent_layer(passes: float) -> Formula:
+    """mkldnn_rnn_layer(x [T, B, I], w_ih [G H, I], w_hh [G H, H], b_ih, b_hh, hx [B, H], cx [B, H], ...)."""
+
+    def formula(call: OpCall) -> Work:
+        weights = [call.tensor(1), call.tensor(2)]
+        return _gates(call.tensor(0), weights, passes)
+
+    return formula
+
+
+def recurrent_stack(passes: float) -> Formula:
+    """_cudnn_rnn(x [T, B, I], weights of all layers and directions, ...): matrices are the weights of gates."""
+
+    def formula(call: OpCall) -> Work:
+        return _gates(call.tensor(0), [w for w in call.tensor_list(1) if len(w.shape) == 2], passes)
+
+    return formula
+
+
+def _gates(x: Tensor, weights: list[Tensor], passes: float) -> Work:
+    """Weights are read once (a core keeps them over the steps), inputs and states go through once per pass."""
+    if len(x.shape) != 3 or not weights or any(len(w.shape) != 2 for w in weights):
+        raise UnknownCost
+    rows = prod(x.shape[:2])  # time steps x samples, in either order
+    states = rows * sum(w.shape[1] for w in weights[1::2])  # elements of all layers' states
+    flops = 2.0 * rows * sum(w.numel for w in weights) + GATE_FLOPS * states
+    moved = total_bytes(x, *weights) + 2.0 * states * x.item_bytes
+    return Work(passes * flops, passes * moved)
+
+
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {
+    OpFamily.GEMM: {
+        **of_ops("mm bmm", mm),
+        **of_ops("addmm _addmm_activation baddbmm", addmm),
+        **of_ops("linear mkldnn_linear", linear),
+        "mkldnn::_linear_pointwise": linear,
+        "aten::_scaled_mm": scaled_mm,
+        "aten::matmul": matmul,
+        "aten::dot": dot,
+        "aten::mv": matrix_vector,
+        "aten::mkldnn_rnn_layer": recurrent_layer(1.0),
+        "aten::mkldnn_rnn_layer_backward": recurrent_layer(BACKWARD_PASSES),
+        **of_ops("_cudnn_rnn miopen_rnn", recurrent_stack(1.0)),
+        **of_ops("_cudnn_rnn_backward miopen_rnn_backward", recurrent_stack(BACKWARD_PASSES)),
+        **SPARSE_MATMUL_FORMULAS,
+    }
 }

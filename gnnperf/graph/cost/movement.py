@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.recurrent import Formula, Work, broadcast, total_bytes
+from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, broadcast, of_ops, total_bytes
 
 
 def copy(call: OpCall) -> Work:
@@ -110,40 +109,23 @@ requires_grad_ retain_grad _version data_ptr _nnz _indices _values indices value
 _has_compatible_shallow_copy_type
 """
 
-VIEW_FORMULAS: dict[str, Formula] = {
-    **{f"aten::{name}": nothing for text in (_VIEWS, _WRAPPERS, _ALLOCATIONS, _QUESTIONS) for name in text.split()},
-    **dict.fromkeys(("detach", "detach_"), nothing),
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {
+    OpFamily.VIEW: {
+        **of_ops(_VIEWS + _WRAPPERS + _ALLOCATIONS + _QUESTIONS, nothing),
+        **of_ops("detach detach_", nothing, prefix=""),
+    },
+    OpFamily.COPY: {
+        "aten::copy_": copy,
+        **of_ops("_to_copy clone flip roll tril triu _pin_memory pin_memory", clone),
+        **of_ops("cat _cat concat stack", cat),
+        "aten::_foreach_copy_": foreach_copy,
+    },
+    OpFamily.INDEXING: {
+        "aten::index_select": index_select,
+        "aten::gather": gather,
+        **of_ops("scatter scatter_add scatter_reduce", scatter),
+        **of_ops("index_add index_copy", index_add),
+        **of_ops("index _unsafe_index", index),
+        **of_ops("index_put _index_put_impl_", index_put),
+    },
 }
-
-COPY_FORMULAS: dict[str, Formula] = {
-    "aten::copy_": copy,
-    "aten::_to_copy": clone,
-    "aten::clone": clone,
-    "aten::flip": clone,
-    "aten::roll": clone,
-    "aten::tril": clone,
-    "aten::triu": clone,
-    "aten::_pin_memory": clone,
-    "aten::pin_memory": clone,
-    "aten::cat": cat,
-    "aten::_cat": cat,
-    "aten::concat": cat,
-    "aten::stack": cat,
-    "aten::_foreach_copy_": foreach_copy,
-}
-
-INDEXING_FORMULAS: dict[str, Formula] = {
-    "aten::index_select": index_select,
-    "aten::gather": gather,
-    "aten::scatter": scatter,
-    "aten::scatter_add": scatter,
-    "aten::scatter_reduce": scatter,
-    "aten::index_add": index_add,
-    "aten::index_copy": index_add,
-    "aten::index": index,
-    "aten::_unsafe_index": index,
-    "aten::index_put": index_put,
-    "aten::_index_put_impl_": index_put,
-}
-
-VIEW_FAMILY, COPY_FAMILY, INDEXING_FAMILY = OpFamily.VIEW, OpFamily.COPY, OpFamily.INDEXING

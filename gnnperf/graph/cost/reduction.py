@@ -5,8 +5,68 @@ from __future__ import annotations
 from math import prod
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
+from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, of_ops, total_bytes
+
+# Normalization and softmax: bytes are passes over the activation; FLOPs per element are counted from the definitions.
+#
+# A pass that needs a statistic over more than one cache line's worth of the tensor (batch, group) reads it twice; layer
+# and softmax rows are kept on chip between their passes.
+
+FORWARD_FLOPS = 8.0  # mean 1, variance 3, normalize 2, scale and shift 2
+EVAL_FLOPS = 4.0  # statistics are given: normalize 2, scale and shift 2
+BACKWARD_FLOPS = 14.0  # two reductions (4), their use (6), gradients of scale and shift (4)
+SOFTMAX_FLOPS = 13.0  # maximum 1, subtract 1, exponential 10 (see elementwise.TRANSCENDENTAL), sum 1; divide is in it
+SOFTMAX_BACKWARD_FLOPS = 4.0  # product, sum, subtract, product
+
+
+def _passes(tensor: Tensor, reads: int, flops: float, *small: Tensor | None) -> Work:
+    """`reads` passes over `tensor`, one result of its size, and the small tensors once."""
+    return Work(flops * tensor.numel, (reads + 1.0) * tensor.num_bytes + total_bytes(*small))
+
+
+def batch_norm(call: OpCall) -> Work:
+    """native/cudnn/miopen batch_norm(input, weight, bias, running_mean, running_var, training at 5, ...)."""
+    if call.text(5) == "False":
+        return _passes(call.tensor(0), 1, EVAL_FLOPS, *(call.optional(i) for i in range(1, 5)))
+    return _passes(call.tensor(0), 2, FORWARD_FLOPS, *(call.optional(i) for i in range(1, 5)))
+
+
+def group_norm(call: OpCall) -> Work:
+    """native_group_norm(input, weight, bias, ...)."""
+    return _passes(call.tensor(0), 2, FORWARD_FLOPS, call.optional(1), call.optional(2))
+
+
+def layer_norm(call: OpCall) -> Work:
+    """native_layer_norm(input, normalized_shape, weight, bias, eps)."""
+    return _passes(call.tensor(0), 1, FORWARD_FLOPS, call.optional(2), call.optional(3))
+
+
+def rms_norm(call: OpCall) -> Work:
+    """rms_norm(input, normalized_shape, weight, eps): square 2, scale 2."""
+    return _passes(call.tensor(0), 1, 4.0, call.optional(2))
+
+
+def _backward(reads: int) -> Formula:
+    """(grad_output, input, ...) or (input, grad_output, ...): each read `reads` times, grad_input written."""
+
+    def formula(call: OpCall) -> Work:
+        first, second = call.tensor(0), call.tensor(1)
+        return Work(BACKWARD_FLOPS * first.numel, reads * total_bytes(first, second) + second.num_bytes)
+
+    return formula
+
+
+def softmax(call: OpCall) -> Work:
+    """_softmax(input, dim, half_to_float at 2)."""
+    x = call.tensor(0)
+    written = x.numel * (4 if call.text(2) == "True" else x.item_bytes)
+    return Work(SOFTMAX_FLOPS * x.numel, float(x.num_bytes + written))
+
+
+def softmax_backward(call: OpCall) -> Work:
+    """_softmax_backward_data(grad_output, output, dim, input_dtype): two read, one written."""
+    grad, out = call.tensor(0), call.tensor(1)
+    return Work(SOFTMAX_BACKWARD_FLOPS * out.numel, total_bytes(grad, out) + out.num_bytes)
 
 
 def reduction(flops: float, dims_at: int | None = 1) -> Formula:
@@ -95,31 +155,44 @@ REDUCED = {"sum": 1.0, "mean": 1.0, "amax": 1.0, "amin": 1.0, "prod": 1.0, "nans
            "argmax": 1.0, "argmin": 1.0, "any": 1.0, "all": 1.0, "std": 4.0, "var": 4.0, "var_mean": 4.0,
            "logsumexp": 12.0, "median": 1.0, "aminmax": 2.0}  # fmt: skip
 
-REDUCTION_FORMULAS: dict[str, Formula] = {
-    **{f"aten::{name}": reduction(flops) for name, flops in REDUCED.items()},
-    "aten::norm": reduction(2.0, dims_at=2),
-    "aten::linalg_vector_norm": reduction(2.0, dims_at=2),
-    "aten::sort": sort,
-    "aten::argsort": sort,
-    "aten::topk": topk,
-    "aten::nonzero": nonzero,
+_BATCH_NORMS = """
+native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _batch_norm_with_update batch_norm
+_batch_norm_impl_index
+"""
+_NORM_BACKWARDS = """
+native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward batch_norm_backward
+native_group_norm_backward native_layer_norm_backward _fused_rms_norm_backward
+"""
+_POOL_BACKWARDS = """
+max_pool2d_with_indices_backward max_pool3d_with_indices_backward avg_pool2d_backward avg_pool3d_backward
+_adaptive_avg_pool2d_backward
+"""
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {
+    OpFamily.NORM: {
+        **of_ops(_BATCH_NORMS, batch_norm),
+        **of_ops(_NORM_BACKWARDS, _backward(reads=2)),
+        "aten::native_group_norm": group_norm,
+        "aten::group_norm": lambda call: _passes(call.tensor(0), 2, FORWARD_FLOPS, call.optional(2), call.optional(3)),
+        **of_ops("native_layer_norm layer_norm", layer_norm),
+        **of_ops("_fused_rms_norm rms_norm", rms_norm),
+    },
+    OpFamily.SOFTMAX: {
+        **of_ops("_softmax _log_softmax _safe_softmax softmax log_softmax", softmax),
+        **of_ops("_softmax_backward_data _log_softmax_backward_data", softmax_backward),
+    },
+    OpFamily.REDUCTION: {
+        **{f"aten::{name}": reduction(flops) for name, flops in REDUCED.items()},
+        **of_ops("norm linalg_vector_norm", reduction(2.0, dims_at=2)),
+        **of_ops("sort argsort", sort),
+        "aten::topk": topk,
+        "aten::nonzero": nonzero,
+    },
+    OpFamily.POOLING: {
+        **of_ops(
+            "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d mkldnn_max_pool2d", pool_forward
+        ),
+        **of_ops(_POOL_BACKWARDS, pool_backward),
+        "aten::_adaptive_avg_pool2d": adaptive_pool,
+        **of_ops("upsample_nearest1d upsample_nearest2d upsample_bilinear2d", upsample),
+    },
 }
-
-POOLING_FORMULAS: dict[str, Formula] = {
-    "aten::max_pool2d_with_indices": pool_forward,
-    "aten::max_pool3d_with_indices": pool_forward,
-    "aten::avg_pool2d": pool_forward,
-    "aten::avg_pool3d": pool_forward,
-    "aten::max_pool2d_with_indices_backward": pool_backward,
-    "aten::max_pool3d_with_indices_backward": pool_backward,
-    "aten::avg_pool2d_backward": pool_backward,
-    "aten::avg_pool3d_backward": pool_backward,
-    "aten::_adaptive_avg_pool2d": adaptive_pool,
-    "aten::_adaptive_avg_pool2d_backward": pool_backward,
-    "aten::mkldnn_max_pool2d": pool_forward,
-    "aten::upsample_nearest1d": upsample,
-    "aten::upsample_nearest2d": upsample,
-    "aten::upsample_bilinear2d": upsample,
-}
-
-REDUCTION_FAMILY, POOLING_FAMILY = OpFamily.REDUCTION, OpFamily.POOLING

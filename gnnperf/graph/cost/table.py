@@ -8,21 +8,8 @@ from functools import lru_cache
 from math import nan
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost import (
-    attention,
-    convolution,
-    elementwise,
-    embedding,
-    matmul,
-    movement,
-    normalization,
-    optimizer,
-    recurrent,
-    reduction,
-    sparse_matmul,
-)
-from gnnperf.graph.cost.op_call import UnknownCost, parse_call
-from gnnperf.graph.cost.recurrent import Formula
+from gnnperf.graph.cost import attention, convolution, elementwise, embedding, matmul, movement, reduction
+from gnnperf.graph.cost.op_call import Formula, UnknownCost, parse_call
 
 
 @dataclass(frozen=True)
@@ -44,27 +31,11 @@ class OpCost:
     assumed: tuple[str, ...] = ()
 
 
-_BY_FAMILY: tuple[tuple[OpFamily, dict[str, Formula]], ...] = (
-    (matmul.FAMILY, matmul.FORMULAS),
-    (recurrent.FAMILY, recurrent.FORMULAS),
-    (sparse_matmul.FAMILY, sparse_matmul.SPARSE_MATMUL_FORMULAS),
-    (convolution.FAMILY, convolution.FORMULAS),
-    (attention.FAMILY, attention.FORMULAS),
-    (normalization.NORM_FAMILY, normalization.NORM_FORMULAS),
-    (normalization.SOFTMAX_FAMILY, normalization.SOFTMAX_FORMULAS),
-    (reduction.REDUCTION_FAMILY, reduction.REDUCTION_FORMULAS),
-    (reduction.POOLING_FAMILY, reduction.POOLING_FORMULAS),
-    (embedding.FAMILY, embedding.FORMULAS),
-    (OpFamily.INDEXING, embedding.FBGEMM_INDEXING),
-    (OpFamily.COPY, embedding.FBGEMM_COPY),
-    (movement.VIEW_FAMILY, movement.VIEW_FORMULAS),
-    (movement.COPY_FAMILY, movement.COPY_FORMULAS),
-    (movement.INDEXING_FAMILY, movement.INDEXING_FORMULAS),
-    (optimizer.FAMILY, optimizer.FORMULAS),
-    *elementwise.FORMULAS.items(),
-)
 TABLE: dict[str, tuple[OpFamily, Formula]] = {
-    name: (family, formula) for family, formulas in _BY_FAMILY for name, formula in formulas.items()
+    name: (family, formula)
+    for module in (matmul, convolution, attention, reduction, embedding, movement, elementwise)
+    for family, formulas in module.FORMULAS.items()
+    for name, formula in formulas.items()
 }
 
 # Inductor names a kernel triton_<kind>_fused_<ops>_<number>; its recorded arguments are its buffers

@@ -31,14 +31,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.core import InputError, complain, lasting_streams
-from gnnperf.predict.composition.flags import with_keys
+from gnnperf.hardware import DEVICE_GROUP, conf_dir
+from gnnperf.predict.composition.command_line import GROUPS, OwnFiles, escaped, literal, with_keys
 from gnnperf.predict.composition.messages import REMEDY, check_keys, explain, is_text, missing_choice, unreadable
-from gnnperf.predict.composition.own_files import GROUPS, OwnFiles, escaped, literal
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-CONF_DIR = Path(__file__).resolve().parents[3] / "conf"
+CONF_DIR = conf_dir(DEVICE_GROUP).parent
 
 
 def register(name: str, node: type, group: str | None = None) -> None:
@@ -89,11 +89,7 @@ def entry_point(
 
 
 def to_typed(raw: DictConfig, node: type[ConfigT], own: OwnFiles) -> ConfigT:
-    """The dataclass behind a composed config, with the content of the user's files; its own checks run here.
-
-    Raises:
-        InputError: a key that `node` does not have, or a value it refuses.
-    """
+    """The dataclass behind a composed config, with the content of the user's files; its own checks run here."""
     check_keys(raw, node)
     config: Any = OmegaConf.to_object(raw)
     for group in GROUPS:

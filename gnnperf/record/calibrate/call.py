@@ -22,11 +22,7 @@ POSITIVE = ("sqrt", "rsqrt", "log", "log2", "log10")  # of negative numbers they
 
 
 def overload_of(point: OpPoint) -> Any:
-    """The overload of the point's op that takes its tensors and arguments.
-
-    Raises:
-        InputError: no such op, or none of its overloads takes them.
-    """
+    """The overload of the point's op that takes its tensors and arguments."""
     results = NAME.fullmatch(point.op)
     namespace = getattr(torch.ops, results[1], None) if results else None
     packet = getattr(namespace, results[2], None) if results else None
@@ -60,11 +56,7 @@ def _takes(overload: Any, point: OpPoint) -> bool:
 
 
 def calls(point: OpPoint, device: torch.device, generator: torch.Generator) -> list[Call]:
-    """One call per table of the point, each with tensors of its own; to be timed without recording gradients.
-
-    Raises:
-        InputError: the op does not run on these shapes, or has no gradient.
-    """
+    """One call per table of the point, each with tensors of its own; to be timed without recording gradients."""
     overload = overload_of(point)
     try:
         made = [_call(overload, point, device, generator) for _ in range(point.tables)]
@@ -123,11 +115,7 @@ def _plain(value: object) -> object:
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """The dtype of a name such as "float32", or "sparse_float32" of a gradient that holds some rows only.
-
-    Raises:
-        InputError: no such dtype.
-    """
+    """The dtype of a name such as "float32", or "sparse_float32" of a gradient that holds some rows only."""
     results = getattr(torch, name.removeprefix(SPARSE), None)
     if not isinstance(results, torch.dtype):
         raise InputError(f"no dtype named {name!r}", where="dtypes",

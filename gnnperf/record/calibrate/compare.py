@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnperf.core import InputError
-from gnnperf.record.calibrate.interval import Interval
-from gnnperf.record.calibrate.op_table import COLUMNS, read_table
+from gnnperf.record.calibrate.ops_file import COLUMNS, read_table
+from gnnperf.record.calibrate.point import Interval
 
 OPS_FILE = "ops.parquet"
 NOT_WHAT = ("latency_us", "latency_low_us", "latency_high_us", "num_rounds", "num_samples", "device", "torch_version",
@@ -61,11 +61,7 @@ class Agreement:
 
 
 def pairs(first: Path, second: Path) -> list[Pair]:
-    """Quantities that both calibrations have.
-
-    Raises:
-        InputError: one is no calibration, or they share nothing.
-    """
+    """Quantities that both calibrations have."""
     a, b = _table(first), _table(second)
     shared = [key for key in a if key in b]
     if not shared:

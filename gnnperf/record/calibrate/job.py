@@ -219,14 +219,7 @@ def timers(device: torch.device, cache_bytes: int) -> tuple[Timer, ...]:
 
 
 def median_us(timer: Timer, batches: Sequence[Sequence[Call]], cache: Cache, seconds: float) -> tuple[float, int]:
-    """(median over samples, how many); samples take the batches in turn, so that contents vary.
-
-    Args:
-        timer: how a sample is taken.
-        batches: calls on different contents.
-        cache: before each sample.
-        seconds: no sample begins after that, but there are at least LEAST_SAMPLES.
-    """
+    """(median over samples, how many); samples take the batches in turn, so that contents vary."""
     deadline = time.perf_counter() + seconds
     for batch in batches:  # first calls allocate, plan and compile
         for call in batch:

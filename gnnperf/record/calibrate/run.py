@@ -17,17 +17,21 @@ import torch
 from gnnperf.core import InputError, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
 from gnnperf.record import gpu, host
-from gnnperf.record.calibrate import rates
-from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, lines_of
+from gnnperf.record.calibrate import rounds
+from gnnperf.record.calibrate.comm import (
+    MESSAGE_BYTES,
+    comm_points,
+    lines_of,
+    one_pair_per_link,
+    peer_access,
+    read_topology,
+)
 from gnnperf.record.calibrate.compare import OPS_FILE
-from gnnperf.record.calibrate.interval import Interval
 from gnnperf.record.calibrate.job import Job
-from gnnperf.record.calibrate.op_table import parquet_bytes, rows
-from gnnperf.record.calibrate.point import OpPoint, to_json
-from gnnperf.record.calibrate.rates import LinkFit
-from gnnperf.record.calibrate.rounds import Result, results, run_rounds
+from gnnperf.record.calibrate.ops_file import parquet_bytes, rows
+from gnnperf.record.calibrate.point import Interval, OpPoint, to_json
+from gnnperf.record.calibrate.rounds import LinkFit, Result, results, run_rounds
 from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
-from gnnperf.record.calibrate.topology import one_pair_per_link, peer_access, read_topology
 from gnnperf.record.machine import versions
 from gnnperf.record.network import LOOPBACK, Link
 
@@ -73,11 +77,7 @@ class Machine:
 
 
 def machine(device: str | None) -> Machine:
-    """The CUDA device if there is one, else the CPU; or the one requested.
-
-    Raises:
-        InputError: CUDA is requested and not there, or the clock is not known.
-    """
+    """The CUDA device if there is one, else the CPU; or the one requested."""
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if chosen == "cuda" and not torch.cuda.is_available():
         raise InputError("this machine has no CUDA device that torch can use", where="--device cuda",
@@ -197,11 +197,7 @@ OWN = (DEVICE_FILE, CLUSTER_FILE, OPS_FILE, ROUNDS_FILE)
 
 
 def check_out(out: Path, overwrite: bool) -> None:
-    """Before anything is measured.
-
-    Raises:
-        InputError: `out` exists and may not be overwritten, holds other files, or cannot be made.
-    """
+    """Before anything is measured."""
     if out.exists() and not out.is_dir():
         raise InputError("is a file", where=str(out), allowed="a directory to write to")
     held = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
@@ -218,11 +214,7 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def write(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write the folder: all of it, or nothing is changed.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write the folder: all of it, or nothing is changed."""
     with replacing_folder(out) as temporary:
         for name, content in files.items():
             (temporary / name).write_bytes(content)
@@ -246,9 +238,9 @@ def device_mapping(machine: Machine, results: Iterable[Result], provenance: Mapp
     Rates are sustained already, so that both shares are 1.
     """
     result = list(results)
-    flops = rates.flops_per_s(result, machine.kind)
-    streams = rates.bandwidths(result, machine.cache_bytes)
-    floor = rates.launch_floor_us(result)
+    flops = rounds.flops_per_s(result, machine.kind)
+    streams = rounds.bandwidths(result, machine.cache_bytes)
+    floor = rounds.launch_floor_us(result)
     measured = {
         **{f"flops_per_s.{dtype}": rate for dtype, rate in flops.items()},
         **{f"bandwidth_bytes_per_s.{stream}": rate for stream, rate in streams.items()},
@@ -263,7 +255,7 @@ def device_mapping(machine: Machine, results: Iterable[Result], provenance: Mapp
         "launch_floor_us": _rounded(floor.value), "sustained_flops_share": 1.0, "sustained_bandwidth_share": 1.0,
         "source": "gnnperf calibrate: sustained rates, measured" + (
             " on one core with one thread, as a recorded rank has it" if machine.kind == "cpu" else ""),
-        "measured": _measured(measured), "host": _measured(rates.host_costs(result)), "provenance": dict(provenance),
+        "measured": _measured(measured), "host": _measured(rounds.host_costs(result)), "provenance": dict(provenance),
     }  # fmt: skip
     device_from(content, "device.yaml")
     return content
@@ -292,7 +284,7 @@ def cluster_mapping(
         provenance: when, with what.
     """
     result = list(results)
-    default, fits, host_link = default_cluster(device), rates.links(result), rates.host_link(result)
+    default, fits, host_link = default_cluster(device), rounds.links(result), rounds.host_link(result)
     inside = {name: fit for name, fit in fits.items() if name != across}
     best = max(inside, key=lambda name: inside[name].bandwidth_bytes_per_s, default=None)
     content: dict[str, object] = {
@@ -324,18 +316,7 @@ def _unmeasured(link: LinkSpec) -> dict[str, object]:
 
 
 def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: bool) -> list[Result]:
-    """Measure, and write the folder.
-
-    Args:
-        out: the folder.
-        machine: the device at hand.
-        ask: what to measure.
-        minutes: of measuring.
-        overwrite: an earlier calibration there is replaced.
-
-    Raises:
-        InputError: the folder may not be written, or an op does not run.
-    """
+    """Measure, and write the folder."""
     check_out(out, overwrite)
     before, began = clocks(machine.torch_device), datetime.now(UTC)
     result = results(run_rounds(job_for(machine, ask), minutes))

@@ -6,9 +6,12 @@ import csv
 import difflib
 import gzip
 import io
-from collections.abc import Callable, Iterable, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from gnnperf.core import InputError
@@ -146,8 +149,113 @@ def _matching(
         return result
     known = sorted({label for e in entries for label in labels(e)})
     near = difflib.get_close_matches(requested, known, n=5, cutoff=0.3) or known[:5]
-    raise InputError(
-        f"no {what} {requested!r} in the catalog of public data",
-        allowed=f"a {what} or pattern, such as {', '.join(near)}",
-        remedy="see `gnnperf data list`",
+    allowed = f"a {what} or pattern, such as {', '.join(near)}"
+    raise InputError(f"no {what} {requested!r} in the catalog of public data", allowed=allowed,
+                     remedy="see `gnnperf data list`")  # fmt: skip
+
+
+# From fetched files to TraceTables: one folder per recorded run.
+
+TRACE_KINDS = ("kineto", "execution-trace", "archive")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Files that were recorded together.
+
+    Attributes:
+        name: folder name for the run, unique in the catalog.
+        entries: its rank files, execution traces and archives.
+    """
+
+    name: str
+    entries: tuple[Entry, ...]
+
+
+def recordings(entries: Sequence[Entry]) -> tuple[Recording, ...]:
+    """Group trace files by the recording they belong to.
+
+    Some repositories published one file again and again under one name: several Kineto files that are not known to
+    be different ranks are different recordings.
+    """
+    traces = sorted((e for e in entries if e.run and e.kind in TRACE_KINDS), key=lambda e: (e.run or "", e.name))
+    return tuple(r for run, group in groupby(traces, key=lambda e: e.run or "") for r in _split(run, tuple(group)))
+
+
+def _split(run: str, files: tuple[Entry, ...]) -> Iterator[Recording]:
+    """One recording, or one per file."""
+    ranked = [e.rank for e in files if e.kind == "kineto"]
+    together = len(files) == 1 or (None not in ranked and len(set(ranked)) == len(ranked) and _distinct(files))
+    if together:
+        yield Recording(_folder_name(run), files)
+        return
+    for entry in files:
+        yield Recording(f"{_folder_name(run)}-{entry.sha256[:8]}", (entry,))
+
+
+def _distinct(files: tuple[Entry, ...]) -> bool:
+    """Whether no two files are versions of the same upstream file."""
+    return len({(e.repo, e.path) for e in files}) == len(files)
+
+
+def _folder_name(text: str) -> str:
+    """A name without folders and without the suffixes of a trace file."""
+    plain = re.sub(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.tgz|\.tar\.gz)?$", "", text)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain)
+
+
+def build(recording: Recording, folder: Path, out: Path) -> Path:
+    """Import one recording whose files lie in `folder` into TraceTables below `out`; return their folder.
+
+    Raises:
+        InputError: the files cannot be read as one run.
+    """
+    from gnnperf.trace import read_run  # only here: `gnnperf data list` needs no pandas
+    from gnnperf.trace.storage import write_run
+
+    target = out / recording.name
+    run = read_run([folder / entry.name for entry in recording.entries], name=recording.name)
+    write_run(run, target)
+    return target
+
+
+# Make the shipped catalog from a mirror's catalog.csv: `python -m gnnperf.trace.public.catalog MIRROR_DIR`.
+
+
+def entry_from_mirror(row: dict[str, str]) -> Entry:
+    """One row of a mirror's catalog.csv; an empty cell is unknown."""
+    return Entry(
+        name=row["file"],
+        kind=row["kind"],
+        run=row["run"] or None,
+        repo=row["repo"],
+        commit=row["commit"] or None,
+        path=row["upstream_path"],
+        size_bytes=int(row["bytes"]),
+        sha256=row["upstream_sha256"],
+        mirror_sha256=row["sha256"],
+        license=row["licence"],
+        gpu=row["gpu"] or None,
+        rank=_number(row["rank"]),
+        world_size=_number(row["world_size"]),
+        steps=_number(row["steps"]),
+        with_shapes=row["with_shapes"] or None,
+        scrubbed=row["scrubbed"] or None,
+        note=row["note"] or None,
     )
+
+
+def _number(td: str) -> int | None:
+    """An integer that a spreadsheet may have written as 3.0; None if empty."""
+    return int(float(td)) if td else None
+
+
+def main(mirror: Path) -> None:
+    """Replace the shipped catalog."""
+    with (mirror / "catalog.csv").open(encoding="utf-8", newline="") as file:
+        save_catalog([entry_from_mirror(row) for row in csv.DictReader(file)], CATALOG)
+    print(f"{CATALOG}: {CATALOG.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -23,12 +23,9 @@ from gnnperf.analytic import US, CopyPath, path_of, rate_key_of, roofs_of
 from gnnperf.core import NodeType
 from gnnperf.graph import lane_keys
 from gnnperf.hardware import DeviceSpec
-from gnnperf.whatif.chosen_stream import MoveNodesToStream, is_unordered
-from gnnperf.whatif.findings.finding import Suspect, Way
-from gnnperf.whatif.findings.observed import Observed
-from gnnperf.whatif.other_stream import dependencies
+from gnnperf.whatif.findings.finding import SUSPICIOUS, Observed, Suspect, Way
+from gnnperf.whatif.streams import MoveNodesToStream, dependencies, is_unordered
 
-SUSPICIOUS = 0.05  # share of the step that two streams would save, mean over ranks
 FULL = 1.0 + 1e-9  # of the device, or of the link to the host
 REMEDY = "run the branches on streams of their own (torch.cuda.Stream, with events where their results meet)"
 ON_HOST_LINK = (CopyPath.HOST, CopyPath.HOST_PAGEABLE)
@@ -43,7 +40,7 @@ def serialized_streams(step: Observed) -> list[Suspect]:
         return []
     use = demands(step, step.cluster.device)
     result = [_two_streams(step, nodes, makers, use) for nodes in _stretches(step)]
-    saved_us = sum(one.saved_us for one in result) / max(len(step.graph.ranks), 1)
+    saved_us = sum(one.saved_us for one in result) / step.num_ranks
     if saved_us < SUSPICIOUS * step.step_time_us:
         return []
     moved = np.sort(np.concatenate([one.moved for one in result]))
@@ -105,7 +102,7 @@ def _makers(step: Observed) -> dict[int, list[int]]:
 
 
 def _stretches(step: Observed) -> Iterator[np.ndarray]:
-    """[n] device work of one stream and phase between work that nothing is known about, in order."""
+    """[n] device work of one stream and phase between work of unknown order, in order."""
     lane, fixed = lane_keys(step.graph.nodes), is_unordered(step.graph)
     on_stream = (step.graph.nodes["stream"] >= 0).to_numpy()
     phase = step.graph.nodes["phase"].astype(str).to_numpy(dtype=object)

@@ -10,20 +10,16 @@ import numpy as np
 
 from gnnperf.core import InputError, OpFamily
 from gnnperf.generate import Placed, Placement, Split, Table
-from gnnperf.whatif.chosen import ScaleNodes
-from gnnperf.whatif.findings.finding import Suspect, Way
-from gnnperf.whatif.findings.observed import Observed
-from gnnperf.whatif.findings.straggler import lateness
+from gnnperf.whatif.findings.communication import lateness
+from gnnperf.whatif.findings.finding import SUSPICIOUS, Observed, Suspect, Way, scaling
 from gnnperf.whatif.reshard import Model, PlaceTables
 from gnnperf.whatif.reshard.infer import infer
 
-SUSPICIOUS = 0.05  # share of the step: by how much longer a rank works for its tables, how much of that is for more
-# bytes, and how late it comes in sum
 REMEDY = "place the tables by their lookups, not by their sizes or in turn (gnnperf shard), or divide the largest ones"
 
 
 def skewed_tables(step: Observed) -> list[Suspect]:
-    """The rank that works for its tables for longest, if the others wait for it."""
+    """The rank that works for its tables for longest, for more bytes, if the others wait for it."""
     ranks = step.graph.ranks
     if len(ranks) < 2:
         return []
@@ -57,8 +53,7 @@ def _even(works: np.ndarray, step: Observed, sums_us: np.ndarray) -> Way:
     factor = np.divide(sums_us.mean(), sums_us, out=np.ones_like(sums_us), where=sums_us > 0)  # [num_ranks]
     nodes = np.flatnonzero(works)
     factors = factor[np.searchsorted(step.graph.ranks, step.rank[nodes])]
-    edit = ScaleNodes(tuple(nodes.tolist()), tuple(factors.tolist()))
-    return Way((edit,), "the work for tables divided evenly over the ranks", at_most=True)
+    return scaling(nodes, factors, "the work for tables divided evenly over the ranks", at_most=True)
 
 
 def _from_tables(step: Observed, most: int) -> tuple[tuple[str, ...], tuple[Way, ...]] | None:
@@ -125,4 +120,4 @@ def _sentences(model: Model, before: Placement, after: Placement) -> str:
         where = f"rank:{placed.ranks[0]}" if placed.split is Split.TABLE else f"split:{placed.split}"
         return f"{{place:{{table:{moved[0]},{where}}}}}"
     places = (f"{t} ({model.tables[t].rows} x {model.tables[t].dim}) on rank {after[t].ranks[0]}" for t in moved)
-    return f"plan.reshard.PlaceTables: tables {', '.join(places)}"
+    return f"PlaceTables: tables {', '.join(places)}"

@@ -17,10 +17,9 @@ import pandas as pd
 from gnnperf.core import InputError, NodeType, Phase
 from gnnperf.generate import Argument, Placement, Shape, Table, each, parse, text
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.recost import Cost, with_shapes
-from gnnperf.whatif.reshard.joins import Change, Copy, join_changes, resized
-from gnnperf.whatif.reshard.rewrite import rewrite
+from gnnperf.whatif.costs import Cost, with_shapes
+from gnnperf.whatif.edit import Edited, is_type
+from gnnperf.whatif.reshard.joins import Change, Copy, join_changes, resized, rewrite
 from gnnperf.whatif.reshard.units import (
     INDEX_BYTES,
     LOOKUPS,
@@ -232,12 +231,7 @@ class PlaceTables:
     batch: int
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Move the work of the tables.
-
-        Raises:
-            InputError: the graph does not look these tables up as `before` says, `after` cannot be, or it needs work
-                of a kind that the graph does not show.
-        """
+        """Apply the edit."""
         return Recorded.read(graph, Model(self.tables, len(graph.ranks), self.batch), self.before).placed(self.after)
 
 
@@ -277,13 +271,13 @@ class Recorded:
         """
         self.model.check(after)
         changes = [change for lanes, result in self.steps for change in self._changes(lanes, result, after)]
-        edited, came_from, moved = rewrite(self.graph, [change.stretch for change in changes])
+        changes.sort(key=lambda change: change.begin)
+        edited, came_from, moved = rewrite(self.graph, changes)
         nodes, other_shapes = resized(edited.nodes, moved, changes)
         nodes, listed = resized_lists(nodes, self.model, self.before, after)
         nodes, sent = with_messages(edited.name, nodes, self.model, self.before, after)
         touched = other_shapes | listed | sent
-        works = touched & (nodes["node_type"] != NodeType.HOST).to_numpy()
-        nodes = nodes.assign(latency_us=nodes["latency_us"].mask(works))
+        nodes = nodes.assign(latency_us=nodes["latency_us"].mask(touched & ~is_type(edited, NodeType.HOST)))
         return Edited(replace(edited, nodes=nodes), moved | touched, came_from, UNKNOWN)
 
     def _changes(self, lanes: Sequence[Lane], result: Blocks, after: Placement) -> Iterator[Change]:

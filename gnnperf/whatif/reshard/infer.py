@@ -8,12 +8,14 @@ table       anything else
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
 
-from gnnperf.core import InputError
+from gnnperf.core import InputError, require
 from gnnperf.generate import Placed, Placement, Shape, Split, Table
 from gnnperf.graph import ExecutionGraph
+from gnnperf.whatif.edit import Edited, refusal
+from gnnperf.whatif.reshard.edit import PlaceTables
 from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Model, lane_of
 
 
@@ -108,3 +110,45 @@ def _next(heads: Sequence[Sequence[Seen]], wide: set[tuple[int, int]], name: str
 def _by_column(seen: Seen, heads: Sequence[Sequence[Seen]], wide: set[tuple[int, int]]) -> bool:
     """Whether the run counts a table of these rows that is as wide as all parts, and none as wide as one."""
     return (seen.rows, seen.columns * len(heads)) in wide and (seen.rows, seen.columns) not in wide
+
+
+EVEN = "how often each row of table {} is looked up: all rows alike"
+OFFERED = (Split.TABLE, Split.ROW, Split.COLUMN)
+
+
+@dataclass(frozen=True)
+class PlaceTable:
+    """One embedding table on another rank, or divided otherwise; the recording tells tables and places.
+
+    Attributes:
+        table: its number, in the order in which the ranks look tables up (whole ones first, by rank).
+        split: table, row or column.
+        rank: where it goes, if it is whole; None otherwise.
+    """
+
+    table: int
+    split: str = "table"
+    rank: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.split in OFFERED, "split of a table", self.split, ", ".join(OFFERED))
+        whole = self.split == Split.TABLE
+        require((self.rank is not None) == whole, "rank of a table", self.rank, "a rank for a whole table, else none")
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Apply the edit."""
+        model, before = infer(graph)
+        if not 0 <= self.table < len(before):
+            known = "; ".join(map(_sentences, range(len(before)), model.tables, before))
+            raise refusal(graph, f"no table {self.table}", known)
+        ranks = tuple(range(model.ranks)) if self.rank is None else (self.rank,)
+        placed = Placed(Split(self.split), ranks)
+        after = (*before[: self.table], placed, *before[self.table + 1 :])
+        edited = PlaceTables(model.tables, before, after, model.batch)(graph)
+        even = (EVEN.format(self.table),) if placed.split is Split.ROW else ()
+        return replace(edited, unknown=(*edited.unknown, *even))
+
+
+def _sentences(number: int, table: Table, placed: Placed) -> str:
+    where = f"rank {placed.ranks[0]}" if placed.split is Split.TABLE else f"by {placed.split}"
+    return f"{number}: {table.rows} x {table.dim}, {where}"

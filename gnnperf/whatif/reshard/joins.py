@@ -1,4 +1,9 @@
-"""What makes a table's vectors whole after the exchange: partial sums added, columns put side by side.
+"""Exchange stretches of lanes for copies of other stretches, of whatever rank; and the joins after the exchange.
+
+rank 0   .. [a a][b b] ..            .. [a a][c c] ..        c: copied from rank 1
+rank 1   .. [c c][d d] ..     ->     .. [d d][b b] ..
+
+Joins make a table's vectors whole: partial sums are added, columns are concatenated.
 
 [B, D] + [B, D]   a table by row          cat([B, D/2], [B, D/2])   a table by column          nothing for a whole one
 """
@@ -6,20 +11,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Phase
-from gnnperf.generate import Argument, Placement, Split, each, parse, text
-from gnnperf.whatif.recost import Cost, with_shapes
-from gnnperf.whatif.reshard.rewrite import Stretch
-from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Model, Shape
-
-# Copies of recorded calls that get the shapes, FLOPs and bytes of what they are used for now.
+from gnnperf.core import TIMED_RELATIONS, InputError, NodeType, Phase, Relation
+from gnnperf.generate import Argument, Placement, Shape, Split, each, parse, text
+from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, consecutive, lane_keys
+from gnnperf.whatif.costs import Cost, with_shapes
+from gnnperf.whatif.edit import refusal
+from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Model
 
 
 class Resize(Protocol):
@@ -49,17 +53,86 @@ class Copy:
 
 @dataclass(frozen=True)
 class Change:
-    """Nodes [begin, end) of a lane give way to copies."""
+    """Nodes [begin, end) of a lane give way to copies; none if equal: then the copies come before `begin`."""
 
     begin: int
     end: int
     copies: tuple[Copy, ...]
 
-    @property
-    def stretch(self) -> Stretch:
-        """For the rewriting of lanes."""
-        sources = [np.zeros(0, dtype=np.int64), *(copy.nodes for copy in self.copies)]
-        return Stretch(self.begin, self.end, np.concatenate(sources))
+
+def rewrite(graph: ExecutionGraph, changes: Sequence[Change]) -> tuple[ExecutionGraph, np.ndarray, np.ndarray]:
+    """The graph with every stretch exchanged for its copies.
+
+    Args:
+        graph: a window or one step.
+        changes: that do not overlap, each on one host lane, in order.
+
+    Returns:
+        the graph; [num_nodes] the node that each one is or copies; [num_nodes] bool: which are copies.
+
+    Raises:
+        InputError: what gives way waits for other lanes, or others for it.
+    """
+    pieces, home, at = [], [], 0
+    for one in changes:
+        lane = one.begin if one.end > one.begin else one.begin - 1
+        sources = np.concatenate([np.zeros(0, dtype=np.int64), *(copy.nodes for copy in one.copies)])
+        pieces += [np.arange(at, one.begin), sources]
+        home += [np.full(one.begin - at, -1), np.full(len(sources), lane)]
+        at = one.end
+    origin = np.concatenate([*pieces, np.arange(at, graph.num_nodes)])
+    lane_of = np.concatenate([*home, np.full(graph.num_nodes - at, -1)])  # a node of the lane that a copy goes to
+    is_copy = lane_of >= 0
+    nodes = graph.nodes.iloc[origin].reset_index(drop=True)
+    moved = {name: np.where(is_copy, graph.nodes[name].to_numpy()[lane_of], nodes[name].to_numpy())
+             for name in ("rank", "thread")}  # fmt: skip
+    nodes = nodes.assign(**moved, node_id=np.arange(len(origin)), start_us=nodes["start_us"].mask(is_copy))
+    retained = np.full(graph.num_nodes, -1, dtype=np.int64)
+    retained[origin[~is_copy]] = np.flatnonzero(~is_copy)
+    edges = _edges(graph, retained, nodes, is_copy)
+    return replace(graph, nodes=nodes, edges=edges, cross_step=_cross_step(graph, retained)), origin, is_copy
+
+
+def _cross_step(graph: ExecutionGraph, retained: np.ndarray) -> np.ndarray | None:
+    """Waits for the step before, by new numbers; `retained` [num_nodes]: -1 gives way."""
+    if graph.cross_step is None:
+        return None
+    result: np.ndarray = retained[graph.cross_step]
+    if (result < 0).any():
+        raise _tied("a wait for the step before", graph)
+    return result
+
+
+def _edges(graph: ExecutionGraph, retained: np.ndarray, nodes: pd.DataFrame, is_copy: np.ndarray) -> pd.DataFrame:
+    edges = graph.edges
+    src, dst = retained[edges["src"].to_numpy()], retained[edges["dst"].to_numpy()]
+    stays = (src >= 0) & (dst >= 0)
+    follows = (edges["relation"] == Relation.FOLLOWS).to_numpy()
+    others = ~stays & ~follows & edges["relation"].isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
+    if others.any():
+        raise _tied(str(edges["relation"][others].iloc[0]), graph)
+    lane = lane_keys(nodes)
+    touched = np.unique(lane[is_copy])
+    again = follows & stays & np.isin(lane[np.maximum(src, 0)], touched)
+    left = edges[stays & ~again].assign(src=src[stays & ~again], dst=dst[stays & ~again])
+    chain = EdgeList()
+    chain.add(*consecutive(np.where(np.isin(lane, touched), lane, -1)), Relation.FOLLOWS)
+    return concat_tables([left, chain.table(), _placed(nodes, is_copy)])
+
+
+def _tied(what: str, graph: ExecutionGraph) -> InputError:
+    return refusal(graph, f"calls that would move take part in {what}", "work done where it is called, as on a CPU",
+                   "kernels on a GPU cannot be moved")  # fmt: skip
+
+
+def _placed(nodes: pd.DataFrame, is_copy: np.ndarray) -> pd.DataFrame:
+    """Copies of work run on the device of their rank."""
+    works = np.flatnonzero(is_copy & (nodes["node_type"] == NodeType.COMPUTE).to_numpy())
+    rank, device = nodes["rank"].to_numpy(), np.flatnonzero((nodes["node_type"] == NodeType.DEVICE).to_numpy())
+    of_rank = dict(zip(rank[device].tolist(), device.tolist(), strict=True))
+    result = EdgeList()
+    result.add(works, np.array([of_rank[r] for r in rank[works].tolist()], dtype=np.int64), Relation.RUNS_ON)
+    return result.table()
 
 
 def resized(nodes: pd.DataFrame, is_copy: np.ndarray, changes: Sequence[Change]) -> tuple[pd.DataFrame, np.ndarray]:
@@ -68,7 +141,7 @@ def resized(nodes: pd.DataFrame, is_copy: np.ndarray, changes: Sequence[Change])
     names, dtypes, dims = (table[column].where(table[column].notna(), None).to_numpy(copy=True) for column in table)
     flops, moved = nodes["flops"].to_numpy(copy=True), nodes["bytes"].to_numpy(copy=True)
     changed, at = np.zeros(len(nodes), dtype=bool), iter(np.flatnonzero(is_copy).tolist())
-    for change in sorted(changes, key=lambda c: c.begin):
+    for change in changes:
         for copy in change.copies:
             for node in islice(at, len(copy.nodes)):
                 if copy.resize is None or not isinstance(dims[node], str):

@@ -11,16 +11,18 @@ the last of a backward no end): it is as long as another unit whose calls it beg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil
 
 import numpy as np
 
-from gnnperf.core import InputError, Phase, Segment
-from gnnperf.generate import Placed, Placement, Split, Table, parse, tensors
+from gnnperf.core import InputError, NodeType, Phase, Segment
+from gnnperf.generate import Placed, Placement, Shape, Split, Table, parse
 from gnnperf.graph import ExecutionGraph
+from gnnperf.whatif.batch_shapes import all_shapes
+from gnnperf.whatif.edit import refusal
 
 # What a rank holds of a table, and what it has to do for it: sizes that follow from a placement by itself.
 
@@ -48,14 +50,12 @@ class Model:
 
     def _part(self, t: int, table: Table, placed: Placed, rank: int) -> Part:
         over, place = len(placed.ranks), placed.ranks.index(rank)
-        lookups = self.batch * self.ranks * table.pooling
+        rows, columns, lookups = table.rows, table.dim, self.batch * self.ranks * table.pooling
         if placed.split is Split.ROW:
-            return Part(
-                t, Split.ROW, ceil(table.rows / over), table.dim, lookups * row_share(table, over, place), table.pooling
-            )
+            rows, lookups = ceil(rows / over), lookups * row_share(table, over, place)
         if placed.split is Split.COLUMN:
-            return Part(t, Split.COLUMN, table.rows, table.dim // over, lookups, table.pooling)
-        return Part(t, placed.split, table.rows, table.dim, lookups, table.pooling)
+            columns //= over
+        return Part(t, placed.split, rows, columns, lookups, table.pooling)
 
     def check(self, placement: Placement) -> None:
         """Refuse a placement of other tables, on ranks that are not there, of a kind that ops do not show, or uneven.
@@ -139,18 +139,13 @@ def index_traffic(model: Model, placement: Placement) -> Traffic:
 
 def vector_traffic(model: Model, placement: Placement) -> Traffic:
     """Looked up vectors: every rank sends the columns it holds to the rank of each sample."""
-    own = [model.batch * _columns(model.parts(placement, rank)) for rank in range(model.ranks)]
+    own = [model.batch * sum(part.columns for part in model.parts(placement, rank)) for rank in range(model.ranks)]
     return Traffic(np.tile(np.array(own, dtype=float)[:, None], (1, model.ranks)))
-
-
-def _columns(parts: Sequence[Part]) -> float:
-    return float(sum(part.columns for part in parts))
 
 
 LOOKUPS = ("aten::embedding_bag", "aten::embedding")
 GRADIENTS = ("aten::_embedding_bag_backward", "aten::embedding_backward")
 UPDATE = "aten::add_"
-Shape = tuple[int, ...]
 
 
 class Block(StrEnum):
@@ -235,36 +230,24 @@ def lane_of(graph: ExecutionGraph, rank: int, step: int) -> Lane:
     looks = mine & nodes["op_name"].isin(LOOKUPS) & (nodes["segment"] != Segment.T1)
     threads = sorted(set(nodes["thread"][looks]))
     if len(threads) != 1:
-        raise InputError(
-            f"lookups on {len(threads)} threads of rank {rank}",
-            where=f"graph {graph.name!r}",
-            allowed="one thread, with a call per table",
-        )
+        raise refusal(graph, f"lookups on {len(threads)} threads of rank {rank}", "one thread, with a call per table")
     ids = np.flatnonzero((mine & (nodes["thread"] == threads[0])).to_numpy())
     if len(ids) != ids[-1] - ids[0] + 1:
-        raise InputError(
-            f"calls of rank {rank} are not in a row", where=f"graph {graph.name!r}", allowed="a recorded graph"
-        )
+        raise refusal(graph, f"calls of rank {rank} are not in a row", "a recorded graph")
     return _calls(graph, rank, step, ids)
 
 
 def _calls(graph: ExecutionGraph, rank: int, step: int, ids: np.ndarray) -> Lane:
     nodes = graph.nodes.iloc[ids]
     gap = (nodes["segment"] == Segment.T1).to_numpy()
-    opens = ~gap & np.r_[True, gap[:-1] | (nodes["node_type"] == "compute").to_numpy()[1:]]
+    opens = ~gap & np.r_[True, gap[:-1] | (nodes["node_type"] == NodeType.COMPUTE).to_numpy()[1:]]
     calls = np.flatnonzero(opens)
     first = np.where(np.r_[False, gap][calls], calls - 1, calls)
     last = np.r_[first[1:] - 1, len(ids) - 1]
     texts = nodes["input_dims"].astype(object).iloc[calls]
-    shapes = tuple(_tensors(text) for text in texts)
+    shapes = tuple(tuple(all_shapes(parse(text))) if isinstance(text, str) else () for text in texts)
     names, phases = (tuple(map(str, nodes[column].iloc[calls])) for column in ("op_name", "phase"))
     return Lane(rank, step, ids[first], ids[calls], ids[last], names, phases, shapes)
-
-
-def _tensors(text: object) -> tuple[Shape, ...]:
-    if not isinstance(text, str):
-        return ()
-    return tuple(tuple(shape) for argument in parse(text) for shape in tensors(argument))
 
 
 Blocks = dict[Block, list[list[Unit]]]  # per lane, its units in the order they run
@@ -280,15 +263,12 @@ def blocks(lanes: Sequence[Lane], parts: Sequence[Sequence[Part]]) -> Blocks:
     Raises:
         InputError: a rank looks up, differentiates or updates other tables than it holds.
     """
-    rough = {
-        Block.FORWARD: [_forward(lane, held) for lane, held in zip(lanes, parts, strict=True)],
-        Block.BACKWARD: [_backward(lane, held) for lane, held in zip(lanes, parts, strict=True)],
-        Block.UPDATE: [_updates(lane, held) for lane, held in zip(lanes, parts, strict=True)],
-    }
+    finders = {Block.FORWARD: _forward, Block.BACKWARD: _backward, Block.UPDATE: _updates}
+    rough = {block: [units(*pair) for pair in zip(lanes, parts, strict=True)] for block, units in finders.items()}
     whole = {unit.names for units in rough[Block.FORWARD] for unit in units[1:]}
-    rough[Block.FORWARD] = [[_cut_begin(units[0], whole), *units[1:]] for units in rough[Block.FORWARD]]
+    rough[Block.FORWARD] = [[_cut(units[0], whole, at_end=True), *units[1:]] for units in rough[Block.FORWARD]]
     whole = {unit.names for units in rough[Block.BACKWARD] for unit in units[:-1]}
-    rough[Block.BACKWARD] = [[*units[:-1], _cut_end(units[-1], whole)] for units in rough[Block.BACKWARD]]
+    rough[Block.BACKWARD] = [[*units[:-1], _cut(units[-1], whole, at_end=False)] for units in rough[Block.BACKWARD]]
     return rough
 
 
@@ -327,19 +307,13 @@ def _listed(shapes: Sequence[Shape]) -> str:
     return ", ".join("x".join(map(str, shape)) for shape in shapes) or "nothing"
 
 
-def _cut_begin(unit: Unit, whole: set[tuple[str, ...]]) -> Unit:
-    fits = [names for names in whole if unit.names[len(unit.names) - len(names) :] == names]
-    return _cut(unit, fits, lambda length: (unit.end - length, unit.end))
-
-
-def _cut_end(unit: Unit, whole: set[tuple[str, ...]]) -> Unit:
-    fits = [names for names in whole if unit.names[: len(names)] == names]
-    return _cut(unit, fits, lambda length: (unit.begin, unit.begin + length))
-
-
-def _cut(unit: Unit, fits: Sequence[tuple[str, ...]], span: Callable[[int], tuple[int, int]]) -> Unit:
+def _cut(unit: Unit, whole: set[tuple[str, ...]], *, at_end: bool) -> Unit:
+    """The unit with as many calls as the longest unit of `whole` whose calls it ends (begins) with."""
+    calls = len(unit.names)
+    starts = {names: calls - len(names) if at_end else 0 for names in whole}
+    fits = [len(names) for names, start in starts.items() if unit.names[start : start + len(names)] == names]
     if not fits:
         raise InputError(f"nothing shows which calls serve table {unit.part.table} on rank {unit.lane.rank}",
                          where="the recorded placement", allowed="a second part of that kind on some rank")  # fmt: skip
-    begin, end = span(max(map(len, fits)))
-    return Unit(unit.lane, unit.part, begin, end, unit.head)
+    begin, end = (unit.end - max(fits), unit.end) if at_end else (unit.begin, unit.begin + max(fits))
+    return replace(unit, begin=begin, end=end)

@@ -18,11 +18,7 @@ EAGER_STEPS = 3  # before capturing: libraries choose algorithms and workspaces 
 
 
 def compiled(model: nn.Module, wanted: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The model, compiled if that is wanted.
-
-    Raises:
-        InputError: wanted, but there is no CUDA device.
-    """
+    """The model, compiled if that is wanted."""
     if not wanted:
         return model
     _require_cuda("compile")
@@ -37,11 +33,7 @@ def captured(
     optimizers: tuple[torch.optim.Optimizer, ...],
     accumulation: int,
 ) -> Trainer:
-    """The LossTrainer of these, its step captured in a CUDA graph.
-
-    Raises:
-        InputError: there is no CUDA device.
-    """
+    """The LossTrainer of these, its step captured in a CUDA graph."""
     _require_cuda("cuda_graph")
     read = tuple((inputs.clone(), targets.clone()) for inputs, targets in islice(batches, accumulation))
     again = cycle(read)

@@ -93,11 +93,7 @@ class Cnn:
         return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:
-        """The replicated model and batches.
-
-        Raises:
-            InputError: the settings do not go together, or need a CUDA device.
-        """
+        """The replicated model and batches."""
         require(dist.get_world_size() == 1 or not self.cuda_graph, "cuda_graph", self.cuda_graph,
                 "false with several ranks")  # fmt: skip
         torch.manual_seed(SEED)

@@ -28,11 +28,7 @@ PRECISIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 
 def arithmetic(precision: str) -> Callable[[], AbstractContextManager[object]]:
-    """What a forward runs in; weights stay float32.
-
-    Raises:
-        InputError: unknown precision.
-    """
+    """What a forward runs in; weights stay float32."""
     if precision not in PRECISIONS:
         raise InputError(f"unknown precision {precision!r}", where="precision", allowed=", ".join(PRECISIONS))
     return PRECISIONS[precision]

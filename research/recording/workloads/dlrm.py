@@ -86,11 +86,7 @@ class Dlrm:
         return {"dp": dist.get_world_size(), f"{self.sharding}_wise": dist.get_world_size()}
 
     def build(self) -> Trainer:
-        """This rank's part of the tables, the replicated perceptrons, and batches.
-
-        Raises:
-            InputError: the ranks cannot share the tables or their columns equally, or the precision is unknown.
-        """
+        """This rank's part of the tables, the replicated perceptrons, and batches."""
         torch.sparse.check_sparse_tensor_invariants.disable()  # stated aloud, else torch warns at every start
         torch.manual_seed(SEED)
         network = Network(self)

@@ -60,11 +60,7 @@ class MixedDlrm:
         return dict.fromkeys(("dp", *(f"{table.sharding}_wise" for table in self.tables)), dist.get_world_size())
 
     def build(self) -> Trainer:
-        """This rank's part of the tables, the replicated perceptrons, and batches.
-
-        Raises:
-            InputError: a rank would hold nothing, or columns cannot be shared equally.
-        """
+        """This rank's part of the tables, the replicated perceptrons, and batches."""
         torch.manual_seed(SEED)
         network = Network(self)
         return trainer(self, network, batches(self), None)
@@ -101,17 +97,7 @@ def _indices(table: PlacedTable, batch: int) -> torch.Tensor:
 
 
 def trainer(size: MixedDlrm, network: Network, data: list[Batch], weights: Weights | None) -> LossTrainer:
-    """A training loop over tables placed as `size` says; the network may have served another placement before.
-
-    Args:
-        size: the model.
-        network: its perceptrons.
-        data: batches, used in turn.
-        weights: memory of the parts of tables; None: new.
-
-    Raises:
-        InputError: a rank would hold nothing, or columns cannot be shared equally.
-    """
+    """A training loop over tables placed as `size` says; the network may have served another placement before."""
     torch.sparse.check_sparse_tensor_invariants.disable()  # stated aloud, else torch warns at every start
     tables, turn = MixedTables(size.tables, size.batch, weights), cycle(data)
 

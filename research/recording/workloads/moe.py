@@ -86,11 +86,7 @@ class Moe:
         return max(1, int(self.capacity_factor * self.batch * self.sequence * self.top / self.experts))
 
     def build(self) -> Trainer:
-        """This rank's experts, the replicated rest, and batches; all random numbers follow from SEED and the rank.
-
-        Raises:
-            InputError: the ranks cannot share the experts equally, or the precision is unknown.
-        """
+        """This rank's experts, the replicated rest, and batches; all random numbers follow from SEED and the rank."""
         ranks = dist.get_world_size()
         if self.experts % ranks:
             raise InputError(f"{self.experts} cannot be shared by {ranks} ranks", where="experts",

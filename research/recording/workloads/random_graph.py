@@ -80,11 +80,7 @@ class RandomGraph:
         return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:
-        """The replicated program and batches.
-
-        Raises:
-            InputError: unknown precision, or hardly an op fits the scale.
-        """
+        """The replicated program and batches."""
         torch.manual_seed(SEED + self.seed)
         model = replicated(Program(sources(self), compose(self)))
         batches = own_batches(self._batch)
@@ -123,11 +119,7 @@ def _pixels(size: RandomGraph) -> tuple[int, int, int]:
 
 
 def compose(size: RandomGraph) -> tuple[Node, ...]:
-    """The program of a seed: valid and of bounded numbers by construction.
-
-    Raises:
-        InputError: hardly an op fits, because values may have too few elements.
-    """
+    """The program of a seed: valid and of bounded numbers by construction."""
     random, values, nodes = Random(size.seed), list(sources(size)), list[Node]()
     unused = set(range(len(values)))
     for _ in range(MOST_TRIES_PER_OP * size.num_ops):

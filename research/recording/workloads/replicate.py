@@ -27,14 +27,7 @@ Tensors = tuple[torch.Tensor, ...]
 def replicate(
     model: nn.Module, bucket_mb: float, *, group: dist.ProcessGroup | None = None, blocking: bool = False
 ) -> nn.Module:
-    """The model with its gradients averaged over the ranks of `group`; one rank by itself keeps the plain model.
-
-    Args:
-        model: the same on every rank.
-        bucket_mb: DDP's bucket: smaller ones give more, earlier all-reduces.
-        group: None all ranks.
-        blocking: a rank waits for a bucket where it sends it; the loss must be `shared_by_ranks`.
-    """
+    """The model with its gradients averaged over the ranks of `group`; one rank by itself keeps the plain model."""
     if dist.get_world_size(group) == 1:
         return model
     replicated = DistributedDataParallel(model, bucket_cap_mb=bucket_mb, process_group=group)

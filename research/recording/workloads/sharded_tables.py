@@ -167,11 +167,7 @@ SHARDED: dict[Sharding, Callable[[TableSizes], ShardedTables]] = {
 
 
 def sharded(size: TableSizes, sharding: Sharding) -> ShardedTables:
-    """This rank's part.
-
-    Raises:
-        InputError: the ranks cannot share the tables or their columns equally.
-    """
+    """This rank's part."""
     return Whole(size) if dist.get_world_size() == 1 else SHARDED[sharding](size)
 
 

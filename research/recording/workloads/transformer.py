@@ -119,11 +119,7 @@ class Transformer:
         }[self.parallel]
 
     def build(self) -> Trainer:
-        """This rank's part of the model, and batches.
-
-        Raises:
-            InputError: the ranks cannot share the model in this way, or the settings do not go together.
-        """
+        """This rank's part of the model, and batches."""
         _check(self)
         return PROGRAMS[self.parallel](self)
 

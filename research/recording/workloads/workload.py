@@ -70,13 +70,7 @@ class Workload(Protocol):
 
 
 def name_of(workload: Workload, always: Mapping[str, str], otherwise: Mapping[str, str]) -> str:
-    """kind_<always>_<those of otherwise that differ from their default>: dlrm_t8_r100k_d32_b256_acc2.
-
-    Args:
-        workload: a dataclass instance; every field must be in one of the two.
-        always: letters by field, in the order of the name.
-        otherwise: the same, for fields that are named only where they are not the default.
-    """
+    """kind_<always>_<those of otherwise that differ from their default>: dlrm_t8_r100k_d32_b256_acc2."""
     defaults = {field.name: field.default for field in fields(workload)}
     differing = [field for field in otherwise if getattr(workload, field) != defaults[field]]
     letters = {**always, **otherwise}
@@ -103,11 +97,7 @@ class Trainer(Protocol):
         ...
 
     def step(self, at: At = nothing) -> torch.Tensor:
-        """One training step; the loss, [] float32 (0 on ranks that do not compute one).
-
-        Args:
-            at: called at every Place the program passes, once per step (with accumulation: in the first micro-batch).
-        """
+        """One training step; the loss, [] float32 (0 on ranks that do not compute one)."""
         ...
 
 

@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from gnnperf.analytic.collective.calls import calls_of
-from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
-from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
-from gnnperf.analytic.collective.files import load_collectives, save_collectives
+from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink, load_collectives, save_collectives
 from gnnperf.analytic.collective.fit import fit_collectives
+from gnnperf.analytic.collective.model import CollectiveModel, ProtocolSwitch, calls_of
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster
 from research.tables.collective_sources import read_aiconfigurator
@@ -134,7 +132,7 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path, change: dict[str
 @pytest.mark.mirror
 def test_unseen_sizes_and_an_unseen_group_of_a_public_table(mirror: Path) -> None:
     rows = read_aiconfigurator(mirror).rows
-    own = rows[rows["platform"] == "h100_sxm nccl 2.29.2"]
+    own = rows[(rows["platform"] == "h100_sxm nccl 2.29.2") & (rows["kind"] == "all_gather")]
     octave = np.floor(np.log2(own["message_bytes"])).astype(int)
     sizes = error(fit_collectives(own[octave % 2 == 0], CLUSTER), own[octave % 2 == 1])
     group = error(fit_collectives(own[own["group_size"] < 8], CLUSTER), own[own["group_size"] == 8])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.collective.collective_model import CollectiveModel
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
+from gnnperf.analytic.collective.model import CollectiveModel
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
 
@@ -32,6 +32,14 @@ ANY_KIND, BYTES, RANKS = st.sampled_from(KINDS), st.floats(0, 1e12), st.integers
 def latency(kind: str, message: float, ranks: int, cluster: ClusterSpec = CLUSTER) -> float:
     result = collective_us(np.array([kind], object), np.array([message]), np.array([ranks]), cluster, CONSTANTS)
     return float(result[0])
+
+
+def fitted(
+    start_us: float = 1.0, hop_us: float = 2.0, link: str = "nvlink", from_bytes: float = 0.0
+) -> CollectiveConstants:
+    model = CollectiveModel(start_us, hop_us, 1e12, 1e11, 0.0, (), from_bytes)
+    links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
+    return CollectiveConstants(*links, {("all_reduce", link): model}, inside=((4, "nvlink"),), between="network")
 
 
 @pytest.mark.parametrize(
@@ -100,29 +108,19 @@ def test_without_a_switch_small_groups_have_fewer_rings() -> None:
 
 
 def test_a_platforms_own_collective_models_come_first_and_specification_answers_the_rest() -> None:
-    collective_model = CollectiveModel(1.0, 2.0, 1e12, 1e11, 0.0, ())
-    links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
-    fitted = CollectiveConstants(
-        *links, collective_models={("all_reduce", "nvlink"): collective_model}, inside=((4, "nvlink"),)
-    )
     kinds = np.array(["all_reduce", "all_gather", "all_reduce", "all_reduce", "gossip"], object)
     size, ranks = np.array([1e6, 1e6, 1e6, np.nan, 1e6]), np.array([4, 4, 1, 4, 4])
-    result = fitted_collective_us(kinds, size, ranks, CLUSTER, CONSTANTS, fitted)
+    result = fitted_collective_us(kinds, size, ranks, CLUSTER, CONSTANTS, fitted())
     assert result[0] == pytest.approx(1 + 6 * 2 + 1 + 15)  # start, hops, passage, 1.5 MB at 100 GB/s
     assert result[1:3].tolist() == [latency("all_gather", 1e6, 4), latency("all_reduce", 1e6, 1)]
     assert np.isnan(result[3:]).all()
 
 
 def test_a_table_states_nothing_of_adapters_that_ranks_share() -> None:
-    collective_model = CollectiveModel(1.0, 2.0, 1e12, 1e11, 0.0, ())
-    links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
-    fitted = CollectiveConstants(
-        *links, collective_models={("all_reduce", "nvlink"): collective_model}, inside=((4, "nvlink"),)
-    )
     requested = np.array(["all_reduce"] * 2, object), np.array([1e6, 1e6]), np.array([4, 8])
     one = replace(CLUSTER, adapters_per_node=1)
-    inside, across = fitted_collective_us(*requested, one, CONSTANTS, fitted)
-    assert inside == fitted_collective_us(*requested, CLUSTER, CONSTANTS, fitted)[0] != latency("all_reduce", 1e6, 4)
+    inside, across = fitted_collective_us(*requested, one, CONSTANTS, fitted())
+    assert inside == fitted_collective_us(*requested, CLUSTER, CONSTANTS, fitted())[0] != latency("all_reduce", 1e6, 4)
     assert across == latency("all_reduce", 1e6, 8, one)
 
 
@@ -130,13 +128,9 @@ def test_a_table_states_nothing_of_adapters_that_ranks_share() -> None:
 def test_more_bytes_are_never_faster_across_the_smallest_measured_size(
     message: float, factor: float, ranks: int, start_us: float, from_bytes: float
 ) -> None:
-    collective_model = CollectiveModel(start_us, 2.0, 1e12, 1e11, 0.0, (), from_bytes)
-    links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
-    fitted = CollectiveConstants(
-        *links, collective_models={("all_reduce", "nvlink"): collective_model}, inside=((4, "nvlink"),)
-    )
+    models = fitted(start_us, from_bytes=from_bytes)
     requested = np.array(["all_reduce"] * 2, object), np.array([message, message * factor]), np.array([ranks] * 2)
-    one, more = fitted_collective_us(*requested, CLUSTER, CONSTANTS, fitted)
+    one, more = fitted_collective_us(*requested, CLUSTER, CONSTANTS, models)
     assert more >= one * (1 - 1e-12)
 
 
@@ -161,3 +155,68 @@ def test_zero_bytes_cost_the_floor(kind: str, ranks: int) -> None:
 @given(st.sampled_from(KINDS[:-1]), BYTES, st.integers(1, 32))
 def test_doubling_peers_never_shortens_a_ring(kind: str, message: float, ranks: int) -> None:
     assert latency(kind, message, 2 * ranks) >= latency(kind, message, ranks) * (1 - 1e-12)
+
+
+# 100 GB/s inside machines of 4, 10 GB/s for each rank's adapter, hops of 1.9 and 4 us, LL128 starts after 14 us
+LEVELS = replace(CLUSTER, all_reduce="hierarchical")
+SWITCHES = replace(CLUSTER, metadata={"in_network_reduction": "nvls"})
+
+
+def test_three_stages_by_hand() -> None:
+    """Simple: 3 starts of 8.4, 6 hops of 3.4 inside and 2 of 14 between; 1.5 S inside, all-reduce of S/4 over 2."""
+    expected = 3 * 8.4 + 6 * 3.4 + 2 * 14 + 1.5 * 1e10 / 100e3 + 1.0 * 2.5e9 / 10e3
+    assert latency("all_reduce", 1e10, 8, LEVELS) == pytest.approx(expected, rel=0.01)
+    assert latency("all_reduce", 0.0, 8, LEVELS) == pytest.approx(3 * 6.6 + 6 * 0.6 + 2 * 2.7, rel=0.01)  # LL
+
+
+def test_stages_between_machines_share_an_adapter_too() -> None:
+    one = replace(LEVELS, adapters_per_node=1)
+    assert latency("all_reduce", 1e10, 8, one) - latency("all_reduce", 1e10, 8, LEVELS) == pytest.approx(
+        3 * 2.5e9 / 10e3, rel=0.01
+    )
+
+
+def test_levels_are_for_all_reduce_over_machines_only() -> None:
+    assert latency("all_reduce", 1e9, 4, LEVELS) == latency("all_reduce", 1e9, 4, CLUSTER)
+    assert latency("all_gather", 1e9, 8, LEVELS) == latency("all_gather", 1e9, 8, CLUSTER)
+    assert latency("all_reduce", 1e3, 8, LEVELS) > latency("all_reduce", 1e3, 8, CLUSTER)  # three starts
+    assert latency("all_reduce", 1e10, 8, LEVELS) < latency(
+        "all_reduce", 1e10, 8, CLUSTER
+    )  # the ring sends 1.75 S/4 over each adapter, not S/4
+
+
+def test_many_machines_and_a_slow_line_are_what_levels_are_for() -> None:
+    """A ring of 64 ranks crosses 32 times between machines at 5 ms, levels 30 times; a tree 8 times."""
+    far = replace(CLUSTER, inter=replace(CLUSTER.inter, latency_us=5000.0))
+    tree = 8 * 5000 * 2.7 / 4
+    assert latency("all_reduce", 0.0, 64, far) == pytest.approx(tree, rel=0.01)
+    assert latency("all_reduce", 0.0, 64, replace(far, all_reduce="hierarchical")) == pytest.approx(
+        30 * 5000 * 2.7 / 4, rel=0.01
+    )
+
+
+def test_switches_that_reduce_with_a_tree_between_machines() -> None:
+    """2 x S/4 over adapters with 0.782 of 10 GB/s: longer than 1.25 S at 83 GB/s, than the ring longer as well."""
+    between = 23 + 2 * 14 + 2 * 2.5e9 / (10e3 * 0.92 * 0.85)
+    ring = 8.4 + 10 * 3.4 + 4 * 14 + 1.75 * 1e10 / 40e3
+    assert ring < between
+    assert latency("all_reduce", 1e10, 8, SWITCHES) == pytest.approx(ring, rel=0.01)
+    fast = replace(SWITCHES, inter=replace(CLUSTER.inter, bandwidth_bytes_per_s=80e9))
+    assert latency("all_reduce", 1e10, 8, fast) == pytest.approx(23 + 28 + 1.25 * 1e10 / (100e3 * 5 / 6), rel=0.01)
+
+
+def test_a_collective_model_of_the_librarys_own_choice_does_not_answer_for_levels() -> None:
+    models = fitted(hop_us=0.0, link="network")
+    requested = np.array(["all_reduce"], object), np.array([1e6]), np.array([8])
+    assert fitted_collective_us(*requested, LEVELS, CONSTANTS, models)[0] == latency("all_reduce", 1e6, 8, LEVELS)
+    assert fitted_collective_us(*requested, CLUSTER, CONSTANTS, models)[0] != latency("all_reduce", 1e6, 8, CLUSTER)
+
+
+@given(st.sampled_from([LEVELS, SWITCHES]), st.floats(0, 1e12), st.floats(1, 100), st.integers(5, 256),
+       st.sampled_from(["intra", "inter"]))  # fmt: skip
+def test_levels_are_monotone(cluster: ClusterSpec, message: float, factor: float, ranks: int, side: str) -> None:
+    link = getattr(cluster, side)
+    wider = replace(cluster, **{side: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)})
+    before = latency("all_reduce", message, ranks, cluster)
+    assert latency("all_reduce", message, ranks, wider) <= before * (1 + 1e-12)
+    assert latency("all_reduce", message * factor, ranks, cluster) >= before * (1 - 1e-12)

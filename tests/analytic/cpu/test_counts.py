@@ -174,15 +174,8 @@ def test_what_is_not_known_has_no_counts() -> None:
 def test_shapes_without_sizes_count_as_streams_and_never_below_nothing(
     name: str, dims: str | None, family: str
 ) -> None:
-    row = {
-        "op_name": name,
-        "input_dims": dims,
-        "dtype": "float32",
-        "family": family,
-        "flops": 0.0,
-        "bytes": 64.0,
-        "between_bytes": 0.0,
-    }
+    row = {"op_name": name, "input_dims": dims, "dtype": "float32", "family": family, "flops": 0.0, "bytes": 64.0,
+           "between_bytes": 0.0}  # fmt: skip
     result = op_counts(pd.DataFrame([row], columns=KEYS))
     assert (result >= 0).all() and result[0, COUNTS.index("call")] == 1
 

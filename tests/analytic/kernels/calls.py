@@ -61,3 +61,10 @@ def of_every_family(rows: int, columns: int, dtype: str) -> list[KernelCall]:
 def without_work(requested: KernelCall) -> KernelCall:
     """The same call, instructed to move nothing and to compute nothing."""
     return replace(requested, flops=0.0, moved_bytes=0.0)
+
+
+def node_row(requested: KernelCall) -> dict[str, object]:
+    """A compute node that is the whole call, in float32."""
+    return {"op_name": requested.op_name, "input_dims": requested.input_dims, "dtype": "float32",
+            "family": requested.family, "num_siblings": 1, "flops": requested.flops,
+            "bytes": requested.moved_bytes}  # fmt: skip

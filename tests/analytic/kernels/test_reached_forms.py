@@ -12,10 +12,9 @@ from round_device import CONSTANTS, DEVICE
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.calls import lookups_us
-from gnnperf.analytic.embedding.counted_access import counted_access
-from gnnperf.analytic.embedding.counted_tables import with_counts
+from gnnperf.analytic.embedding.counted_access import counted_access, with_counts
 from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
 from gnnperf.analytic.gemm.calls import product_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
@@ -24,15 +23,16 @@ from gnnperf.analytic.gemm.sparse_calls import density_of, sparse_products_us, s
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
-from gnnperf.analytic.memory_bound.fused_chains import chain_ops, chains_us
+from gnnperf.analytic.memory_bound.calls import chain_ops, chains_us
 from gnnperf.analytic.memory_bound.streams import chain_us
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
-from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
+from gnnperf.graph.cost.matmul import index_bytes, thinned
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
+from tests.analytic.kernels.calls import node_row
 
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 SPARSE_UNITS = replace(ROUND, device=replace(DEVICE, sparse_matrix_speedup=2.0))
@@ -240,14 +240,6 @@ def test_more_skew_and_warm_caches_help_and_more_tables_do_not() -> None:
 
 def test_nodes_share_what_their_call_costs() -> None:
     requested = bag(100_000, 16)
-    row = {
-        "op_name": requested.op_name,
-        "input_dims": requested.input_dims,
-        "dtype": "float32",
-        "family": requested.family,
-        "num_siblings": 1,
-        "flops": requested.flops,
-        "bytes": requested.moved_bytes,
-    }
+    row = node_row(requested)
     nodes = pd.DataFrame([row])
     assert compute_nodes_us(nodes, DEVICE, 4.0, [COUNTS]) < compute_nodes_us(nodes, DEVICE, 4.0)

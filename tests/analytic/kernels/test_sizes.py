@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention.calls import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
+from gnnperf.analytic.attention import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
 from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, _both, convolved_us, passes
-from gnnperf.analytic.convolution.model import ConvolutionPass
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
 from gnnperf.analytic.gemm.model import gemm_us, products
@@ -23,10 +22,10 @@ from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
 from gnnperf.analytic.memory_bound.calls import lists_us, reductions_us
 from gnnperf.analytic.memory_bound.streams import stream_us
-from gnnperf.analytic.normalization.calls import _rows_and_columns
+from gnnperf.analytic.normalization import _rows_and_columns
 from gnnperf.graph.cost import op_cost
 from gnnperf.hardware.catalog import load_device
-from tests.analytic.kernels.calls import call
+from tests.analytic.kernels.calls import call, node_row
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
@@ -177,15 +176,7 @@ def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
 
 def test_kernels_share_the_call_and_equal_calls_are_requested_once() -> None:
     requested = call("aten::mul", [[1000, 1000], [1000, 1000]])
-    row = {
-        "op_name": requested.op_name,
-        "input_dims": requested.input_dims,
-        "dtype": "float32",
-        "family": requested.family,
-        "num_siblings": 1,
-        "flops": requested.flops,
-        "bytes": requested.moved_bytes,
-    }
+    row = node_row(requested)
     half = {**row, "num_siblings": 2, "flops": requested.flops / 2, "bytes": requested.moved_bytes / 2}
     nodes = pd.DataFrame([row, half, half, row, {**row, "dtype": None, "input_dims": None, "op_name": None}])
     calls, code = distinct_calls(nodes)

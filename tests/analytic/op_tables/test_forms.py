@@ -16,10 +16,9 @@ from gnnperf.analytic.embedding.model import zipf_access
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.op_tables import Answer, OpRow, answer_rows, read_op_rows
-from gnnperf.analytic.op_tables.gradients import gradient_calls
+from gnnperf.analytic.op_tables.decomposition import UNFUSED_ATTENTION, backward_calls, forward_calls, gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
 from gnnperf.analytic.op_tables.signatures import recorded_call
-from gnnperf.analytic.op_tables.unfused_attention import OP, backward_calls, forward_calls
 from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 
@@ -77,10 +76,7 @@ def test_density_is_a_column_of_csv_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"op": "aten::bmm", "density": 0.5},
-            "row 1: density of aten::bmm. Allowed: aten::mm, aten::addmm",
-        ),
+        ({"op": "aten::bmm", "density": 0.5}, "row 1: density of aten::bmm. Allowed: aten::mm, aten::addmm"),
         ({"op": "aten::gelu", "block": 16}, "block of aten::gelu"),
         ({"density": 0.0}, "density is 0.0. Allowed: above 0, below 1"),
         ({"density": 1}, "density is 1"),
@@ -127,7 +123,7 @@ NOT_WORK = ("aten::empty", "aten::as_strided", "aten::view", "aten::to", "aten::
 
 
 def attention(**more: Any) -> OpRow:
-    return OpRow(OP, ((2, 4, 16, 8), (2, 4, 32, 8), (2, 4, 32, 8)), ("float32",) * 3, **more)
+    return OpRow(UNFUSED_ATTENTION, ((2, 4, 16, 8), (2, 4, 32, 8), (2, 4, 32, 8)), ("float32",) * 3, **more)
 
 
 def recorded_work(arguments: dict[str, Any], masked: bool) -> list[tuple[str, int]]:
@@ -136,14 +132,16 @@ def recorded_work(arguments: dict[str, Any], masked: bool) -> list[tuple[str, in
     mask = torch.zeros(16, 32) if masked else None
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as result:
         torch.ops.aten._scaled_dot_product_attention_math(q, k, v, mask, **arguments)
-    inside = [e for e in result.events() if e.name.startswith("aten::") and e.name not in (*NOT_WORK, OP)]
+    inside = [
+        e for e in result.events() if e.name.startswith("aten::") and e.name not in (*NOT_WORK, UNFUSED_ATTENTION)
+    ]
     return [(e.name, torch.Size(e.input_shapes[0]).numel()) for e in inside]
 
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_the_parts_of_unfused_attention_are_what_torch_runs(masked: bool) -> None:
     shapes = (*attention().shapes, (16, 32)) if masked else attention().shapes
-    calls = forward_calls(OpRow(OP, shapes, ("float32",) * len(shapes)))
+    calls = forward_calls(OpRow(UNFUSED_ATTENTION, shapes, ("float32",) * len(shapes)))
     parts = [(c.op_name, c.parsed().tensor(0).numel) for c in calls]
     assert sorted(parts) == sorted(recorded_work({}, masked))
     assert [name for name, _ in parts if name == "aten::add_"] == (["aten::add_"] if masked else [])
@@ -160,7 +158,7 @@ def test_backward_takes_four_products_and_every_part_has_a_cost() -> None:
 
 
 def test_a_row_of_unfused_attention_is_the_sum_of_its_parts() -> None:
-    long = OpRow(OP, ((8, 16, 2048, 64),) * 3, ("bfloat16",) * 3)
+    long = OpRow(UNFUSED_ATTENTION, ((8, 16, 2048, 64),) * 3, ("bfloat16",) * 3)
     fused = OpRow("aten::scaled_dot_product_attention", long.shapes, long.dtypes)
     unfused_answer, fused_answer = answer_rows([long, fused], H100)
     assert unfused_answer.latency_us == pytest.approx(kernel_times(forward_calls(long), H100, 4.0).latency_us.sum())
@@ -172,7 +170,7 @@ def test_a_row_of_unfused_attention_is_the_sum_of_its_parts() -> None:
 
 @pytest.mark.parametrize("shapes", [((2, 4, 16, 8), (2, 2, 32, 8), (2, 2, 32, 8)), ((2, 4, 16, 8),), ((16, 8),) * 3])
 def test_attention_of_other_shapes_states_so(shapes: tuple[tuple[int, ...], ...]) -> None:
-    (answer,) = answer_rows([OpRow(OP, shapes, ("float32",) * len(shapes))], H100)
+    (answer,) = answer_rows([OpRow(UNFUSED_ATTENTION, shapes, ("float32",) * len(shapes))], H100)
     assert answer.reason == Reason.SHAPES
 
 

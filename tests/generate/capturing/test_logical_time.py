@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.capturing.logical_time import TRANSFER_TICKS, in_logical_time
+from gnnperf.generate.capturing.api import TRANSFER_TICKS, in_logical_time
+from gnnperf.generate.capturing.communication import ISSUE, WAIT, Issued
 from gnnperf.generate.capturing.rank_run import RankRun
-from gnnperf.generate.capturing.works import ISSUE, WAIT, Issued
 
 BOTH = (0, 1)
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.generate.capturing.communication import SHARED
 from gnnperf.generate.capturing.rank_run import boundaries, program_events
-from gnnperf.generate.capturing.works import SHARED
 
 
 def event(name: str, begin: float, end: float) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.generate.convolutional import build_network
+from gnnperf.generate.convolutional.build import buckets
 from gnnperf.generate.convolutional.network import network_passes
-from gnnperf.generate.convolutional.program import buckets
 from tests.generate.convolutional.networks import shipped, tiny
 
 

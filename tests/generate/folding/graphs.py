@@ -17,7 +17,7 @@ from toys import make_graph
 
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.groups import progression
+from gnnperf.hardware.placement import progression
 
 LAUNCH_US = 1.0
 

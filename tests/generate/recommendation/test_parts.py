@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.generate.recommendation.parts import Travel, part_of, parts_of
-from gnnperf.generate.recommendation.plan import Optimizer
-from gnnperf.generate.recommendation.shared import even_bytes, summed_width, vector_bytes, widths
+from gnnperf.generate.recommendation.lookups import even_bytes, summed_width, vector_bytes, widths
+from gnnperf.generate.recommendation.plan import Optimizer, Travel, part_of, parts_of
 from gnnperf.generate.tables import Placed, Split, Table
 from tests.generate.recommendation.plans import mixed, on, over
 

@@ -18,8 +18,8 @@ from gnnperf.generate.transformer import (
     plan_from,
 )
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
-from gnnperf.generate.transformer.parameters import stage_count
 from gnnperf.generate.transformer.plan import Recompute
+from gnnperf.generate.transformer.sizes import stage_count
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import conf_dir
 from tests.generate.transformer.graphs import product_flops, transfers

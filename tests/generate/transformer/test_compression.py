@@ -11,8 +11,8 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.generate.transformer import Compression, Reduction, Sharded, Sharding, TransformerPlan, build_plan
-from gnnperf.generate.transformer.parameters import stage_parameters
-from gnnperf.whatif.compress import CompressMessages
+from gnnperf.generate.transformer.sizes import stage_parameters
+from gnnperf.whatif.precision import CompressMessages
 from tests.generate.transformer.graphs import transfers
 from tests.generate.transformer.plans import small, step_us
 

@@ -23,8 +23,8 @@ from gnnperf.generate.transformer import (
     every_rank,
     misplaced_groups,
 )
-from gnnperf.generate.transformer.parameters import expert_layer_parameters, stage_count
 from gnnperf.generate.transformer.plan import Recompute
+from gnnperf.generate.transformer.sizes import expert_layer_parameters, stage_count
 from tests.generate.transformer.graphs import product_flops, transfers
 from tests.generate.transformer.plans import step_us
 from tests.generate.transformer.test_block import LLAMA, MODEL, llama

@@ -23,10 +23,10 @@ from gnnperf.generate.transformer import (
     every_rank,
 )
 from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE
-from gnnperf.generate.transformer.host_update import HOST_ADAM
-from gnnperf.generate.transformer.parameters import owned_count, stage_parameters
 from gnnperf.generate.transformer.plan import Recompute
 from gnnperf.generate.transformer.program import retained_bytes
+from gnnperf.generate.transformer.sizes import owned_count, stage_parameters
+from gnnperf.generate.transformer.update import HOST_ADAM
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from tests.generate.transformer.graphs import with_times

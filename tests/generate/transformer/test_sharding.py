@@ -18,7 +18,8 @@ from gnnperf.generate.transformer import (
     every_rank,
 )
 from gnnperf.generate.transformer.block import Block
-from gnnperf.generate.transformer.parameters import (
+from gnnperf.generate.transformer.plan import Recompute
+from gnnperf.generate.transformer.sizes import (
     embedding_parameters,
     first_parameters,
     head_parameters,
@@ -26,7 +27,6 @@ from gnnperf.generate.transformer.parameters import (
     owned_count,
     stage_parameters,
 )
-from gnnperf.generate.transformer.plan import Recompute
 from tests.generate.transformer.graphs import product_flops, sent_bytes, transfers, with_times
 from tests.generate.transformer.plans import small, step_us
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from synthetic import SPLIT, cluster, prepared, read, toy_run
 
-from gnnperf.analytic.collective.files import save_collectives, shipped_collectives
+from gnnperf.analytic.collective.constants import save_collectives, shipped_collectives
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
 from gnnperf.gnn.data.cache import content_digest

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.record.calibrate.interval import CLOCK_US, Interval, interval_of, intervals, log_sd, t_975, widened
+from gnnperf.record.calibrate.point import CLOCK_US, Interval, interval_of, intervals, log_sd, t_975, widened
 
 ROUNDS = (100.0, 110.0, 121.0, 110.0, 99.0)
 STEP = math.log(1.1)

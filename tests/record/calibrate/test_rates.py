@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.record.calibrate.interval import Interval
-from gnnperf.record.calibrate.point import Cache, CommPoint, Direction, HostPoint, Point
-from gnnperf.record.calibrate.rates import bandwidths, fit_link, flops_per_s, host_link, launch_floor_us, links
-from gnnperf.record.calibrate.rounds import Result, Way
+from gnnperf.record.calibrate.point import Cache, CommPoint, Direction, HostPoint, Interval, Point
+from gnnperf.record.calibrate.rounds import (
+    Result,
+    Way,
+    bandwidths,
+    fit_link,
+    flops_per_s,
+    host_link,
+    launch_floor_us,
+    links,
+)
 from gnnperf.record.calibrate.suite import floor_point, product, streams
 
 

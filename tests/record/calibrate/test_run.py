@@ -16,7 +16,7 @@ from gnnperf.hardware import load_cluster, load_device
 from gnnperf.record.calibrate import run as run_module
 from gnnperf.record.calibrate.compare import agreement, pairs
 from gnnperf.record.calibrate.job import Job
-from gnnperf.record.calibrate.op_table import COLUMNS
+from gnnperf.record.calibrate.ops_file import COLUMNS
 from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Reading, from_json
 from gnnperf.record.calibrate.rounds import num_rounds, results, run_rounds
 from gnnperf.record.calibrate.run import Ask, Machine, calibrate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.record.calibrate import topology
-from gnnperf.record.calibrate.topology import UNKNOWN, one_pair_per_link, parse_topology, read_topology
+from gnnperf.record.calibrate import comm
+from gnnperf.record.calibrate.comm import UNKNOWN, one_pair_per_link, parse_topology, read_topology
 
 FOUR_GPUS = """\
 \t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
@@ -50,5 +50,5 @@ def test_one_pair_per_kind_of_link():
 
 
 def test_what_nvidia_smi_does_not_say_is_unknown(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(topology, "_nvidia_smi", lambda: ONE_GPU)
+    monkeypatch.setattr(comm, "_nvidia_smi", lambda: ONE_GPU)
     assert read_topology(2) == {(0, 1): UNKNOWN}

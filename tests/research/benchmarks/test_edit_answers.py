@@ -10,7 +10,7 @@ from toys import two_rank_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.whatif.edit import Edited, delayed, unedited
+from gnnperf.whatif.edit import Edited, latency_change, unedited
 from research.benchmarks._edit_answers import change_of, ratios, recorded_change_us
 
 GEMM, LAST = 10, 13  # of the slower rank: 120 us, and its T1
@@ -51,7 +51,7 @@ def test_isolated_and_held_to_the_recording() -> None:
 
 def test_what_is_declared_holds_for_any_latency() -> None:
     step = two_rank_graph()
-    pause = replace(unedited(step), change=delayed(np.arange(step.num_nodes) == LAST, 30.0))
+    pause = replace(unedited(step), change=latency_change(np.arange(step.num_nodes) == LAST, added_us=30.0))
     result = change_of(pause, step, ByFlops(), cluster())
     assert result.isolated_us == 30.0 and result.held_us == 30.0
     assert recorded_change_us(pause, step, np.ones(step.num_nodes)) == 30.0

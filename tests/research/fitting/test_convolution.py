@@ -10,9 +10,7 @@ import pytest
 from round_device import CONSTANTS
 from round_device import DEVICE as ROUND
 
-from gnnperf.analytic.convolution.winograd import (
-    ConvolutionConstants,
-)
+from gnnperf.analytic.convolution.model import ConvolutionConstants
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms, log_error

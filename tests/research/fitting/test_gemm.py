@@ -8,10 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.gemm.constants import (
-    GemmConstants,
-    default_gemm_constants,
-)
+from gnnperf.analytic.gemm.constants import GemmConstants, default_gemm_constants
 from gnnperf.analytic.gemm.model import DeviceNumbers
 from gnnperf.core.errors import InputError
 from research.fitting.gemm import TILES, fit_for_others, fit_gemm, measured, predicted_us

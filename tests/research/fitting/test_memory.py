@@ -7,9 +7,7 @@ import pandas as pd
 import pytest
 from round_device import DEVICE
 
-from gnnperf.analytic.memory_bound.constants import (
-    EventGap,
-)
+from gnnperf.analytic.memory_bound.constants import EventGap
 from research.fitting.memory import START, call_times_us, fit_memory_constants, predicted_us
 
 

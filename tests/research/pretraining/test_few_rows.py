@@ -13,8 +13,7 @@ from research.pretraining.encode import encode, words_of
 from research.pretraining.few_rows import Requested, learn_from, refitted
 from research.pretraining.forms import base_us, shipped_forms
 from research.pretraining.observation import Observation, Wait
-from research.tables.columns import completed
-from research.tables.products import product_columns
+from research.tables.columns import completed, product_columns
 from tests.research.op_rows import A100, add_rows
 
 EDGES = [64, 128, 256, 512, 1024, 2048, 4096]

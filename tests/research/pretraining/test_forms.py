@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.analytic.convolution.calls import convolutions_us
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for
 from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import KernelCall, Setting
@@ -27,8 +27,7 @@ from research.pretraining.forms import (
     shipped_forms,
 )
 from research.pretraining.rows import spec_of, usable
-from research.tables.columns import completed
-from research.tables.shapes import shapes_json
+from research.tables.columns import completed, shapes_json
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
 
 SHIPPED = replace(shipped_forms(), devices=(A100, V100))

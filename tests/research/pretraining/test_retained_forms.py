@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from research.pretraining import retained_forms
 from research.pretraining.forms import FormConstants, shipped_forms

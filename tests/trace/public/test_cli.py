@@ -9,7 +9,7 @@ import pytest
 
 from gnnperf.cli import main
 from gnnperf.trace import read_run
-from gnnperf.trace.public.cli import _at_once
+from gnnperf.trace.cli import _at_once
 
 
 @pytest.fixture(autouse=True)

@@ -15,16 +15,10 @@ from gnnperf.graph import load_graph
 from gnnperf.predict.assembly import choose_step
 from gnnperf.schedule.path_counts import NUM_UNROLLED
 from gnnperf.whatif.findings import Basis, Finding, Observed, find, measured_step
-from gnnperf.whatif.findings.exposed_communication import exposed_communication
-from gnnperf.whatif.findings.host_bound import host_bound
-from gnnperf.whatif.findings.input_stall import input_stall
-from gnnperf.whatif.findings.launch_bound import launch_bound
-from gnnperf.whatif.findings.misaligned_products import misaligned_products
+from gnnperf.whatif.findings.communication import exposed_communication, slow_copies, straggler
+from gnnperf.whatif.findings.host import host_bound, input_stall, launch_bound, stalls
+from gnnperf.whatif.findings.kernels import misaligned_products, unfused_chains
 from gnnperf.whatif.findings.search import Rule, repeated_models
-from gnnperf.whatif.findings.slow_copies import slow_copies
-from gnnperf.whatif.findings.stalls import stalls
-from gnnperf.whatif.findings.straggler import straggler
-from gnnperf.whatif.findings.unfused_chains import unfused_chains
 from tests.whatif.findings.steps import Steps
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif.chosen import ScaleNodes
+from gnnperf.whatif.declared import ScaleNodes
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings import Observed, Suspect, Way, find
 from gnnperf.whatif.findings.search import LEAST_GAIN, Rule
@@ -78,7 +78,7 @@ def test_an_edit_whose_latencies_no_one_reports_is_refused() -> None:
     (result,) = find(step.observed())
     assert result.rule == "unfused_chains"
     assert result.gain_us is None
-    assert "nobody tells the latency of aten::relu" in result.unknown[0]
+    assert "no source has the latency of aten::relu" in result.unknown[0]
 
 
 def test_a_step_without_anything_has_no_findings() -> None:

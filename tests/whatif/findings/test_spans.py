@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.whatif.findings.exposed_communication import length_us, outside_us, union
+from gnnperf.whatif.findings.communication import length_us, outside_us, union
 
 
 def spans(*pairs: tuple[float, float]) -> np.ndarray:

@@ -13,8 +13,7 @@ from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif.reshard import PlaceTables
-from gnnperf.whatif.reshard.infer import infer
-from gnnperf.whatif.reshard.one_table import PlaceTable
+from gnnperf.whatif.reshard.infer import PlaceTable, infer
 from gnnperf.whatif.reshard.units import index_traffic, vector_traffic
 
 DATASET = Path("datasets/cpu-sharding")

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from research.fitting.adapt import PARTS, StepLinearBounds, adapt
-from research.fitting.adapt.choose import UNLABELED, fit_factors, left_out_error
+from research.fitting.adapt import PARTS, UNLABELED, StepLinearBounds, adapt, fit_factors, left_out_error
 
 BATCHES = np.array([1.0, 2.0, 4.0, 8.0])
 ONES = np.ones(len(PARTS))

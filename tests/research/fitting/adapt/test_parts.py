@@ -11,9 +11,19 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Segment
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.schedule import schedule
-from research.fitting.adapt import PARTS, ScaledPredictor, linear_bounds_of, parts_of
-from research.fitting.adapt.parts import CALLS, HOST, KERNELS, NO_PART, TRANSFERS
-from research.fitting.adapt.step_linear_bounds import CHOICES, StepLinearBounds
+from research.fitting.adapt import (
+    CALLS,
+    CHOICES,
+    HOST,
+    KERNELS,
+    NO_PART,
+    PARTS,
+    TRANSFERS,
+    ScaledPredictor,
+    StepLinearBounds,
+    linear_bounds_of,
+    parts_of,
+)
 
 CLUSTER = default_cluster(load_device("a100_sxm_80gb"))
 

@@ -11,7 +11,7 @@ from toys import two_rank_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.schedule import schedule
-from research.fitting.adapt.path_time import PartOf, path_times_us
+from research.fitting.adapt import PartOf, path_times_us
 
 GRAPH = two_rank_graph()
 LATENCY = np.nan_to_num(GRAPH.nodes["latency_us"].to_numpy())

@@ -1,0 +1,161 @@
+"""Fused attention: the scores of pairs of positions stay on chip.
+
+Backward computes them again, five products instead of four (Dao et al. 2022). Causal kernels skip what is masked (Dao
+2023). A block holds one head's 128 queries, so short sequences leave SMs idle (waves), and a head's columns are padded
+to the kernel's next width. Attention that is not fused is the sum of its calls: `op_tables.decomposition`.
+
+What a fused kernel reaches (`fused_rates`) is not fitted:
+
+- its products run at the share of the peak that large products reach (`GemmConstants.compute_share`); on Hopper,
+  kernels that issue matrix instructions by warp (FlashAttention 2, which torch ships) see less of the units
+  (WARP_SHARE: Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", mma against wgmma);
+- a pair of query and key costs an exponential, of which an SM finishes EXPONENTIALS_PER_CLOCK (CUDA C++ programming
+  guide, throughput of native arithmetic); that is as long as so many columns of a head take (Shah et al. 2024,
+  FlashAttention-3, section 1, makes the same count). It is computed again backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.analytic.gemm.calls import as_specified
+from gnnperf.analytic.gemm.constants import typical
+from gnnperf.analytic.gemm.model import ITEM_BYTES, rate_key
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.analytic.memory_bound.constants import MemoryConstants
+from gnnperf.analytic.memory_bound.streams import stream_us
+from gnnperf.graph import UnknownCost
+from gnnperf.hardware import DeviceSpec
+
+FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
+BLOCK_QUERIES = 128  # Dao 2023; backward blocks hold as many keys
+WIDE = 128.0
+HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  # flash_attn 2: one kernel for each
+
+
+@dataclass(frozen=True)
+class Attentions:
+    """Calls of attention; each field [calls]."""
+
+    batch: np.ndarray  # sequences
+    heads: np.ndarray  # of the queries
+    queries: np.ndarray  # positions that ask
+    keys: np.ndarray  # positions that are requested
+    head_dim: np.ndarray  # columns of a head
+    causal: np.ndarray  # bool: a query sees no later key
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """Query-key pairs [calls] that are not masked, over all heads; the mask is aligned at the top left."""
+        diagonal = np.minimum(self.queries, self.keys)
+        below = np.maximum(self.queries - self.keys, 0.0) * self.keys
+        visible = np.where(self.causal, diagonal * (diagonal + 1) / 2 + below, self.queries * self.keys)
+        return self.batch * self.heads * visible
+
+
+@dataclass(frozen=True)
+class FusedRates:
+    """What a fused kernel reaches."""
+
+    flops_share: float  # of the matrix units' peak, full waves and wide heads
+    pair_columns: float  # what softmax costs per pair, as columns of a head
+    uneven_share: float  # of that rate where the head's columns have to be padded
+    wide_share: float  # of that rate for heads of more than WIDE columns, whose blocks are smaller
+    blocks_per_sm: float  # that run at a time
+    start_us: float  # next to the device's launch floor
+
+
+def flops(calls: Attentions, backward: bool = False) -> np.ndarray:
+    """FLOPs [calls] of the products of a fused kernel; softmax is not counted."""
+    return 2.0 * (FUSED_BACKWARD_PRODUCTS if backward else FORWARD_PRODUCTS) * calls.pairs * calls.head_dim
+
+
+def fused_bytes(calls: Attentions, item_bytes: int, backward: bool = False) -> np.ndarray:
+    """Bytes [calls]: queries, keys, values and result; backward also their gradients. No scores."""
+    tokens = calls.batch * calls.heads * (calls.queries + calls.keys)  # queries and results, keys and values
+    return tokens * calls.head_dim * float(2 * item_bytes * (2 if backward else 1))
+
+
+def fused_us(
+    calls: Attentions, item_bytes: int, peak_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants,
+    rates: FusedRates, backward: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""
+    padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, calls.head_dim), len(HEAD_WIDTHS) - 1)]  # [calls]
+    width = np.maximum(padded, calls.head_dim)
+    along = calls.keys if backward else calls.queries
+    blocks = calls.batch * calls.heads * np.ceil(along / BLOCK_QUERIES)  # [calls]
+    at_a_time = device.num_sms * rates.blocks_per_sm
+    idle = np.ceil(blocks / at_a_time) * at_a_time / np.maximum(blocks, 1.0)  # [calls] from 1 up
+    work = flops(calls, backward) * ((width + rates.pair_columns) / calls.head_dim) * idle  # [calls]
+    slowed = np.where(width > calls.head_dim, rates.uneven_share, 1.0) * np.where(width > WIDE, rates.wide_share, 1.0)
+    compute = work / (peak_flops_per_s * rates.flops_share * slowed) * 1e6 + device.launch_floor_us  # [calls]
+    return rates.start_us + np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
+
+
+EXPONENTIALS_PER_CLOCK = 16.0
+WARP_SHARE: Mapping[str, float] = {"hopper": 0.63}
+FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (Dao 2023, section 4.1)
+DTYPES = ("float16", "bfloat16")  # fused kernels in float32 use neither the full rate of TF32 nor that of the lanes
+_SDPA = "aten::_scaled_dot_product_"
+FUSED = {
+    "aten::scaled_dot_product_attention": False  # of an op table; in a trace, the op that it calls has the kernel
+} | {
+    f"{prefix}{suffix}": suffix.endswith("backward")
+    for prefix, suffixes in (
+        (_SDPA, [f"{kind}_attention{end}" for kind in ("flash", "efficient", "cudnn") for end in ("", "_backward")]),
+        ("aten::_", [f"{kind}_attention_{end}" for kind in ("flash", "efficient") for end in ("forward", "backward")]),
+    )
+    for suffix in suffixes
+}
+
+
+def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of fused attention in 16 bits; NaN: another op or dtype, no matrix units for it, or lengths not known."""
+    result = np.full(len(calls), np.nan)
+    sizes = sized(calls, _sizes, 6)
+    kinds = [(call.known_dtype, FUSED.get(call.op_name)) for call in calls]
+    for dtype, backward in {k for k in kinds if k[0] in DTYPES and k[1] is not None}:
+        key = rate_key(setting.device, dtype)
+        if not key.endswith("_matrix"):
+            continue
+        same = np.array([k == (dtype, backward) for k in kinds])
+        rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
+        batch, heads, queries, keys, head_dim = sizes[rows, :5].T
+        requested = Attentions(batch, heads, _whole(queries), _whole(keys), head_dim, sizes[rows, 5] > 0)
+        device = as_specified(setting, dtype)
+        result[rows] = fused_us(requested, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
+                               fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
+    return result
+
+
+def _whole(positions: Array) -> Array:
+    """[n] positions of whole blocks: a block works on all its positions, those beyond the end are masked."""
+    return np.ceil(positions / BLOCK_QUERIES) * BLOCK_QUERIES
+
+
+def fused_rates(setting: Setting, dtype: str, backward: bool) -> FusedRates:
+    """What a fused kernel reaches on the setting's device; see the module."""
+    device = as_specified(setting, dtype)
+    share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
+    per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM
+    columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
+    return FusedRates(share, columns, uneven_share=1.0, wide_share=1.0, blocks_per_sm=1.0, start_us=0.0)
+
+
+def _sizes(call: KernelCall) -> tuple[float, ...]:
+    """Fields of Attentions; fewer FLOPs than all pairs take mean a causal mask."""
+    if call.op_name not in FUSED or not call.flops > 0:
+        raise UnknownCost
+    parsed, backward = call.parsed(), FUSED[call.op_name]
+    heads_first = "scaled_dot_product" in call.op_name
+    q, k = (parsed.tensor(int(backward) + place).shape for place in (0, 1))
+    if len(q) != 4 or len(k) != 4:
+        raise UnknownCost
+    length, heads = (-2, -3) if heads_first else (-3, -2)
+    whole = tuple(map(float, (q[0], q[heads], q[length], k[length], q[-1])))
+    full = flops(Attentions(*(np.array([v]) for v in (*whole, False))), backward)[0]
+    return (*whole, float(call.flops < full * (1.0 - 1e-9)))

@@ -1,1 +1,0 @@
-"""Fused attention: sizes of calls, FLOPs and time."""

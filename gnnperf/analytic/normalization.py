@@ -1,0 +1,155 @@
+"""Layer norm, RMS norm and softmax: memory bound, with rows that are read again.
+
+A block (or warp) works on one row. Where the row stays in registers it is read once. Else it is read again, from the
+last-level cache if the rows in flight on all SMs fit there, from DRAM if not. A row also costs
+instructions, however short it is, and blocks come in waves: SMs x rows in flight at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.analytic.memory_bound.constants import MemoryConstants, RowKernel
+from gnnperf.analytic.memory_bound.streams import DEFAULT_LANES_PER_SM, US, stream_us, traffic_us
+from gnnperf.graph import UnknownCost
+from gnnperf.hardware import DeviceSpec
+
+REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from hits to misses is softer than a sweep's
+WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once
+WARP_THREADS = 32.0
+VECTOR_BYTES, MOST_THREADS = 16, 1024  # of one load, of one block
+NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
+SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
+
+
+def row_kernel_us(
+    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
+    kernel: RowKernel, tensors: tuple[int, int] = (1, 1), resident: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """Device time [n] us of a kernel over rows: floor + (issue^p + memory^p)^(1/p).
+
+    issue  = rows of one SM, in whole waves and a last one, x (cycles per row + cycles per element x columns) / clock
+    memory = (read + written + read x rereads x share that left the cache) / bandwidth
+
+    `tensors`: how many [rows, columns] are read and written. `resident`: the call before left its operands in the
+    cache (the same call in a loop).
+    """
+    num_read, num_written = tensors
+    tensor_bytes = rows * columns * float(item_bytes)  # [n]
+    in_flight = device.num_sms * kernel.rows_in_flight_per_sm * columns * float(item_bytes * (num_read + num_written))
+    ratio = constants.cache_share * device.l2_bytes / np.maximum(in_flight, 1.0)  # [n]
+    left = 1.0 / (1.0 + ratio**REUSE_SHARPNESS)  # [n]
+    moved = tensor_bytes * (num_read + num_written + num_read * kernel.rereads * left)  # [n]
+    working_set = tensor_bytes * (num_read + num_written) if resident else np.full_like(tensor_bytes, np.inf)
+    memory = traffic_us(moved, working_set, device, constants) / kernel.bandwidth_share  # [n]
+    issue = _issue_us(rows, columns, device, kernel)  # [n]
+    p = kernel.overlap_power
+    return device.launch_floor_us + (memory**p + issue**p) ** (1.0 / p)
+
+
+def _issue_us(rows: np.ndarray, columns: np.ndarray, device: DeviceSpec, kernel: RowKernel) -> np.ndarray:
+    """A warp's instruction occupies its lanes for a clock: with twice the lanes, an SM is done in half the clocks."""
+    at_a_time = device.num_sms * kernel.rows_in_flight_per_sm
+    lanes = (device.lanes_per_sm or DEFAULT_LANES_PER_SM) / DEFAULT_LANES_PER_SM
+    cycles = (kernel.cycles_per_row + kernel.cycles_per_element * columns) / lanes  # [n]
+    whole = np.floor(rows / at_a_time)  # [n] waves that fill every SM
+    last = np.ceil((rows - whole * at_a_time) / device.num_sms)  # [n] rows of one SM in the wave that does not
+    on_sm = (whole + np.minimum(last / kernel.rows_in_flight_per_sm, 1.0)) * kernel.rows_in_flight_per_sm  # [n]
+    return on_sm * cycles / device.clock_hz * US
+
+
+def layer_norm_us(
+    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
+    resident: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """Forward [n] us: statistics, then a second pass over the row (torch's vectorized_layer_norm_kernel)."""
+    kernel = constants.row_kernel("layer_norm", device.architecture)
+    return row_kernel_us(rows, columns, item_bytes, device, constants, kernel, resident=resident)
+
+
+def layer_norm_backward_us(
+    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants
+) -> np.ndarray:
+    """Backward [n] us: a row kernel for the input's gradient, then column sums for scale and shift over both inputs."""
+    kernel = constants.row_kernel("layer_norm", device.architecture)
+    grad_input = row_kernel_us(rows, columns, item_bytes, device, constants, kernel, NORM_BACKWARD)
+    return grad_input + stream_us(2.0 * rows * columns * item_bytes, device, constants)
+
+
+def softmax_us(
+    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
+    backward: bool = False, resident: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """[n] us: short rows stay in a warp's registers, long ones are read again for maximum, sum and result.
+
+    Rows shorter than a warp share one (torch's PersistentSoftmax.cuh: as many threads as the next power of two), and
+    so its instructions: they cost what fewer rows of a whole warp do.
+    """
+    short = (columns <= WARP_COLUMNS) & (columns * item_bytes <= WARP_ROW_BYTES)  # [n]
+    threads = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(columns, 1.0))), WARP_THREADS)  # [n] of a row
+    sharing = WARP_THREADS / threads  # [n] rows in a warp
+    tensors = SOFTMAX_BACKWARD if backward else (1, 1)
+    warp, block = (
+        row_kernel_us(rows / s, columns * s, item_bytes, device, constants,
+                      constants.row_kernel(name, device.architecture), tensors, resident)
+        for name, s in (("softmax_warp", sharing), ("softmax_block", 1.0))
+    )  # fmt: skip
+    return np.where(short, warp, block)
+
+
+def uneven_rows(columns: np.ndarray, item_bytes: int) -> np.ndarray:
+    """[n] 1.0 where a block's vector loads do not fill rows of softmax, so that the rest is read element by element.
+
+    A block has the largest power of two of threads that the row's vectors of VECTOR_BYTES fill, at most MOST_THREADS;
+    what is left after whole blocks of vectors takes a loop of its own (torch's SoftMax.cu, ilpReduce).
+    """
+    vector = VECTOR_BYTES // item_bytes
+    threads = 2.0 ** np.floor(np.log2(np.clip(columns / vector, 1.0, MOST_THREADS)))  # [n]
+    return (columns % (threads * vector) != 0).astype(float)
+
+
+# op -> form, argument of the activation, argument of the scale (its elements are a row); None: the last axis is
+FORMS: Mapping[str, tuple[Callable[..., np.ndarray], int, int | None]] = {
+    **{f"aten::{name}": (layer_norm_us, 0, 2)
+       for name in ("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm")},
+    "aten::native_layer_norm_backward": (layer_norm_backward_us, 1, 5),
+    "aten::_fused_rms_norm_backward": (layer_norm_backward_us, 1, 4),
+    **{f"aten::{name}": (softmax_us, 0, None)
+       for name in ("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax")},
+    **dict.fromkeys(("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"),
+                    (partial(softmax_us, backward=True), 1, None)),
+}  # fmt: skip
+
+
+def rows_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us; NaN: another op (batch and group norms), or shapes not recorded.
+
+    Softmax is taken to run over the last axis; the axis is not on a node.
+    """
+    sizes = sized(calls, _rows_and_columns, 2)
+    result = np.full(len(calls), np.nan)
+    kinds = [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls]
+    for kind in {k for k in kinds if k is not None}:
+        same = np.array([k == kind for k in kinds])
+        rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
+        form, item = kind
+        result[rows] = form(sizes[rows, 0], sizes[rows, 1], item, setting.device, setting.memory)
+    return result
+
+
+def _rows_and_columns(call: KernelCall) -> tuple[float, float]:
+    if call.plain_name not in FORMS:
+        raise UnknownCost
+    _, activation, scale = FORMS[call.plain_name]
+    parsed = call.parsed()
+    x = parsed.tensor(activation)
+    columns = x.shape[-1]
+    if scale is not None and (result := parsed.optional(scale)) is not None:
+        columns = result.numel
+    if not columns or x.numel % columns:
+        raise UnknownCost
+    return float(x.numel // columns), float(columns)

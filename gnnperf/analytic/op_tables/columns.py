@@ -1,0 +1,170 @@
+"""Columns of an op table for products whose weight is sparse, and for embedding lookups.
+
+{"op": "aten::linear", "shapes": [[64, 4096], [4096, 4096], null], "dtype": "bfloat16", "density": 0.1, "block": 64}
+
+Shapes are those of the dense matrices. `density` is the share of the values that is stored; in blocks of `block` x
+`block` (BSR), or without it one by one (CSR). 2:4 has ops of its own.
+
+{"op": "aten::embedding_bag", "shapes": [[1000000, 64], [65536], [2048]], "dtypes": ["float32", "int64", "int64"],
+ "reuse_histogram": [41000, 5200, 1900, 700, 220, 40], "cache": "warm", "tables": 8}
+
+One of four says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
+Breslau et al. 1999), `reuse_histogram` (rows that this call requests once, twice, 3 to 4, 5 to 8, ... times, as a
+recorder's card counts them) or `reuse_distances` (pairs: different rows requested since, itself included, null for
+never; lookups). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gnnperf.analytic.embedding.counted_access import ReuseDistances, counted_access
+from gnnperf.analytic.embedding.model import Reuse, zipf_access
+from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
+from gnnperf.core import InputError
+from gnnperf.graph import index_bytes, lookups_held, thinned
+
+Shapes = tuple[tuple[int, ...] | None, ...]
+
+SPARSE_AT: Mapping[str, int] = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 1}  # index of the sparse operand
+SPARSE = ("density", "block")
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """How the sparse operand [rows, columns] is stored."""
+
+    rows: int  # of the dense matrix
+    columns: int
+    density: float  # share of its values that is stored
+    block: int = 1  # edge of the blocks; 1: value by value
+
+    def stored(self, dense: KernelCall) -> KernelCall:
+        """The call, with the cost of what is stored."""
+        elements = float(self.rows * self.columns)
+        retained = self.density * elements
+        where = index_bytes(retained / self.block**2, self.rows / self.block)
+        flops, moved = thinned(dense.flops, dense.moved_bytes, elements, retained, dense.item_bytes, where)
+        return replace(dense, flops=flops, moved_bytes=moved)
+
+
+def read_sparsity(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -> Sparsity | None:
+    """Of one row; None where it has neither column.
+
+    Raises:
+        InputError: another op, a density out of range, a block that does not divide the operand, or one by itself.
+    """
+    density, block = (entry.get(name) for name in SPARSE)
+    if density is None and block is None:
+        return None
+    if op not in SPARSE_AT:
+        raise InputError(f"{'density' if density is not None else 'block'} of {op}", where=where,
+                         allowed=", ".join(SPARSE_AT), remedy="2:4 has ops of its own: aten::_cslt_sparse_mm, "
+                         "aten::_sparse_semi_structured_linear, _mm and _addmm, without these columns")  # fmt: skip
+    share = _number(density)
+    if share is None or not 0 < share < 1:
+        raise InputError(f"density is {density!r}", where=where, allowed="above 0, below 1: the share that is stored")
+    shape = shapes[SPARSE_AT[op]] if SPARSE_AT[op] < len(shapes) else None
+    if shape is None or len(shape) != 2 or not prod(shape):
+        raise InputError(f"a sparse operand of shape {shape!r}", where=where, allowed="[rows, columns]",
+                         remedy=f"the sparse operand of {op} is number {SPARSE_AT[op] + 1}")  # fmt: skip
+    edge = 1.0 if block is None else _number(block)
+    if edge is None or edge < 1 or any(size % edge for size in shape):
+        raise InputError(f"block is {block!r}", where=where, allowed=f"an edge that divides {shape[0]} and {shape[1]}")
+    return Sparsity(*shape, share, int(edge))
+
+
+LOOKUPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+LISTS = ("reuse_histogram", "reuse_distances")  # JSON text in Parquet and CSV
+COUNTED = ("zipf", *LISTS)
+COLUMNS = (*SPARSE, "skew", *COUNTED, "tables", "cache")
+CACHES = ("warm", "flushed")
+ROUNDING = 1e-6  # of counts that were means
+
+
+def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -> LookupAccess:
+    """Of one row.
+
+    Raises:
+        InputError: another op has counts, two columns say which rows, or a value is out of range. Of other ops, `skew`,
+            `tables` and `cache` are ignored: `gnnperf calibrate` writes them in every row.
+    """
+    given = [name for name in COUNTED if entry.get(name) is not None]
+    if op not in LOOKUPS:
+        if given:
+            raise InputError(f"{given[0]} of {op}", where=where, allowed=", ".join(LOOKUPS))
+        return LookupAccess()
+    if len(given) > 1 or (given and entry.get("skew") not in (None, 1.0)):
+        both = given if len(given) > 1 else [*given, "skew"]
+        raise InputError(f"{both[0]} and {both[1]}", where=where, allowed="one column that says which rows")
+    counted = _READ[given[0]](entry[given[0]], *_sizes(op, shapes, where), where) if given else None
+    skew, tables = (_above_zero(entry.get(name), name, where) for name in ("skew", "tables"))
+    cache = entry.get("cache")
+    if cache is not None and cache not in CACHES:
+        raise InputError(f"cache is {cache!r}", where=where, allowed=", ".join(CACHES))
+    return LookupAccess(counted, skew, tables, cache == CACHES[0])
+
+
+def _sizes(op: str, shapes: Shapes, where: str) -> tuple[float, float]:
+    table, indices = (shapes[index] if index < len(shapes) else None for index in range(2))
+    if not table or not indices or not prod(table) or not prod(indices):
+        what = f"shapes of {op} name no table and indices"
+        raise InputError(what, where=where, allowed="[[rows, columns], [n], ...]")
+    return float(table[0]), float(prod(indices))
+
+
+def _zipf(result: object, rows: float, lookups: float, where: str) -> Reuse:
+    exponent = _number(result)
+    if exponent is None or exponent < 0:
+        raise InputError(f"zipf is {result!r}", where=where, allowed="an exponent from 0 (uniform) up")
+    return zipf_access(np.array([rows]), np.array([exponent]))
+
+
+def _histogram(result: object, rows: float, lookups: float, where: str) -> Reuse:
+    counts = [_number(n) for n in result] if isinstance(result, list) else []
+    if not counts or any(n is None or n < 0 for n in counts) or not any(counts):
+        raise InputError(f"reuse_histogram is {result!r}", where=where,
+                         allowed="numbers of rows requested once, twice, 3 to 4, ... times, not all 0")  # fmt: skip
+    histogram = np.array(counts, float)
+    least, most = lookups_held(histogram.tolist())
+    if not least * (1 - ROUNDING) <= lookups <= most * (1 + ROUNDING) or histogram.sum() > rows * (1 + ROUNDING):
+        raise InputError(
+            f"reuse_histogram holds {histogram.sum():g} rows and {least:g} to {most:g} lookups", where=where,
+            allowed=f"of {lookups:g} indices into {rows:g} rows", remedy="count the indices of one call, or give means",
+        )  # fmt: skip
+    return counted_access(rows, histogram, lookups)
+
+
+def _distances(result: object, rows: float, lookups: float, where: str) -> Reuse:
+    pairs = [p if isinstance(p, list) and len(p) == 2 else [-1, -1] for p in result] if isinstance(result, list) else []
+    distances = [math.inf if distance is None else _number(distance) for distance, _ in pairs]
+    counts = [_number(n) for _, n in pairs]
+    if not pairs or any(d is None or d < 1 for d in distances) or any(n is None or n < 0 for n in counts):
+        raise InputError(f"reuse_distances is {result!r}", where=where,
+                         allowed="pairs [different rows from 1 up, or null for never before; lookups]")  # fmt: skip
+    if not any(counts):
+        raise InputError("reuse_distances holds no lookups", where=where, allowed="at least one pair above 0")
+    return ReuseDistances(np.array(distances, float), np.array(counts, float))
+
+
+_READ: Mapping[str, Callable[[object, float, float, str], Reuse]] = {
+    "zipf": _zipf, "reuse_histogram": _histogram, "reuse_distances": _distances,
+}  # fmt: skip
+
+
+def _above_zero(result: object, name: str, where: str) -> float:
+    value = 1.0 if result is None else _number(result)
+    if value is None or value <= 0:
+        raise InputError(f"{name} is {result!r}", where=where, allowed="a number above 0; 1 without")
+    return value
+
+
+def _number(result: object) -> float | None:
+    good = isinstance(result, (int, float)) and not isinstance(result, bool) and math.isfinite(result)
+    return float(result) if good else None  # type: ignore[arg-type]  # a number, as just seen

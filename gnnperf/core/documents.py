@@ -1,0 +1,120 @@
+"""Files that other programs read: CSV without formulas, strict JSON, HTML pages that work offline and load nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pandas as pd
+
+from gnnperf.core.terminal import visible
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what a spreadsheet takes for the beginning of a formula
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """A table as CSV that no spreadsheet computes: texts that look like formulas begin with a quote (OWASP).
+
+    Numbers are as they were.
+    """
+    columns = {name: _records(table[name]) for name in table.columns}
+    return pd.DataFrame(columns, index=table.index).set_axis(list(map(_record, columns)), axis=1).to_csv(index=False)
+
+
+def _records(column: pd.Series) -> pd.Series:
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return column
+    return column.astype(object).map(_record)
+
+
+def _record(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = visible(value)  # a bare return would begin a row
+    return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def to_json(value: Any, indent: int = 2) -> bytes:
+    """Indented strict JSON with a newline at the end: null for NaN and infinity, an escape for half a character."""
+    return msgspec.json.format(msgspec.json.encode(strict(value)), indent=indent) + b"\n"
+
+
+def strict(value: Any) -> Any:
+    """The same value as JSON can hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode() if not value.isascii() else value
+    if isinstance(value, dict):
+        return {strict(key): strict(item) for key, item in value.items()}
+    return [strict(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+SCRIPT = re.compile(r"<script[^>]*>(.*?)</script>", re.DOTALL)
+PLOTLY_IMAGES = "img-src data: blob:"  # what its camera button makes
+
+
+def content_security_policy(scripts: Iterable[str], more: str = "") -> str:
+    """A content security policy as an element, for the head of a page, before anything else.
+
+    Args:
+        scripts: text of those that may run, each between its tags; handlers in attributes may not.
+        more: directives.
+    """
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts) or "'none'"
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'; form-action 'none'"
+    content = "; ".join(part for part in (allowed, more) if part)
+    return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
+
+
+def html_page(title: str, style: str, body: str, rules: str | None = None) -> str:
+    """A whole page.
+
+    Args:
+        title: text.
+        style: a style sheet.
+        body: HTML, in which every text is escaped.
+        rules: the policy; None: no script runs.
+    """
+    rules = rules or content_security_policy(())
+    head = f'<meta charset="utf-8">{rules}<title>{escape(title)}</title><style>{style}</style>'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+def plotly_page(title: str, figures: Iterable[Figure], style: str = "", before: str = "") -> str:
+    """Figures with the program that draws them, one below the other.
+
+    Args:
+        title: text.
+        figures: at least one.
+        style: a style sheet.
+        before: HTML above them, in which every text is escaped.
+    """
+    drawn = [
+        figure.to_html(full_html=False, include_plotlyjs=number == 0, div_id=f"figure{number}")
+        for number, figure in enumerate(figures)
+    ]
+    scripts = [script for fragment in drawn for script in SCRIPT.findall(fragment)]  # plotly escapes texts in them
+    return html_page(title, style, "\n".join([before, *drawn]), content_security_policy(scripts, PLOTLY_IMAGES))
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

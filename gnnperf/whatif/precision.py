@@ -1,0 +1,156 @@
+"""Ops of one dtype compute in another, and messages go compressed.
+
+mixed      linear, conv, attention in the new dtype; parameters, optimizer, messages as they are     (autocast)
+all        everything that has the old dtype, messages included                                      (model.to(dtype))
+compress   [T1|all_reduce] of 4 n bytes -> 4 n x ratio + extra bytes, or n x bytes of the new dtype
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from math import isnan
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import NodeType, OpFamily, Phase, require
+from gnnperf.generate import FLOATING, SUM, WORK, check_compression, parse
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
+from gnnperf.whatif.costs import formula_cost
+from gnnperf.whatif.edit import Edited, chosen, is_type, refusal, rewritten, unedited
+
+MATRIX = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
+SCOPES = ("mixed", "all")
+CASTS = "what casting from {} to {} and back costs: no cast is added"
+BETWEEN = "which ops between matrix products, convolutions and attention follow them into {}: they stay in {}"
+OPTIMIZER = "what optimizers do with parameters in {}: copies in full precision are not added"
+
+
+@dataclass(frozen=True)
+class ChangeDtype:
+    """Ops of one dtype become ops of another.
+
+    Attributes:
+        of: dtype of the ops that change (torch's name: float32).
+        to: their new dtype.
+        scope: mixed or all.
+    """
+
+    of: str
+    to: str
+    scope: str = "mixed"
+
+    def __post_init__(self) -> None:
+        for key, value in (("of", self.of), ("to", self.to)):
+            require(value in FLOATING, f"{key} of a dtype", value, ", ".join(FLOATING))
+        require(self.scope in SCOPES, "scope of a dtype", self.scope, ", ".join(SCOPES))
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Apply the edit."""
+        if self.of == self.to:
+            return unedited(graph)
+        nodes = graph.nodes
+        own = chosen(nodes, dtype=self.of)
+        if self.scope == "mixed":
+            own &= (nodes["family"].isin([str(f) for f in MATRIX]) & (nodes["phase"] != Phase.OPTIMIZER)).to_numpy()
+        if not own.any():
+            dtypes = sorted({str(dtype) for dtype in nodes["dtype"].dropna()})
+            raise refusal(graph, f"no op of dtype {self.of!r}", ", ".join(dtypes))
+        ratio = DTYPE_BYTES[self.to] / DTYPE_BYTES[self.of]
+        moved, estimated = self._bytes(nodes, own, ratio)
+        return rewritten(
+            graph,
+            own,
+            self._unknown(estimated),
+            predicted=own & ~is_type(graph, NodeType.HOST),
+            dtype=pd.Categorical(np.where(own, self.to, nodes["dtype"].astype(object))),
+            bytes=moved,
+            message_bytes=nodes["message_bytes"].where(~own, nodes["message_bytes"] * ratio),
+        )
+
+    def _bytes(self, nodes: pd.DataFrame, own: np.ndarray, ratio: float) -> tuple[np.ndarray, list[str]]:
+        """[num_nodes] bytes, and the ops without a formula: all their bytes are assumed to change."""
+        moved, estimated = nodes["bytes"].to_numpy(copy=True), set()
+        table = nodes.loc[own & ~np.isnan(moved), ["op_name", "input_dims", "num_siblings"]]
+        for (name, dims), rows in table.groupby(["op_name", "input_dims"], observed=True, dropna=False):
+            arguments = parse(dims) if isinstance(dims, str) else ()
+            before, after = (formula_cost(str(name), arguments, dtype).bytes for dtype in (self.of, self.to))
+            at, share = rows.index.to_numpy(), rows["num_siblings"].to_numpy()
+            if isnan(before) or isnan(after):
+                estimated.add(str(name))
+                moved[at] *= ratio
+            else:
+                moved[at] = after / share + ratio * (moved[at] - before / share)
+        return moved, sorted(estimated)
+
+    def _unknown(self, estimated: list[str]) -> tuple[str, ...]:
+        sentences = [BETWEEN.format(self.to, self.of), CASTS.format(self.of, self.to)]
+        if self.scope == "all":
+            sentences = [OPTIMIZER.format(self.to)]
+        if estimated:
+            sentences.append(f"which inputs of {', '.join(estimated)} are {self.of}: all are assumed to be")
+        return tuple(sentences)
+
+
+UNSIZED = "how many bytes {} messages have: they stay as they are"
+SMALL = "how {} messages of another or unknown dtype are sent: they stay as they are"
+
+
+@dataclass(frozen=True)
+class CompressMessages:
+    """Messages of one kind of collective are sent compressed.
+
+    Attributes:
+        kind: all_reduce, all_to_all, ...
+        ratio: compressed / uncompressed bytes (values of 4 bytes as 2: 0.5; one value in a hundred: 0.01); None: `to`
+            is given.
+        to: dtype that the values are sent in (float16); None: `ratio` is given.
+        extra_bytes: scales, positions, headers that come with each message.
+        phase: forward, backward, optimizer; None any.
+    """
+
+    kind: str = "all_reduce"
+    ratio: float | None = None
+    to: str | None = None
+    extra_bytes: float = 0.0
+    phase: str | None = None
+
+    def __post_init__(self) -> None:
+        check_compression(self.ratio, self.to, self.extra_bytes)
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Apply the edit."""
+        nodes, named = graph.nodes, self._named(graph)
+        dtype = nodes["dtype"].astype(object)
+        if self.to is None:
+            ratio = np.full(graph.num_nodes, self.ratio)
+        else:
+            ratio = DTYPE_BYTES[self.to] / dtype.map({name: DTYPE_BYTES[name] for name in FLOATING}).to_numpy(float)
+        size = nodes["message_bytes"].to_numpy()
+        smaller = named & (size > 0) & (ratio < 1.0)
+        if not smaller.any():
+            raise refusal(graph, f"no {self.kind} message that {self.to or self.ratio} makes smaller",
+                          "messages of known size and larger values")  # fmt: skip
+        counts = ((UNSIZED, named & np.isnan(size)), (SMALL, named & (size > 0) & ~(ratio < 1.0)))
+        sums = (SUM,) if self.kind in ("all_reduce", "reduce_scatter", "reduce") else ()
+        return rewritten(
+            graph,
+            smaller,
+            (WORK, *sums, *(sentence.format(int(which.sum())) for sentence, which in counts if which.any())),
+            predicted=smaller,
+            message_bytes=np.where(smaller, size * ratio + self.extra_bytes, size),
+            dtype=nodes["dtype"] if self.to is None else pd.Categorical(np.where(smaller, self.to, dtype)),
+        )
+
+    def _named(self, graph: ExecutionGraph) -> np.ndarray:
+        """[num_nodes] bool: transfers and parts of this kind."""
+        nodes, on_wire = graph.nodes, (NodeType.COLLECTIVE, NodeType.COMM)
+        named = chosen(nodes, *on_wire, collective=self.kind, phase=self.phase)
+        if not named.any():
+            kinds = sorted({str(kind) for kind in nodes["collective"][chosen(nodes, *on_wire)].dropna()})
+            near = difflib.get_close_matches(self.kind, kinds, n=1, cutoff=0.4)
+            what = f"no {self.kind!r}" + (f" in {self.phase}" if self.phase else "")
+            raise refusal(graph, what, ", ".join(kinds) or "a run with collectives",
+                          f"did you mean {near[0]!r}?" if near else "")  # fmt: skip
+        return named

@@ -1,0 +1,241 @@
+"""When a collective is waited for: where it is issued (`Block`), or where its result is needed (`WaitLater`).
+
+later      |issue|T1| more work ... |T1 ·waits·| takes the result      the transfer runs next to the work
+blocking   |issue|T1 ·waits·| more work ... |T1| takes the result
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import NodeType, Phase, Relation, Segment, require
+from gnnperf.generate import Shape, parse
+from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, lane_keys
+from gnnperf.whatif.batch_shapes import all_shapes, op_of
+from gnnperf.whatif.declared import Place, gap_at
+from gnnperf.whatif.edit import Edited, chosen, ends, refusal, rewritten
+from gnnperf.whatif.units import host_units
+
+CONTENTION = "how much faster work runs that no transfer runs beside any more, and how much slower work that one does"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Collectives are waited for where they are issued: in the gap after the issuing op.
+
+    Attributes:
+        collective: which kind (all_reduce, all_to_all, ...); None all.
+        phase: issued in forward, backward or optimizer; None any.
+    """
+
+    collective: str | None = None
+    phase: str | None = None
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Apply the edit."""
+        leaves = exits(graph, self.collective, self.phase)
+        waits_at = _gap_after(graph, _issuers(graph, leaves))
+        known = waits_at >= 0
+        unknown: tuple[str, ...] = (CONTENTION,)
+        if not known.all():
+            unknown += (f"who issued {int((~known).sum())} of {len(known)} parts: they stay as they are",)
+        return waiting(graph, leaves[known], waits_at[known], unknown)
+
+
+def exits(graph: ExecutionGraph, collective: str | None, phase: str | None) -> np.ndarray:
+    """[n] exits of the ranks' parts in the selected collectives.
+
+    Raises:
+        InputError: there are none.
+    """
+    nodes, part = graph.nodes, {"segment": Segment.EXIT}
+    result = chosen(nodes, NodeType.COMM, **part, collective=collective, phase=phase)
+    if not result.any():
+        kinds = sorted({str(kind) for kind in nodes["collective"][chosen(nodes, NodeType.COMM, **part)].dropna()})
+        what = f"no {collective or 'collective'}{f' in {phase}' if phase else ''}"
+        raise refusal(graph, what, ", ".join(kinds) or "no collective at all")
+    return np.flatnonzero(result)
+
+
+def _issuers(graph: ExecutionGraph, leaves: np.ndarray) -> np.ndarray:
+    """[n] host node that issued each part; -1 unknown. A part's arrive node is right before its exit."""
+    src, dst = ends(graph, Relation.LAUNCHES)
+    issuer = np.full(graph.num_nodes, -1, dtype=np.int64)
+    issuer[dst] = src
+    return issuer[leaves - 1]
+
+
+def _gap_after(graph: ExecutionGraph, node: np.ndarray) -> np.ndarray:
+    """[n] the next gap of each node's thread; -1 none."""
+    lane = lane_keys(graph.nodes)
+    gaps = np.flatnonzero((graph.nodes["segment"] == Segment.T1).to_numpy())
+    result = np.full(len(node), -1, dtype=np.int64)
+    for number in np.unique(lane[node[node >= 0]]):
+        mine, candidates = np.flatnonzero((node >= 0) & (lane[node] == number)), gaps[lane[gaps] == number]
+        slot = np.searchsorted(candidates, node[mine], side="right")
+        result[mine[slot < len(candidates)]] = candidates[slot[slot < len(candidates)]]
+    return result
+
+
+def host_waits(graph: ExecutionGraph) -> np.ndarray:
+    """[n] edges on which a host thread waits for an exit."""
+    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
+    waits = (graph.edges["relation"] == Relation.WAITS).to_numpy()
+    exit_ = (graph.nodes["segment"] == Segment.EXIT).to_numpy()
+    return np.flatnonzero(waits & exit_[src] & (graph.nodes["thread"].to_numpy()[dst] >= 0))
+
+
+def waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unknown: tuple[str, ...]) -> Edited:
+    """The graph in which these parts are waited for there, and nowhere else."""
+    touched = np.zeros(graph.num_nodes, dtype=bool)
+    touched[leaves] = True
+    edge = host_waits(graph)
+    retained = graph.edges.drop(index=edge[touched[graph.edges["src"].to_numpy()[edge]]])
+    added = EdgeList()
+    added.add(leaves, waits_at, Relation.WAITS)
+    touched[waits_at] = True
+    edges = concat_tables([part for part in (retained, added.table()) if len(part)])
+    return rewritten(graph, touched, unknown, edges=edges)
+
+
+# Who takes what a call makes: given by `feeds` edges where there are any, else by shapes.
+#
+# [T1|all_to_all -> [8,4]]-[T1|linear [8,5]]-[T1|view [8,4]]      no edge: the next call with an input [8,4] takes it
+#
+# A shape can be taken for a tensor's that it is not; the first call after it is the earliest that may need it.
+
+ALLOCATES = ("empty_like", "zeros_like", "ones_like", "new_empty", "new_zeros", "empty_strided", "rand_like")
+Takers = dict[Shape, np.ndarray]
+
+
+def _takers(nodes: pd.DataFrame, calls: np.ndarray) -> Takers:
+    """Shape -> [n] nodes among `calls` [num_nodes] bool with such an input, ascending; ops that only allocate aside."""
+    known = np.flatnonzero(calls & nodes["input_dims"].notna().to_numpy())
+    dims = nodes["input_dims"].astype(object).to_numpy()[known]
+    names = nodes["op_name"].astype(str).to_numpy()[known]
+    results: dict[Shape, list[int]] = {}
+    for node, text, name in zip(known.tolist(), dims, names, strict=True):
+        if op_of(name) not in ALLOCATES:
+            for shape in set(all_shapes(parse(str(text)))):
+                results.setdefault(shape, []).append(node)
+    return {shape: np.array(places) for shape, places in results.items()}
+
+
+def fed_by(graph: ExecutionGraph) -> dict[int, np.ndarray]:
+    """Node -> [n] nodes that its tensors feed, ascending.
+
+    Edges from forward to backward are left out: every trace has them, and they do not say who takes a result next.
+    """
+    phase = graph.nodes["phase"].astype(str).to_numpy()
+    src, dst = ends(graph, Relation.FEEDS)
+    given = (phase[src] != Phase.FORWARD) | (phase[dst] != Phase.BACKWARD)
+    takers = pd.Series(dst[given]).groupby(src[given])
+    return {int(str(node)): np.unique(group) for node, group in takers}
+
+
+BY_SHAPE = ("who takes the results of {} parts: no tensor is followed (no feeds edges); the first call after each that "
+            "takes a tensor of its shape is assumed to")  # fmt: skip
+BY_USER = "whether results are needed earlier than at {}: the edit states it"
+NOBODY = "who takes the results of {} of {} parts: they are waited for where they were"
+STORED = "what memory the messages hold until they are waited for"
+
+
+@dataclass(frozen=True)
+class WaitLater:
+    """Collectives are waited for where they are needed: the reverse of `Block`.
+
+    Attributes:
+        collective: which kind (all_reduce, all_to_all, ...); None all.
+        phase: issued in forward, backward or optimizer; None any.
+        until: a place (start, backward, optimizer) where results are needed at the earliest; None: by `feeds` edges,
+            else by shapes.
+    """
+
+    collective: str | None = None
+    phase: str | None = None
+    until: str | None = None
+
+    def __post_init__(self) -> None:
+        require(self.until in (None, *Place), "until of an overlap", self.until, ", ".join(Place))
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Move the waits; never to an earlier place than where they are."""
+        leaves = exits(graph, self.collective, self.phase)
+        issued_by = _issuers(graph, leaves)
+        waits_at, how = self._needed(graph, issued_by, leaves)
+        known = (waits_at >= 0) & ~_waited_for_later(graph, leaves, waits_at)
+        if not known.any():
+            what = f"nobody takes a result of {self.collective or 'a collective'}"
+            raise refusal(graph, what, remedy="say where it is needed (until=optimizer)")
+        unknown: tuple[str, ...] = (CONTENTION, STORED, *how)
+        if not known.all():
+            unknown += (NOBODY.format(int((~known).sum()), len(known)),)
+        return waiting(graph, leaves[known], waits_at[known], unknown)
+
+    def _needed(
+        self, graph: ExecutionGraph, issued_by: np.ndarray, leaves: np.ndarray
+    ) -> tuple[np.ndarray, tuple[str, ...]]:
+        """[n] the gap before the call that needs each result (-1 no one); and how it was given."""
+        if self.until is not None:
+            return _at_place(graph, issued_by, Place(self.until)), (BY_USER.format(self.until),)
+        fed, gaps, lane = fed_by(graph), _gap_of(graph), lane_keys(graph.nodes)
+        on_host = chosen(graph.nodes, NodeType.HOST, NodeType.COMPUTE) & (graph.nodes["thread"] >= 0).to_numpy()
+        on_host &= (graph.nodes["segment"] != Segment.T1).to_numpy()
+        calls = {key: _takers(graph.nodes, on_host & (lane == key)) for key in np.unique(lane[issued_by]).tolist()}
+        result, by_shape = np.full(len(issued_by), -1, dtype=np.int64), 0
+        for place, (issuer, leaf) in enumerate(zip(issued_by.tolist(), leaves.tolist(), strict=True)):
+            if issuer < 0:
+                continue
+            takers = [int(fed[node].min()) for node in (issuer, leaf - 1, leaf) if node in fed]
+            taker = min(takers) if takers else _by_shape(graph, calls[lane[issuer]], issuer)
+            by_shape += not takers and taker >= 0
+            result[place] = gaps[taker] if taker >= 0 else -1
+        return result, (BY_SHAPE.format(by_shape),) if by_shape else ()
+
+
+def _by_shape(graph: ExecutionGraph, calls: Takers, issuer: int) -> int:
+    """The first call of the issuer's thread and step after it that takes the result's shape; -1 none.
+
+    The result of a collective's call is its first tensor: the one that is written (c10d), or changed in place.
+    """
+    dims = graph.nodes["input_dims"].astype(object).iloc[issuer]
+    shapes = all_shapes(parse(dims)) if isinstance(dims, str) else []
+    takers = calls.get(shapes[0], np.zeros(0, dtype=np.int64)) if shapes else np.zeros(0, dtype=np.int64)
+    after = takers[takers > issuer]
+    step = graph.nodes["step"].to_numpy()
+    return int(after[0]) if len(after) and step[after[0]] == step[issuer] else -1
+
+
+def _waited_for_later(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray) -> np.ndarray:
+    """[n] bool: the thread already waits for the part at this place, or after it."""
+    lane, edge = lane_keys(graph.nodes), host_waits(graph)
+    now = np.full(graph.num_nodes, -1, dtype=np.int64)
+    now[graph.edges["src"].to_numpy()[edge]] = graph.edges["dst"].to_numpy()[edge]
+    at = now[leaves]
+    return (at >= 0) & (lane[at] == lane[waits_at]) & (at >= waits_at)
+
+
+def _gap_of(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] the first node of each node's unit: the gap before the call; itself off the host."""
+    unit = host_units(graph)
+    result = np.arange(graph.num_nodes)
+    number, first = np.unique(unit, return_index=True)
+    inside = unit >= 0
+    result[inside] = first[np.searchsorted(number, unit[inside])]
+    return result
+
+
+def _at_place(graph: ExecutionGraph, issued_by: np.ndarray, place: Place) -> np.ndarray:
+    """[n] the gap at the place of the issuer's rank and step, where it comes after the issuer; else -1."""
+    nodes, lane = graph.nodes, lane_keys(graph.nodes)
+    gaps = {rank: gap_at(graph, rank, place) for rank in graph.ranks}
+    step = nodes["step"].to_numpy()
+    result = np.full(len(issued_by), -1, dtype=np.int64)
+    for at, issuer in enumerate(issued_by.tolist()):
+        mine = gaps[int(nodes["rank"].iloc[issuer])] if issuer >= 0 else np.zeros(0, dtype=np.int64)
+        later = mine[(step[mine] == step[issuer]) & ((lane[mine] != lane[issuer]) | (mine > issuer))]
+        result[at] = later[0] if len(later) else -1
+    return result

@@ -1,0 +1,55 @@
+"""Fused attention: FLOPs, bytes and waves by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from round_device import CONSTANTS, DEVICE
+
+from gnnperf.analytic.attention import Attentions, FusedRates, flops, fused_bytes, fused_us
+
+RATES = FusedRates(
+    flops_share=0.5, pair_columns=0.0, uneven_share=0.5, wide_share=0.25, blocks_per_sm=1.0, start_us=1.0
+)
+
+
+def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causal: bool = False) -> Attentions:
+    batch, num_heads, positions, width = (np.array([float(v)]) for v in (2, heads, length, head_dim))
+    return Attentions(batch, num_heads, positions, positions, width, causal=np.array([causal]))
+
+
+def fused(calls: Attentions, backward: bool = False, rates: FusedRates = RATES) -> float:
+    return float(fused_us(calls, 2, 8e12, DEVICE, CONSTANTS, rates, backward)[0])
+
+
+def test_flops_and_bytes_by_hand() -> None:
+    pairs = 2 * 5 * 256 * 256
+    assert flops(attention()) == pytest.approx([4 * pairs * 64])
+    assert flops(attention(), backward=True) == pytest.approx([10 * pairs * 64])
+    assert attention(causal=True).pairs == pytest.approx([2 * 5 * 256 * 257 / 2])
+    assert fused_bytes(attention(), 2) == pytest.approx([4 * 2 * 5 * 256 * 64 * 2])
+
+
+def test_a_fused_kernel_takes_whole_waves_of_blocks() -> None:
+    # 10 heads of 2 blocks fill 10 SMs twice: 1.68e8 FLOPs at 4e12 FLOP/s, floor 2, start 1
+    assert fused(attention()) == pytest.approx(3.0 + 4 * 10 * 256 * 256 * 64 / 4e6)
+    # 12 heads make 24 blocks: three waves, as long as 30 blocks
+    assert fused(attention(heads=6)) == pytest.approx(3.0 + 4 * 15 * 256 * 256 * 64 / 4e6)
+
+
+def test_padded_and_wide_heads_are_slower() -> None:
+    even = fused(attention(head_dim=96)) - 3.0
+    assert fused(attention(head_dim=80)) - 3.0 == pytest.approx(2 * even)  # the work of 96 at half the rate
+    assert fused(attention(head_dim=192)) - 3.0 == pytest.approx(8 * even)  # twice the work at a quarter
+    softmax = replace(RATES, pair_columns=96.0)
+    assert fused(attention(head_dim=96), rates=softmax) - 3.0 == pytest.approx(2 * even)
+
+
+@given(st.integers(1, 4096), st.integers(1, 4096), st.booleans(), st.booleans())
+def test_longer_sequences_are_never_faster(one: int, other: int, causal: bool, backward: bool) -> None:
+    short, long = (fused(attention(length=n, causal=causal), backward) for n in sorted((one, other)))
+    assert short <= long * (1 + 1e-12)

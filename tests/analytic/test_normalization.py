@@ -1,0 +1,98 @@
+"""Kernels over rows: hand-computed times, and what must hold whatever the numbers are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from round_device import CONSTANTS, DEVICE, KERNEL
+
+from gnnperf.analytic.normalization import layer_norm_backward_us, layer_norm_us, row_kernel_us, softmax_us, uneven_rows
+
+
+def row_us(rows: float, columns: float, **changed: float) -> float:
+    kernel = replace(KERNEL, **changed)
+    return float(row_kernel_us(np.array([rows]), np.array([columns]), 4, DEVICE, CONSTANTS, kernel)[0])
+
+
+def test_short_rows_are_bound_by_their_instructions() -> None:
+    # 100 rows fill 10 SMs x 10 rows: one wave of 10 x (100 + 10) cycles at 1 GHz = 1.1 us on 64 lanes, 0.704 us on 100;
+    # 8,000 bytes take 0.016 us
+    assert row_us(100, 10) == pytest.approx(2.0 + 0.704 + 0.016, rel=1e-3)
+    # one row more waits for them, then has its SM to itself: 11 rows of one SM
+    assert row_us(101, 10) == pytest.approx(2.0 + 11 * 110 * 0.64e-3 + 0.016, rel=1e-3)
+
+
+def test_rows_that_leave_the_cache_are_read_again() -> None:
+    # 10 x 10 rows of 1,250 floats read and written are in flight: 1 MB, what the cache keeps, so half is read again.
+    expected_bytes = 1e5 * 1250 * 4 * (2 + 0.5)
+    got = row_us(1e5, 1250, cycles_per_row=0.0, cycles_per_element=0.0)
+    assert got == pytest.approx(2.0 + expected_bytes / 0.5e12 * 1e6)
+    once = row_us(1e5, 1250, cycles_per_row=0.0, cycles_per_element=0.0, rereads=0.0)
+    assert once == pytest.approx(2.0 + expected_bytes / 2.5 * 2 / 0.5e12 * 1e6)
+
+
+def test_softmax_keeps_only_short_rows_in_registers() -> None:
+    registers = replace(KERNEL, rereads=0.0)
+    constants = replace(CONSTANTS, rows={**CONSTANTS.rows, "softmax_warp": registers})
+    rows, columns = np.full(3, 1e5), np.array([1024.0, 1025.0, 1024.0])
+    plain = softmax_us(rows, columns, 4, DEVICE, constants)
+    block = softmax_us(rows, columns, 4, DEVICE, CONSTANTS)
+    assert plain[0] < block[0] and plain[1] == block[1]
+    assert softmax_us(rows[:1], columns[:1], 8, DEVICE, constants) == pytest.approx(
+        row_kernel_us(rows[:1], columns[:1], 8, DEVICE, constants, KERNEL)
+    )  # float64 rows of that length are too wide
+
+
+def test_backward_moves_more_than_forward() -> None:
+    rows, columns = np.array([1e5]), np.array([1000.0])
+    assert layer_norm_backward_us(rows, columns, 4, DEVICE, CONSTANTS) > layer_norm_us(
+        rows, columns, 4, DEVICE, CONSTANTS
+    )
+    assert softmax_us(rows, columns, 4, DEVICE, CONSTANTS, backward=True) > softmax_us(
+        rows, columns, 4, DEVICE, CONSTANTS
+    )
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 8192), st.booleans())
+def test_more_rows_are_never_faster(one: int, other: int, columns: int, resident: bool) -> None:
+    rows = np.sort(np.array([one, other], float))
+    first, second = layer_norm_us(rows, np.full(2, float(columns)), 4, DEVICE, CONSTANTS, resident)
+    assert first <= second * (1 + 1e-12)
+
+
+@given(st.integers(1, 8192), st.integers(1, 8192), st.integers(1, 10**5))
+def test_longer_rows_are_never_faster(one: int, other: int, rows: int) -> None:
+    columns = np.sort(np.array([one, other], float))
+    first, second = layer_norm_us(np.full(2, float(rows)), columns, 4, DEVICE, CONSTANTS)
+    assert first <= second * (1 + 1e-12)
+
+
+@given(st.integers(1, 10**5), st.integers(1, 8192), st.floats(1.0, 100.0))
+def test_more_bandwidth_is_never_slower(rows: int, columns: int, factor: float) -> None:
+    faster = replace(DEVICE, memory_bandwidth_bytes_per_s=DEVICE.memory_bandwidth_bytes_per_s * factor)
+    shape = np.array([float(rows)]), np.array([float(columns)])
+    assert softmax_us(*shape, 4, faster, CONSTANTS) <= softmax_us(*shape, 4, DEVICE, CONSTANTS)
+
+
+def test_blocks_of_vectors_fill_only_some_lengths() -> None:
+    # float16: vectors of 8; 1,536 columns are 192 vectors, a block of 128 threads takes 1,024 columns at a time
+    assert uneven_rows(np.array([1024.0, 1536.0, 2048.0, 3072.0, 4096.0, 5120.0]), 2).tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_twice_the_lanes_issue_in_half_the_time() -> None:
+    bound = replace(KERNEL, cycles_per_row=1e6)
+    one, two = (
+        row_kernel_us(np.array([1e4]), np.array([10.0]), 4, replace(DEVICE, lanes_per_sm=n), CONSTANTS, bound)[0] - 2.0
+        for n in (64, 128)
+    )
+    assert one / two == pytest.approx(2.0, rel=1e-3)
+
+
+def test_rows_shorter_than_a_warp_share_it() -> None:
+    # 8 columns take 8 of 32 threads: four rows cost the instructions of one row of 32
+    short = softmax_us(np.array([40_000.0]), np.array([8.0]), 4, DEVICE, CONSTANTS)
+    assert short == pytest.approx(softmax_us(np.array([10_000.0]), np.array([32.0]), 4, DEVICE, CONSTANTS))

@@ -1,0 +1,105 @@
+"""CSV without formulas, JSON without what JSON lacks."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from plotly.graph_objects import Bar, Figure
+
+from gnnperf.core.documents import csv_text, html_page, plotly_page, to_json
+from research.benchmarks._chromium import Page, chromium
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\n=1", "-"])
+def test_texts_that_a_spreadsheet_computes_begin_with_a_quote(text: str) -> None:
+    table = pd.DataFrame({"op": [text, "aten::mm"], text: pd.Categorical(["a", text])})
+    again = pd.read_csv(io.StringIO(csv_text(table)), dtype=str, keep_default_na=False)
+    assert again["op"].tolist() == ["'" + text, "aten::mm"]
+    assert again.columns[1].startswith("'") and str(again.iloc[1, 1]).startswith("'")
+
+
+def test_numbers_and_other_texts_are_as_they_were() -> None:
+    table = pd.DataFrame({"us": [-1.5, math.nan], "n": [-3, 4], "flag": [True, False], "text": ["-2.5e3", "a=b"],
+                          "mixed": [-1, "+4"], "none": [None, "[[-1]]"]})  # fmt: skip
+    assert csv_text(table) == table.to_csv(index=False)
+
+
+def test_no_text_ends_its_row() -> None:
+    lines = csv_text(pd.DataFrame({"op": ["a\r=1+1", 'b"\n=1', "\r=1", "\x1b[2J"]})).splitlines()
+    assert lines == ["op", r"a\r=1+1", '"b""', '=1"', r"\r=1", r"\x1b[2J"]
+
+
+def test_json_is_strict_and_utf8() -> None:
+    text = to_json({"a": [math.nan, -math.inf, 1.5], "b": ("x\udcff", "ü"), "\ud800": None})
+    assert text.endswith(b"}\n")
+    assert json.loads(text) == {"a": [None, None, 1.5], "b": ["x\\udcff", "ü"], "\\ud800": None}
+
+
+# --- pages run their own scripts and load nothing ---------------------------------------------------------------------
+
+
+EVIL = "</script><script>alert(1)</script><!--\u2028<img src=x onerror=alert(1)>"
+
+
+def _hashes(html: str) -> set[str]:
+    scripts = re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL)
+    return {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts}
+
+
+def _policy(html: str) -> str:
+    (content,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
+    return str(content)
+
+
+def test_a_page_without_scripts_allows_none() -> None:
+    html = html_page(EVIL, "p { color: red }", "<p>text</p>")
+    assert "script-src 'none'" in _policy(html) and "default-src 'none'" in _policy(html)
+    assert "<script" not in html and "<img" not in html
+    assert html.index("Content-Security-Policy") < html.index("<title>")
+
+
+@pytest.fixture(scope="module")
+def drawn() -> str:
+    figures = [Figure(Bar(x=[1.0], y=[EVIL], text=[EVIL]), {"title": {"text": EVIL}}) for _ in range(2)]
+    return plotly_page(EVIL, figures, "", "<h1>title</h1>")
+
+
+def test_scripts_of_figures_are_allowed_by_their_hash_isolated(drawn: str) -> None:
+    allowed = set(re.findall(r"'sha256-([^']*)'", _policy(drawn)))
+    assert allowed == _hashes(drawn)
+    assert len(re.findall(r"<script", drawn)) >= 4
+    assert "unsafe-eval" not in _policy(drawn) and "http" not in _policy(drawn)
+
+
+def test_texts_of_figures_end_no_script(drawn: str) -> None:
+    assert "alert(1)" not in re.sub(r"<script[^>]*>.*?</script>", "", drawn, flags=re.DOTALL).replace(
+        "&lt;script&gt;alert(1)&lt;/script&gt;", "").replace("onerror=alert(1)&gt;", "")  # fmt: skip
+    assert "<img src=x" not in drawn and "<!--\u2028" not in drawn
+
+
+# --- pages of figures in a headless Chromium: drawn under their own policy, obeying no text of strangers --------------
+
+
+PROGRAM = chromium()
+HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u2028<!--"
+DRAWN = "document.querySelectorAll('#figure1 .bars path').length > 0"
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no Chromium on the PATH (Debian: apt install chromium)")
+def test_figures_are_drawn_and_nothing_else_runs(tmp_path: Path) -> None:
+    assert PROGRAM is not None
+    path = tmp_path / "page.html"
+    figures = [Figure(Bar(x=[1.0], y=[HOSTILE], text=[HOSTILE]), {"title": {"text": HOSTILE}}) for _ in range(2)]
+    path.write_text(plotly_page("title", figures, before="<p>text</p>"), encoding="utf-8")
+    with Page(PROGRAM) as page:
+        page.open(path, DRAWN)
+        assert page.complaints() == []
+        assert page.ask("document.title") == "title"

@@ -1,0 +1,130 @@
+"""What files of others may hold: types and ranges of fields."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema.parquet import read_parquet, unpacked_bytes
+from gnnperf.core.schema.ranges import LogHigh, NotNegative, Share, checked, checked_json
+
+
+@dataclass(frozen=True)
+class Part:
+    us: NotNegative
+    shares: tuple[Share, ...] = ()
+    high: LogHigh = 0.0
+
+
+def test_plain_values_become_the_dataclass() -> None:
+    assert checked({"us": 3, "shares": [0.0, 1.0], "high": math.inf, "extra": 1}, Part) == Part(
+        3.0, (0.0, 1.0), math.inf
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ({"us": math.nan}, "us"),
+        ({"us": 2**70}, "us"),
+        ({"us": True}, "us"),
+        ({"us": "1"}, "us"),
+        ({"us": 1.0, "shares": [1.1]}, "shares"),
+        ({"us": 1.0, "high": math.nan}, "high"),
+        ({}, "us"),
+        ([], "array"),
+    ],
+)
+def test_what_is_refused_is_named(content: object, field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        checked(content, Part)
+
+
+def test_json_is_plain_and_bounded() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert checked_json({"a": [math.nan, 1]}, "about") == {"a": [None, 1]}
+    for bad in ([1], {"a": object()}, {"a": deep}, {"a": "x" * 2000}, {"a": "\ud800"}):
+        with pytest.raises(InputError, match="about"):
+            checked_json(bad, "about", max_bytes=1000)
+
+
+# --- sizes of pages as their own headers state them, against pyarrow's, and against a footer that states less ---------
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def footer_bytes(path: Path) -> int:
+    return int.from_bytes(path.read_bytes()[-8:-4], "little")
+
+
+def varint(value: int, length: int = 0) -> bytes:
+    """Zigzag, as Thrift writes it; padded to a length."""
+    pieces: list[int] = []
+    value <<= 1
+    while value > 127 or len(pieces) < length - 1:
+        pieces.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*pieces, value])
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_add_up_to_what_the_footer_states(compression: str, version: str, tmp_path: Path) -> None:
+    table = pa.table({"a": list(range(5000)), "b": [f"text {n % 7}" for n in range(5000)], "c": [0.5, None] * 2500})
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path, compression=compression, data_page_version=version, row_group_size=2000)
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    for names in (None, {"a"}, {"b", "c"}):
+        stated = sum(group.column(j).total_uncompressed_size for group in groups for j, name in enumerate("abc")
+                     if names is None or name in names)  # fmt: skip
+        pages = unpacked_bytes(path, names, footer_bytes(path))
+        assert stated * 0.5 < pages <= stated  # the footer counts headers, too
+
+
+def test_recorded_tables_are_read_as_before() -> None:
+    path = ROOT / "datasets/cpu-gloo/gpt_l2_w256_s64_b4_x2_lo/1/events.parquet"
+    assert unpacked_bytes(path, None, footer_bytes(path)) > 1000
+    pd.testing.assert_frame_equal(read_parquet(path).to_pandas(), pq.read_table(path).to_pandas())
+
+
+def test_a_footer_that_states_less_than_its_pages_hold_is_refused_before_they_are_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    text = "x" * (300 * 2**20)
+    pq.write_table(pa.table({"a": [text]}), path, compression="zstd", use_dictionary=False, write_statistics=False)
+    data = path.read_bytes()
+    honest = varint(pq.read_metadata(path).row_group(0).total_byte_size)
+    at = len(data) - 8 - footer_bytes(path)
+    assert data.count(honest, at) >= 1
+    path.write_bytes(data[:at] + data[at:].replace(honest, varint(1000, len(honest))))
+    assert pq.read_metadata(path).row_group(0).total_byte_size == 1000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InputError, match="holds 314,"), untrusted.reading(path):
+        read_parquet(path)
+    assert pa.total_allocated_bytes() - before < 2**20
+
+
+@pytest.mark.parametrize("at", range(0, 400, 7))
+def test_a_damaged_footer_is_one_message(at: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", "y", "z"]}), path)
+    data = bytearray(path.read_bytes())
+    first = len(data) - 8 - footer_bytes(path)
+    data[first + at % footer_bytes(path)] ^= 0x55
+    path.write_bytes(data)
+    try:
+        with untrusted.reading(path):
+            unpacked_bytes(path, None, footer_bytes(path))
+    except InputError as error:
+        assert str(path) in str(error)

@@ -1,0 +1,267 @@
+"""The grammar of whatif, and both steps from one predictor."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Source
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction
+from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.api import predict
+from gnnperf.predict.edited import predict_edited, with_edits
+from gnnperf.predict.request import Mode, Request, check
+from gnnperf.predict.target import choose_target
+from gnnperf.predict.whatif import read_edits
+from gnnperf.report.console import print_summary
+from gnnperf.report.json_document import document
+from gnnperf.whatif import (
+    Block,
+    ChangeCluster,
+    ChangeDevice,
+    ChangeDtype,
+    ChangeLink,
+    CompressMessages,
+    CompressTables,
+    DeclarePause,
+    FuseElementwise,
+    FuseHorizontally,
+    InputStall,
+    MoveToStream,
+    OpLatency,
+    RepeatCalls,
+    ResizeTables,
+    ScaleBatch,
+    ScaleSequence,
+    Straggler,
+    WaitLater,
+    apply,
+)
+from gnnperf.whatif.edit import Edit
+from gnnperf.whatif.world_size import WorldSize
+from tests.generate.transformer.plans import small
+from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
+from tests.report.page.pages import page_of
+from tests.toys import two_rank_graph
+
+
+def test_every_edit() -> None:
+    result = read_edits([
+        {"latency": {"op": "aten::mm", "factor": 0.5}}, {"straggler": {"rank": 1, "factor": 2}}, {"stall": {"us": 3.0}},
+        {"batch": {"factor": 2}}, {"dtype": {"of": "float32", "to": "bfloat16"}}, {"fuse": {"phase": "forward"}},
+        {"compress": {"kind": "all_reduce", "to": "float16"}}, {"world_size": {"ranks": 16}},
+    ])  # fmt: skip
+    assert result == (OpLatency("aten::mm", 0.5), Straggler(1, 2), InputStall(3.0), ScaleBatch(2),
+                     ChangeDtype("float32", "bfloat16"), FuseElementwise("forward"),
+                     CompressMessages("all_reduce", to="float16"), WorldSize(16))  # fmt: skip
+
+
+def test_edits_of_hardware_waits_and_structure() -> None:
+    result = read_edits([
+        {"device": {"to": "h100_sxm", "ranks": [0, 1]}}, {"link": {"rate_gbit_per_s": 1, "link": "inter"}},
+        {"cluster": {"to": "hgx_h100", "nodes": 2}}, {"sequence": {"to": 128}}, {"horizontal": {"models": 4}},
+        {"repeat": {"op": "aten::mm", "times": 3, "calls": [0]}}, {"pause": {"us": 5, "rank": 1}},
+        {"block": {"collective": "all_reduce"}}, {"overlap": {"until": "optimizer"}}, {"stream": {"op": "copy"}},
+        {"table_size": {"factor": 4}}, {"tensor_train": {"rank": 16}},
+    ])  # fmt: skip
+    assert result == (
+        ChangeDevice("h100_sxm", (0, 1)), ChangeLink(rate_gbit_per_s=1, link="inter"), ChangeCluster("hgx_h100", 2),
+        ScaleSequence(to=128), FuseHorizontally(models=4), RepeatCalls("aten::mm", 3, calls=(0,)),
+        DeclarePause(5, 1), Block("all_reduce"), WaitLater(until="optimizer"), MoveToStream("copy"), ResizeTables(4),
+        CompressTables(16),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"stragler": {"rank": 1, "factor": 2}}, "whatif.0.: unknown edit 'stragler'.*did you mean 'straggler'"),
+        ({"latency": {"op": "x", "factr": 2}}, "unknown setting 'factr'.*did you mean 'factor'"),
+        ({"latency": {"factor": 2}}, "op is required"),
+        ({"straggler": {"rank": 1.5, "factor": 2}}, "whatif.0..straggler.rank: bad value 1.5. Allowed: a whole number"),
+        ({"straggler": {"rank": True, "factor": 2}}, "bad value True"),
+        ({"straggler": {"rank": 1, "factor": -2}}, "factor of a straggler.*above 0"),
+        ({"batch": 2}, "bad value 2. Allowed: {batch:{factor:a number}}"),
+        ({"batch": {"factor": 2}, "stall": {"us": 2}}, "one edit with its settings"),
+        ("batch", "one edit with its settings"),
+        ({"device": {"to": "h100_sxm", "ranks": [0, "1"]}}, "bad value .* Allowed: a list of whole numbers"),
+        ({"device": {"to": "h100_sxm", "ranks": 1}}, "bad value 1. Allowed: a list of whole numbers"),
+        ({"device": {"to": "h100_smx"}}, "whatif.0..device: .*no hardware named 'h100_smx'; did you mean h100_sxm"),
+    ],
+)
+def test_one_clear_message(entry: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_edits([entry])
+
+
+def test_replay_refuses_edits(tmp_path: Path) -> None:
+    path = tmp_path / "toy.json"
+    path.write_text("{}")
+    with pytest.raises(InputError, match="whatif: mode=replay"):
+        check(Request(trace=path, mode=Mode.replay, whatif=[ScaleBatch(2)]))
+
+
+def test_both_steps_by_hand() -> None:
+    """10 + 120 + 50 + 5 = 185; gemms twice as long: 10 + 240 + 50 + 5, rank 1's at 7 us: rank 0 is last, 10 + 100."""
+    op = str(toy_answer().prediction.graph.nodes["op_name"][GEMM_0])
+    unedited, edits = toy_answer(), (OpLatency(op, factor=2.0),)
+    args = Fixed(), load_cluster("hgx8"), question(unedited.label)
+    answer = with_edits(unedited, edits, *args)
+    assert (answer.step_time_us, answer.whatif.step_time_us) == (185.0, 305.0)  # type: ignore[union-attr]
+    assert answer.whatif_difference_us == 120.0
+    declared = with_edits(unedited, (OpLatency(op, us=7.0, rank=1),), *args)
+    assert declared.whatif_difference_us == -20.0
+    assert declared.whatif.answer.prediction.source[GEMM_1] == Source.DECLARED  # type: ignore[union-attr]
+    assert answer.whatif.answer.step_time_error is None  # type: ignore[union-attr]  # nothing measured belongs to it
+
+
+def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
+    unedited = toy_answer()
+    answer = with_edits(unedited, (Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label))
+    assert any("transfers down" in warning for warning in answer.warnings)
+    result = document(answer)["whatif"]
+    assert result["difference_us"] == result["step_time_us"] - 185.0
+    assert result["edits"] == ["Straggler(rank=1, factor=2.0, work='all')"]
+    assert result["difference_share"] == pytest.approx(result["difference_us"] / 185.0)
+    assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in page_of(answer)
+    console = Console(width=120, record=True, file=io.StringIO())
+    print_summary(answer, onto=console)
+    assert "what if: 320 us" in console.export_text()
+
+
+def test_a_work_that_no_one_reports_is_stated() -> None:
+    unedited = toy_answer()
+    holes = Fixed({GEMM_1: float("nan")})
+    answer = with_edits(unedited, (Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
+    assert answer.warnings[0].startswith("What if: 1 nodes are not covered with the edits, 0 without")
+
+
+def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
+    """Eight nodes: one of 8 ranks each before, eight of 64 each then, as for the plan of 64 replicas itself."""
+    device, cluster = load_device("a100_sxm_80gb"), replace(load_cluster("dgx_a100"), nodes=8)
+    grown = predict(Request(plan=small(1, 1, 8), hardware=device, cluster=cluster, whatif=[WorldSize(64)]))
+    wanted = predict(Request(plan=small(1, 1, 64), hardware=device, cluster=cluster))
+    assert grown.whatif is not None
+    assert grown.whatif.step_time_us == pytest.approx(wanted.step_time_us, rel=1e-12)
+    with pytest.raises(InputError, match="64 ranks do not fit on 1 nodes"):
+        one = replace(cluster, nodes=1)
+        predict(Request(plan=small(1, 1, 8), hardware=device, cluster=one, whatif=[WorldSize(64)]))
+
+
+@dataclass(frozen=True)
+class ByDevice:
+    """Twice as fast on an H100; its transfers take 60 us. `hole`: a node that it does not know there."""
+
+    hole: int = -1
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        if cluster.device.name != "h100_sxm":
+            return Fixed({GEMM_0: 100.0, GEMM_1: 120.0, COLLECTIVE: 50.0}).predict(graph, cluster)
+        given = {GEMM_0: 50.0, GEMM_1: 60.0, COLLECTIVE: 60.0}
+        return Fixed({**given, self.hole: float("nan")} if self.hole >= 0 else given).predict(graph, cluster)
+
+
+def mixed(predictor: ByDevice, *edits: Edit) -> Prediction:
+    return predict_edited(apply(two_rank_graph(), edits), predictor, load_cluster("dgx1_v100"))
+
+
+def test_every_node_is_reported_by_its_own_device_and_a_transfer_by_the_slower() -> None:
+    result = mixed(ByDevice(), ChangeDevice("h100_sxm", (1,)))
+    assert result.latency_us[[GEMM_0, GEMM_1, COLLECTIVE]].tolist() == [100.0, 60.0, 60.0]
+    other = mixed(ByDevice(), ChangeDevice("h100_sxm", (0,)))
+    assert other.latency_us[[GEMM_0, GEMM_1, COLLECTIVE]].tolist() == [50.0, 120.0, 60.0]
+
+
+def test_the_mixed_step_waits_for_the_slow_rank() -> None:
+    """Rank 0 on the old device: 10 + 100 + 60 + 5; all on the new one: 10 + 60 + 60 + 5."""
+    unedited = toy_answer()
+    for ranks, expected_us in (((1,), 175.0), (None, 135.0)):
+        edits = (ChangeDevice("h100_sxm", ranks),)
+        answer = with_edits(unedited, edits, ByDevice(), load_cluster("dgx1_v100"), question(unedited.label))
+        assert answer.whatif is not None
+        assert answer.whatif.step_time_us == expected_us
+        assert answer.hardware == "v100_sxm2_32gb"
+    assert answer.whatif is not None
+    assert answer.whatif.answer.hardware == "h100_sxm"
+
+
+def test_what_one_device_does_not_cover_is_not_covered() -> None:
+    assert mixed(ByDevice(GEMM_1), ChangeDevice("h100_sxm", (1,))).uncovered_ops == {"aten::mm": 1}
+    assert mixed(ByDevice(GEMM_1), ChangeDevice("h100_sxm", (0,))).uncovered_ops == {}
+    result = mixed(ByDevice(COLLECTIVE), ChangeDevice("h100_sxm", (1,)))
+    assert np.isnan(result.latency_us[COLLECTIVE])
+
+
+def test_declared_latencies_hold_on_any_device() -> None:
+    result = mixed(ByDevice(), OpLatency("aten::mm", us=7.0, rank=1), ChangeDevice("h100_sxm"))
+    assert result.latency_us[[GEMM_0, GEMM_1]].tolist() == [50.0, 7.0]
+    assert result.source[GEMM_1] == Source.DECLARED
+    faster = mixed(ByDevice(), OpLatency("aten::mm", factor=0.5), ChangeDevice("h100_sxm"))
+    assert faster.latency_us[GEMM_0] == 25.0
+
+
+def by_key(hardware: str | None, cluster: str | None) -> np.ndarray:
+    """[num_nodes] us: as hardware= and cluster= answer."""
+    graph = two_rank_graph()
+    device, spec = (
+        (None if hardware is None else load_device(hardware)),
+        (None if cluster is None else load_cluster(cluster)),
+    )
+    return AnalyticPredictor().predict(graph, choose_target(graph, device, spec).cluster).latency_us
+
+
+def by_edit(*edits: Edit) -> np.ndarray:
+    """[num_nodes] us: as edits of the same step answer."""
+    graph = two_rank_graph()
+    cluster = choose_target(graph, None, None).cluster
+    return predict_edited(apply(graph, edits), AnalyticPredictor(), cluster).latency_us
+
+
+def test_edits_agree_with_hardware_and_cluster() -> None:
+    np.testing.assert_array_equal(by_edit(ChangeDevice("a100_sxm_80gb")), by_key("a100_sxm_80gb", "dgx1_v100"))
+    np.testing.assert_array_equal(by_edit(ChangeCluster("single")), by_key(None, "single"))
+    device, cluster = ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100", host="xeon_e5_2698_v4")
+    np.testing.assert_allclose(by_edit(device, cluster), by_key("h100_sxm", "hgx_h100"))
+    np.testing.assert_allclose(by_edit(cluster, device), by_key("h100_sxm", "hgx_h100"))
+    assert not np.array_equal(by_key("h100_sxm", "hgx_h100"), by_key(None, None))
+
+
+def test_only_hosts_differ_where_the_host_moves() -> None:
+    """cluster= takes host overheads as they hold for its own host; an edit moves them from the host that was."""
+    ours, theirs = by_edit(ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100")), by_key("h100_sxm", "hgx_h100")
+    is_host = (two_rank_graph().nodes["node_type"] == NodeType.HOST).to_numpy()
+    np.testing.assert_allclose(ours[~is_host], theirs[~is_host])
+    old, new = (load_cluster(name).host for name in ("dgx1_v100", "hgx_h100"))
+    assert old is not None
+    assert new is not None
+    np.testing.assert_allclose(ours[is_host], theirs[is_host] * old.single_thread_speed / new.single_thread_speed)
+
+
+def test_a_slower_link_is_slower_and_only_it() -> None:
+    fast, slow = by_edit(), by_edit(ChangeLink(bandwidth_factor=0.5))
+    assert slow[COLLECTIVE] > fast[COLLECTIVE]
+    assert np.delete(slow, COLLECTIVE).tolist() == np.delete(fast, COLLECTIVE).tolist()
+    one = by_edit(ChangeLink(bandwidth_factor=0.5, ranks=(1,)))
+    assert one[COLLECTIVE] == slow[COLLECTIVE]
+
+
+def test_requested_collective_models_hold_in_every_cluster() -> None:
+    unedited = toy_answer()
+    edits = (ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100", host="xeon_e5_2698_v4"))
+    args = (unedited, edits, AnalyticPredictor(), load_cluster("dgx1_v100"), question(unedited.label))
+    fitted, specified = with_edits(*args), with_edits(*args, "specification")
+    given = [answer.whatif.answer.prediction.latency_us for answer in (fitted, specified) if answer.whatif]
+    graph, own = two_rank_graph(), load_cluster("hgx_h100", "h100_sxm")
+    for latency_us, cluster in zip(given, (own, replace(own, collectives={})), strict=True):
+        expected = AnalyticPredictor().predict(graph, cluster).latency_us
+        assert latency_us[COLLECTIVE] == pytest.approx(expected[COLLECTIVE])
+    assert given[0][COLLECTIVE] != given[1][COLLECTIVE]

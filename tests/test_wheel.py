@@ -1,0 +1,51 @@
+"""The wheel works without a checkout: from another folder it holds conf/, the stubs and the command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with what the wheel installs."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT, check=True,
+                   capture_output=True)  # fmt: skip
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def run(installed: Path, cwd: Path, *command: str) -> str:
+    """Standard output of a Python command in `cwd`, with the wheel's files first on the path."""
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run([sys.executable, *command], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_everything_of_conf_and_no_research_is_inside(installed: Path) -> None:
+    shipped = {p.relative_to(ROOT / "conf") for p in (ROOT / "conf").rglob("*.yaml")}
+    assert {p.relative_to(installed / "gnnperf/conf") for p in (installed / "gnnperf/conf").rglob("*.yaml")} == shipped
+    assert {p.name for p in installed.iterdir()} == {"gnnperf", *(p.name for p in installed.glob("*.dist-info"))}
+    assert (installed / "gnnperf/report/__init__.pyi").is_file() and (installed / "gnnperf/py.typed").is_file()
+
+
+def test_a_device_loads_from_any_folder(installed: Path, tmp_path: Path) -> None:
+    program = "import gnnperf, gnnperf.hardware as h; print(gnnperf.__file__, h.load_device('h100_sxm').num_sms)"
+    file, num_sms = run(installed, tmp_path, "-c", program).split()
+    assert Path(file).is_relative_to(installed) and num_sms == "132"
+
+
+def test_a_checkout_named_like_the_package_does_not_hide_it(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "gnnperf/docs").mkdir(parents=True)  # the parent of a clone: a folder without __init__.py
+    assert "gnnperf" in run(installed, tmp_path, "-m", "gnnperf", "--version")

@@ -1,0 +1,129 @@
+"""Another dtype for the ops of one layer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from gnnperf.core.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif import ChangeDtype, CompressMessages, apply
+from tests.whatif.programs import ARRIVE, EXIT, GRADIENT_IN, LINEAR, LOSS, SEND, TRANSFER, UPDATE, layer
+
+
+def test_mixed_changes_matrix_products() -> None:
+    graph = layer(2, 3, 5, 7)
+    result = ChangeDtype("float32", "bfloat16")(graph)
+    nodes = result.graph.nodes
+    assert nodes["dtype"][[LINEAR, GRADIENT_IN]].tolist() == ["bfloat16", "bfloat16"]
+    assert nodes["bytes"][LINEAR] == 2 * (6 * 5 + 7 * 5 + 7 + 6 * 7)
+    assert nodes["flops"][LINEAR] == graph.nodes["flops"][LINEAR]
+    assert nodes["dtype"][[LOSS, UPDATE]].tolist() == ["float32", "float32"]
+    assert nodes["latency_us"][LINEAR] != nodes["latency_us"][LINEAR]
+    assert nodes["latency_us"][LOSS] == 5.0
+    assert any("cast" in sentence for sentence in result.unknown)
+
+
+def test_all_changes_messages_too() -> None:
+    graph = layer(2, 3, 5, 7)
+    graph.nodes.loc[TRANSFER, "dtype"] = "float32"
+    nodes = ChangeDtype("float32", "float64", "all")(graph).graph.nodes
+    assert nodes["message_bytes"][TRANSFER] == 2 * graph.nodes["message_bytes"][TRANSFER]
+    assert nodes["bytes"][LOSS] == 2 * graph.nodes["bytes"][LOSS]
+
+
+def test_embedding_keeps_its_integers() -> None:
+    """Indices of 8 bytes stay; rows read and written halve."""
+    nodes = ChangeDtype("float32", "bfloat16", "all")(layer(2, 3, 5, 7)).graph.nodes
+    assert nodes["bytes"][0] == 8 * 6 + 2 * (2 * 6 * 5)
+
+
+def test_there_and_back() -> None:
+    graph = layer(2, 3, 5, 7)
+    result = apply(graph, [ChangeDtype("float32", "float16"), ChangeDtype("float16", "float32")]).graph.nodes
+    assert result["bytes"].tolist() == pytest.approx(graph.nodes["bytes"].tolist(), nan_ok=True)
+    assert result["dtype"].astype(object).equals(graph.nodes["dtype"].astype(object))
+
+
+def test_the_same_dtype_changes_nothing() -> None:
+    graph = layer(2, 3, 5, 7)
+    assert_frame_equal(ChangeDtype("float32", "float32")(graph).graph.nodes, graph.nodes)
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="no op of dtype 'float16'"):
+        ChangeDtype("float16", "float32")(layer(2, 3, 5, 7))
+    with pytest.raises(InputError, match="bfloat16"):
+        ChangeDtype("float32", "bf16")
+    with pytest.raises(InputError, match="mixed, all"):
+        ChangeDtype("float32", "bfloat16", "some")
+
+
+MESSAGE = 4.0 * (7 * 5 + 7)  # the flat gradient
+
+
+def gradients(dtype: str = "float32") -> ExecutionGraph:
+    graph = layer(2, 3, 5, 7, sends=False)
+    sent = np.isin(np.arange(len(graph.nodes)), [ARRIVE, EXIT, TRANSFER])
+    values = np.where(sent, dtype, graph.nodes["dtype"].astype(object))
+    return replace(graph, nodes=graph.nodes.assign(dtype=pd.Categorical(values)))
+
+
+def test_a_ratio_and_what_comes_with_each_message() -> None:
+    graph = gradients()
+    result = CompressMessages(ratio=0.25, extra_bytes=8.0)(graph)
+    nodes = result.graph.nodes
+    assert nodes["message_bytes"][[ARRIVE, EXIT, TRANSFER]].tolist() == [MESSAGE / 4 + 8] * 3
+    assert np.isnan(nodes["latency_us"][TRANSFER])
+    assert np.flatnonzero(result.touched).tolist() == [ARRIVE, EXIT, TRANSFER]
+    untouched = [LINEAR, SEND]
+    assert nodes.loc[untouched].equals(graph.nodes.loc[untouched])
+    assert graph.nodes["message_bytes"][TRANSFER] == MESSAGE
+    assert any("decompressing" in sentences for sentences in result.unknown) and any(
+        "added up" in sentences for sentences in result.unknown
+    )
+
+
+def test_a_dtype_halves_floats_of_twice_its_size() -> None:
+    nodes = CompressMessages(to="float16")(gradients()).graph.nodes
+    assert nodes["message_bytes"][TRANSFER] == MESSAGE / 2 and nodes["dtype"][TRANSFER] == "float16"
+    assert nodes["dtype"][LINEAR] == gradients().nodes["dtype"][LINEAR]
+
+
+def test_what_is_small_already_is_refused_and_what_is_unknown_stated() -> None:
+    with pytest.raises(InputError, match="makes smaller"):
+        CompressMessages(to="float16")(gradients("bfloat16"))
+    graph = gradients()
+    graph.nodes.loc[ARRIVE, "message_bytes"] = np.nan
+    assert any(sentences.startswith("how many bytes 1 ") for sentences in CompressMessages(ratio=0.5)(graph).unknown)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "one of the two"), ({"ratio": 0.5, "to": "float16"}, "one of the two"), ({"ratio": 0.0}, "above 0"),
+        ({"ratio": 1.5}, "at most 1"), ({"to": "int4"}, "bfloat16"), ({"ratio": 0.5, "extra_bytes": -1.0}, "0 or more"),
+    ],
+)  # fmt: skip
+def test_settings_that_compress_nothing(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CompressMessages(**settings)  # type: ignore[arg-type]
+
+
+def test_a_kind_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(InputError, match=r"no 'allreduce'.*all_reduce.*did you mean 'all_reduce'"):
+        CompressMessages("allreduce", ratio=0.5)(gradients())
+    with pytest.raises(InputError, match="in forward"):
+        CompressMessages(ratio=0.5, phase="forward")(gradients())
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_ratios_compose(first: float, second: float) -> None:
+    both = apply(gradients(), [CompressMessages(ratio=first), CompressMessages(ratio=second)])
+    assert both.graph.nodes["message_bytes"][TRANSFER] == pytest.approx(MESSAGE * first * second)
