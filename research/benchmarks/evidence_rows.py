@@ -1,6 +1,6 @@
 """Nodes of public traces, predicted from some measured nodes of the same trace: simple rows and trees in context.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.evidence_rows [--out DIR] [--share 0.2] [--seeds 0 1 2]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.evidence_rows [--out DIR] [--share 0.2] [--seeds 0]
 
 A share of the nodes of a trace's other steps is revealed (of a trace with one step, of this step). Every hidden node of
 the judged step is predicted. Projects (repositories) are left out one at a time: the trees train on traces of the other
@@ -48,7 +48,7 @@ OUT = Path("outputs/evidence")
 LEVELS = ("shapes", "op", "family", "kind", "all")  # fine to coarse
 NO_FLOORS = TypedFloors({}, {}, 1.0)
 SHARE, TRAIN_SHARES = 0.2, (0.0, 0.05, 0.2, 0.5)
-MOST_STEPS, MOST_TRACES, MOST_NODES = 3, 8, 600  # judged per trace; of a project and of an episode that train
+MOST_STEPS, MOST_TRACES, MOST_NODES = 3, 6, 250  # judged per trace; of a project and of an episode that train
 MOST_RATIO = 100.0  # of a label to the reference
 STALL_US, STALL_RATIO, LEAST_OF_OP = 1000.0, 10.0, 3  # the first two as in docs/concepts/answers.md
 FIGURES = ("hosts", "steady hosts", "unmodeled")
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR")
     parser.add_argument("--share", type=float, default=SHARE)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     requested = parser.parse_args(arguments)
     traces = list(load(requested.out))
     result = judged(traces, requested.share, requested.seeds)
