@@ -83,7 +83,7 @@ def test_labels_do_not_leak_into_features() -> None:
         TOY.nodes["node_type"] == NodeType.HOST
     )  # the name of a runtime call is known before the run, a kernel's is not
     names = TOY.nodes["event_name"].astype(object).where(host, "other")
-    other = replace(TOY, nodes=TOY.nodes.assign(latency_us=np.nan, start_us=np.nan, event_name=names))
+    other = replace(TOY, nodes=TOY.nodes.assign(latency_us=np.nan, start_us=np.nan, blocked_us=3.0, event_name=names))
     for node_type in ("host", "compute", "comm", "collective"):
         assert torch.equal(of(TOY)[node_type].x, of(other)[node_type].x)
         assert torch.equal(of(TOY)[node_type].codes, of(other)[node_type].codes)

@@ -100,12 +100,6 @@ def test_unknown_is_flagged_and_never_nan() -> None:
     assert (host["flops_unknown"], host["bytes_unknown"], host["dims_unknown"], host["group_size_unknown"]) == (1,) * 4
 
 
-def test_labels_are_no_features() -> None:
-    graph = two_rank_graph()
-    nodes = graph.nodes.assign(start_us=1e9, latency_us=7.0, blocked_us=3.0, event_id=5, event_name="x")
-    assert numbers(graph).equals(numbers(replace(graph, nodes=nodes)))
-
-
 def with_dims(texts: list[str | None], op: str = "aten::add", family: str = "elementwise") -> pd.DataFrame:
     return pd.DataFrame({"input_dims": pd.Series(texts, dtype="category"), "op_name": op, "family": family})
 

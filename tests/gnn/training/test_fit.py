@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,15 +120,6 @@ def test_curves_as_csv_no_noise_and_torch_as_it_was(
     assert {"train_loss", "val_loss", "val_log_error", "epoch"} <= set(curves.columns)
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
-
-
-def test_wandb_offline(tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # wandb's own
-        trained(config(tmp_path, epochs=1, logger=LoggerConfig(kind=LoggerKind.wandb)), data)
-    assert list(tmp_path.rglob("*.wandb"))
 
 
 def test_the_table(tmp_path: Path, data: PreparedData, capsys: pytest.CaptureFixture[str]) -> None:
