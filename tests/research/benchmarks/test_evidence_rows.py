@@ -79,7 +79,7 @@ def test_a_stall_is_no_evidence_and_no_steady_host() -> None:
     assert stalls(alone, np.arange(4)).tolist() == [False, True, False, False]  # the median of its kind
     assert episode(like, 1, 1.0, np.random.default_rng(0)).revealed.tolist() == [0, 2]
     given = errors(like, Episode(np.array([3]), np.array([0, 1, 2])), np.array([20.0, 20.0, 30.0]))
-    assert given["hosts"] == pytest.approx(1970 / 2040) and given["steady hosts"] == pytest.approx(0.75)
+    assert given["hosts"] == pytest.approx(1970 / 2040) and given["steady hosts"] == pytest.approx(0.25)
     assert np.isnan(errors(FOUR, Episode(np.array([0]), np.array([1])), np.array([40.0]))["unmodeled"])
 
 
