@@ -21,7 +21,6 @@ import gnnperf
 from gnnperf.gnn.intervals.devices import group_names
 from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks._public_runs import mirror
-from research.pretraining.few_rows import FEATURES, numbers
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
 from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import GENERATION, sampled, usable
@@ -40,7 +39,6 @@ SOURCES = (
     *(f"gnnperf/{part}.py" for part in CODE),
     *(f"research/{part}/*.py" for part in ("pretraining", "fitting", "tables")),
 )
-DENSITY = FEATURES  # sizes and ratios, for weights by likeness
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def answers(campaign: str, keep: Path) -> pd.DataFrame:
     Returns:
         Columns left (tuple), device, generation, kind, family, dtype, group (of both), seen (bool, whether the
         generation trained), measured, analytic, gnn (us, as the method reads them; gnn: geometric mean over networks
-        of SEEDS), DENSITY.
+        of SEEDS).
     """
     every = folds(tables()[campaign], TRAIN_ROWS[campaign])
     result = [
@@ -129,5 +127,4 @@ def _predicted(fold: Fold, keep: Path) -> pd.DataFrame:
         KIND: fold.requested[KIND].astype(str), "seen": seen, "measured": fold.requested["latency_us"].to_numpy(float),
         "analytic": np.exp(models[0].with_share(0.0).log_us(requested)),
         "gnn": np.exp(np.mean([model.log_us(requested) for model in models], axis=0)),
-        **dict(zip(DENSITY, numbers(requested).T, strict=True)),
     })  # fmt: skip

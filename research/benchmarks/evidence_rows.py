@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import WORK_TYPES, InputError, NodeType, each
@@ -41,7 +40,7 @@ from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of
 from gnnperf.gnn.data.numbers import WORK_NAMES, work_numbers
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.trace.public.catalog import Entry, Recording, load_catalog, recordings
-from research.benchmarks._console_tables import right_aligned
+from research.benchmarks._frame import right_aligned, run_main, show
 from research.benchmarks._public_runs import imported
 
 OUT = Path("outputs/evidence")
@@ -97,7 +96,7 @@ class Episode:
     hidden: np.ndarray
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.evidence_rows", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
@@ -108,13 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     traces = list(load(requested.out))
     result = judged(traces, requested.share, requested.seeds)
     result.to_csv(requested.out / "rows.csv", index=False)
-    console = Console(width=150)
     for several in (True, False):
         for figure in FIGURES:
             rows = result[(result["several"] == several) & result[figure].notna()]
             title = "other steps" if several else "the same step (traces with one step)"
-            console.print(_table(f"{figure}, {requested.share:.0%} of {title} revealed: error in %", rows, figure))
-    return 0
+            show(_table(f"{figure}, {requested.share:.0%} of {title} revealed: error in %", rows, figure))
 
 
 def _table(title: str, rows: pd.DataFrame, figure: str) -> Any:
@@ -357,4 +354,4 @@ def errors(trace: Trace, at: Episode, predicted: np.ndarray) -> dict[str, float]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)
