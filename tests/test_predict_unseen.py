@@ -109,7 +109,7 @@ def test_too_much_that_is_not_covered_is_refused(
 
 def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: fallback_graph())
-    monkeypatch.setattr(api, "choose_target", lambda graph, hardware, links: Target(cluster(), None))
+    monkeypatch.setattr(api, "choose_target", lambda graph, *_: Target(cluster(), None))
     trace = tmp_path / "toy.json"
     trace.write_text("{}")
     words = (f"trace={trace}", f"checkpoint={_checkpoint(tmp_path, 'v100')}", f"measured={measured_table(tmp_path)}")
@@ -127,7 +127,7 @@ def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def _checkpoint(folder: Path, device: str = DEVICE) -> Path:
-    """The network that doubles the base, as if it were trained on the device; nothing is unlike training."""
+    """The network that doubles the base, as if it were trained on the device."""
     made = doubling()
     save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, devices=(device,))))
     return folder / "model.ckpt"
