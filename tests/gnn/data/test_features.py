@@ -18,7 +18,7 @@ from traces import all_reduce, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES, NodeType, Relation
+from gnnperf.core.schema import EVIDENCE_COLUMNS, WORK_TYPES, NodeType, Relation
 from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES, PLACEMENT, RELATION_ENDS, features, joined_by_parts, reverse
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.numbers import WORK_NAMES
@@ -83,7 +83,8 @@ def test_labels_do_not_leak_into_features() -> None:
         TOY.nodes["node_type"] == NodeType.HOST
     )  # the name of a runtime call is known before the run, a kernel's is not
     names = TOY.nodes["event_name"].astype(object).where(host, "other")
-    other = replace(TOY, nodes=TOY.nodes.assign(latency_us=np.nan, start_us=np.nan, blocked_us=3.0, event_name=names))
+    labels = {"latency_us": np.nan, "start_us": np.nan, "blocked_us": 3.0, **dict.fromkeys(EVIDENCE_COLUMNS, 7)}
+    other = replace(TOY, nodes=TOY.nodes.assign(event_name=names, **labels))
     for node_type in ("host", "compute", "comm", "collective"):
         assert torch.equal(of(TOY)[node_type].x, of(other)[node_type].x)
         assert torch.equal(of(TOY)[node_type].codes, of(other)[node_type].codes)
