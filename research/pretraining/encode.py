@@ -51,7 +51,6 @@ class EncodedRows:
     observed: Observed
 
     def part(self, places: Tensor) -> EncodedRows:
-        """Some rows."""
         return EncodedRows(self.x[places], self.codes[places], self.base_us[places], self.log_label[places],
                            self.observed.part(places))  # fmt: skip
 
@@ -70,7 +69,6 @@ class EncodedRows:
 
 
 def words_of(rows: pd.DataFrame) -> Vocabulary:
-    """Words of training rows."""
     return fit_vocabulary([made.graph.nodes for made in op_graphs(rows)])
 
 
