@@ -109,7 +109,7 @@ def test_too_much_that_is_not_covered_is_refused(
 
 def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: fallback_graph())
-    monkeypatch.setattr(api, "choose_target", lambda graph, hardware, links: Target(cluster(), None))
+    monkeypatch.setattr(api, "choose_target", lambda graph, *_: Target(cluster(), None))
     trace = tmp_path / "toy.json"
     trace.write_text("{}")
     words = (f"trace={trace}", f"checkpoint={_checkpoint(tmp_path, 'v100')}", f"measured={measured_table(tmp_path)}")
@@ -117,7 +117,7 @@ def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.Mo
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet").set_index("node_id")
     kernels = nodes[nodes["node_type"].astype(str) == "compute"]
     assert kernels["source"].astype(str).to_dict() == {
-        TABLED: "measured", LIKE: "gnn", NEW_OP: "gnn_calibrated", HUGE: "analytic", NAMELESS: "uncovered",
+        TABLED: "measured", LIKE: "gnn", NEW_OP: "gnn_calibrated", HUGE: "gnn", NAMELESS: "uncovered",
     }  # fmt: skip
     assert kernels.loc[NEW_OP, "reason"] == "op not in the vocabulary"
     assert kernels.loc[TABLED, "latency_us"] == pytest.approx(30.0)
@@ -127,10 +127,7 @@ def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def _checkpoint(folder: Path, device: str = DEVICE) -> Path:
-    """The network that doubles the base, as if it were trained on the device; nothing is unlike training."""
+    """The network that doubles the base, as if it were trained on the device."""
     made = doubling()
-    largest = dict.fromkeys(made.trust.own.usual, 2.0)
-    own, around = (replace(ood_distance, usual=largest) for ood_distance in (made.trust.own, made.trust.around))
-    seen = replace(made.trust.seen, dtypes={device: made.trust.seen.dtypes["v100"]})
-    save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, seen=seen, own=own, around=around)))
+    save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, devices=(device,))))
     return folder / "model.ckpt"

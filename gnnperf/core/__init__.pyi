@@ -21,8 +21,6 @@ from .plugins import plugin_names as plugin_names
 from .progress import bars_on_terminal as bars_on_terminal
 from .progress import each as each
 from .progress import task as task
-from .schema.features import DEVICE_FEATURES as DEVICE_FEATURES
-from .schema.features import LINK_FEATURES as LINK_FEATURES
 from .schema.features import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
 from .schema.features import WORK_FEATURES as WORK_FEATURES
 from .schema.features import Column as Column

@@ -1,4 +1,7 @@
-"""A trained model in one file that describes itself. Plain tensors, numbers and text: loading runs no code from it."""
+"""A trained model in one file that describes itself. Plain tensors, numbers and text: loading runs no code from it.
+
+Other distributions may add formats (entry points of the group `gnnperf.checkpoint_formats`).
+"""
 
 from __future__ import annotations
 
@@ -10,48 +13,50 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants, constants_from_plain
-from gnnperf.core import InputError, checked, checked_json
+from gnnperf.core import RESEARCH, InputError, checked, checked_json, load_plugin, plugin_names
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.plain import refused_in
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import Vocabulary
-from gnnperf.gnn.intervals import Intervals
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.intervals.steps import Intervals
+from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, is_within, network_of, read_stored
-from gnnperf.gnn.trust import Trust, fit_trust, plain_trust
-from gnnperf.gnn.trust.ood_distance import KEPT, OodDistance
+from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, network_of, read_stored
+from gnnperf.gnn.trust import Trust, fit_trust
+from gnnperf.graph import Predictor
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
+if TYPE_CHECKING:
+    from gnnperf.gnn.finetune import Start
+
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 10
+GROUP = "gnnperf.checkpoint_formats"
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
-UNIT = 1.01  # length of a state, with rounding
 RETRAIN = "train again with this version of gnnperf"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained model and all it needs to answer.
+    """A trained model and all it needs to predict.
 
     Attributes:
-        model: what the network is.
-        vocabulary: words of the training runs.
-        constants: of the analytical base; they travel with the weights that correct it.
-        floors: bases where the analytical model has no answer.
+        model: configuration of the network.
+        vocabulary: tokens of the training runs.
+        constants: of the analytical base, which the weights correct.
+        floors: bases where the analytical model has no prediction.
         normalizer: feature statistics of the training runs.
         weights: parameter name -> tensor.
-        trust: what training had, and so how far the network is trusted.
-        provenance: what it was made from: gnnperf and library versions, data set fingerprint, split, seed, the
-            configuration's training part.
-        intervals: how sure its answers are; None: it was not calibrated.
+        trust: devices and programs of the training runs, which decide where the network's latency is taken.
+        provenance: gnnperf and library versions, data set fingerprint, split, seed, training settings.
+        intervals: of its predictions; None: it was not calibrated.
         sha256: of the file; "" before it is saved.
     """
 
@@ -91,7 +96,7 @@ def make_checkpoint(
         "training": json.loads(json.dumps(training)),  # enums become text: the file holds plain values only
     }
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(network, data))
+    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(data.steps["train"]))
     return Checkpoint(model, *parts, provenance)
 
 
@@ -109,26 +114,16 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint.
-
-    Raises:
-        InputError: no such file, not a checkpoint of gnnperf, of another schema, or damaged.
-    """
+    """Read a checkpoint."""
     return checkpoint_from(read_stored(path, OURS))
 
 
 def checkpoint_from(stored: StoredFile) -> Checkpoint:
-    """The checkpoint in a file that was read.
-
-    Raises:
-        InputError: not a checkpoint of gnnperf, of another schema, or damaged.
-    """
+    """The checkpoint in a file that was read."""
     plain = stored.content(FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
     with refused_in(stored.path, RETRAIN):
         checkpoint = _from_plain(plain, stored.sha256)
         check_network(checkpoint.model, checkpoint.vocabulary, checkpoint.normalizer, checkpoint.weights)
-        for ood_distance in (checkpoint.trust.own, checkpoint.trust.around):
-            _check_ood_distance(ood_distance, checkpoint.model.hidden_channels)
     return checkpoint
 
 
@@ -144,7 +139,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
         "normalizer": {name: dict(values) for name, values in vars(normalizer).items()},
         "weights": dict(checkpoint.weights),
-        "trust": checkpoint.trust.to_plain(),
+        "trust": dataclasses.asdict(checkpoint.trust),
         "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
     }
@@ -156,18 +151,8 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
         "constants": constants_from_plain(plain.get("constants"), "constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "sha256": sha256,
-        "trust": plain_trust(plain.get("trust")),
     }
     return checked({**plain, **parts}, Checkpoint)
-
-
-def _check_ood_distance(ood_distance: OodDistance, hidden_channels: int) -> None:
-    fits = set(ood_distance.states) == set(ood_distance.usual) == set(WORK)
-    for states in ood_distance.states.values():
-        shape = (*states.shape[:1], hidden_channels)
-        fits = fits and tuple(states.shape[:1]) <= (KEPT,) and is_within(states, shape, UNIT)
-    if not fits:
-        raise InputError("names, shapes or values are not those of this network", where="trust")
 
 
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
@@ -179,3 +164,48 @@ def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class ExternalCheckpoint(Protocol):
+    """A checkpoint of another format, without host latencies and intervals."""
+
+    format: ClassVar[str]  # value of the key `format` of its files
+
+    @classmethod
+    def load(cls, stored: StoredFile) -> ExternalCheckpoint:
+        """The checkpoint in a file of this format; InputError: another schema, or damaged."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Of the file."""
+        ...
+
+    def predictor(self, mode: str) -> Predictor:
+        """Predicts in this mode (a gnnperf.predict.request.Mode)."""
+        ...
+
+    def start(self, where: str) -> Start:
+        """Initial weights of a training.
+
+        Args:
+            where: the file, for messages.
+        """
+        ...
+
+
+def read_checkpoint(path: Path) -> Checkpoint | ExternalCheckpoint:
+    """The checkpoint in a file, which is read once.
+
+    Raises:
+        InputError: no such file, of no format that is installed, of another schema, or damaged.
+    """
+    stored = read_stored(path, OURS)
+    if stored.format == FORMAT:
+        return checkpoint_from(stored)
+    for name in plugin_names(GROUP):
+        kind: type[ExternalCheckpoint] = load_plugin(GROUP, name, str(path))
+        if kind.format == stored.format:
+            return kind.load(stored)
+    remedy = RESEARCH if stored.format.startswith("gnnperf") else ""
+    raise InputError(f"not a {FORMAT}", where=str(path), allowed=OURS, remedy=remedy)

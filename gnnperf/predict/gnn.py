@@ -1,12 +1,12 @@
 """The trained network as a predictor: by itself where it knows the op, and blended with the analytical model.
 
-latency = network^weight x (analytical x correction)^(1 - weight)         weight: gnnperf.gnn.trust
+latency = network^weight x analytical^(1 - weight)         weight: gnnperf.gnn.trust
 
 weight     source            latency
 1          gnn               the network's
 between    gnn_calibrated    of both
-0          analytic          the analytical model's, with the correction of its errors in training
-           uncovered         neither has one, and the reason says why
+0          analytic          the analytical model's
+           uncovered         none; the reason says why
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType, Relation, Segment, Source
-from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, Trusted, TypedGNN, features, read_states
+from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, NodeAnswer, TypedGNN, answers_of, features
 from gnnperf.graph import (
     INTER,
     INTRA,
@@ -104,14 +103,16 @@ class Predicted:
         known_op: whether training had the op in a node of that type.
         silent: whether that is the analytical answer, because the head says nothing.
         floored: whether it starts from a typed floor for want of an analytical answer.
-        trusted: how far it is to be trusted.
+        weight: of the network against the analytical model (gnnperf.gnn.trust).
+        reason: object, why the weight is not more.
     """
 
     latency_us: np.ndarray
     known_op: np.ndarray
     silent: np.ndarray
     floored: np.ndarray
-    trusted: Trusted
+    weight: np.ndarray
+    reason: np.ndarray
 
 
 class GnnPredictor:
@@ -161,31 +162,31 @@ class GnnPredictor:
         """What the network says of every node."""
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors)
-        normalized = known.normalizer.apply(data)
-        states = read_states(self.network, normalized)
-        latency_us, known_op = self._read(normalized, states.around, graph.num_nodes)
+        answers = answers_of(self.network, known.normalizer.apply(data))
+        latency_us, base_us, known_op = _by_row(data, answers, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
-        trusted = known.trust.of(graph.nodes, cluster.device.name, data, known.normalizer, states)
-        return Predicted(
-            latency_us, known_op, self._silent(graph.nodes, base, latency_us[0]), np.isnan(base.latency_us), trusted
-        )
-
-    def _read(self, data: HeteroData, states: Mapping[str, Tensor], num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-        """[2, num_nodes] latencies and [num_nodes] bool, whether the op is known; hardware is."""
-        answers = self.network.in_domain(data, self.network.answers(states))
-        result, known_op = np.zeros((2, num_nodes)), np.ones(num_nodes, dtype=bool)
-        for node_type in WORK:
-            store, answer = data[node_type], answers[node_type]
-            both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
-            result[:, store.node_id.numpy()] = both.numpy()
-            known_op[store.node_id.numpy()] = (store.codes[:, OP] != UNKNOWN).numpy()
-        return result, known_op
+        weight, reason = known.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
+        silent = self._silent(graph.nodes, base, latency_us[0])
+        return Predicted(latency_us, known_op, silent, np.isnan(base.latency_us), weight, reason)
 
     def _silent(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
         """[num_nodes] bool: the head is silent and its base is the analytical answer."""
         silent = [t for t in WORK if self.network.is_silent(t)]
         result: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
         return result
+
+
+def _by_row(
+    data: HeteroData, answers: Mapping[str, NodeAnswer], num_nodes: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[2, num_nodes] latencies, [num_nodes] bases, [num_nodes] bool, whether the op is known; hardware is."""
+    result, base_us, known_op = np.zeros((2, num_nodes)), np.zeros(num_nodes), np.ones(num_nodes, dtype=bool)
+    for node_type in WORK:
+        store, answer, row = data[node_type], answers[node_type], data[node_type].node_id.numpy()
+        both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
+        result[:, row], base_us[row] = both.numpy(), store.base_us.numpy()
+        known_op[row] = (store.codes[:, OP] != UNKNOWN).numpy()
+    return result, base_us, known_op
 
 
 def _padded(base: Prediction, over: ExecutionGraph) -> Prediction:
@@ -230,18 +231,16 @@ class BlendedPredictor:
         """
         base = self.network.analytic.predict(graph, cluster)
         given = self.network.given(graph, cluster, base)
-        trusted = given.trusted
-        corrected_us = self._corrected_us(graph, cluster, base, trusted)  # [num_nodes]
-        latency_us, mean_us = (_blend(us, corrected_us, given, trusted.weight) for us in given.latency_us)
+        latency_us, mean_us = (_blend(us, base.latency_us, given) for us in given.latency_us)
         missing, unknown = uncovered(graph, latency_us), np.full(graph.num_nodes, np.nan)
-        source = _sources(given, trusted, missing)
+        source = _sources(given, missing)
         return Prediction(
             graph=graph,
             latency_us=latency_us,
             mean_latency_us=mean_us,
             lag_us=base.lag_us,
             source=source,
-            reason=_reasons(graph, given, trusted, source),
+            reason=_reasons(graph, given, source),
             analytic_latency_us=base.latency_us,
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
@@ -249,41 +248,33 @@ class BlendedPredictor:
             isolated=only(base.isolated, np.isfinite(latency_us)),
         )
 
-    def _corrected_us(
-        self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, trusted: Trusted
-    ) -> np.ndarray:
-        """[num_nodes]; what does not carry to another program, corrections of families do not either."""
-        log = self.network.checkpoint.trust.corrections.of(graph.nodes, cluster.device.name)
-        corrected: np.ndarray = base.latency_us * np.exp(log * trusted.cross_step)
-        return corrected
 
-
-def _blend(predicted_us: np.ndarray, corrected_us: np.ndarray, given: Predicted, weight: np.ndarray) -> np.ndarray:
-    """[num_nodes]; without an analytical answer the network's stands if it knows the op."""
-    isolated = np.isnan(corrected_us)
-    network_us = np.where(given.known_op | ~isolated, predicted_us, np.nan)
+def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, given: Predicted) -> np.ndarray:
+    """[num_nodes]; without an analytical latency the network's stands if training has the op."""
+    weight, uncosted = given.weight, np.isnan(analytic_us)
+    network_us = np.where(given.known_op | ~uncosted, predicted_us, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        both_us = np.exp(weight * np.log(network_us) + (1.0 - weight) * np.log(corrected_us))
-    part = (weight > 0) & (weight < 1) & (network_us > 0) & (corrected_us > 0)
-    whole_us = np.where((weight >= 1) | isolated, network_us, corrected_us)
+        both_us = np.exp(weight * np.log(network_us) + (1.0 - weight) * np.log(analytic_us))
+    part = (weight > 0) & (weight < 1) & (network_us > 0) & (analytic_us > 0)
+    whole_us = np.where((weight >= 1) | uncosted, network_us, analytic_us)
     result: np.ndarray = np.where(part, both_us, whole_us)
     return result
 
 
-def _sources(given: Predicted, trusted: Trusted, missing: np.ndarray) -> np.ndarray:
-    source = np.where(trusted.weight > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
-    source[given.floored & (trusted.weight < 1)] = Source.GNN_CALIBRATED  # the network by itself, and in doubt
-    source[trusted.weight >= 1] = Source.GNN
+def _sources(given: Predicted, missing: np.ndarray) -> np.ndarray:
+    source = np.where(given.weight > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
+    source[given.floored & (given.weight < 1)] = Source.GNN_CALIBRATED  # only the network has a latency
+    source[given.weight >= 1] = Source.GNN
     source[given.silent & (source == Source.GNN)] = Source.ANALYTIC
     source[missing] = Source.UNCOVERED
     return source
 
 
-def _reasons(graph: ExecutionGraph, given: Predicted, trusted: Trusted, source: np.ndarray) -> np.ndarray:
-    reason = trusted.reason.copy()
-    reason[(source == Source.ANALYTIC) & (trusted.weight >= 1)] = SILENT
+def _reasons(graph: ExecutionGraph, given: Predicted, source: np.ndarray) -> np.ndarray:
+    reason = given.reason.copy()
+    reason[(source == Source.ANALYTIC) & (given.weight >= 1)] = SILENT
     doubted = (source == Source.UNCOVERED) | ((source == Source.GNN_CALIBRATED) & given.floored)
     reason[doubted] = reason[doubted] + NO_ANALYTIC
-    reason[(source == Source.UNCOVERED) & (trusted.weight >= 1)] = REASONS[Source.UNCOVERED]
+    reason[(source == Source.UNCOVERED) & (given.weight >= 1)] = REASONS[Source.UNCOVERED]
     reason[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = NOT_TRACED
     return reason

@@ -1,8 +1,7 @@
 """What the nodes one edge away say, as columns: message passing without weights, for learners that take a table.
 
 Per relation and direction: how many neighbors, the op's word of one of them (on a lane there is only one: the op before
-or after), the mean of their numbers and, where a node can have several, the maximum. As in the network, device and link
-nodes only send.
+or after), the mean of their numbers and, where a node can have several, the maximum.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from torch_geometric.data import HeteroData
 
-from gnnperf.core import NUM_TEXT_FEATURES, NodeType, Relation
+from gnnperf.core import NUM_TEXT_FEATURES, Relation
 from gnnperf.gnn import FIELDS
 from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES
 from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.trees import WORK, Own, OwnColumns, Trees, joint_codes
 
-HARDWARE = (str(NodeType.DEVICE), str(NodeType.LINK))
 _OP = FIELDS.index("op_name")
 
 
@@ -28,25 +26,18 @@ class Side:
     """One relation seen from the nodes that receive.
 
     Attributes:
-        sender: node type that sends, or "" for any work.
         relation: the relation.
         backward: whether messages run against the edges.
     """
 
-    sender: str
     relation: str
     backward: bool
 
 
-WORK_SIDES = tuple(
-    Side("", str(r), backward)
+SIDES = tuple(
+    Side(str(r), backward)
     for r in Relation if r not in (Relation.RUNS_ON, Relation.CROSSES, Relation.CONNECTS)
     for backward in (False, True)
-)  # fmt: skip
-SIDES = (
-    *WORK_SIDES,
-    Side(str(NodeType.DEVICE), str(Relation.RUNS_ON), True),
-    Side(str(NodeType.LINK), str(Relation.CROSSES), True),
 )  # fmt: skip
 
 
@@ -69,14 +60,14 @@ class HopColumns:
     def categorical(self) -> tuple[int, ...]:
         """The own ones and the neighbors' words, which come right after the own columns."""
         first = self.own.categorical[-1] + 1
-        return (*self.own.categorical, *range(first, first + len(WORK_SIDES)))
+        return (*self.own.categorical, *range(first, first + len(SIDES)))
 
     def matrix(self, data: HeteroData) -> np.ndarray:
         """[num_work, num_columns] float32: own columns, a word per side, then the numbers per side."""
         own = self.own.matrix(data)  # [num_work, num_own]
         parts = [own, words(data, self.own)]
         for side, mean, maximum in zip(SIDES, self.mean, self.maximum, strict=True):
-            parts.append(aggregate(senders(data, side), edges(data, side), len(own), mean, maximum))
+            parts.append(aggregate(senders(data), edges(data, side), len(own), mean, maximum))
         return np.concatenate(parts, axis=1)
 
 
@@ -87,11 +78,10 @@ class OneHop:
     def columns(self, data: PreparedData) -> HopColumns:
         """What varies in the training runs; a mean where there are neighbors, a maximum where there are several."""
         graphs = [step.data for step in data.steps["train"]]
-        varying = {sender: _varying(graphs, sender) for sender in ("", *HARDWARE)}
-        nothing = np.zeros(0, dtype=np.int64)
+        varying, nothing = _varying(graphs), np.zeros(0, dtype=np.int64)
         most = [max(_most_neighbors(g, side) for g in graphs) for side in SIDES]
-        mean = tuple(varying[side.sender] if m > 0 else nothing for side, m in zip(SIDES, most, strict=True))
-        maximum = tuple(varying[side.sender] if m > 1 else nothing for side, m in zip(SIDES, most, strict=True))
+        mean = tuple(varying if m > 0 else nothing for m in most)
+        maximum = tuple(varying if m > 1 else nothing for m in most)
         return HopColumns(Own().columns(data), mean, maximum)
 
 
@@ -124,41 +114,35 @@ def aggregate(
 
 
 def edges(data: HeteroData, side: Side) -> np.ndarray:
-    """[2, num_edges] sender, receiver of one side; work in joint WORK order, hardware counted within its type."""
+    """[2, num_edges] sender, receiver of one side, in joint WORK order."""
     first = _first_rows(data)
     result = [np.zeros((2, 0), dtype=np.int64)]
     for src, relation, dst in FORWARD_EDGE_TYPES:
-        wanted = dst == side.sender if side.sender else dst in WORK
-        ends = data[src, relation, dst].edge_index.numpy() if (src, relation, dst) in data.edge_types else None
-        if relation != side.relation or not wanted or ends is None:
+        if relation != side.relation or (src, relation, dst) not in data.edge_types:
             continue
-        ends = ends + np.array([[first.get(src, 0)], [first.get(dst, 0)]])
+        ends = data[src, relation, dst].edge_index.numpy() + np.array([[first[src]], [first[dst]]])
         result.append(ends[::-1] if side.backward else ends)
     return np.concatenate(result, axis=1)
 
 
-def senders(data: HeteroData, side: Side) -> np.ndarray:
-    """[num_senders, num_features] float32 features of who sends."""
-    types: Sequence[str] = (side.sender,) if side.sender else WORK
-    return np.concatenate([data[t].x.numpy() for t in types])
+def senders(data: HeteroData) -> np.ndarray:
+    """[num_work, num_features] float32."""
+    return np.concatenate([data[t].x.numpy() for t in WORK])
 
 
 def words(data: HeteroData, own: OwnColumns) -> np.ndarray:
-    """[num_work, len(WORK_SIDES)] float32 the op of a neighbor; -1, which LightGBM reads as missing, without one."""
+    """[num_work, len(SIDES)] float32 the op of a neighbor; -1, which LightGBM reads as missing, without one."""
     ops = joint_codes(data, own.vocabulary)[:, _OP]  # [num_work]
-    result = np.full((len(ops), len(WORK_SIDES)), -1.0, dtype=np.float32)
-    for column, side in enumerate(WORK_SIDES):
+    result = np.full((len(ops), len(SIDES)), -1.0, dtype=np.float32)
+    for column, side in enumerate(SIDES):
         ends = edges(data, side)
         result[ends[1], column] = ops[ends[0]]
     return result
 
 
-def _varying(graphs: Sequence[HeteroData], sender: str) -> np.ndarray:
-    """Features that differ between the nodes of some step; of hardware, between any two steps."""
-    side = Side(sender, "", False)
-    if sender:
-        return np.flatnonzero(_differ(np.concatenate([senders(g, side) for g in graphs])))
-    differ = np.any([_differ(senders(g, side)) for g in graphs], axis=0)
+def _varying(graphs: Sequence[HeteroData]) -> np.ndarray:
+    """Features that differ between the nodes of some step."""
+    differ = np.any([_differ(senders(g)) for g in graphs], axis=0)
     return np.flatnonzero(differ[:-NUM_TEXT_FEATURES])
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.floors import texts_of
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
+from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, in_place_us
 from gnnperf.gnn.data.vocabulary import FIELDS, field_column
@@ -151,12 +151,12 @@ def _shapes(arguments: object) -> Iterator[list[int]]:
 #     words of a node -> sum of embeddings + its numbers -> convolutions along the lanes -> residual of the node
 #                                                                                     \-> reduced: residual of the step
 #
-# A node's numbers (the network's features, of devices and links too) are added to its text: the same information as the
+# A node's numbers (the network's features) are added to its text: the same information as the
 # network has, except for the edges. What runs when is stated by program order by itself.
 
 KERNEL, DILATIONS = 5, (1, 2, 4)
 GAP = (KERNEL // 2) * max(DILATIONS)  # no convolution reaches over it
-NUM_NUMBERS = len(WORK_NAMES) + len(DEVICE_NAMES) + len(LINK_NAMES)
+NUM_NUMBERS = len(WORK_NAMES)
 
 
 @dataclass(frozen=True)
@@ -370,19 +370,12 @@ def sequence_of(step: Step, words: Words) -> Sequences:
     return Sequences(
         torch.from_numpy(text.codes),
         torch.from_numpy(text.first),
-        _numbers(step),
+        torch.cat([step.data[t].x for t in WORK]),
         torch.from_numpy(program_order(step.graph, rows, GAP)),
         one_step(step, work_values(step.data, "base_us")),
         torch.from_numpy(work_values(step.data, "target")),
         torch.from_numpy(weight.astype(np.float32)),
     )
-
-
-def _numbers(step: Step) -> Tensor:
-    """[num_work, NUM_NUMBERS] own features, then the mean device's and link's of the step."""
-    own = torch.cat([step.data[t].x for t in WORK])
-    hardware = [step.data[str(t)].x.sum(0) / max(len(step.data[str(t)].x), 1) for t in (NodeType.DEVICE, NodeType.LINK)]
-    return torch.cat([own, torch.cat(hardware).expand(len(own), -1)], dim=1)
 
 
 def _types(step: Step) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gnnperf.core import InputError, require
-from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.judge import Answer
 

@@ -19,7 +19,7 @@ import torch
 
 import gnnperf
 from gnnperf.gnn.intervals.devices import group_names
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks._public_runs import mirror
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
 from research.pretraining.forms import retained_forms

@@ -51,13 +51,12 @@ LEARNED: dict[str, Learner] = {
     "gnn": GNN,
     "mlp": experiment("mlp"),  # the ablation "no messages" as well
     **{name.replace("_", "-"): learner(name) for name in SIMPLER},
-    "hybrid": Hybrid(GNN),  # the network of the row gnn, as far as it is trusted
+    "hybrid": Hybrid(GNN),  # the network of the row gnn, and the analytical model
 }
 AFTER_OTHERS = ("hybrid",)  # uses the network that another row saves
 # the network without one of its parts, on ABLATION_SPLITS with ABLATION_SEEDS
 ABLATIONS: dict[str, Learner] = {
     "no-reverse": experiment("no_reverse"),
-    "no-hardware-nodes": experiment("no_hardware_nodes"),
     "no-residual": experiment("no_residual"),
     "no-step-loss": experiment("no_step_loss"),
 }
@@ -70,7 +69,7 @@ CURVE_ROW, CURVE_SHARES = "gnn", (0.125, 0.25, 0.5)  # of the training runs; the
 
 AGAIN = "run-cpu-again"  # another day and machine
 UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on
-ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.external names them
+ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.splits names them
 
 
 @dataclass(frozen=True)

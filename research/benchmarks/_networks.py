@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gnnperf.gnn import TrainConfig, build_model, fit, keep_what_helps
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
-from gnnperf.gnn.data.cache import code_of
-from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.cache import code_of, content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.finetune import Start, begin_from
 from gnnperf.gnn.trust import fit_trust
@@ -45,7 +44,7 @@ class CachedNetwork:
         return TrainedNetwork(self.checkpoint(data, seed).network())
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
-        """The same with all that it needs to answer; how far it is trusted, as it was given when it was trained."""
+        """The same with all that it needs to predict."""
         given = (data.training_fingerprint, repr(self.network), code_of("gnn/models", "gnn/training"), SCHEMA_VERSION)
         path = self.folder / f"{seed}-{content_digest(*given)[:12]}" / FILE  # no axis: two may train on the same
         return _trained(path, self.network, seed, data)
@@ -80,18 +79,18 @@ class FineTuned:
         return TrainedNetwork(network)
 
 
-BLENDS = ("gnn/trust", "predict")
+BLENDS = ("gnn/trust.py", "predict")
 
 
 @dataclass(frozen=True)
 class Hybrid:
-    """A network, as far as it is trusted, and the corrected analytical answer."""
+    """A network where training had such nodes, and the analytical model elsewhere."""
 
     network: CachedNetwork
     code: str = field(default_factory=lambda: code_of(*BLENDS))
 
     def fit(self, data: PreparedData, seed: int) -> PredictorAnswer:
-        """As the network's, trusted as this code trusts it: weights are kept, what blends may have changed."""
+        """The network's weights are kept; what decides between both predictors is as in this code."""
         retained = self.network.checkpoint(data, seed)
-        now = replace(retained, trust=fit_trust(retained.network(), data))
+        now = replace(retained, trust=fit_trust(data.steps["train"]))
         return PredictorAnswer(BlendedPredictor(GnnPredictor(now)))

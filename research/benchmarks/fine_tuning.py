@@ -31,7 +31,7 @@ from rich.table import Table
 
 from gnnperf.core import InputError
 from gnnperf.gnn import TrainConfig
-from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.gnn.data.runs import read_runs, run_of

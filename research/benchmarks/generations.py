@@ -22,8 +22,7 @@ from rich.table import Table
 
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.evaluation.metrics import absolute_percentage_error, gmae
-from gnnperf.gnn.intervals.device_file import FILE, save_device_intervals
-from gnnperf.gnn.intervals.devices import expected_bounds, fit_device_intervals
+from gnnperf.gnn.intervals.devices import FILE, expected_bounds, fit_device_intervals, save_device_intervals
 from gnnperf.gnn.intervals.nodes import two_sided
 from gnnperf.hardware import conf_dir
 from research.benchmarks._frame import right_aligned, run_main, show

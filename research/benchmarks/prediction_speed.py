@@ -4,7 +4,7 @@
 
 Next to a recorded window the step of a plan, which has more nodes of fewer distinct ops. Medians of repeats; the first
 answer, in which libraries wake up, is left out. All is the answer of mode=hybrid. Timed apart: the analytical answer
-that it starts from, the features, and the network; the rest determines the trust weights.
+that it starts from, the features, and the network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnnperf.generate import build_graph_of, read_plan
 from gnnperf.gnn import features
 from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.runs import cluster_for
-from gnnperf.gnn.models.segmented import answers_of
+from gnnperf.gnn.models.gnn import answers_of
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device, read_yaml
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor

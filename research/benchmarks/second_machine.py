@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 
 from gnnperf.gnn import node_kinds
-from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.recordings import CARD, read_json, read_recordings
 from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical

@@ -24,8 +24,7 @@ import pandas as pd
 
 from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL
-from gnnperf.gnn.intervals.device_file import save_device_intervals
-from gnnperf.gnn.intervals.devices import DeviceIntervals, student_quantile
+from gnnperf.gnn.intervals.devices import DeviceIntervals, save_device_intervals, student_quantile
 from gnnperf.hardware import conf_dir
 from gnnperf.predict import Request, outlier_steps, predicted, step_us
 from gnnperf.predict.ratios import EDIT, REPEAT, STEP_FILE

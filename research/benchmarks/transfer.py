@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer import (

@@ -1,6 +1,6 @@
 """Rows -> what the network takes: features of their graphs, base, waits, labels, all rows in one table.
 
-A batch is any choice of rows: isolated nodes, each with its device. So features are made once, graph by graph, and
+A batch is any choice of rows, each an isolated node. So features are made once, graph by graph, and
 batches are drawn from tables of numbers.
 """
 
@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnnperf.core import WORK_TYPES, NodeType, Relation, Source
+from gnnperf.core import WORK_TYPES, NodeType, Source
 from gnnperf.gnn import features
-from gnnperf.gnn.data.features import REVERSE_PREFIX
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
+from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary, fit_vocabulary
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster
@@ -29,9 +28,8 @@ from research.pretraining.graphs import OpGraph, op_graphs
 from research.pretraining.observation import Observation, Observed
 from research.pretraining.rows import spec_of
 
-COMPUTE, DEVICE = str(NodeType.COMPUTE), str(NodeType.DEVICE)
+COMPUTE = str(NodeType.COMPUTE)
 NO_FLOORS = TypedFloors({}, {}, 1.0)  # every row has a base
-PLACE = (DEVICE, f"{REVERSE_PREFIX}{Relation.RUNS_ON}", COMPUTE)
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,6 @@ class EncodedRows:
     Attributes:
         x: [n, num_features] float32.
         codes: [n, num_fields] int64.
-        device: [n] int64, row of `device_x`.
-        device_x: [num_devices, num_device_features] float32.
         base_us: [n] float64 of the device, without the wait of the method.
         log_label: [n] float64, log us as measured.
         observed: waits of the method.
@@ -50,28 +46,21 @@ class EncodedRows:
 
     x: Tensor
     codes: Tensor
-    device: Tensor
-    device_x: Tensor
     base_us: Tensor
     log_label: Tensor
     observed: Observed
 
     def part(self, places: Tensor) -> EncodedRows:
-        return EncodedRows(
-            self.x[places], self.codes[places], self.device[places], self.device_x, self.base_us[places],
-            self.log_label[places], self.observed.part(places),
-        )  # fmt: skip
+        return EncodedRows(self.x[places], self.codes[places], self.base_us[places], self.log_label[places],
+                           self.observed.part(places))  # fmt: skip
 
     def data(self) -> HeteroData:
-        """One graph of isolated nodes, each on its device; the other node types are there without nodes."""
+        """One graph of isolated nodes; the other node types are there without nodes."""
         data = HeteroData()
         for node_type in map(str, WORK_TYPES):
             data[node_type].x = self.x[:0]
             data[node_type].codes = self.codes[:0]
         data[COMPUTE].x, data[COMPUTE].codes = self.x, self.codes
-        data[DEVICE].x = self.device_x
-        data[str(NodeType.LINK)].x = torch.zeros((0, len(LINK_NAMES)))
-        data[PLACE].edge_index = torch.stack([self.device, torch.arange(len(self.device))])  # [2, n]
         return data
 
     def log_us(self, residual: Tensor) -> Tensor:
@@ -116,29 +105,21 @@ def _encoded(
     rows: pd.DataFrame, base: np.ndarray, device_of: Callable[[str], DeviceSpec], vocabulary: Vocabulary,
     observation: Observation,
 ) -> EncodedRows:  # fmt: skip
-    names = sorted(rows["device"].unique())
     x = torch.zeros((len(rows), len(WORK_NAMES)))
     codes = torch.zeros((len(rows), len(FIELDS)), dtype=torch.int64)
-    device_x = torch.zeros((len(names), len(DEVICE_NAMES)))
     for made in op_graphs(rows):
-        name = made.graph.device_names[0]
-        data = _features(made, base, default_cluster(device_of(name)), vocabulary)
+        data = _features(made, base, default_cluster(device_of(made.graph.device_names[0])), vocabulary)
         places = torch.from_numpy(made.places)
         x[places], codes[places] = data[COMPUTE].x, data[COMPUTE].codes
-        device_x[names.index(name)] = data[DEVICE].x[0]
-    return EncodedRows(
-        x, codes, torch.from_numpy(np.searchsorted(names, rows["device"].to_numpy(str))), device_x,
-        torch.from_numpy(base), torch.from_numpy(np.log(rows["latency_us"].to_numpy(float))), observation.of(rows),
-    )  # fmt: skip
+    return EncodedRows(x, codes, torch.from_numpy(base), torch.from_numpy(np.log(rows["latency_us"].to_numpy(float))),
+                       observation.of(rows))  # fmt: skip
 
 
 def fit_row_normalizer(rows: EncodedRows, dropped: Sequence[str]) -> Normalizer:
-    """Statistics of training rows; what a view drops (work and device features by name) never reaches the network."""
+    """Statistics of training rows; features that a view drops never reach the network."""
     result = fit_normalizer([rows.data()])
-    scale = dict(result.scale)
-    for node_type, names in ((COMPUTE, WORK_NAMES), (DEVICE, DEVICE_NAMES)):
-        away = torch.tensor([name in dropped for name in names])
-        scale[node_type] = torch.where(away, torch.full_like(scale[node_type], float("inf")), scale[node_type])
+    away = torch.tensor([name in dropped for name in WORK_NAMES])
+    scale = {**result.scale, COMPUTE: result.scale[COMPUTE].masked_fill(away, float("inf"))}
     return Normalizer(result.mean, scale, result.low, result.high)
 
 

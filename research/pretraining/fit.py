@@ -13,10 +13,10 @@ from torch import Tensor
 from gnnperf.core import each
 from gnnperf.gnn import TypedGNN
 from gnnperf.gnn.data.normalizer import Normalizer
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, WORK_NAMES
+from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.vocabulary import Vocabulary
+from gnnperf.gnn.training.config import PretrainConfig
 from gnnperf.gnn.training.module import learning_rate_share
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.pretraining.encode import COMPUTE, EncodedRows, encode, fit_row_normalizer, words_of
 from research.pretraining.forms import FormConstants
 from research.pretraining.observation import Observation, fit_observation
@@ -42,8 +42,8 @@ OWN = PLACES  # what a network drops that tells GPUs apart, for answers on those
 
 # View -> features that it drops; those that transfer.
 VIEWS: Mapping[str, tuple[str, ...]] = {
-    "ratios": (*HARDWARE, *SIZES, *PLACES, *DEVICE_NAMES),
-    BY_SIZE: (*HARDWARE, *PLACES, *DEVICE_NAMES),
+    "ratios": (*HARDWARE, *SIZES, *PLACES),
+    BY_SIZE: (*HARDWARE, *PLACES),
 }
 assert set(HARDWARE + SIZES + PLACES) <= set(WORK_NAMES)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import each
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from gnnperf.hardware import match_device
 from research.pretraining.calls import KIND
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare

@@ -12,8 +12,7 @@ import torch
 from gnnperf.analytic import AnalyticPredictor, has_forms
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.core import NodeType, Relation, Source
-from gnnperf.gnn.data.features import REVERSE_PREFIX
+from gnnperf.core import NodeType, Source
 from gnnperf.gnn.data.prepare import Earlier
 from gnnperf.gnn.finetune import Start
 from gnnperf.gnn.models.stored import StoredFile
@@ -90,12 +89,11 @@ def _table_name(network: OpNetwork, device: DeviceSpec) -> str:
 
 
 ANSWERING = "heads.compute.last."  # corrections of three ops do not hold for all kernels of a trace
-OP_RELATIONS = (f"{REVERSE_PREFIX}{Relation.RUNS_ON}",)  # all that a graph of one op has
 
 
 @dataclass(frozen=True)
 class OpTables:
-    """The entry point "op-tables" of gnnperf.checkpoint_formats (gnnperf.gnn.checkpoint_formats.ExternalCheckpoint).
+    """The entry point "op-tables" of gnnperf.checkpoint_formats (gnnperf.gnn.checkpoint.ExternalCheckpoint).
 
     Attributes:
         checkpoint: what the file holds.
@@ -123,13 +121,13 @@ class OpTables:
     def start(self, where: str) -> Start:
         """The network for GPUs that trained: it knows sizes best, and a GPU that is traced is one that trains.
 
-        What it knows of kernels and devices stays. Its predictions start from the base, because its corrections are of
+        Its encoder of kernels stays. Its predictions start from the base, because its corrections are of
         the few ops that tables have.
         """
         one = self.checkpoint.own
         earlier = Earlier(one.vocabulary, one.normalizer, "gpu", True, None)
         weights = {name: torch.zeros_like(w) if name.startswith(ANSWERING) else w for name, w in one.weights.items()}
-        return Start(one.model, weights, earlier, OP_RELATIONS, where, self.sha256)
+        return Start(one.model, weights, earlier, (), where, self.sha256)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from synthetic import cluster, prepared, toy_run
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
-from gnnperf.gnn.intervals import Intervals, NodeIntervals, StepIntervals
+from gnnperf.gnn.intervals.nodes import NodeIntervals
+from gnnperf.gnn.intervals.steps import Intervals, StepIntervals
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import MAX_WEIGHT
@@ -53,7 +54,7 @@ def test_intervals_travel_with_it(tmp_path: Path, made: Checkpoint) -> None:
 
 
 def test_ablations_travel_with_it(tmp_path: Path) -> None:
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, reverse=False, hardware_nodes=False)
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, reverse=False)
     data = replace(data, floors=replace(data.floors, residual=False))
     save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {}))
     loaded = load_checkpoint(tmp_path / "checkpoint.pt")
@@ -161,7 +162,7 @@ WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
         ("floors/residual", "yes", "residual"),
         ("normalizer/scale/host", lambda t: t * 0, "normalizer"),
         ("normalizer/mean/host", lambda t: t + math.nan, "normalizer"),
-        ("normalizer/high/device", lambda t: t[:3], "normalizer"),
+        ("normalizer/high/comm", lambda t: t[:3], "normalizer"),
         ("normalizer/low", torch.ones(3), "damaged"),
         (WEIGHT, lambda t: t + math.nan, "weights"),
         (WEIGHT, lambda t: t + 1e6, "weights"),
@@ -170,13 +171,8 @@ WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
         (BIAS, 3.0, "weights"),
         ("weights/extra", torch.zeros(1), "weights"),
         ("weights", {}, "weights"),
-        ("trust/own/states/host", lambda t: t.repeat(2000, 1), "trust"),
-        ("trust/own/states/host", lambda t: t * 100, "trust"),
-        ("trust/own/states/host", lambda t: t.sum(), "trust"),
-        ("trust/around/usual/host", 0.0, "usual"),
-        ("trust/corrections/log", {"a": 800.0}, "corrections"),
-        ("trust/carry/share", [0.5], "a share per length"),
-        ("trust/seen/dtypes", {"v100": {"host": "float32"}}, "seen"),
+        ("trust/devices", "v100", "trust"),
+        ("trust/programs", {"toy": "aten::mm"}, "trust"),
         ("intervals/nodes/log_bounds", {"a": [math.nan, 1.0]}, "log_bounds"),
         ("intervals/steps/hybrid/scores", -1.0, "scores"),
         ("provenance", [], "damaged"),

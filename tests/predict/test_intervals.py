@@ -13,9 +13,10 @@ from synthetic import cluster, toy_run
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import Source
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.processors import Processor
-from gnnperf.gnn.intervals import NodeIntervals, StepIntervals
+from gnnperf.gnn.data.recordings import Processor
 from gnnperf.gnn.intervals.devices import DeviceIntervals
+from gnnperf.gnn.intervals.nodes import NodeIntervals
+from gnnperf.gnn.intervals.steps import StepIntervals
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import default_cluster, load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec

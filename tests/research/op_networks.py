@@ -8,7 +8,7 @@ import pandas as pd
 
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, fit, prepare
 from research.pretraining.forms import shipped_forms
 from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network

@@ -1,5 +1,3 @@
-from .features import DEVICE_FEATURES as DEVICE_FEATURES
-from .features import LINK_FEATURES as LINK_FEATURES
 from .features import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
 from .features import WORK_FEATURES as WORK_FEATURES
 from .features import Column as Column

@@ -106,27 +106,3 @@ WORK_FEATURES = (
     Column("log_num_sms", "float32", "log", "SMs or cores"),
 )
 NUM_TEXT_FEATURES = 32  # next to them, text_0 ...: pieces of the op's name, hashed (gnnperf.gnn.data.numbers)
-
-DEVICE_FEATURES = (
-    Column("log_float32", "float32", "log flop/s", "peak without matrix units"),
-    Column("log_float32_matrix", "float32", "log flop/s", "peak with matrix units"),
-    Column("log_float16_matrix", "float32", "log flop/s", "peak of half precision"),
-    Column("log_bandwidth", "float32", "log bytes/s", "memory bandwidth, data sheet"),
-    Column("log_l2", "float32", "log bytes", "last-level cache"),
-    Column("log_num_sms", "float32", "log", "SMs or cores"),
-    Column("log_clock", "float32", "log Hz", "boost clock"),
-    Column("log_memory", "float32", "log bytes", "memory"),
-    Column("log_launch_floor_us", "float32", "log us", "the shortest kernel"),
-    Column("flops_share", "float32", "", "sustained / peak rate"),
-    Column("bandwidth_share", "float32", "", "sustained / peak bandwidth"),
-    Column("is_gpu", "float32", "", "1: a GPU"),
-)
-
-LINK_FEATURES = (
-    Column("log_bandwidth", "float32", "log bytes/s", "per device and direction, data sheet"),
-    Column("log_latency_us", "float32", "log us", "of one hop"),
-    Column("bandwidth_share", "float32", "", "sustained / peak"),
-    Column("is_intra", "float32", "", "1: between ranks of a machine"),
-    Column("is_inter", "float32", "", "1: between machines"),
-    Column("is_host_link", "float32", "", "1: between host and device"),
-)

@@ -6,8 +6,9 @@ Attributes per work type, n nodes of it (names avoid `batch` and `index`, which 
     target, steady_target [n] float32, log(latency by itself / base), NaN where it is not defined: what is usual, and
         what a schedule adds up; stretch [n] float32, latency next to other work over that (data.runs.AloneLabels)
     time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labeled nodes
-    known_law [n] bool, collectives only: link and group within the training range (the normalizer says)
-Device and link nodes carry x only. Every node type and every edge type is there, with zero rows if need be.
+    known_collective_model [n] bool, collectives only: link and group within the training range (of the normalizer)
+Every work type and every edge type between them is there, with zero rows if necessary. Device and link nodes are left
+out: what they are is among the features of the work.
 """
 
 from __future__ import annotations
@@ -15,20 +16,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.core import WORK_TYPES, InputError, NodeType, Relation, Segment
 from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of, words_of
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_of, link_spec_numbers, work_numbers
+from gnnperf.gnn.data.numbers import work_numbers
 from gnnperf.gnn.data.runs import IsolatedLabels
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec
 
-# Which edge types exist: every graph carries all of them, so that graphs of different runs can be batched.
+# Every graph has all edge types, so that graphs of different runs can be batched.
 
 REVERSE_PREFIX = "rev_"
 EdgeType = tuple[str, str, str]
@@ -37,6 +37,7 @@ _LANES = (NodeType.HOST, NodeType.COMPUTE, NodeType.MEMORY, NodeType.COMM)
 _DEVICE_WORK = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COMM)
 _WORK = (*_LANES, NodeType.COLLECTIVE)
 
+PLACEMENT = (Relation.RUNS_ON, Relation.CROSSES, Relation.CONNECTS)  # of work on hardware
 RELATION_ENDS: dict[Relation, tuple[tuple[NodeType, ...], tuple[NodeType, ...]]] = {
     Relation.FOLLOWS: (_LANES, _LANES),
     Relation.LAUNCHES: (
@@ -47,9 +48,6 @@ RELATION_ENDS: dict[Relation, tuple[tuple[NodeType, ...], tuple[NodeType, ...]]]
     Relation.FEEDS: (_LANES, _LANES),
     Relation.JOINS: ((NodeType.COMM,), (NodeType.COLLECTIVE,)),
     Relation.RELEASES: ((NodeType.COLLECTIVE,), (NodeType.COMM,)),
-    Relation.RUNS_ON: (_WORK, (NodeType.DEVICE,)),
-    Relation.CROSSES: ((NodeType.COMM, NodeType.MEMORY, NodeType.COLLECTIVE), (NodeType.LINK,)),
-    Relation.CONNECTS: ((NodeType.LINK,), (NodeType.DEVICE,)),
 }
 
 FORWARD_EDGE_TYPES: tuple[EdgeType, ...] = tuple(
@@ -66,15 +64,11 @@ def reverse(edge_type: EdgeType) -> EdgeType:
     return dst, f"{REVERSE_PREFIX}{relation}", src
 
 
-# A collective whose peers were not traced, instructed to the network like any other.
+# A collective with untraced peers, as the network sees it: the transfer does not depend on which peers were traced.
 #
 # graph       comm(arrive) -> peer_wait -> collective -> comm(exit)
 # network     comm(arrive) ---------------> collective -> comm(exit)
 #                         '-> peer_wait
-#
-# Wait and transfer cannot be distinguished in such a trace, so that the schedule has a node for the wait. What the
-# collective takes from the last arrival on is the same whether somebody traced its peers, and so is what it should be
-# given from.
 
 
 def joined_by_parts(graph: ExecutionGraph) -> ExecutionGraph:
@@ -105,7 +99,7 @@ def features(
 
     Args:
         graph: one step, without edges inferred from time (ExecutionGraph.step, .for_predictors).
-        cluster: the requested hardware; it fills the device and link nodes.
+        cluster: the requested hardware.
         analytic: the analytical answer for this graph and cluster.
         vocabulary: words of the training runs.
         floors: bases of the training runs where `analytic` has no answer.
@@ -134,7 +128,6 @@ def features(
         store.num_nodes = len(rows)
     collective = data[str(NodeType.COLLECTIVE)]
     collective.known_collective_model = torch.ones(collective.num_nodes, dtype=torch.bool)
-    _add_hardware(data, nodes, types, cluster)
     _add_edges(data, graph, types)
     return _checked(data, graph.name)
 
@@ -165,16 +158,6 @@ def _target(latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray) -> np
     return target
 
 
-def _add_hardware(data: HeteroData, nodes: pd.DataFrame, types: np.ndarray, cluster: ClusterSpec) -> None:
-    num_devices = int((types == NodeType.DEVICE).sum())
-    device = device_numbers(cluster.device)  # [num_device_features]
-    data["device"].x = torch.from_numpy(np.tile(device, (num_devices, 1)))
-    names = nodes["op_name"].astype(object).to_numpy()[types == NodeType.LINK]
-    links = [link_spec_numbers(str(n), link_of(str(n), cluster)) for n in names]
-    data["link"].x = torch.from_numpy(np.asarray(links, dtype=np.float32).reshape(-1, len(LINK_NAMES)))
-    assert data["device"].x.shape[1] == len(DEVICE_NAMES)
-
-
 def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> None:
     """Both directions of every edge type, ends renumbered within their node type."""
     local = np.zeros(len(types), dtype=np.int64)  # [num_nodes] position within its type
@@ -182,7 +165,7 @@ def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> No
         local[types == node_type] = np.arange(int((types == node_type).sum()))
     src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()  # [num_edges]
     groups = _edge_groups(graph, src, dst)
-    unforeseen = sorted(groups.keys() - set(FORWARD_EDGE_TYPES))
+    unforeseen = sorted(t for t in groups.keys() - set(FORWARD_EDGE_TYPES) if t[1] not in PLACEMENT)
     if unforeseen:
         raise InputError(
             f"edge type {unforeseen[0]} is not in gnnperf.gnn.data.features", where=f"graph {graph.name!r}"

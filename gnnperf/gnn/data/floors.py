@@ -69,11 +69,7 @@ class TypedFloors:
 
 
 def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
-    """Medians over these node tables (training runs only).
-
-    Raises:
-        InputError: no node has a measured latency.
-    """
+    """Medians over these node tables (training runs only)."""
     nodes = pd.concat([t[["node_type", "segment", "latency_us"]].astype({"node_type": str}) for t in tables])
     nodes = nodes[nodes["node_type"].isin([str(t) for t in WORK_TYPES]) & (nodes["latency_us"] >= 0)]
     if nodes.empty:

@@ -1,12 +1,11 @@
-"""What another data set recorded, given in the pace of ours: runs of both say how far machine or day are apart.
+"""Labels of another data set, scaled to the speed of our machine by runs that both recorded.
 
-    ratio of a node   = latency there / latency here, of the same node of the same run
-    pace of its kind  = median ratio, of a family of ops where there are enough of them
-    label given        = recorded there / pace
+    ratio of a node  = latency there / latency here, of the same node of the same run
+    speed factor     = median ratio of its kind of node and family of ops, where enough nodes are shared
+    label            = recorded there / speed factor
 
-A label of another machine left as it is would teach that machine's pace as if it were a property of what it ran. A pace
-is a median over nodes, most of which are short: long ops of a family may be farther apart, links and ranks that no
-shared run has count as those that one has, and a family that few shared nodes have goes at the pace of its kind.
+Unscaled labels would attribute the speed of a machine to its programs. A speed factor is a median over nodes, most of
+which are short: long ops of a family may differ more.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from gnnperf.gnn.data.floors import NOTHING, texts_of
 from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, merged, node_kinds, run_of
 from gnnperf.schedule import align
 
-MIN_NODES = 30  # that tell a pace
-MOST_UNKNOWN = 0.05  # of a step's time: with more at paces that nothing knows, the recording is left out
+MIN_NODES = 30  # of a speed factor
+MOST_UNKNOWN = 0.05  # of a step's time: with more in nodes without a factor, the recording is left out
 LEVELS = (["kind", "family"], ["kind"])  # the finest that is given counts
 
 
@@ -33,8 +32,8 @@ class MachineScales:
 
     Attributes:
         of_kind: kind of node (of ops with their dtype), and family of ops or nothing -> ratio.
-        num_shared: runs that tell them.
-        num_left_out: recordings that are not trained on, because too much of them has no known pace.
+        num_shared: runs that both recorded.
+        num_left_out: recordings left out, because too much of them has no factor.
     """
 
     of_kind: Mapping[tuple[str, ...], float]
@@ -60,11 +59,7 @@ class MachineScales:
 
 
 def machine_scales_of(pairs: Sequence[tuple[RunStep, RunStep]]) -> MachineScales:
-    """Paces of a machine from runs that two recorded.
-
-    Args:
-        pairs: the same run there and here; none: no pace is known.
-    """
+    """Speed factors from pairs of the same run there and here; of no pairs none."""
     if not pairs:
         return MachineScales({})
     ratios = pd.concat([_ratios(there, here) for there, here in pairs], ignore_index=True)
@@ -77,10 +72,9 @@ def machine_scales_of(pairs: Sequence[tuple[RunStep, RunStep]]) -> MachineScales
 
 
 def paced(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
-    """The run as the first machine would have recorded it; None if too much of it has no known pace.
+    """The run at the speed of our machine; None if too much of it has no factor.
 
-    Nodes of no known pace, and the lags of edges, become unknown. The step becomes as much shorter as the sum of its
-    nodes, as if they ran one after the other.
+    Nodes without a factor, and the lags of edges, become unknown. The step scales as the sum of its nodes.
     """
     nodes = run.graph.nodes
     recorded_us, machine_scale = nodes["latency_us"].to_numpy(np.float64), machine_scales.of(nodes)  # [num_nodes] each
@@ -104,22 +98,18 @@ def paced(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
 
 
 def _at(recorded_us: np.ndarray, machine_scale: np.ndarray) -> np.ndarray:
-    """[num_nodes] each; what takes no time (a rank's arrival) takes none at any pace."""
+    """[num_nodes] each; zero (a rank's arrival) stays zero."""
     return np.where(recorded_us == 0, 0.0, recorded_us / machine_scale)
 
 
 def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[RunStep], dict[str, MachineScales]]:
-    """What trains, with the recordings of other data sets in the pace of our own.
+    """Training recordings, those of other data sets scaled, and prefix -> speed factors of that data set.
 
-    Runs that both recorded tell the pace and are then left out: ours tell the same better. A data set that shares no
-    run is taken as it is.
+    Runs that both recorded give the factors and are then left out. A data set that shares no run is taken unscaled.
 
     Args:
         runs: recordings of our data set and of others.
         prefixes: what the names of each other data set's recordings begin with.
-
-    Returns:
-        the recordings; prefix -> paces of that data set, none where it shares no run.
     """
     ours = [run for run in runs if not run.run.startswith(tuple(prefixes))]
     result, machine_scales = list(ours), dict[str, MachineScales]()
@@ -136,13 +126,7 @@ def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list
 def shared(
     theirs: Sequence[RunStep], prefix: str, ours: Sequence[RunStep]
 ) -> tuple[list[tuple[RunStep, RunStep]], list[RunStep]]:
-    """Runs that both recorded, theirs and ours, and their recordings of other runs.
-
-    Args:
-        theirs: recordings of another data set.
-        prefix: what their names begin with.
-        ours: recordings of our data set.
-    """
+    """Runs that both recorded, theirs and ours, and their recordings of other runs; their names begin with `prefix`."""
     known = {run.run: run for run in merged(ours)}
     pairs = [(run, known[name]) for run in merged(theirs) if (name := run.run.removeprefix(prefix)) in known]
     names = {run.run for run, _ in pairs}

@@ -1,11 +1,8 @@
 """Mean, spread and range of each feature by node type, from training steps only.
 
-Beyond the training range a feature counts as its nearest end: the base goes on with the size, link or rank count that
-was requested, and its correction stays what it was at the edge. A correction that goes on has nothing to hold it.
-
-Collectives are an exception. Their base is a law of link and group, and what a correction makes up for (a protocol, a
-processor that cannot keep up with the link) is not there on a link ten times slower. Where link or group lie beyond
-what was trained on, `known_collective_model` is false, and the network leaves the law as it is.
+Outside the training range a feature counts as the nearest end of the range: the base extrapolates, its correction does
+not. Collectives over a link or in a group outside the range keep their collective model (`known_collective_model`):
+what a correction there stands for, such as a slow processor, is absent on a link ten times slower.
 """
 
 from __future__ import annotations
@@ -32,8 +29,8 @@ class Normalizer:
 
     Attributes:
         mean: node type -> [num_features] float32.
-        scale: node type -> [num_features] float32; infinite where the feature is constant in training, so that it
-            stays 0 later: nothing could be learned from it, and an untrained weight would answer with noise.
+        scale: node type -> [num_features] float32; infinite where the feature is constant in training, so that its
+            untrained weight never acts.
         low, high: node type -> [num_features] float32, the range in training, raw.
     """
 
@@ -86,9 +83,8 @@ def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
 def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     """The earlier mean and scale of every feature that varied then, the later ones of the rest; the range of both.
 
-    A feature that varied widens by REACH of its scales at most: it may have varied so little that what is usual now
-    would be tens of scales away, where the earlier weights answer anything. One that has another constant now than
-    then varies between the two. A node type that did not occur then is as it is later.
+    A feature that varied widens by REACH of its scales at most, because farther away the earlier weights are untrained.
+    A feature with another constant now varies between the two. A node type that did not occur then is as it is later.
     """
     both = {t: _of_both(earlier, later, t) for t in later.mean}
     return Normalizer(*({t: result[place] for t, result in both.items()} for place in range(4)))

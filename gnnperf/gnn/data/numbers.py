@@ -14,8 +14,6 @@ import pandas as pd
 
 from gnnperf.analytic import Call, between_bytes, product_sizes
 from gnnperf.core import (
-    DEVICE_FEATURES,
-    LINK_FEATURES,
     NUM_TEXT_FEATURES,
     WORK_FEATURES,
     InputError,
@@ -25,7 +23,7 @@ from gnnperf.core import (
 )
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.graph import ExecutionGraph, lane_keys
-from gnnperf.hardware import ClusterSpec, DeviceSpec, LinkSpec, machines_of
+from gnnperf.hardware import ClusterSpec, LinkSpec, machines_of
 from gnnperf.schedule import timed_edges
 
 # Where work runs: its rank's role, what a collective makes of tensors held in parts, links it crosses, its device.
@@ -47,11 +45,7 @@ PLACES = (("from", SPLIT), ("from", PARTIAL), ("from", REPLICATE), ("to", SPLIT)
 
 
 def link_of(name: str, cluster: ClusterSpec) -> LinkSpec:
-    """The link of a class.
-
-    Raises:
-        InputError: no such class.
-    """
+    """The link of a class."""
     links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
     if name not in links:
         raise InputError(f"unknown link class {name!r}", where="link node", allowed=", ".join(links))
@@ -91,9 +85,6 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     """[num_nodes, 3] log_link_bytes_per_s, log_link_latency_us, crosses_machines of the slowest link a node crosses.
 
     A collective crosses what its ranks' parts of it cross.
-
-    Raises:
-        InputError: an unknown link class.
     """
     result = np.zeros((graph.num_nodes, 3))
     src, dst = _crossings(graph.edges)
@@ -263,7 +254,6 @@ def _pieces(name: str) -> list[tuple[str, float]]:
 
 SIZE_COLUMNS = ("flops", "bytes", "message_bytes")
 WORK_NAMES = (*names(WORK_FEATURES), *(f"text_{i}" for i in range(NUM_TEXT_FEATURES)))
-DEVICE_NAMES, LINK_NAMES = names(DEVICE_FEATURES), names(LINK_FEATURES)
 TILE, BLOCK = 128.0, 1024.0  # edge of a product's tile, elements of a block of threads
 US = 1e6
 
@@ -278,9 +268,6 @@ def work_numbers(
         analytic_us: [num_nodes] the analytical model's answer, NaN where it has none.
         base_us: [num_nodes] what the residual multiplies, never NaN.
         cluster: the requested hardware.
-
-    Raises:
-        InputError: an unknown link class.
     """
     nodes, one = graph.nodes, np.ones((graph.num_nodes, 1))
     shapes = shape_numbers(nodes)
@@ -296,25 +283,6 @@ def work_numbers(
     stacked = np.concatenate(parts, axis=1).astype(np.float32)  # [num_nodes, num_features]
     assert stacked.shape[1] == len(WORK_NAMES)
     return stacked
-
-
-def device_numbers(device: DeviceSpec) -> np.ndarray:
-    """DEVICE_NAMES: [num_features] float32. A rate that is not in the catalog falls back to float32's."""
-    flops = device.flops_per_s
-    plain = flops["float32"]
-    matrix = flops.get("float32_matrix", plain)
-    values = [
-        plain, matrix, flops.get("float16_matrix", flops.get("float16", plain)), device.memory_bandwidth_bytes_per_s,
-        device.l2_bytes, device.num_sms, device.clock_hz, device.memory_bytes, device.launch_floor_us,
-    ]  # fmt: skip
-    shares = [device.sustained_flops_share, device.sustained_bandwidth_share, float(device.kind == "gpu")]
-    return np.asarray([*np.log1p(values), *shares], dtype=np.float32)
-
-
-def link_spec_numbers(name: str, link: LinkSpec) -> np.ndarray:
-    """LINK_NAMES of link class `name` (one of LINKS): [num_features] float32."""
-    logs = np.log1p([link.bandwidth_bytes_per_s, link.latency_us])
-    return np.asarray([*logs, link.sustained_bandwidth_share, *(float(name == n) for n in LINKS)], dtype=np.float32)
 
 
 def _sizes(nodes: pd.DataFrame) -> np.ndarray:

@@ -42,9 +42,6 @@ def load_plain(path: Path, allowed: str, max_bytes: int = MAX_CHECKPOINT_BYTES) 
         path: the file.
         allowed: what kind of file was expected, for the message.
         max_bytes: of the file, and of all tensors in it.
-
-    Raises:
-        InputError: no such file, a larger one, or one that holds anything but tensors, numbers and text.
     """
     if not path.is_file():
         raise InputError("no such file", where=str(path), allowed=allowed)

@@ -20,16 +20,23 @@ from gnnperf.analytic import (
     read_calibrated_calls,
 )
 from gnnperf.core import InputError, each, require
-from gnnperf.gnn.data.cache import cached_graphs, fingerprint
-from gnnperf.gnn.data.content import content_digest
-from gnnperf.gnn.data.external import prefix_of, read_also, read_named, with_more_to_train, with_tests_of
+from gnnperf.gnn.data.cache import cached_graphs, content_digest, fingerprint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
-from gnnperf.gnn.data.processors import processors_of
+from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, knows_buckets, merged, read_runs, typical
-from gnnperf.gnn.data.splits import PARTS, Split, read_split
+from gnnperf.gnn.data.splits import (
+    PARTS,
+    Split,
+    prefix_of,
+    read_also,
+    read_named,
+    read_split,
+    with_more_to_train,
+    with_tests_of,
+)
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec
@@ -83,9 +90,9 @@ class DataConfig:
         """Refuse values that cannot work."""
         require(bool(self.axis), "data.axis", self.axis, "an axis of splits.json")
         require(self.batch_size >= 1, "data.batch_size", self.batch_size, "a whole number >= 1")
-        least = 16 * self.batch_size
+        least = 8 * self.batch_size
         require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
-                f"{least} or more, 16 per graph of a batch")  # fmt: skip
+                f"{least} or more, 8 per graph of a batch")  # fmt: skip
         require(self.segment_hops >= 0, "data.segment_hops", self.segment_hops, "a whole number >= 0")
         if self.bucket_bytes is not None:
             require(0 < self.bucket_bytes < math.inf, "data.bucket_bytes", self.bucket_bytes,
@@ -116,11 +123,7 @@ class Earlier:
     base: tuple[AnalyticConstants, TypedFloors] | None
 
     def check(self, device_kind: str, residual_target: bool) -> None:
-        """Refuse data in which its corrections mean nothing.
-
-        Raises:
-            InputError: another kind of device, another target.
-        """
+        """Refuse data in which its corrections mean nothing."""
         if self.device_kind not in ("", device_kind):
             given = f"the checkpoint is of runs on a {self.device_kind}, these are on a {device_kind}"
             raise InputError(given, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
@@ -142,10 +145,6 @@ def fit_base(
         train: the training runs.
         recording: one of theirs, whose card names the machine.
         earlier: of the network that trains on; None: a new one.
-
-    Raises:
-        InputError: runs on GPUs and on CPUs, no measured latency, an earlier training that was not of such data; as
-            _fit_constants.
     """
     kinds = sorted({run.cluster.device.kind for run in train})
     if len(kinds) > 1:
@@ -165,9 +164,6 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str)
         config: names the op tables.
         train: the training runs, on one kind of device.
         recording: one of theirs, whose card names the machine.
-
-    Raises:
-        InputError: an op table of another processor than the runs', by name: tables do not say its vectors.
     """
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
@@ -263,12 +259,7 @@ def load_data(
 def opened(
     config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None
 ) -> tuple[Split, Callable[[str], RunGraph]]:
-    """The split of a data set folder, and what reads its runs by name.
-
-    Raises:
-        InputError: a bad split, another data set to test on without a run that is new, one to train on that may hold
-            what is held out, or a bucket next to a cluster.
-    """
+    """The split of a data set folder, and what reads its runs by name."""
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     if config.bucket_bytes is not None and cluster is not None:
         raise InputError("a cluster file already describes its links", where="data.bucket_bytes",
@@ -293,12 +284,7 @@ def opened(
 def prepare(
     config: DataConfig, split: Split, read: Callable[[str], RunGraph], earlier: Earlier | None = None
 ) -> PreparedData:
-    """PreparedData from runs that `read` supplies by name.
-
-    Raises:
-        InputError: no measured latency in train, a run without whole steps, runs on CPUs and on GPUs, or an earlier
-            base that is not of such data.
-    """
+    """PreparedData from runs that `read` supplies by name."""
     split = replace(split, train=split.train[: config.max_runs])
     result = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]

@@ -1,9 +1,13 @@
-"""A recorded data set as its folders say: <root>/<run>/<repeat>/ with a card (run.json) and the tables of all ranks."""
+"""A recorded data set: <root>/<run>/<repeat>/ with a card (run.json) and the tables of all ranks.
+
+Cards also name the processors of CPU runs, which traces do not.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from gnnperf.core import InputError, untrusted
+from gnnperf.trace import device_name, read_card
 
 CARD = "run.json"
 COMPLETE = "complete"
+CAPABILITY = re.compile("[A-Z0-9_ .]{0,32}")  # a card may come from a stranger
 
 
 @dataclass(frozen=True)
@@ -52,11 +58,7 @@ Repeats = Mapping[int, Recording]  # repeat -> recording
 
 
 def read_recordings(root: Path) -> dict[str, Repeats]:
-    """Run -> its complete recordings, in order of name and repeat; what is marked broken or rejected is left out.
-
-    Raises:
-        InputError: `root` holds no recordings, or a card cannot be used.
-    """
+    """Run -> its complete recordings, in order of name and repeat; what is marked broken or rejected is left out."""
     result: dict[str, dict[int, Recording]] = {}
     for card in sorted(root.glob(f"*/*/{CARD}")):
         folder = card.parent
@@ -72,11 +74,7 @@ def read_recordings(root: Path) -> dict[str, Repeats]:
 
 
 def read_recording(folder: Path) -> Recording | None:
-    """The recording in a folder; None unless its card says that it is complete.
-
-    Raises:
-        InputError: the card cannot be read, or a step time is missing.
-    """
+    """The recording in a folder; None unless its card says that it is complete."""
     card = read_json(folder / CARD)
     if card.get("status") != COMPLETE:
         return None
@@ -91,11 +89,7 @@ def read_recording(folder: Path) -> Recording | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        InputError: it cannot be read or is something else.
-    """
+    """A JSON object."""
     with untrusted.reading(path, "cannot be read, or is not JSON"):
         content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
@@ -120,3 +114,57 @@ def _link_name(link: Mapping[str, Any]) -> str:
     """loopback, veth, veth 1 Gbit/s; what the card says, in words."""
     medium, rate = str(link.get("medium") or "unknown"), link.get("rate_gbit_per_s")
     return medium if rate is None else f"{medium} {float(rate):g} Gbit/s"
+
+
+@dataclass(frozen=True, order=True)
+class Processor:
+    """A CPU as a card tells it.
+
+    Virtual machines often hide which one it is: two that call themselves "AMD EPYC" may be two generations apart. What
+    vectors they have tells those apart; equal in both, they may still be two.
+
+    Attributes:
+        name: of the model.
+        capability: vector instructions that torch uses there (AVX2, AVX512, ..); "" unknown.
+    """
+
+    name: str
+    capability: str = ""
+
+    def __str__(self) -> str:
+        """As people are given."""
+        return f"{self.name} ({self.capability})" if self.capability else self.name
+
+    def may_be(self, other: Processor) -> bool:
+        """Whether nothing that is known tells the two apart."""
+        unknown = "" in (self.capability, other.capability)
+        return self.name == other.name and (unknown or self.capability == other.capability)
+
+
+def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
+    """The CPUs that did the work of any rank, once each; of a run without a card, or on GPUs, none.
+
+    Args:
+        runs: folders, each with the card that the recorder left next to the traces.
+
+    Raises:
+        InputError: a card is no JSON object, or larger than one.
+    """
+    cards = [read_card(run) for run in runs]
+    return tuple(sorted({result for card in cards if card is not None for result in _named(card)}))
+
+
+def as_processor(device: Mapping[str, Any]) -> Processor | None:
+    """A processor as `Processor`'s fields name it; None where that is not as they are written."""
+    stated, capability = device.get("name"), device.get("capability", "")
+    name = device_name(stated) if isinstance(stated, str) else ""
+    is_known = isinstance(capability, str) and CAPABILITY.fullmatch(capability)
+    return Processor(name, capability if is_known else "") if name else None
+
+
+def _named(card: Mapping[str, object]) -> list[Processor]:
+    """What a card names; what is not as the recorder writes it names nothing."""
+    ranks = card.get("ranks")
+    devices = [rank.get("device") for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
+    result = [as_processor(d) for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
+    return [one for one in result if one is not None]

@@ -1,13 +1,9 @@
-"""What a recorded run tells: one typical step, its nodes with mean latencies, and how long the step takes.
+"""A recorded run as one example: a typical step, its nodes with mean latencies, and its step time.
 
-Steps of one run have the same features and differ by chance, so a node's label is its mean over them. Recordings of one
-run likewise become one example where they train or choose; where they judge, each stands for itself.
-
-What is learned are latencies of isolated ops: the share of overlapping work is removed (schedule.isolated_us), so that
-a schedule can stretch them by what overlaps elsewhere, over another link or with more ranks on a core. There are two.
-One is the mean over all steps, as errors of nodes are judged. The other is what a schedule adds up: the step time of a
-run is the median over its steps, so only steps that took about that long tell what it is made of. With a stall in one
-of four steps the mean of a node holds a quarter of it, the median step nothing.
+Recordings of one run become one example in training and validation; in the test part each counts. Labels are latencies
+of isolated ops, without contention (schedule.observed). The usual label is the mean over all steps. The scheduled label
+is the mean over steps of about the median time, because a step time is a median: a stall in one of four steps is a
+quarter of a node's mean, and absent from the median step.
 """
 
 from __future__ import annotations
@@ -65,11 +61,7 @@ class Occurrences:
 
 
 def occurrences(graph: ExecutionGraph) -> Occurrences:
-    """Align the steps of a recording by content.
-
-    Raises:
-        InputError: the graph has no whole step.
-    """
+    """Align the steps of a recording by content."""
     if not graph.steps:
         raise InputError("has no whole step", where=f"graph {graph.name!r}", remedy="record whole steps")
     last = graph.step(graph.steps[-1].step)
@@ -100,9 +92,6 @@ def cluster_for(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: Clu
         graph: the run.
         hardware: the device; None: the trace's own.
         cluster: links and hosts, with whatever devices; None: the device's default, placed as the run's card says.
-
-    Raises:
-        InputError: a device that the catalog lacks, ranks on different devices, or more than the cluster holds.
     """
     device = hardware or _traced_device(graph)
     if cluster:
@@ -227,11 +216,7 @@ def workload_of(folder: Path) -> str:
 
 
 def typical(run: RunGraph) -> RunStep:
-    """The run's last step with mean latencies.
-
-    Raises:
-        InputError: the run has no whole step.
-    """
+    """The run's last step with mean latencies."""
     if not run.graph.steps:
         raise InputError(
             "no whole step in the trace", where=f"run {run.run!r}", remedy="leave the run out of the split"

@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.core import TIMED_RELATIONS, WORK_TYPES, NodeType
+from gnnperf.core import TIMED_RELATIONS, WORK_TYPES
 from gnnperf.schedule import topological_order
 
-TYPES = tuple(map(str, NodeType))
-WORK = frozenset(map(str, WORK_TYPES))
+WORK = tuple(map(str, WORK_TYPES))
 TIMED = frozenset(map(str, TIMED_RELATIONS))
 SMALLEST_WINDOW = 1 / 16  # of what a segment may hold: a larger halo (a hub) does not shrink with the window
 
@@ -50,8 +49,8 @@ class SegmentedGraph:
 
     def __init__(self, data: HeteroData, num_hops: int) -> None:
         self.data, self.num_hops = data, num_hops
-        counts = [int(data[t].num_nodes or 0) for t in TYPES]
-        self.first = dict(zip(TYPES, np.cumsum([0, *counts]).tolist(), strict=False))  # row of each type's first node
+        counts = [int(data[t].num_nodes or 0) for t in WORK]
+        self.first = dict(zip(WORK, np.cumsum([0, *counts]).tolist(), strict=False))  # row of each type's first node
         self.num_nodes = sum(counts)
         self._sort_edges()
 
@@ -71,19 +70,18 @@ class SegmentedGraph:
         inner = np.zeros(self.num_nodes, dtype=bool)
         inner[window] = True
         data, result = HeteroData(), {}
-        for node_type in TYPES:
+        for node_type in WORK:
             own = self.of_type(rows, node_type)
             place[own] = np.arange(len(own))
             self._add_nodes(data, node_type, own - self.first[node_type])
-            if node_type in WORK:
-                result[node_type] = torch.from_numpy(inner[own])
-                data[node_type].target = data[node_type].target.masked_fill(~result[node_type], torch.nan)
+            result[node_type] = torch.from_numpy(inner[own])
+            data[node_type].target = data[node_type].target.masked_fill(~result[node_type], torch.nan)
         self._add_edges(data, place, edges)
         return GraphSegment(data, result)
 
     def _sort_edges(self) -> None:
-        """Edges into work nodes by receiver; hardware nodes only send, so what they would receive is left out."""
-        kinds = [t for t in self.data.edge_types if t[2] in WORK]
+        """Edges by receiver."""
+        kinds = list(self.data.edge_types)
         ends = [self._joint(t) for t in kinds]
         src, dst = (np.concatenate([e[i] for e in ends] or [np.zeros(0, np.int64)]) for i in (0, 1))  # [num_edges]
         kind = np.repeat(np.arange(len(kinds)), [e.shape[1] for e in ends])
@@ -98,14 +96,11 @@ class SegmentedGraph:
         return joint
 
     def _order(self) -> np.ndarray:
-        """[num_work] rows of work nodes, none before what it waits for."""
+        """[num_nodes] rows, none before what it waits for."""
         timed = np.isin(self.kind, [i for i, t in enumerate(self.kinds) if t[1] in TIMED])
         order, _, _ = topological_order(self.num_nodes, self.src[timed], self.dst[timed])
         assert len(order) == self.num_nodes, "the schedule refuses cycles before any graph comes here"
-        work = np.concatenate([self.of_type(order, t) for t in sorted(WORK)])
-        rank = np.empty(self.num_nodes, dtype=np.int64)
-        rank[order] = np.arange(self.num_nodes)
-        return work[np.argsort(rank[work], kind="stable")]
+        return order
 
     def of_type(self, rows: np.ndarray, node_type: str) -> np.ndarray:
         """[k] those rows that are nodes of a type, in their order."""

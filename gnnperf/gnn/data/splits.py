@@ -1,16 +1,21 @@
-"""Splits belong to the data set: datasets/<name>/splits.json, {"axis": {"train": [runs], "val": [], "test": []}}."""
+"""Splits belong to the data set: datasets/<name>/splits.json, {"axis": {"train": [runs], "val": [], "test": []}}.
+
+Recordings of other data sets may replace the part test, or join the part train.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gnnperf.core import InputError, untrusted
-from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.data.recordings import read_recordings
+from gnnperf.gnn.data.runs import RunGraph, run_of, workload_of
 
 PARTS = ("train", "val", "test")
+BY_PROGRAM = ("run", "workload")  # first words of the axes along which the program of a recording determines its part
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,7 @@ class Split:
 
 
 def read_split(dataset: Path, axis: str) -> Split:
-    """One axis of a data set's splits.json.
-
-    Raises:
-        InputError: no such file or axis, a malformed part, a run in two parts (recordings of it, too), a run that is
-            not there, an empty training or validation part.
-    """
+    """One axis of a data set's splits.json."""
     path = dataset / "splits.json"
     with untrusted.reading(path, "not JSON"):
         axes = _read_axes(path)
@@ -94,3 +94,81 @@ def _check_recordings(parts: Mapping[str, str], where: str) -> None:
             given = f"{first!r} ({known}) and {recording!r} ({part}) are two recordings of one run"
             remedy = "keep them in one part, or name runs apart: <run>/<number of the recording>"
             raise InputError(given, where=where, remedy=remedy)
+
+
+def with_tests_of(split: Split, other: Path) -> Split:
+    """The split, tested on the recordings of `other` in place of its own; its axis is named after both.
+
+    Runs that the split trains or validates on are left out by name: the same program stands on one side only, whatever
+    machine it ran on.
+
+    All complete recordings of other runs are taken; what the other data set's own splits leave out, too.
+
+    Args:
+        split: of the data set that is trained on.
+        other: folder with one folder per run, and in it one per recording.
+    """
+    known = {run_of(name) for name in (*split.train, *split.val)}
+    result = _names(other, "data.test_path")
+    test = tuple(name for name in result if run_of(name) not in known)
+    if not test:
+        what = f"none of its {len(result)} recordings is of a run that `{split.axis}` neither trains nor validates on"
+        raise InputError(what, where=str(other), remedy="name another data.axis or data.test_path")
+    return replace(split, axis=f"{split.axis}-{other.resolve().name}", test=test)
+
+
+def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Split:
+    """The split with all complete recordings of `other` in its part train, named <folder>/<recording>.
+
+    Left out are programs that are tested on, so that a program nothing knows stays one, and runs that the split
+    validates on. What else an axis holds out (sizes, links, ..) another data set may hold, and nothing here could tell.
+
+    Args:
+        split: of the data set that is trained on.
+        other: folder with one folder per run, and in it one per recording.
+        tested: folders of the test part's recordings.
+    """
+    if split.axis.split("-")[0].split("+")[0] not in BY_PROGRAM:
+        what = f"another data set may hold what `{split.axis}` holds out"
+        raise InputError(what, where="data.train_paths", allowed=f"with data.axis {', '.join(BY_PROGRAM)} or <one>-..")
+    known, held_out = {run_of(name) for name in split.val}, {_program(folder) for folder in tested}
+    new = [name for name in _names(other, "data.train_paths") if run_of(name) not in known]
+    result = [f"{prefix_of(other)}{name}" for name in new if _program(other / name) not in held_out]
+    if not result:
+        what = "holds only runs that are validated on and programs that are tested on"
+        raise InputError(what, where=str(other), remedy="name another data set")
+    if any(name.startswith(prefix_of(other)) for name in split.train):
+        raise InputError("a folder of that name is trained on already", where=str(other), remedy="name each once")
+    return replace(split, axis=f"{split.axis}+{other.resolve().name}", train=(*split.train, *result))
+
+
+def prefix_of(other: Path) -> str:
+    """What the names of another data set's recordings begin with."""
+    return f"{other.resolve().name}/"
+
+
+def _names(folder: Path, key: str) -> list[str]:
+    """Of its complete recordings, in order."""
+    if not folder.is_dir():
+        raise InputError("no such folder", where=str(folder), remedy=f"set {key} to a folder of recordings")
+    return sorted(one.name for repeats in read_recordings(folder).values() for one in repeats.values())
+
+
+def _program(recording: Path) -> str:
+    name = workload_of(recording)
+    if not name:
+        raise InputError("no card names its program", where=str(recording), remedy="leave data.train_paths empty")
+    return name
+
+
+def read_also(
+    own: Callable[[str], RunGraph], other: Callable[[str], RunGraph], names: Iterable[str]
+) -> Callable[[str], RunGraph]:
+    """Reads `names` from the other data set."""
+    theirs = frozenset(names)
+    return lambda name: (other if name in theirs else own)(name)
+
+
+def read_named(other: Path, read: Callable[[str], RunGraph]) -> Callable[[str], RunGraph]:
+    """`read`, which reads a data set by its own names, by those that with_more_to_train gives its recordings."""
+    return lambda name: replace(read(name.removeprefix(prefix_of(other))), run=name)

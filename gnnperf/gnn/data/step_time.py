@@ -36,30 +36,18 @@ def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:
 
 
 def step_time_us(step: Step, latency_us: np.ndarray) -> float:
-    """Step time from latencies [num_nodes] that hold next to other work; NaN takes the base's.
-
-    Raises:
-        InputError: a latency is infinite.
-    """
+    """Step time from latencies [num_nodes] that hold next to other work; NaN takes the base's."""
     scheduled = schedule(step.graph, filled_us(step, latency_us), step.base.lag_us, num_unrolled=_copies(step))
     return _time_us(scheduled)
 
 
 def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
-    """The same from latencies [num_nodes] of isolated ops: they are stretched while work overlaps.
-
-    Raises:
-        InputError: a latency is infinite.
-    """
+    """The same from latencies [num_nodes] of isolated ops: they are stretched while work overlaps."""
     return _contended(step, filled_us(step, isolated_us))[1]
 
 
 def in_place_us(step: Step, answer: IsolatedPrediction) -> np.ndarray:
-    """[num_nodes] usual latencies next to other work: stretched by what stretches the scheduled ones; NaN as it was.
-
-    Raises:
-        InputError: a latency is infinite.
-    """
+    """[num_nodes] usual latencies next to other work: stretched by what stretches the scheduled ones; NaN as it was."""
     scheduled_us = filled_us(step, answer.scheduled_us)  # [num_nodes]
     served_us, _ = _contended(step, scheduled_us)
     stretch = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)

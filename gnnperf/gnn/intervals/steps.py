@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import NotNegative, Share, Unbounded
-from gnnperf.gnn.intervals.nodes import attainable, one_sided
+from gnnperf.gnn.intervals.nodes import NodeIntervals, attainable, one_sided
 
+LEVEL = 0.9
 PRIOR_RUNS = 3.0  # a group's error is held to that of all groups, as if so many more runs had shown it
 
 
@@ -120,3 +122,15 @@ def fit_step_intervals(misses: Sequence[StepMiss], level: float, devices: Sequen
 
 def _scale(share: Mapping[str, float], group_error: Mapping[str, float], other: float) -> float:
     return math.sqrt(sum((part * group_error.get(group, other)) ** 2 for group, part in share.items()))
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """All intervals of a checkpoint: of nodes by source, of steps by mode of prediction."""
+
+    nodes: NodeIntervals
+    steps: Mapping[str, StepIntervals]
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)

@@ -11,38 +11,28 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
 from gnnperf.core import WORK_TYPES, NodeType
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
+from gnnperf.gnn.data.numbers import WORK_NAMES
+from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, Vocabulary
 from gnnperf.gnn.models.message_passing import MessagePassing, Messages, ModelConfig, arrange, message_relations
 
-# Node features -> node states, one encoder per node type.
-
-
-class HardwareEncoder(nn.Module):
-    """Device and link nodes: numbers only."""
-
-    def __init__(self, num_features: int, hidden_channels: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, hidden_channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[n, num_features] -> [n, hidden_channels]."""
-        return torch.relu(self.linear(x))
+WORK = tuple(map(str, WORK_TYPES))
+MAX_EXCESS = math.log(2.0)  # between the usual latency and the scheduled one
+MAX_NODES = 100_000  # predicted at once; without gradients some 3 KB per node
 
 
 class WorkEncoder(nn.Module):
-    """Work nodes: an embedding per categorical field, summed with the encoded numbers.
+    """Node features -> node states: an embedding per categorical field, summed with the encoded numbers.
 
     Args:
         num_features: numeric features.
-        num_codes: words per field of data.vocabulary.FIELDS, the unknown one included.
+        num_codes: codes per field of data.vocabulary.FIELDS, the unknown one included.
         hidden_channels: width of the state.
-        op_dropout: share of words replaced by the unknown one in training.
+        op_dropout: share of codes replaced by the unknown one in training.
     """
 
     def __init__(self, num_features: int, num_codes: tuple[int, ...], hidden_channels: int, op_dropout: float) -> None:
         super().__init__()
-        assert len(num_codes) == len(FIELDS)
         self.op_dropout = op_dropout
         self.linear = nn.Linear(num_features, hidden_channels)
         self.embeddings = nn.ModuleList(nn.Embedding(n, hidden_channels) for n in num_codes)
@@ -51,118 +41,91 @@ class WorkEncoder(nn.Module):
     def forward(self, x: Tensor, codes: Tensor) -> Tensor:
         """[n, num_features], [n, num_fields] int64 -> [n, hidden_channels]."""
         if self.training and self.op_dropout > 0:
-            codes = codes.masked_fill(
-                torch.rand(codes.shape, device=codes.device) < self.op_dropout, UNKNOWN
-            )  # [n, num_fields]
+            codes = codes.masked_fill(torch.rand(codes.shape, device=codes.device) < self.op_dropout, UNKNOWN)
         state = self.linear(x)  # [n, hidden_channels]
         for field, embedding in enumerate(self.embeddings):
             state = state + embedding(codes[:, field])
         return self.mix(torch.relu(state))
 
 
-TYPES = tuple(map(str, NodeType))
-WORK = tuple(map(str, WORK_TYPES))
-MAX_LOG_SPREAD = 4.0
-MAX_EXCESS = math.log(2.0)  # between what is usual and what a schedule adds up
-
-
 @dataclass(frozen=True)
 class NodeAnswer:
-    """What the network says about nodes of one type.
+    """Predictions for nodes of one type.
 
     Attributes:
-        residual: [n] log(latency / base); 0 is the analytical answer.
-        log_spread: [n] log of the scale of the error in log space.
-        scheduled_residual: [n] log(what a schedule adds up / base): in steps that took about the median time, while
-            what is usual holds a share of every stall (data.runs.AloneLabels).
+        residual: [n] log(latency / base); 0 is the base.
+        scheduled_residual: [n] log(scheduled latency / base): in steps of about the median time, while the usual
+            latency contains a share of every stall (data.runs.IsolatedLabels).
     """
 
     residual: Tensor
-    log_spread: Tensor
     scheduled_residual: Tensor
 
 
 class Head(nn.Module):
-    """State -> NodeAnswer. The last layer starts at zero: an untrained network answers the base."""
+    """State -> NodeAnswer. The last layer starts at zero: an untrained network predicts the base."""
 
     def __init__(self, hidden_channels: int, max_residual: float) -> None:
         super().__init__()
         self.max_residual = max_residual
         self.norm = nn.LayerNorm(hidden_channels)
         self.hidden = nn.Linear(hidden_channels, hidden_channels)
-        self.last = nn.Linear(hidden_channels, 3)
+        self.last = nn.Linear(hidden_channels, 2)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 
     def forward(self, state: Tensor) -> NodeAnswer:
-        """[n, hidden_channels] -> three of [n]; what is scheduled beyond the usual never moves the usual."""
-        usual, spread, excess = self.last(torch.relu(self.hidden(self.norm(state)))).unbind(1)  # [n] each
-        spread = spread.clamp(-MAX_LOG_SPREAD, MAX_LOG_SPREAD)
+        """[n, hidden_channels] -> two of [n]; the loss of scheduled latencies never moves the usual ones."""
+        usual, excess = self.last(torch.relu(self.hidden(self.norm(state)))).unbind(1)  # [n] each
         residual = _limited(usual, self.max_residual)
-        return NodeAnswer(residual, spread, residual.detach() + _limited(excess, MAX_EXCESS))
+        return NodeAnswer(residual, residual.detach() + _limited(excess, MAX_EXCESS))
+
+
+def _limited(values: Tensor, most: float) -> Tensor:
+    """[n] -> [n] within -most to most, smoothly."""
+    return most * torch.tanh(values / most)
 
 
 class TypedGNN(nn.Module):
-    """The network: `answers(states(data))`. With num_layers = 0 it is a multi-layer perceptron per node.
-
-    Next to the heads that answer, one per work type tells from a node's state which op it is (`op_logits`). Where ops
-    are hidden in training (training.op_class) it has to be given from sizes and neighbors, so the state holds what a
-    node does beyond its name, and how sure the head is tells how alike a node is to what was trained on (energy of its
-    logits; Liu et al. 2020, "Energy-based out-of-distribution detection").
-    """
+    """The network. With num_layers = 0 it is a multi-layer perceptron per node."""
 
     def __init__(self, config: ModelConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
         width = config.hidden_channels
+        codes = {t: tuple(vocabulary.num_codes(t, field) for field in FIELDS) for t in WORK}
         self.encoders = nn.ModuleDict(
-            {t: WorkEncoder(len(WORK_NAMES), _num_codes(vocabulary, t), width, config.op_dropout) for t in WORK}
+            {t: WorkEncoder(len(WORK_NAMES), codes[t], width, config.op_dropout) for t in WORK}
         )
-        self.encoders[str(NodeType.DEVICE)] = HardwareEncoder(len(DEVICE_NAMES), width)
-        self.encoders[str(NodeType.LINK)] = HardwareEncoder(len(LINK_NAMES), width)
-        self.relations, self.num_hops = message_relations(config), config.num_hops
+        self.relations, self.num_layers = message_relations(config), config.num_layers
         self.layers = nn.ModuleList(
             MessagePassing(width, config.dropout, self.relations) for _ in range(config.num_layers)
         )
         self.heads = nn.ModuleDict({t: Head(width, config.max_residual) for t in WORK})
-        self.op_heads = nn.ModuleDict({t: nn.Linear(width, vocabulary.num_codes(t, "op_name")) for t in WORK})
 
     def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
-        """One graph or a batch of graphs, normalized -> an answer per work type."""
-        return self.in_domain(data, self.answers(self.states(data)))
+        """One graph or a batch of graphs, normalized -> predictions per work type.
 
-    def in_domain(self, data: HeteroData, answers: Mapping[str, NodeAnswer]) -> dict[str, NodeAnswer]:
-        """The answers, but for collectives beyond the links and groups of training, which keep their base."""
-        collective = str(NodeType.COLLECTIVE)
-        return {**answers, collective: _where(data[collective].known_collective_model, answers[collective])}
-
-    def answers(self, states: Mapping[str, Tensor]) -> dict[str, NodeAnswer]:
-        """Work type -> its nodes' final states, [n, hidden_channels] -> an answer per work type."""
-        return {t: self.heads[t](states[t]) for t in WORK}
-
-    def own_states(self, data: HeteroData) -> dict[str, Tensor]:
-        """What nodes are by themselves, before any message: work type -> [n, hidden_channels]."""
-        return {t: self._encode(data, t) for t in WORK}
-
-    def op_logits(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Work type -> final states, [n, hidden_channels] -> logits of op_name codes, [n, num_codes]."""
-        return {t: self.op_heads[t](states[t]) for t in WORK}
-
-    def states(self, data: HeteroData) -> dict[str, Tensor]:
-        """One graph or a batch of graphs, normalized -> final states per work type, [n, hidden_channels]."""
-        states = [self._encode(data, t) for t in TYPES]  # per type [n, hidden_channels]
+        Collectives outside the links and groups of training keep their base.
+        """
+        states = [self.encoders[t](data[t].x, data[t].codes) for t in WORK]  # per type [n, hidden_channels]
         sizes = [len(s) for s in states]
-        state = torch.cat(states)  # [num_nodes, hidden_channels]
-        messages = joint_messages(data, dict(zip(TYPES, sizes, strict=True)), self.relations)
+        state = torch.cat(states)  # [num_work, hidden_channels]
+        messages = joint_messages(data, dict(zip(WORK, sizes, strict=True)), self.relations)
         for layer in self.layers:
             state = layer(state, messages)
-        parts = dict(zip(TYPES, state.split(sizes), strict=True))
-        return {t: parts[t] for t in WORK}
+        answers = {t: self.heads[t](part) for t, part in zip(WORK, state.split(sizes), strict=True)}
+        collective = str(NodeType.COLLECTIVE)
+        known, answer = data[collective].known_collective_model, answers[collective]
+        answers[collective] = replace(
+            answer, residual=answer.residual * known, scheduled_residual=answer.scheduled_residual * known
+        )
+        return answers
 
     def shrink(self, node_type: str, share: float) -> None:
-        """From here on nodes of this type get this share of their corrections, in log space; of 0 nothing is left.
+        """Keep this share of the corrections of a node type, in log space; 0 leaves the base.
 
-        Before the limit (ModelConfig.max_residual), which small corrections do not feel. What is scheduled beyond the
-        usual stays, except with a share of 0.
+        It applies before the limit (ModelConfig.max_residual), which hardly changes small corrections. What is
+        scheduled beyond the usual latency stays, except with a share of 0.
         """
         last = self._head(node_type).last
         with torch.no_grad():
@@ -173,44 +136,48 @@ class TypedGNN(nn.Module):
                     values[0] *= share
 
     def is_silent(self, node_type: str) -> bool:
-        """Whether nodes of this type get their base: the head was shrunk to nothing, or had no target to learn."""
-        head = self._head(node_type)
-        return not bool(head.last.weight[0].any()) and not bool(head.last.bias[0].any())
+        """Whether nodes of this type get their base: the head was shrunk to nothing, or had no target."""
+        last = self._head(node_type).last
+        return not bool(last.weight[0].any()) and not bool(last.bias[0].any())
 
     def _head(self, node_type: str) -> Head:
         head = self.heads[node_type]
         assert isinstance(head, Head)
         return head
 
-    def _encode(self, data: HeteroData, node_type: str) -> Tensor:
-        store = data[node_type]
-        encoder = self.encoders[node_type]
-        encoded: Tensor = encoder(store.x, store.codes) if node_type in WORK else encoder(store.x)
-        return encoded
-
-
-def _where(known: Tensor, answer: NodeAnswer) -> NodeAnswer:
-    """The answer where `known` [n] bool, the base elsewhere."""
-    return replace(answer, residual=answer.residual * known, scheduled_residual=answer.scheduled_residual * known)
-
-
-def _limited(values: Tensor, most: float) -> Tensor:
-    """[n] -> [n] within -most to most, smoothly."""
-    return most * torch.tanh(values / most)
-
 
 def joint_messages(data: HeteroData, sizes: Mapping[str, int], relations: tuple[str, ...]) -> Messages:
-    """The edges of these relations over rows of the joint node matrix (types in TYPES order)."""
-    first: dict[str, int] = {}
-    for node_type in TYPES:
-        first[node_type] = sum(sizes[t] for t in first)
+    """The edges of these relations over rows of the joint matrix of work nodes (types in WORK order)."""
+    first, total = dict[str, int](), 0
+    for node_type in WORK:
+        first[node_type], total = total, total + sizes[node_type]
     result: dict[str, list[Tensor]] = {r: [] for r in relations}
     for src, relation, dst in data.edge_types:
-        ends = data[src, relation, dst].edge_index  # [2, num_edges]
         if relation in result:
+            ends = data[src, relation, dst].edge_index  # [2, num_edges]
             result[relation].append(ends + ends.new_tensor([[first[src]], [first[dst]]]))
-    return arrange({r: torch.cat(parts, dim=1) for r, parts in result.items() if parts}, sum(sizes.values()))
+    return arrange({r: torch.cat(parts, dim=1) for r, parts in result.items() if parts}, total)
 
 
-def _num_codes(vocabulary: Vocabulary, node_type: str) -> tuple[int, ...]:
-    return tuple(vocabulary.num_codes(node_type, field) for field in FIELDS)
+@torch.no_grad()
+def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) -> dict[str, NodeAnswer]:
+    """Work type -> predictions for all its nodes, in the graph's order; of large graphs by segments.
+
+    Args:
+        network: in evaluation mode.
+        data: one normalized graph.
+        max_nodes: nodes per forward pass.
+    """
+    if (data.num_nodes or 0) <= max_nodes:
+        results: dict[str, NodeAnswer] = network(data)
+        return results
+    whole = SegmentedGraph(data, network.num_layers)
+    dtype = next(network.parameters()).dtype
+    result = {t: torch.full((2, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # fields of NodeAnswer
+    for window in whole.windows(max_nodes):
+        part = whole.cut(window)
+        for node_type, answer in network(part.data).items():
+            rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
+            fields = torch.stack([answer.residual, answer.scheduled_residual])  # [2, n]
+            result[node_type][:, rows.sort().values] = fields[:, part.inner[node_type]]
+    return {t: NodeAnswer(*both) for t, both in result.items()}

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from gnnperf.core import Relation, require
 from gnnperf.gnn.data.features import REVERSE_PREFIX
 
-# What can be stated about the network (conf/model).
-
 MAX_RESIDUAL = 20.0  # a factor of 5e8
 
 
@@ -25,10 +23,9 @@ class ModelConfig:
         hidden_channels: width of every node's state.
         num_layers: rounds of message passing; 0 is a multi-layer perceptron per node.
         dropout: share of the state dropped in training.
-        op_dropout: share of words replaced by the unknown word in training, so that its embedding means something.
-        max_residual: largest |log(latency / base)| the network may answer.
-        reverse: messages also run against the relations, with weights of their own, so that a node knows what follows.
-        hardware_nodes: device and link nodes send what they are to the work on them.
+        op_dropout: share of codes replaced by the unknown code in training, so that its embedding is trained.
+        max_residual: largest |log(latency / base)|.
+        reverse: messages also run against the relations, with weights of their own.
     """
 
     hidden_channels: int = 64
@@ -37,7 +34,6 @@ class ModelConfig:
     op_dropout: float = 0.05
     max_residual: float = 5.0
     reverse: bool = True
-    hardware_nodes: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -48,28 +44,17 @@ class ModelConfig:
         fine = 0 < self.max_residual <= MAX_RESIDUAL
         require(fine, "model.max_residual", self.max_residual, f"0 < max_residual <= {MAX_RESIDUAL:g}")
 
-    @property
-    def num_hops(self) -> int:
-        """How many relations away the farthest node is that an answer depends on."""
-        return self.num_layers
 
-
-# Device and link nodes only send: as receivers they would be hubs that mix every node with every other.
-_WORK_RELATIONS = (
+# Hardware numbers are features of work: device and link nodes neither send nor receive.
+FORWARD_RELATIONS: tuple[str, ...] = tuple(map(str, (
     Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS, Relation.FEEDS, Relation.JOINS, Relation.RELEASES,
-)  # fmt: skip
-FORWARD_RELATIONS: tuple[str, ...] = tuple(map(str, _WORK_RELATIONS))
-REVERSE_RELATIONS: tuple[str, ...] = tuple(f"{REVERSE_PREFIX}{r}" for r in _WORK_RELATIONS)
-HARDWARE_RELATIONS: tuple[str, ...] = (
-    f"{REVERSE_PREFIX}{Relation.RUNS_ON}",  # device -> work
-    f"{REVERSE_PREFIX}{Relation.CROSSES}",  # link -> work
-)
+)))  # fmt: skip
+REVERSE_RELATIONS: tuple[str, ...] = tuple(f"{REVERSE_PREFIX}{r}" for r in FORWARD_RELATIONS)
 
 
 def message_relations(config: ModelConfig) -> tuple[str, ...]:
     """The relations along which a network of this configuration sends."""
-    reverse = REVERSE_RELATIONS if config.reverse else ()
-    return (*FORWARD_RELATIONS, *reverse, *(HARDWARE_RELATIONS if config.hardware_nodes else ()))
+    return (*FORWARD_RELATIONS, *(REVERSE_RELATIONS if config.reverse else ()))
 
 
 @dataclass(frozen=True)
@@ -78,7 +63,7 @@ class WeightedRows:
 
     Attributes:
         rows: [num_edges] rows, sum by sum.
-        first: [num_sums] place of each sum's first row.
+        first: [num_sums] position of each sum's first row.
         weights: [num_edges].
     """
 
@@ -96,12 +81,12 @@ class WeightedRows:
 class Messages:
     """All edges over the joint node matrix, arranged once for all layers.
 
-    A slot is what one relation tells one receiver: the mean of its senders. Slots lie relation by relation, so that one
-    gather makes all of them, and each relation's weights see one stretch of rows.
+    A slot is the mean of one receiver's senders along one relation. Slots are sorted by relation, so that one gather
+    makes all of them, and each relation's weights apply to one stretch of rows.
 
     Attributes:
         slots_of: relation -> number of its slots; relations without edges are left out.
-        receivers: [num_slots] row that a slot is for.
+        receivers: [num_slots] receiving row.
         to_slots: the senders of every slot.
         to_senders: the same edges by sender, for gradients.
     """
@@ -133,24 +118,19 @@ class _Gather(torch.autograd.Function):
 def arrange(ends: Mapping[str, Tensor], num_nodes: int) -> Messages:
     """Relation -> its edges, [2, num_edges] rows of sender and receiver -> Messages."""
     ends = {relation: edges for relation, edges in ends.items() if edges.shape[1]}
-    if not ends:
-        return _no_messages(num_nodes)
-    senders, receivers = torch.cat(list(ends.values()), dim=1)  # [num_edges] each
-    numbers = [torch.full_like(edges[0], place) for place, edges in enumerate(ends.values())]  # [num_edges] in all
-    keys, slot = torch.unique(torch.cat(numbers) * num_nodes + receivers, return_inverse=True)  # [num_slots], [..edges]
+    joint = torch.cat(list(ends.values()), dim=1) if ends else torch.zeros(2, 0, dtype=torch.int64)
+    senders, receivers = joint  # [num_edges] each
+    counts = torch.tensor([edges.shape[1] for edges in ends.values()], dtype=torch.int64)
+    number = torch.arange(len(ends)).repeat_interleave(counts).to(joint.device)  # [num_edges] of the relation
+    keys, slot = torch.unique(number * num_nodes + receivers, return_inverse=True)  # [num_slots], [num_edges]
     weights = (1.0 / torch.bincount(slot, minlength=len(keys)))[slot]  # [num_edges] float32
-    slots_of = torch.bincount(keys // num_nodes, minlength=len(ends)).tolist()
+    slots_of = torch.bincount(keys // max(num_nodes, 1), minlength=len(ends)).tolist()
     return Messages(
         dict(zip(ends, slots_of, strict=True)),
-        keys % num_nodes,
+        keys % max(num_nodes, 1),
         _weighted_rows(senders, slot, weights, len(keys)),
         _weighted_rows(slot, senders, weights, num_nodes),
     )
-
-
-def _no_messages(num_nodes: int) -> Messages:
-    none, weights = torch.zeros(0, dtype=torch.long), torch.zeros(0)
-    return Messages({}, none, WeightedRows(none, none, weights), _weighted_rows(none, none, weights, num_nodes))
 
 
 def _weighted_rows(rows: Tensor, sums: Tensor, weights: Tensor, num_sums: int) -> WeightedRows:
@@ -163,9 +143,8 @@ def _weighted_rows(rows: Tensor, sums: Tensor, weights: Tensor, num_sums: int) -
 class MessagePassing(nn.Module):
     """state + W relu(W_own norm(state) + sum over relations of W_r mean of senders), on all node types at once.
 
-    States of all types share one width, so nodes of every type are rows of one matrix and a relation is one
-    edge list, whichever types it joins. A relation without edges costs nothing, and a node that receives
-    nothing keeps a state (its own part).
+    States of all types share one width, so nodes of every type are rows of one matrix, and a relation is one edge list
+    for all types. A relation without edges costs nothing.
 
     Args:
         hidden_channels: width of the state.
@@ -186,8 +165,6 @@ class MessagePassing(nn.Module):
         normed = self.norm(state)  # [num_nodes, hidden_channels]
         mixed = self.own(normed)  # [num_nodes, hidden_channels]
         if messages.slots_of:
-            given = [
-                self.relations[relation](mean) for relation, mean in messages.means(normed).items()
-            ]  # [n, ..] each
-            mixed = mixed.index_add(0, messages.receivers, torch.cat(given))
+            sent = [self.relations[relation](mean) for relation, mean in messages.means(normed).items()]  # [n, ..] each
+            mixed = mixed.index_add(0, messages.receivers, torch.cat(sent))
         return state + self.dropout(self.out(torch.relu(mixed)))

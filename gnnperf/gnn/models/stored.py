@@ -11,25 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnperf.core import InputError, NodeType, checked
+from gnnperf.core import InputError, checked
 from gnnperf.gnn.data.normalizer import Normalizer
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
+from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.plain import load_plain, refused_in
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
-from gnnperf.gnn.models.gnn import TYPES, WORK, TypedGNN
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 
 # Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.
 MAX_WEIGHT, MAX_INPUT = 1e3, 1e7
 MAX_NETWORK_BYTES = 2**27  # leaves space for the rest of a checkpoint
-NUM_FEATURES = {**dict.fromkeys(WORK, len(WORK_NAMES)), str(NodeType.DEVICE): len(DEVICE_NAMES),
-                str(NodeType.LINK): len(LINK_NAMES)}  # fmt: skip
 
 
 def feature_names() -> dict[str, list[str]]:
     """What a network's inputs are called, by kind: a file of other ones is of another version."""
-    named = {"work": WORK_NAMES, "device": DEVICE_NAMES, "link": LINK_NAMES, "fields": FIELDS}
-    return {kind: list(names) for kind, names in named.items()}
+    return {"work": list(WORK_NAMES), "fields": list(FIELDS)}
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,6 @@ class StoredFile:
             version: of its schema.
             allowed: what kind of file was expected, for messages.
             remedy: for the message about another version.
-
-        Raises:
-            InputError: another format, another version, or damaged.
         """
         with refused_in(self.path, remedy):
             header = checked(self.plain, _Header)
@@ -81,9 +75,6 @@ def read_stored(path: Path, allowed: str) -> StoredFile:
     Args:
         path: the file.
         allowed: what kind of file was expected, for messages.
-
-    Raises:
-        InputError: no such file, or one that holds anything but tensors, numbers and text.
     """
     plain = load_plain(path, allowed)
     with path.open("rb") as file:
@@ -109,11 +100,7 @@ def network_of(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str,
 def check_network(
     model: ModelConfig, vocabulary: Vocabulary, normalizer: Normalizer, weights: Mapping[str, Tensor]
 ) -> None:
-    """Refuse parts that do not fit each other, before anything of the network's size is allocated.
-
-    Raises:
-        InputError: names the part.
-    """
+    """Refuse parts that do not fit each other, before anything of the network's size is allocated."""
     for part, checks in (
         ("vocabulary", _vocabulary(vocabulary)),
         ("normalizer", _normalizer(normalizer)),
@@ -125,11 +112,7 @@ def check_network(
 
 
 def check_storable(model: ModelConfig, vocabulary: Vocabulary) -> None:
-    """Refuse to train what could not be loaded again.
-
-    Raises:
-        InputError: the network is too large for a checkpoint.
-    """
+    """Refuse to train what could not be loaded again."""
     size = sum(weight.nbytes for weight in _expected(model, vocabulary).values())
     if size > MAX_NETWORK_BYTES:
         most = f"{MAX_NETWORK_BYTES / 2**20:.0f} MiB, which a checkpoint can hold"
@@ -153,9 +136,9 @@ def _vocabulary(vocabulary: Vocabulary) -> Iterator[bool]:
 
 def _normalizer(normalizer: Normalizer) -> Iterator[bool]:
     parts = normalizer.mean, normalizer.scale, normalizer.low, normalizer.high
-    yield all(set(part) == set(TYPES) for part in parts)
-    for node_type in TYPES:
-        shape = (NUM_FEATURES[node_type],)
+    yield all(set(part) == set(WORK) for part in parts)
+    for node_type in WORK:
+        shape = (len(WORK_NAMES),)
         mean, scale, low, high = (part[node_type] for part in parts)
         yield is_within(scale, shape, torch.inf) and all(is_within(part, shape, 1e9) for part in (mean, low, high))
         yield bool((scale > 0).all()) and bool((low <= high).all())

@@ -1,4 +1,7 @@
-"""What train.py can be given (conf/train.yaml and its groups)."""
+"""Settings of train.py (conf/train.yaml and its groups). Dataclasses are not frozen, because Hydra composes into them.
+
+Enum names are lower case because that is how Hydra spells an enum on the command line.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,6 @@ from gnnperf.hardware import HardwareConfig
 
 EVALUATED = ("val", "test")  # parts of a split
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of rows and splits, which name folders
-
-# Enum names are lower case because that is how Hydra spells an enum on the command line.
-
-
-class LossKind(StrEnum):
-    """How far off an answer is, in log space."""
-
-    huber = "huber"  # robust distance; the spread stays 0
-    gaussian = "gaussian"  # negative log likelihood; the spread is learned
-    laplace = "laplace"  # the same with heavier tails
 
 
 class LoggerKind(StrEnum):
@@ -41,7 +34,7 @@ class LearnerKind(StrEnum):
     trees_hops = "trees_hops"  # the same, with the features of its neighbors
     graphsage = "graphsage"  # GraphSAGE, pooled: step times only
     ops_as_text = "ops_as_text"  # a sequence model over the ops as words
-    trivial = "trivial"  # no one: the answers that stand next to every learner
+    trivial = "trivial"  # nothing: trivial predictors
 
 
 @dataclass
@@ -53,31 +46,21 @@ class OptimConfig:
         weight_decay: AdamW's.
         warmup_share: share of all optimizer steps spent warming up.
         gradient_clip: largest gradient norm.
-        loss: kind of loss.
-        huber_delta: |log error| from which huber is linear, of nodes and of steps; small, because latencies have heavy
-            tails on both sides.
+        huber_delta: |log error| from which the loss is linear, of nodes and of steps; small, because latencies have
+            heavy tails on both sides.
         share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
-        scheduled_weight: of what a schedule adds up, next to what nodes usually take; 0: they are the same.
-        step_weight: of the distance of log(step time) through the critical path, next to that of nodes; 0: none.
-        ranking_weight: of the order of steps of one workload; 0: none.
-        ranking_noise: |log ratio| of measured step times up to which two steps are not distinguished.
-        op_class_weight: of telling which op a node is where its name is hidden; 0: no name is hidden.
-        op_class_share: share of the op names of each graph that are hidden while training.
+        scheduled_weight: of scheduled latencies, relative to usual ones; 0: they are the same.
+        step_weight: of the distance of log(step time) through the critical path, relative to nodes; 0: none.
     """
 
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     warmup_share: float = 0.05
     gradient_clip: float = 1.0
-    loss: LossKind = LossKind.huber
     huber_delta: float = 0.05
     share_weight: float = 0.5
     scheduled_weight: float = 0.3
     step_weight: float = 0.05
-    ranking_weight: float = 0.0
-    ranking_noise: float = 0.05
-    op_class_weight: float = 0.0
-    op_class_share: float = 0.05
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -89,10 +72,6 @@ class OptimConfig:
         require(0 <= self.share_weight <= 1, "optim.share_weight", self.share_weight, "0 to 1")
         require(self.scheduled_weight >= 0, "optim.scheduled_weight", self.scheduled_weight, "a number >= 0")
         require(self.step_weight >= 0, "optim.step_weight", self.step_weight, "a number >= 0")
-        require(self.ranking_weight >= 0, "optim.ranking_weight", self.ranking_weight, "a number >= 0")
-        require(self.ranking_noise > 0, "optim.ranking_noise", self.ranking_noise, "a number > 0")
-        require(self.op_class_weight >= 0, "optim.op_class_weight", self.op_class_weight, "a number >= 0")
-        require(0 < self.op_class_share < 1, "optim.op_class_share", self.op_class_share, "0 < op_class_share < 1")
 
 
 @dataclass
@@ -132,12 +111,12 @@ class LoggerConfig:
 
 @dataclass
 class LearnerConfig:
-    """Who learns (not frozen: Hydra composes into it).
+    """Which learner.
 
     Attributes:
-        kind: who; the network takes its settings from `model`, `optim` and `trainer`, no other learner does.
-        settings: of a simpler learner, by name; what is not named is as it was found by hand.
-        trials: fits that FLAML may take to find settings on the validation runs, `settings` first; 1: none.
+        kind: which; only the network takes its settings from `model`, `optim` and `trainer`.
+        settings: of a simpler learner, by name; others keep their default.
+        trials: fits of FLAML's search on the validation runs, `settings` first; 1: no search.
         store: folder where found settings are kept, for other seeds.
     """
 
@@ -159,13 +138,13 @@ class LearnerConfig:
 
 @dataclass
 class TrainConfig(HardwareConfig):
-    """Options of train.py. With `hardware` all runs ran on that device; without, each trace says its own.
+    """Options of train.py. With `hardware` all runs ran on that device; without, each trace names its own.
 
     Attributes:
         seed: the same seed gives the same bits on a CPU.
         out: folder for checkpoint.pt, curves and this configuration.
-        evaluate_on: parts of the split whose errors are given; a search over settings leaves "test" out.
-        resume: a Lightning checkpoint to go on from; "auto": out/last.ckpt if there is one; None: start afresh.
+        evaluate_on: parts of the split whose errors are computed; a search over settings leaves "test" out.
+        resume: a Lightning checkpoint to continue; "auto": out/last.ckpt if there is one; None: a new training.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -184,3 +163,52 @@ class TrainConfig(HardwareConfig):
         require(bool(self.out), "out", self.out, "a folder")
         fine = "val" in self.evaluate_on and set(self.evaluate_on) <= set(EVALUATED)
         require(fine, "evaluate_on", self.evaluate_on, "[val] or [val, test]")
+
+
+@dataclass
+class PretrainConfig:
+    """Settings of one training on op tables (research code does it; train.py only checks them).
+
+    Attributes:
+        model: the network; rows are isolated nodes, which receive no messages.
+        steps: of the optimizer.
+        rows_per_step: of a batch.
+        rows_per_group: most rows of a device and op that train.
+        learning_rate: peak of the schedule (linear warm-up, cosine decay).
+        weight_decay: AdamW's.
+        huber_delta: |log error| from which the loss is linear.
+    """
+
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(num_layers=1))
+    steps: int = 200
+    rows_per_step: int = 512
+    rows_per_group: int = 1000
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-2
+    huber_delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(self.steps >= 1, "pretrain.steps", self.steps, "a whole number >= 1")
+        require(self.rows_per_step >= 1, "pretrain.rows_per_step", self.rows_per_step, "a whole number >= 1")
+        require(self.rows_per_group >= 1, "pretrain.rows_per_group", self.rows_per_group, "a whole number >= 1")
+        require(self.learning_rate > 0, "pretrain.learning_rate", self.learning_rate, "a number > 0")
+        require(self.weight_decay >= 0, "pretrain.weight_decay", self.weight_decay, "a number >= 0")
+        require(self.huber_delta > 0, "pretrain.huber_delta", self.huber_delta, "a number > 0")
+
+
+@dataclass
+class OpTablesConfig:
+    """A checkpoint of op tables.
+
+    Attributes:
+        mirror: folder of public op tables; empty: train.py trains on recorded runs.
+        own: of the network for GPUs that it was trained on: many steps, for sizes between those of the tables.
+        others: of the network for GPUs that training lacks.
+        keep: where fitted constants of the inner loop are kept, so that an interrupted training can continue.
+    """
+
+    mirror: str = ""
+    own: PretrainConfig = field(default_factory=lambda: PretrainConfig(steps=3000, rows_per_group=4000))
+    others: PretrainConfig = field(default_factory=PretrainConfig)
+    keep: str = "outputs/pretrain"

@@ -17,10 +17,9 @@ from gnnperf.core import console, csv_text, each, write_text
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
-from gnnperf.gnn.evaluation.comparison import ALL, compare
+from gnnperf.gnn.evaluation.metrics import ALL, compare
 from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
-from gnnperf.gnn.models.segmented import answers_of
+from gnnperf.gnn.models.gnn import WORK, TypedGNN, answers_of
 from gnnperf.gnn.training.config import EVALUATED
 
 # The processes that `torchrun --nproc-per-node N train.py` starts, as it tells them in the environment.

@@ -1,33 +1,38 @@
-"""The loop: prepared data and a configuration -> the weights that did best on the validation runs."""
+"""The training loop: prepared data and a configuration -> the weights of the best epoch, shrunk to what helps."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 
 import lightning
+import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from gnnperf.core import each
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.gnn import WORK, TypedGNN, answers_of
 from gnnperf.gnn.models.stored import check_storable
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.look import Log, open_log
-from gnnperf.gnn.training.module import build_module
+from gnnperf.gnn.training.module import LatencyModule
 from gnnperf.gnn.training.resume import PlainCheckpoints, ReportsTraining, check_fits, resume_path, training_of
+from gnnperf.gnn.training.step_time import step_targets
 
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of corrections, from which shrinkage chooses
 
 
 def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
@@ -46,16 +51,17 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     """Train `model` in place and leave it with the weights of its best epoch, in evaluation mode.
 
     Args:
-        config: how; where it is among the processes of torchrun, each of them calls this.
+        config: settings; each process of torchrun calls this.
         data: steps to train and to validate on.
         model: the network, the same in every process.
-        log: takes the curves; None: one of its own, as the configuration says.
+        log: takes the curves; None: the configuration's.
 
     Raises:
         InputError: `resume` names no file, or one of another network or training; more processes than steps in a batch.
     """
     out = Path(config.out)
-    module = build_module(model, config.optim, data, config.seed)
+    targets = step_targets([*data.steps["train"], *data.steps["val"]])
+    module = LatencyModule(model, targets, config.optim, config.seed)
     resume, given = resume_path(config.resume, out), training_of(config, data, model)
     if resume is not None:
         check_fits(resume, model, given)
@@ -67,7 +73,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
         enable_version_counter=False,
     )
     ours = processes()
-    module_data = StepDataModule(data, config.data, config.model.num_hops, config.seed, ours.rank, ours.count)
+    module_data = StepDataModule(data, config.data, config.model.num_layers, config.seed, ours.rank, ours.count)
     with log_or_own(log, config) as used, quiet(), stopped(), deterministic_again():
         trainer = _trainer(config, [best, ReportsTraining(given)], used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
@@ -77,7 +83,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 
 @contextmanager
 def deterministic_again() -> Iterator[None]:
-    """Lightning makes the whole process deterministic, in which torch fills what `empty` makes: undo it afterwards."""
+    """Lightning makes the whole process deterministic, so that torch fills every `empty` tensor: undo it afterwards."""
     before = torch.are_deterministic_algorithms_enabled()
     try:
         yield
@@ -87,7 +93,7 @@ def deterministic_again() -> Iterator[None]:
 
 @contextmanager
 def log_or_own(log: Log | None, config: TrainConfig) -> Iterator[Log]:
-    """`log`, left open for its owner; None: the configuration's, open for as long as it is needed here."""
+    """`log`, which its owner closes; None: the configuration's, closed here."""
     if log is not None:
         yield log
         return
@@ -117,13 +123,13 @@ def _trainer(config: TrainConfig, retained: list[Callback], curves: Logger, ours
 
 
 def _strategy(ours: Processes) -> DDPStrategy | str:
-    """Gradients averaged over processes; a batch need not have every relation, so not every weight has one."""
+    """Gradients averaged over processes; a relation that a batch lacks has none."""
     return DDPStrategy(find_unused_parameters=True) if ours.count > 1 else "auto"
 
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """A training that was instructed to stop is no success, for which Lightning would have it pass."""
+    """SIGTERM ends with exit code 143; Lightning alone would end with 0."""
     try:
         yield
     except SIGTERMException:
@@ -133,7 +139,7 @@ def stopped() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Lightning's advice (worker counts, tips, devices found) is not for our users."""
+    """Without Lightning's advice (worker counts, tips, devices found)."""
     loggers = [
         logging.getLogger(n) for n in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
     ]
@@ -148,3 +154,37 @@ def quiet() -> Iterator[None]:
     finally:
         for one, level in zip(loggers, levels, strict=True):
             one.setLevel(level)
+
+
+def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, float]:
+    """Shrink the corrections of each node type to the share that errs least on the validation runs.
+
+    A head trained on few nodes overfits: its corrections are right in direction and too large.
+
+    Returns:
+        the node types that keep less than all of their corrections -> the share; 0 leaves the base.
+    """
+    errors = [_errors(_with_share(network, share), data) for share in each(SHARES, "trying shares", "shares")]
+    best = {t: SHARES[int(np.nanargmin([e[t] for e in errors]))] for t in WORK if np.isfinite(errors[0][t])}
+    reduced = {t: share for t, share in best.items() if share < 1 and not network.is_silent(t)}
+    for node_type, share in reduced.items():
+        network.shrink(node_type, share)
+    return reduced
+
+
+def _with_share(network: TypedGNN, share: float) -> TypedGNN:
+    copy = deepcopy(network)
+    for node_type in WORK:
+        copy.shrink(node_type, share)
+    return copy
+
+
+def _errors(network: TypedGNN, data: PreparedData) -> Mapping[str, float]:
+    """Work type -> mean |log(predicted / label)| over its labeled nodes, of isolated ops; NaN without any."""
+    result: dict[str, list[np.ndarray]] = {t: [] for t in WORK}
+    for step in data.steps["val"]:
+        for node_type, answer in answers_of(network.eval(), step.data).items():
+            off = (answer.residual - step.data[node_type].target).abs().numpy()  # [n]
+            result[node_type].append(off[np.isfinite(off)])
+    every = {t: np.concatenate([*parts, np.zeros(0)]) for t, parts in result.items()}
+    return {t: float(errors.mean()) if len(errors) else float("nan") for t, errors in every.items()}

@@ -12,7 +12,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.plain import MAX_CHECKPOINT_BYTES, load_plain
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -29,11 +29,7 @@ class PlainCheckpoints(TorchCheckpointIO):
     """Lightning's checkpoints, read as all of ours are: as data."""
 
     def load_checkpoint(self, path: str | Path, *_: object, **__: object) -> dict[str, Any]:
-        """The content of the file, on the CPU.
-
-        Raises:
-            InputError: no such file, or damaged.
-        """
+        """The content of the file, on the CPU."""
         content = load_plain(Path(path), OURS, MAX_BYTES)
         return content if isinstance(content, dict) else {}
 
@@ -77,11 +73,7 @@ def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dic
 
 
 def resume_path(resume: str | None, out: Path) -> Path | None:
-    """The Lightning checkpoint to go on from.
-
-    Raises:
-        InputError: the named file is not there.
-    """
+    """The Lightning checkpoint to go on from."""
     if resume is None:
         return None
     path = out / f"{LAST}.ckpt" if resume == "auto" else Path(resume)
@@ -99,9 +91,6 @@ def check_fits(resume: Path, model: TypedGNN, given: Mapping[str, str]) -> None:
         resume: its path.
         model: the network.
         given: training_of what goes on.
-
-    Raises:
-        InputError: not a checkpoint, its weights have other names or shapes, or it was given something else.
     """
     stored = PlainCheckpoints().load_checkpoint(resume)
     if _shapes(stored.get("state_dict"), "model.") != _shapes(model.state_dict(), ""):

@@ -1,11 +1,11 @@
-"""Step times of the graphs of a batch as differentiable functions of the network's answers.
+"""Step times of the graphs of a batch as differentiable functions of predicted latencies.
 
-    log(by itself) = log(base) + mean residual  ->  latency = by itself x recorded stretch  ->  critical path (numpy)
+    log(isolated) = log(base) + scheduled residual  ->  latency = isolated x recorded stretch  ->  critical path (numpy)
     ->  step = visits x latency + rest
 
-The path is found at the current latencies and held while gradients flow: along it the step time is a sum, so the
-gradient is exact wherever one path by itself is the longest (schedule.step_visits). What the network learns is of ops
-by itself; how much what overlapped took longer is known of a recorded step, so no schedule has to find it in training.
+The path is computed at the current latencies and held while gradients flow: along it the step time is a sum, so the
+gradient is exact wherever a single path is the longest (schedule.step_visits). The recorded stretch stands for
+contention, so training needs no second schedule.
 """
 
 from __future__ import annotations
@@ -23,20 +23,17 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
 from gnnperf.schedule import NUM_UNROLLED, StepConstraints, constraints_of, step_visits
 
-# What training knows of a step next to latencies of nodes: how long it took, what waits for what, which program.
-
 
 @dataclass(frozen=True)
 class StepTarget:
     """The step-time label of one graph.
 
     Attributes:
-        constraints: what its nodes wait for, with the lags of the analytical answer.
-        latency_us: [num_nodes] the base; what nodes take that the network does not answer.
-        learned: [num_nodes] bool, nodes whose latency is the network's (features: comm nodes keep their base).
-        stretch: [num_nodes] what a node took next to other work over what it takes only, as recorded.
+        constraints: timed edges with the lags of the analytical prediction.
+        latency_us: [num_nodes] the base, which nodes outside `learned` keep.
+        learned: [num_nodes] bool, nodes with a latency of the network.
+        stretch: [num_nodes] contended over isolated latency, as recorded.
         step_us: measured, a period or makespan as the constraints are.
-        workload: "" unknown.
     """
 
     constraints: StepConstraints
@@ -44,21 +41,16 @@ class StepTarget:
     learned: np.ndarray
     stretch: np.ndarray
     step_us: float
-    workload: str
 
 
 def step_targets(steps: Iterable[Step]) -> tuple[StepTarget, ...]:
-    """One per step.
-
-    Raises:
-        InputError: a lag is missing.
-    """
+    """One per step."""
     return tuple(_target(step) for step in steps)
 
 
 def _target(step: Step) -> StepTarget:
     nodes = step.graph.nodes
-    awaits_peers = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()  # nothing answers for ranks that were not traced
+    awaits_peers = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()  # untraced ranks have no prediction
     learned = (nodes["node_type"] != NodeType.COMM).to_numpy() & ~awaits_peers
     latency_us, stretch = np.zeros(len(nodes)), np.ones(len(nodes))
     for store in step.data.node_stores:
@@ -67,23 +59,15 @@ def _target(step: Step) -> StepTarget:
             stretch[store.node_id.numpy()] = store.stretch.numpy()
     has_period = step.graph.steps[0].period_us is not None  # the kind of step_us (data.runs)
     constraints = constraints_of(step.graph, step.base.lag_us, NUM_UNROLLED if has_period else 1)
-    base_us = np.where(awaits_peers, 0.0, latency_us)
-    return StepTarget(constraints, base_us, learned, stretch, step.step_us, step.workload)
+    return StepTarget(constraints, np.where(awaits_peers, 0.0, latency_us), learned, stretch, step.step_us)
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The steps of a batch, k graphs that are whole.
-
-    Attributes:
-        predicted_log: [k] float64, log of the predicted step time in us, with gradients.
-        measured_log: [k] float64.
-        workloads: [k]; "" unknown.
-    """
+    """Logs of step times in us of a batch's k whole graphs, [k] float64 each; predicted ones have gradients."""
 
     predicted_log: Tensor
     measured_log: Tensor
-    workloads: tuple[str, ...]
 
 
 def step_times(batch: HeteroData, answers: Mapping[str, NodeAnswer], targets: Sequence[StepTarget]) -> StepTimes:
@@ -100,11 +84,11 @@ def step_times(batch: HeteroData, answers: Mapping[str, NodeAnswer], targets: Se
     measured_us = [target.step_us for _, target in chosen]
     measured = torch.tensor(measured_us, dtype=torch.float64, device=batch.step.device)  # [k]
     predicted = torch.stack(steps_us) if steps_us else measured
-    return StepTimes(predicted.log(), measured.log(), tuple(target.workload for _, target in chosen))
+    return StepTimes(predicted.log(), measured.log())
 
 
 def _of_graph(batch: HeteroData, latency_us: Mapping[str, Tensor], graph: int, target: StepTarget) -> Tensor:
-    """[num_nodes] latencies of one graph in us, in place: the network's where it answers, else the base."""
+    """[num_nodes] contended latencies of one graph in us: the network's where it is learned, else the base."""
     rows, values = [], []
     for node_type in WORK:
         own = slice(*batch[node_type].ptr[graph : graph + 2].tolist())
@@ -126,44 +110,14 @@ def _step_us(latency_us: Tensor, target: StepTarget) -> Tensor:
 
 def step_error(times: StepTimes) -> Tensor:
     """Mean |log(predicted / measured)| over the steps; 0 without any."""
-    return (times.predicted_log - times.measured_log).abs().sum() / max(len(times.workloads), 1)
+    return (times.predicted_log - times.measured_log).abs().sum() / max(len(times.measured_log), 1)
 
 
 def robust_step_error(times: StepTimes, delta: float) -> Tensor:
-    """The step's part of the loss: mean over the steps of Huber's distance of the logs; 0 without any.
+    """Mean over the steps of Huber's distance of the logs, linear from `delta`; 0 without any.
 
-    As for nodes, and for one reason more: all nodes of a path are moved by one sign, and an absolute error would go on
-    pushing them with full strength where the step is already right to within its noise.
-
-    Args:
-        times: of a batch.
-        delta: |log error| from which the distance is linear, with slope delta.
+    An absolute error would move all nodes of a path by one sign with full strength, where the step is already right to
+    within its noise.
     """
     distance = torch.nn.functional.huber_loss(times.predicted_log, times.measured_log, reduction="sum", delta=delta)
-    return distance / delta / max(len(times.workloads), 1)
-
-
-def ranking_error(times: StepTimes, noise: float) -> Tensor:
-    """Mean logistic loss over pairs of one workload of which one is known to be slower; 0 without any.
-
-    noise x softplus(-difference / noise), the difference of the predicted logs in the measured order: RankNet (Burges
-    et al. 2005), as the learned TPU model ranks (Kaufman et al. 2021, section 4), scaled so that a wrong order costs
-    about what it is wrong by. A pair in the right order by several times the noise costs nothing; how far apart two
-    steps are is the step error's business.
-
-    Args:
-        times: of a batch.
-        noise: |log ratio| of measured step times up to which two are not distinguished.
-    """
-    slower, faster = _pairs(times, noise)
-    difference = times.predicted_log[slower] - times.predicted_log[faster]  # [num_pairs]
-    return noise * torch.nn.functional.softplus(-difference / noise).sum() / max(len(difference), 1)
-
-
-def _pairs(times: StepTimes, noise: float) -> tuple[list[int], list[int]]:
-    """[num_pairs] places of the slower and of the faster one."""
-    measured, names = times.measured_log.tolist(), times.workloads
-    every = range(len(names))
-    result = [(a, b) for a in every for b in every
-             if names[a] and names[a] == names[b] and measured[a] - measured[b] > noise]  # fmt: skip
-    return [a for a, _ in result], [b for _, b in result]
+    return distance / delta / max(len(times.measured_log), 1)

@@ -244,15 +244,15 @@ def _checkpoint() -> bytes:
 
     from gnnperf.gnn import WORK, ModelConfig, TypedGNN
     from gnnperf.gnn.data.normalizer import Normalizer
+    from gnnperf.gnn.data.numbers import WORK_NAMES
     from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
-    from gnnperf.gnn.models.stored import NUM_FEATURES
     from research.pretraining.observation import Observation, Wait
     from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, OpNetwork, save_op_checkpoint
     from research.pretraining.rows import PRODUCTS
 
     words = Vocabulary({t: dict.fromkeys(FIELDS, ("word",)) for t in WORK})
     model = ModelConfig(hidden_channels=8, num_layers=1)
-    zeros, ones = ({t: fill(n) for t, n in NUM_FEATURES.items()} for fill in (torch.zeros, torch.ones))
+    zeros, ones = ({t: fill(len(WORK_NAMES)) for t in WORK} for fill in (torch.zeros, torch.ones))
     waits = Observation({("source", "table"): Wait(10.0, 0.5, 2.0)}, {("source", "device", "table"): 1.0})
     network = OpNetwork(model, words, Normalizer(zeros, ones, zeros, ones), waits, TypedGNN(model, words).state_dict())
     answers = (KindAnswer(PRODUCTS.name, ("v100_pcie_32gb",), 0.5, 0.0),)

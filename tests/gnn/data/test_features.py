@@ -1,6 +1,10 @@
+"""Graphs as the network's input: features, labels, edge types, collectives with untraced peers."""
+
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,14 +14,18 @@ from hypothesis import strategies as st
 from synthetic import cluster
 from torch_geometric.data import Batch, HeteroData
 from toys import make_graph, two_rank_graph
+from traces import all_reduce, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
-from gnnperf.core.schema import EVIDENCE_COLUMNS, NodeType, Relation
-from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES, RELATION_ENDS, features, reverse
+from gnnperf.core.schema import EVIDENCE_COLUMNS, WORK_TYPES, NodeType, Relation
+from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES, PLACEMENT, RELATION_ENDS, features, joined_by_parts, reverse
 from gnnperf.gnn.data.floors import fit_floors
+from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.runs import IsolatedLabels
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
+from gnnperf.graph import load_graph
+from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 
 TOY = two_rank_graph()
@@ -30,19 +38,12 @@ def of(graph: ExecutionGraph) -> HeteroData:
 
 def test_every_node_type_and_every_edge_type_is_there() -> None:
     data = of(TOY)
-    assert set(data.node_types) == set(map(str, NodeType))
+    assert set(data.node_types) == set(map(str, WORK_TYPES))
     assert set(data.edge_types) == {*FORWARD_EDGE_TYPES, *map(reverse, FORWARD_EDGE_TYPES)}
-    assert set(Relation) == set(RELATION_ENDS)
+    assert set(Relation) == {*RELATION_ENDS, *PLACEMENT}
     assert data["memory"].x.shape == (0, data["host"].x.shape[1])
     assert data["memory"].num_nodes == 0
-    assert [data[t].num_nodes for t in ("host", "compute", "comm", "collective", "device", "link")] == [
-        8,
-        2,
-        4,
-        1,
-        2,
-        1,
-    ]
+    assert [data[t].num_nodes for t in ("host", "compute", "comm", "collective")] == [8, 2, 4, 1]
 
 
 def test_edges_point_at_the_right_nodes_both_ways() -> None:
@@ -51,7 +52,7 @@ def test_edges_point_at_the_right_nodes_both_ways() -> None:
     assert launches.tolist() == [[1, 5], [0, 1]]  # the two T4, the two gemms
     assert data["compute", "rev_launches", "host"].edge_index.tolist() == [[0, 1], [1, 5]]
     total = sum(data[t].edge_index.shape[1] for t in FORWARD_EDGE_TYPES)
-    assert total == len(TOY.edges)
+    assert total == (~TOY.edges["relation"].isin(PLACEMENT)).sum()
 
 
 def test_targets_by_hand() -> None:
@@ -82,8 +83,8 @@ def test_labels_do_not_leak_into_features() -> None:
         TOY.nodes["node_type"] == NodeType.HOST
     )  # the name of a runtime call is known before the run, a kernel's is not
     names = TOY.nodes["event_name"].astype(object).where(host, "other")
-    launch = dict.fromkeys(EVIDENCE_COLUMNS, 7)
-    other = replace(TOY, nodes=TOY.nodes.assign(latency_us=np.nan, start_us=np.nan, event_name=names, **launch))
+    labels = {"latency_us": np.nan, "start_us": np.nan, "blocked_us": 3.0, **dict.fromkeys(EVIDENCE_COLUMNS, 7)}
+    other = replace(TOY, nodes=TOY.nodes.assign(event_name=names, **labels))
     for node_type in ("host", "compute", "comm", "collective"):
         assert torch.equal(of(TOY)[node_type].x, of(other)[node_type].x)
         assert torch.equal(of(TOY)[node_type].codes, of(other)[node_type].codes)
@@ -105,8 +106,12 @@ def test_an_edge_type_no_one_foresaw_is_refused() -> None:
 
 
 def test_an_unknown_link_class_is_refused() -> None:
+    rows: list[dict[str, object]] = [
+        {"node_type": NodeType.COMM},
+        {"node_type": NodeType.LINK, "op_name": "carrier pigeon"},
+    ]
     with pytest.raises(InputError, match="unknown link class 'carrier pigeon'"):
-        of(make_graph([{"node_type": NodeType.LINK, "op_name": "carrier pigeon"}], []))
+        of(make_graph(rows, [(0, 1, Relation.CROSSES)]))
 
 
 @settings(max_examples=25, deadline=None)
@@ -127,3 +132,85 @@ def test_an_unknown_link_class_is_refused() -> None:
 def test_features_are_finite_whatever_is_unknown(rows: list[dict[str, object]]) -> None:
     data = of(make_graph([*rows, {"node_type": NodeType.LINK, "op_name": "intra"}], []))
     assert all(torch.isfinite(data[t].x).all() for t in data.node_types)
+
+
+def one_rank_of(world_size: int) -> ExecutionGraph:
+    """An all-reduce and a kernel after it on its stream."""
+    events = [mark(0, 0, 1000)]
+    for corr, at in enumerate((1.0, 11.0), start=1):
+        events += [op("c10d::allreduce_", at, at + 8), call("cudaLaunchKernel", at + 2, at + 4, corr=corr)]
+    works = [all_reduce(100, 180, size=world_size), kernel("after", 185, 190, stream=20)]
+    for corr, work in enumerate(works, start=1):
+        work.columns["correlation"] = corr
+    return build_graph(run_of(trace(*events, *works, rank=0, world_size=world_size)))
+
+
+def edges(graph: ExecutionGraph, relation: str) -> list[tuple[int, int]]:
+    result = graph.edges[graph.edges["relation"] == relation]
+    return list(zip(result["src"].tolist(), result["dst"].tolist(), strict=True))
+
+
+def test_the_part_joins_instead_of_the_wait() -> None:
+    graph = one_rank_of(4)
+    (wait,) = np.flatnonzero(graph.nodes["segment"] == "peer_wait").tolist()
+    (collective,) = np.flatnonzero(graph.nodes["node_type"] == "collective").tolist()
+    arrive = int(np.flatnonzero(graph.nodes["segment"] == "arrive")[0])
+    assert edges(graph, "joins") == [(wait, collective)]
+    given = joined_by_parts(graph)
+    assert edges(given, "joins") == [(arrive, collective)]
+    assert edges(given, "follows") == edges(graph, "follows")
+    assert len(given.edges) == len(graph.edges)
+
+
+def test_a_wait_without_a_part_joins_nothing() -> None:
+    graph = one_rank_of(4)
+    (wait,) = np.flatnonzero(graph.nodes["segment"] == "peer_wait").tolist()
+    cut = replace(graph, edges=graph.edges[graph.edges["dst"] != wait].reset_index(drop=True))
+    assert edges(joined_by_parts(cut), "joins") == []
+
+
+def test_graphs_whose_ranks_were_all_traced_stay() -> None:
+    graph = two_rank_graph()
+    assert joined_by_parts(graph) is graph
+
+
+def test_the_network_is_reported_the_link_of_such_a_collective() -> None:
+    """Next to a link of 100 GB/s, half of it: the collective's own number moves by ln 2."""
+    graph = one_rank_of(4).step(0).for_predictors()
+    words, floors = fit_vocabulary([two_rank_graph().nodes]), fit_floors([two_rank_graph().nodes])
+    slower = replace(cluster().intra, bandwidth_bytes_per_s=cluster().intra.bandwidth_bytes_per_s / 2)
+    given = []
+    for requested in (cluster(), replace(cluster(), intra=slower)):
+        data = features(graph, requested, AnalyticPredictor().predict(graph, requested), words, floors)
+        assert data["comm", "joins", "collective"].edge_index.tolist() == [[0], [0]]
+        given.append(data["collective"].x[0].double().numpy())
+    link = WORK_NAMES.index("log_link_bytes_per_s")
+    assert given[0][link] == pytest.approx(np.log(cluster().intra.sustained_bytes_per_s), rel=1e-6)
+    assert given[0][link] - given[1][link] == pytest.approx(np.log(2.0), abs=1e-5)
+
+
+DATASET = Path(__file__).parents[3] / "datasets" / "cpu-gloo"
+
+
+def one_of_each_kind() -> dict[str, str]:
+    """Program and division of work -> the smallest recording of it in the embedded data set."""
+    result: dict[str, tuple[int, str]] = {}
+    for card in sorted(DATASET.glob("*/1/run.json")):
+        about = json.loads(card.read_text())
+        kind = " ".join([about["workload"], *sorted(about["parallelism"])])
+        size = (card.parent / "events.parquet").stat().st_size
+        result[kind] = min(result.get(kind, (size, card.parent.parent.name)), (size, card.parent.parent.name))
+    return {kind: name for kind, (_, name) in result.items()}
+
+
+SMALLEST = one_of_each_kind()
+
+
+@pytest.mark.parametrize("kind", SMALLEST)
+def test_graphs_of_recorded_runs_have_no_other(kind: str) -> None:
+    graph = load_graph(DATASET / SMALLEST[kind] / "1")
+    node_type = graph.nodes["node_type"].astype(str).to_numpy()
+    src, dst = (node_type[graph.edges[end].to_numpy()] for end in ("src", "dst"))
+    there = set(zip(src, graph.edges["relation"].astype(str), dst, strict=True))
+    assert there
+    assert {t for t in there if t[1] not in PLACEMENT} <= set(FORWARD_EDGE_TYPES)

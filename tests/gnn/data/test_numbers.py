@@ -1,6 +1,9 @@
+"""Numeric features: sizes, shapes, links, text; docs/features.md lists them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,22 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import cluster
-from toys import two_rank_graph
+from toys import make_graph, two_rank_graph
 
-from gnnperf.core.schema import NUM_TEXT_FEATURES, WORK_FEATURES, Relation
+from docs.made.features import feature_page
+from gnnperf.core.schema import NUM_TEXT_FEATURES, WORK_FEATURES, NodeType, Relation, names
 from gnnperf.gnn.data.numbers import (
-    DEVICE_NAMES,
-    LINK_NAMES,
     WORK_NAMES,
     alignment,
-    device_numbers,
-    link_spec_numbers,
+    link_numbers,
     shape_numbers,
     sustained_flops_per_s,
+    text_numbers,
     work_numbers,
 )
+from gnnperf.gnn.data.vocabulary import FIELDS
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
+from gnnperf.hardware.spec import LinkSpec
 
 HARDWARE = cluster()
 
@@ -96,12 +100,6 @@ def test_unknown_is_flagged_and_never_nan() -> None:
     assert (host["flops_unknown"], host["bytes_unknown"], host["dims_unknown"], host["group_size_unknown"]) == (1,) * 4
 
 
-def test_labels_are_no_features() -> None:
-    graph = two_rank_graph()
-    nodes = graph.nodes.assign(start_us=1e9, latency_us=7.0, blocked_us=3.0, event_id=5, event_name="x")
-    assert numbers(graph).equals(numbers(replace(graph, nodes=nodes)))
-
-
 def with_dims(texts: list[str | None], op: str = "aten::add", family: str = "elementwise") -> pd.DataFrame:
     return pd.DataFrame({"input_dims": pd.Series(texts, dtype="category"), "op_name": op, "family": family})
 
@@ -149,11 +147,60 @@ def test_a_dtype_that_matrix_units_isolated_have_goes_by_their_rate() -> None:
     assert result == pytest.approx(h100.sustained_flops_share * np.array([1979e12, 989.4e12, 67e12, 67e12]))
 
 
-def test_hardware_numbers() -> None:
-    device = dict(zip(DEVICE_NAMES, device_numbers(HARDWARE.device), strict=True))
-    assert device["log_float32"] == pytest.approx(np.log1p(15e12))
-    assert device["log_float16_matrix"] == device["log_float32"]  # not in the catalog
-    assert device["is_gpu"] == 1
-    link = dict(zip(LINK_NAMES, link_spec_numbers("inter", HARDWARE.inter), strict=True))
-    assert (link["is_intra"], link["is_inter"], link["is_host_link"]) == (0, 1, 0)
-    assert link["log_latency_us"] == pytest.approx(np.log1p(2.0))
+def ood_distance(a: str, b: str) -> float:
+    first, second = text_numbers(pd.Series([a, b]))
+    return float(first @ second)
+
+
+def test_kin_is_nearer_than_strangers() -> None:
+    assert ood_distance("aten::convolution", "aten::convolution_backward") > 0.6
+    assert (
+        ood_distance("aten::convolution", "aten::convolution_backward")
+        > ood_distance("aten::convolution", "aten::gelu") + 0.3
+    )
+
+
+@given(st.text(max_size=40))
+def test_rows_have_length_one_or_nothing_to_say(name: str) -> None:
+    (row,) = text_numbers(pd.Series([name], dtype=object))
+    length = float(np.linalg.norm(row))
+    assert length == pytest.approx(1, rel=1e-5) or length == 0
+
+
+def test_null_is_zero_and_rows_keep_their_places() -> None:
+    result = text_numbers(pd.Series(["aten::mm", None, "aten::mm", "aten::add"], dtype="category"))
+    assert not result[1].any()
+    assert (result[0] == result[2]).all()
+    assert (result[0] != result[3]).any()
+
+
+def test_a_collective_crosses_the_slowest_link_of_its_parts() -> None:
+    """Rank 0 hears of the link in the machine only, rank 1 of both; node 3 is another collective, without links."""
+    arrive = {"node_type": NodeType.COMM, "segment": "arrive", "latency_us": 0.0, "collective": "all_reduce"}
+    whole = {"node_type": NodeType.COLLECTIVE, "rank": -1, "collective": "all_reduce", "latency_us": 5.0}
+    link = {"node_type": NodeType.LINK, "rank": -1}
+    rows = [{**arrive, "rank": 0}, {**arrive, "rank": 1}, whole, whole,
+            {**link, "op_name": "intra"}, {**link, "op_name": "inter"}]  # fmt: skip
+    edges = [(0, 2, Relation.JOINS), (1, 2, Relation.JOINS), (0, 4, Relation.CROSSES), (1, 4, Relation.CROSSES),
+             (1, 5, Relation.CROSSES)]  # fmt: skip
+    apart = replace(cluster(), inter=LinkSpec("ethernet", 1e9, 30.0))
+    result = link_numbers(make_graph(rows, edges, ranks=(0, 1)), apart)
+    inside, between = (
+        [np.log(link.sustained_bytes_per_s), np.log1p(link.latency_us)] for link in (apart.intra, apart.inter)
+    )
+    assert result[:4].tolist() == [[*inside, 0.0], [*between, 1.0], [*between, 1.0], [0.0, 0.0, 0.0]]
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "features.md"
+
+
+def test_the_page_in_the_repository_is_made_from_the_code() -> None:
+    remedy = "python -m docs.made.features > docs/features.md"
+    assert PAGE.read_text() == feature_page(), remedy
+
+
+def test_every_feature_has_a_row_with_its_meaning() -> None:
+    rows = [line.split(" | ") for line in feature_page().splitlines() if line.startswith("| `")]
+    wanted = [*names(WORK_FEATURES), "text_0` to `text_31", *FIELDS]
+    assert [row[0].removeprefix("| ").strip("`") for row in rows] == wanted
+    assert all(len(row) == 3 and row[2].removesuffix(" |").strip() for row in rows)

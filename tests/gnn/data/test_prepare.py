@@ -1,8 +1,12 @@
+"""Data sets on disk -> prepared data; hashes of what they hold."""
+
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from synthetic import SPLIT, cluster, prepared, read, toy_run
@@ -10,6 +14,7 @@ from synthetic import SPLIT, cluster, prepared, read, toy_run
 from gnnperf.analytic.collective.constants import save_collectives, shipped_collectives
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
+from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
@@ -133,7 +138,7 @@ def test_batches_number_their_steps(tmp_path: Path) -> None:
     numbers = [n for batch in module.train_dataloader() for n in batch.step.tolist()]
     assert sorted(numbers) == [0, 1, 2, 3]
     assert [b.step.tolist() for b in module.val_dataloader()] == [[4]]  # those to validate on follow
-    cut = StepDataModule(prepared(tmp_path), DataConfig(batch_size=1, max_nodes_per_batch=16), num_hops=1, seed=0)
+    cut = StepDataModule(prepared(tmp_path), DataConfig(batch_size=1, max_nodes_per_batch=12), num_hops=1, seed=0)
     batches = list(cut.train_dataloader())
     assert len(batches) > 4
     assert {n for batch in batches for n in batch.step.tolist()} == {-1}
@@ -202,3 +207,48 @@ def test_op_tables_of_another_processor_are_refused(tmp_path: Path, recording: s
     config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
     with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Xeon CPU.*op_tables=\[\]"):
         prepare(config, replace(SPLIT, train=(recording,)), lambda run: replace(on_cpu(run[0]), run=run))
+
+
+@dataclass(frozen=True)
+class Held:
+    values: np.ndarray
+    name: str = "a"
+
+
+def table(ops: list[str], categories: list[str]) -> pd.DataFrame:
+    return pd.DataFrame({"op": pd.Categorical(ops, categories), "us": [1.0, np.nan]})
+
+
+def test_copies_are_equal() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    assert content_digest(Held(x), torch.from_numpy(x)) == content_digest(Held(x.copy()), torch.from_numpy(x).clone())
+    assert content_digest(x[:, ::2]) == content_digest(x[:, ::2].copy())
+
+
+def test_the_order_of_categories_does_not_count_that_of_rows_does() -> None:
+    one = content_digest(table(["mm", "add"], ["add", "mm"]))
+    assert content_digest(table(["mm", "add"], ["mm", "unused", "add"])) == one
+    assert content_digest(table(["add", "mm"], ["add", "mm"])) != one
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    (np.zeros(2), np.zeros(2, np.int64)),
+    (np.zeros((2, 3)), np.zeros((3, 2))),
+    (np.array([0.0]), np.array([-0.0])),
+    (np.zeros(2), torch.zeros(2, dtype=torch.float64)),
+    (Held(np.zeros(2)), Held(np.array([0.0, 1e-300]))),
+    (Held(np.zeros(2)), Held(np.zeros(2), "b")),
+    ([1, [2]], [[1], 2]),
+    ((1, None), (1,)),
+    ({"a": 1}, {"a": 2}),
+    (np.array(["gnn", None], dtype=object), np.array(["gnn", "None"], dtype=object)),
+    (pd.DataFrame({"n": [1, 2]}), pd.DataFrame({"n": [1, 2]}, dtype="int32")),
+    (table(["mm", "add"], ["add", "mm"]), table(["mm", "add"], ["add", "mm"]).rename(columns={"us": "ms"})),
+])  # fmt: skip
+def test_what_differs_has_another_hash(one: object, other: object) -> None:
+    assert content_digest(one) != content_digest(other)
+
+
+def test_a_set_is_refused() -> None:
+    with pytest.raises(TypeError, match="sort it"):
+        content_digest({"a": {1, 2}})

@@ -22,9 +22,8 @@ from gnnperf.gnn.data.module import Examples, batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
-from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN
+from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, answers_of
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.models.segmented import answers_of
 from gnnperf.graph.execution_graph import ExecutionGraph
 
 LAUNCHES = 12
@@ -121,14 +120,14 @@ def test_inner_nodes_are_answered_as_in_the_whole_graph(num_layers: int, max_nod
     model = network(num_layers=num_layers)
     together, apart = model(DATA), answers_of(model, DATA, max_nodes)
     for node_type in WORK:
-        for part in ("residual", "log_spread"):
+        for part in ("residual", "scheduled_residual"):
             one, two = getattr(together[node_type], part), getattr(apart[node_type], part)
             assert torch.allclose(one, two, rtol=0, atol=1e-12), node_type
 
 
 def test_a_halo_of_fewer_hops_than_layers_would_not_do() -> None:
     model = network(num_layers=3)
-    model.num_hops = 2
+    model.num_layers = 2
     right, wrong = model(DATA), answers_of(model, DATA, 25)
     assert not torch.allclose(right["compute"].residual, wrong["compute"].residual, atol=1e-6)
 

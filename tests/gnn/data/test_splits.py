@@ -1,12 +1,18 @@
+"""Splits of a data set, and recordings of other data sets in them."""
+
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data.splits import Split, read_split
+from gnnperf.gnn.data.prepare import DataConfig, opened
+from gnnperf.gnn.data.runs import RunGraph
+from gnnperf.gnn.data.splits import Split, read_also, read_named, read_split, with_more_to_train, with_tests_of
+from tests.synthetic import read
 
 
 def dataset(root: Path, splits: object) -> Path:
@@ -60,3 +66,108 @@ def test_a_splits_file_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
     (dataset(tmp_path, {}) / "splits.json").write_bytes(b'{"\xff": 1}')
     with pytest.raises(InputError, match="not JSON"):
         read_split(tmp_path, "size")
+
+
+SPLIT = Split("run", ("a/1", "a/2"), ("b/1",), ("c/1",))
+
+
+def recorded(root: Path, *names: str, status: str = "complete", program: str = "") -> Path:
+    """A folder of recordings that have a card and nothing else."""
+    for name in names:
+        (root / name).mkdir(parents=True)
+        times = {way: {"median_us": 10.0} for way in ("without_profiler", "with_profiler")}
+        (root / name / "run.json").write_text(json.dumps({"status": status, "step_time": times, "workload": program}))
+    return root
+
+
+def test_what_the_split_knows_is_left_out_whatever_machine_it_ran_on(tmp_path: Path) -> None:
+    other = recorded(tmp_path / "second", "a/1", "b/1", "b/2", "c/1", "c/2", "d/1")
+    result = with_tests_of(SPLIT, other)
+    assert result == Split("run-second", SPLIT.train, SPLIT.val, ("c/1", "c/2", "d/1"))
+
+
+def test_a_recording_that_is_not_complete_is_no_test(tmp_path: Path) -> None:
+    other = recorded(recorded(tmp_path / "second", "c/1"), "d/1", status="rejected")
+    assert with_tests_of(SPLIT, other).test == ("c/1",)
+
+
+def test_nothing_new_is_refused(tmp_path: Path) -> None:
+    other = recorded(tmp_path / "second", "a/1", "b/7")
+    with pytest.raises(InputError, match="none of its 2 recordings is of a run that `run` neither trains nor"):
+        with_tests_of(SPLIT, other)
+
+
+def test_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder") as refused:
+        with_tests_of(SPLIT, tmp_path / "nowhere")
+    assert "data.test_path" in str(refused.value)
+
+
+def test_each_run_is_read_from_its_own_data_set() -> None:
+    other = {name: RunGraph(name, read("b").graph, read("b").cluster) for name in SPLIT.test}
+    both = read_also(read, other.__getitem__, SPLIT.test)
+    assert both("c/1").run == "c/1" and both("c/1").graph is other["c/1"].graph
+    assert both("a").run == "a" and both("a").cluster == read("a").cluster
+
+
+def test_a_configuration_names_the_other_folder(tmp_path: Path) -> None:
+    own = recorded(tmp_path / "first", "a/1", "b/1", "c/1")
+    (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
+    other = recorded(tmp_path / "second", "b/2", "d/1")
+    config = DataConfig(path=str(own), test_path=str(other))
+    split, _ = opened(config)
+    assert split == Split("run-second", ("a/1",), ("b/1",), ("d/1",))
+    assert repr(config) == repr(DataConfig(path=str(own)))  # the same learner: it is given nothing else
+
+
+def test_other_programs_are_trained_on_too_under_names_of_their_own(tmp_path: Path) -> None:
+    own = recorded(tmp_path / "first", "c/1", program="cnn")
+    other = recorded(recorded(tmp_path / "more", "a/1", "b/2", "d/1", program="unet"), "e/1", program="cnn")
+    result = with_more_to_train(SPLIT, other, [own / "c/1"])
+    assert result == Split("run+more", ("a/1", "a/2", "more/a/1", "more/d/1"), SPLIT.val, SPLIT.test)
+    requested: list[str] = []
+
+    def other_reader(name: str) -> RunGraph:
+        requested.append(name)
+        return read("b")
+
+    both = read_also(read, read_named(other, other_reader), result.train[2:])
+    assert both("more/d/1").run == "more/d/1" and requested == ["d/1"]
+    assert both("a").run == "a" and requested == ["d/1"]
+
+
+@pytest.mark.parametrize("axis", ["link", "size", "world_size", "workloads"])
+def test_what_an_axis_holds_out_another_data_set_may_hold(tmp_path: Path, axis: str) -> None:
+    other = recorded(tmp_path / "more", "d/1", program="unet")
+    with pytest.raises(InputError, match=f"another data set may hold what `{axis}` holds out"):
+        with_more_to_train(replace(SPLIT, axis=axis), other, [])
+
+
+@pytest.mark.parametrize("axis", ["run", "run-second", "workload", "workload-cnn", "workload+more"])
+def test_axes_that_go_by_programs_take_more(tmp_path: Path, axis: str) -> None:
+    other = recorded(tmp_path / "more", "d/1", program="unet")
+    assert with_more_to_train(replace(SPLIT, axis=axis), other, []).axis == f"{axis}+more"
+
+
+def test_recordings_that_cannot_be_reported_from_tested_ones_are_refused(tmp_path: Path) -> None:
+    known, unknown = recorded(tmp_path / "a", "d/1", program="unet"), recorded(tmp_path / "b", "c/1")
+    with pytest.raises(InputError, match="no card names its program"):
+        with_more_to_train(SPLIT, unknown, [])
+    with pytest.raises(InputError, match="no card names its program"):
+        with_more_to_train(SPLIT, known, [unknown / "c/1"])
+    with pytest.raises(InputError, match="holds only runs that are validated on and programs that are tested on"):
+        with_more_to_train(SPLIT, known, [known / "d/1"])
+    with pytest.raises(InputError, match="a folder of that name is trained on already"):
+        with_more_to_train(with_more_to_train(SPLIT, known, []), known, [])
+    with pytest.raises(InputError, match="no such folder") as refused:
+        with_more_to_train(SPLIT, tmp_path / "nowhere", [])
+    assert "data.train_paths" in str(refused.value)
+
+
+def test_a_configuration_names_further_folders_to_train_on(tmp_path: Path) -> None:
+    own = recorded(tmp_path / "first", "a/1", "b/1", "c/1", program="cnn")
+    (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
+    more = [str(recorded(tmp_path / name, "d/1", program="unet")) for name in ("more", "most")]
+    config = DataConfig(path=str(own), train_paths=more)
+    split, _ = opened(config)
+    assert split == Split("run+more+most", ("a/1", "more/d/1", "most/d/1"), ("b/1",), ("c/1",))

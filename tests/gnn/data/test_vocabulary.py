@@ -1,10 +1,16 @@
+"""Tokens of columns, codes of the training runs, floors by node type."""
+
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pytest
 from toys import two_rank_graph
 
-from gnnperf.gnn.data.floors import NOTHING
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.floors import NOTHING, BaseKind, base_us, fit_floors, of_each, texts_of, words_of
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary, joined
 
 NODES = two_rank_graph().nodes
@@ -60,3 +66,65 @@ def test_new_words_come_behind_those_that_are_known() -> None:
     assert both.words["compute"]["dtype"] == earlier.words["compute"]["dtype"]
     known = both.encode("compute", of("compute"))
     assert (known == earlier.encode("compute", of("compute"))).all()
+
+
+WORDS = ["b", None, "a", "b"]
+
+
+@pytest.mark.parametrize("dtype", ["object", "category", "str"])
+def test_words_and_which_one_a_row_has(dtype: str) -> None:
+    column = pd.Series(WORDS, dtype=dtype)
+    words, place = words_of(column)
+    assert sorted(words) == [NOTHING, "a", "b"]
+    assert words[place].tolist() == texts_of(column).tolist() == ["b", NOTHING, "a", "b"]
+
+
+def test_a_value_is_requested_once_per_word() -> None:
+    requested: list[str] = []
+
+    def value(word: str) -> float:
+        requested.append(word)
+        return float(len(word))
+
+    assert of_each(pd.Series(WORDS, dtype="category"), value).tolist() == [1.0, 0.0, 1.0, 1.0]
+    assert sorted(requested) == [NOTHING, "a", "b"]
+
+
+def test_no_rows_are_fine() -> None:
+    words, place = words_of(pd.Series([], dtype=object))
+    assert words.tolist() == [NOTHING]
+    assert place.shape == (0,)
+    assert np.array_equal(texts_of(pd.Series([], dtype=object)), np.empty(0, dtype=object))
+
+
+NODES = two_rank_graph().nodes
+
+
+def test_medians_by_segment_then_type_then_all() -> None:
+    floors = fit_floors([NODES])
+    assert floors.by_segment_us["compute/"] == 110.0  # of 100 and 120
+    assert floors.by_segment_us["comm/arrive"] == 0.0
+    assert floors.by_type_us["host"] == 7.5  # 10 5 10 5, twice
+    other = NODES.iloc[[0, 3]].assign(segment=["T5", None], node_type=["host", "memory"])
+    assert floors.floor_us(other).tolist() == [7.5, floors.overall_us]
+
+
+def test_the_base_is_the_analytical_answer_where_there_is_one() -> None:
+    analytic = np.full(len(NODES), np.nan)
+    analytic[3], analytic[4], analytic[0] = 80.0, 0.0, 0.0
+    base, kinds = base_us(NODES, analytic, fit_floors([NODES]))
+    assert base[[3, 10, 4, 0]].tolist() == [80.0, 110.0, 0.0, 10.0]  # an answer of 0 is no base for a host node
+    assert kinds[[3, 10]].tolist() == [BaseKind.COSTED, BaseKind.FLOOR]
+
+
+def test_without_a_residual_target_the_base_is_the_floor_everywhere() -> None:
+    floors = replace(fit_floors([NODES]), residual=False)
+    base, kinds = base_us(NODES, np.full(len(NODES), 80.0), floors)
+    assert base.tolist() == floors.floor_us(NODES).tolist()
+    assert base[[3, 0]].tolist() == [110.0, 10.0]
+    assert set(kinds) == {BaseKind.FLOOR}
+
+
+def test_no_label_at_all() -> None:
+    with pytest.raises(InputError, match="no node of the training runs has a measured latency"):
+        fit_floors([NODES.assign(latency_us=np.nan)])

@@ -14,9 +14,8 @@ from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.finetune import Start, begin_from, load_start, start_of
-from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.gnn import TypedGNN, answers_of
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.models.segmented import answers_of
 
 CONFIG = ModelConfig(hidden_channels=8, num_layers=2)
 STRANGE = replace(SPLIT, train=("d",), val=("e",), test=("f",))
@@ -108,7 +107,6 @@ def test_everything_learns_from_there(tmp_path: Path, start: Start) -> None:
         ({"max_residual": 2.0}, r"model\.max_residual=2\.0"),
         ({"num_layers": 1}, r"model\.num_layers=1.* 2 or more"),
         ({"reverse": False}, r"model\.reverse=False"),
-        ({"hardware_nodes": False}, r"model\.hardware_nodes=False"),
     ],
 )  # fmt: skip
 def test_another_network_is_refused(tmp_path: Path, start: Start, changed: dict[str, object], given: str) -> None:
@@ -116,7 +114,7 @@ def test_another_network_is_refused(tmp_path: Path, start: Start, changed: dict[
         load_start(Path(start.where), replace(CONFIG, **changed))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("lacks", [{"num_layers": 0}, {"reverse": False}, {"hardware_nodes": False}])
+@pytest.mark.parametrize("lacks", [{"num_layers": 0}, {"reverse": False}])
 def test_relations_that_a_network_had_not_say_nothing_at_first(tmp_path: Path, lacks: dict[str, int | bool]) -> None:
     """One without messages goes on as one with any: it cannot have heard of those that it would not send."""
     config, data = replace(CONFIG, **lacks), prepared(tmp_path)  # type: ignore[arg-type]

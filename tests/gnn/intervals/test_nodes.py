@@ -1,12 +1,39 @@
-"""Intervals of nodes: which group answers, and what it says."""
+"""Intervals of nodes, steps and unseen devices."""
 
 from __future__ import annotations
+
+import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gnnperf.gnn.intervals.nodes import MIN_NODES, MIN_RUNS, NodeIntervals, answer_table, fit_node_intervals
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.intervals.devices import (
+    DeviceIntervals,
+    expected_bounds,
+    fit_device_intervals,
+    group_names,
+    load_device_intervals,
+    save_device_intervals,
+    shipped_device_intervals,
+    student_quantile,
+)
+from gnnperf.gnn.intervals.nodes import (
+    MIN_NODES,
+    MIN_RUNS,
+    NodeIntervals,
+    answer_table,
+    attainable,
+    fit_node_intervals,
+    one_sided,
+    two_sided,
+)
+from gnnperf.gnn.intervals.steps import PRIOR_RUNS, StepIntervals, StepMiss, fit_step_intervals, miss_of, shares_of
 
 LOW, HIGH = np.log(0.5), np.log(4.0)
 
@@ -58,3 +85,166 @@ def test_nodes_without_answer_or_measurement_tell_nothing() -> None:
     result = fit_node_intervals(pd.concat([known, *unknown]), 0.9)
     assert result == fit_node_intervals(known, 0.9)
     assert np.isnan(_ask(result, "host T1", np.nan)).all()
+
+
+def test_nineteen_scores_give_ninety_percent_by_their_ends() -> None:
+    scores = np.arange(19.0)
+    assert two_sided(scores, 0.9) == (0.0, 18.0)
+    assert two_sided(scores[:18], 0.9) == (-math.inf, math.inf)
+    assert two_sided(np.arange(39.0), 0.9) == (1.0, 37.0)
+
+
+def test_a_run_counts_once_however_often_it_was_recorded() -> None:
+    sizes, runs = np.array([1.0, 2.0, 3.0, 9.0]), np.array(["a", "b", "c", "d"])
+    assert one_sided(sizes, runs, 0.8) == 9.0  # 4 of 5 places
+    assert one_sided(sizes, runs, 0.6) == 3.0
+    repeated = np.repeat(sizes, 2), np.repeat(runs, 2)
+    assert one_sided(*repeated, 0.6) == 3.0
+    assert one_sided(np.array([1.0, 2.0, 9.0, 9.0]), np.array(["a", "b", "c", "c"]), 0.5) == 2.0
+    assert one_sided(sizes, runs, 0.9) == math.inf
+
+
+def test_as_many_runs_as_there_are_tell_no_more_than_their_largest() -> None:
+    assert attainable(8, 0.9) == pytest.approx(8 / 9)
+    assert attainable(9, 0.9) == 0.9
+    assert attainable(0, 0.9) == 0.0
+
+
+@given(st.integers(19, 200), st.integers(0, 2**31))
+def test_the_promise_is_retained_on_average(count: int, seed: int) -> None:
+    """Of count + 1 scores, each in turn left out of the bounds: at most a tenth lies outside."""
+    scores = np.random.default_rng(seed).standard_normal(count + 1)
+    outside = 0
+    for place in range(len(scores)):
+        low, high = two_sided(np.delete(scores, place), 0.9)
+        outside += not low <= scores[place] <= high
+    assert outside <= 0.1 * (count + 1) + 1e-9
+
+
+NODES = pd.DataFrame({
+    "group": ["host", "host", "compute", "compute"],
+    "critical_us": [10.0, 10.0, 60.0, 0.0],
+    "predicted_us": [10.0, 10.0, 60.0, 99.0],
+    "measured_us": [10.0, 30.0, 30.0, 1.0],
+})  # fmt: skip
+
+
+def test_what_a_step_missed_by_hand() -> None:
+    """80 us predicted; the node off the path tells nothing."""
+    miss = miss_of("a", (80.0, 70.0), NODES)
+    assert miss.log_error == pytest.approx(math.log(70 / 80))
+    assert miss.share == pytest.approx({"host": 0.25, "compute": 0.75})
+    assert miss.group_error == pytest.approx({"host": math.log(2.0), "compute": -math.log(2.0)})
+    assert shares_of(NODES, 80.0) == pytest.approx(miss.share)
+
+
+def test_an_unmeasured_group_has_a_share_and_no_error() -> None:
+    miss = miss_of("a", (80.0, 70.0), NODES.assign(measured_us=[1.0, 1.0, math.nan, math.nan]))
+    assert set(miss.share) == {"host", "compute"}
+    assert set(miss.group_error) == {"host"}
+
+
+def test_groups_err_independently_by_hand() -> None:
+    intervals = StepIntervals(0.9, {"host": 0.3, "compute": 0.4}, 0.2, 2.0, ("cpu",))
+    low, high = intervals.bounds_us(100.0, {"host": 0.5, "compute": 0.5})
+    assert (low, high) == pytest.approx((100.0 / math.exp(0.5), 100.0 * math.exp(0.5)))  # 2 x hypot(0.15, 0.2)
+    assert intervals.bounds_us(100.0, {"never seen": 1.0})[1] == pytest.approx(100.0 * math.exp(0.4))
+
+
+def test_a_group_that_errs_more_makes_wider_intervals() -> None:
+    misses = [StepMiss(f"run{i}", 0.1 * i, {"host": 1.0}, {"host": 0.01, "collective": 1.0}) for i in range(1, 10)]
+    result = fit_step_intervals(misses, 0.9, ["cpu"] * 9)
+    assert result.level == pytest.approx(0.9)
+    assert result.group_error["collective"] > 2 * result.group_error["host"]
+    quiet, loud = (result.bounds_us(1.0, {group: 1.0})[1] for group in ("host", "collective"))
+    assert quiet == pytest.approx(math.exp(0.9))  # nine runs: 90 % is their largest
+    assert loud > quiet
+    assert result.devices == ("cpu",)
+
+
+def test_few_runs_promise_less() -> None:
+    misses = [StepMiss(run, 0.1, {"host": 1.0}, {"host": 0.1}) for run in ("a", "a", "b", "c", "d")]
+    result = fit_step_intervals(misses, 0.9, ["cpu"])
+    assert result.level == pytest.approx(4 / 5)
+    assert result.bounds_us(1.0, {"host": 1.0})[1] == pytest.approx(math.exp(0.1))
+
+
+def test_a_group_with_few_runs_is_held_to_all() -> None:
+    misses = [StepMiss("a", 0.1, {"host": 1.0}, {"host": 0.0, "compute": 2.0})]
+    result = fit_step_intervals(misses, 0.9, ["cpu"])
+    assert result.other_error == pytest.approx(math.sqrt(2.0))
+    assert result.group_error["host"] == pytest.approx(math.sqrt(PRIOR_RUNS * 2.0 / (1 + PRIOR_RUNS)))
+
+
+SCORES = np.arange(-9.0, 10.0)  # 19: with one more each place in order is a twentieth
+
+
+def _held_out(**families: tuple[str, ...]) -> pd.DataFrame:
+    """SCORES of each generation of each family, 1 more for every generation."""
+    rows = [
+        pd.DataFrame({"generation": name, "family": family, "dtype": "float32", "score": SCORES + place})
+        for family, generations in families.items() for place, name in enumerate(generations)
+    ]  # fmt: skip
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_quantiles_of_one_more_generation_are_expected_outside_those_that_differ() -> None:
+    """Quantiles -9 to 9, -8 to 10, -7 to 11: means -8 and 10, deviation 1; t with two degrees of freedom is 1.8856."""
+    scores, names = np.r_[SCORES, SCORES + 1, SCORES + 2], np.repeat(["a", "b", "c"], 19)
+    reach = 1.8856 * math.sqrt(4 / 3)
+    assert expected_bounds(scores, names, 0.9) == pytest.approx((-8 - reach, 10 + reach), abs=1e-3)
+    assert expected_bounds(SCORES, names[:19], 0.9) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(("freedom", "value"), [(1, 3.0777), (2, 1.8856), (3, 1.6377), (30, 1.3104)])
+def test_students_quantiles_are_those_of_the_tables(freedom: int, value: float) -> None:
+    assert student_quantile(0.9, freedom) == pytest.approx(value, abs=1e-3)
+
+
+def test_bounds_of_family_and_dtype_then_of_a_family_in_several_dtypes() -> None:
+    several = _held_out(softmax=("a", "b", "c"))
+    several = pd.concat([several, several.assign(dtype="float16")])
+    result = fit_device_intervals(pd.concat([_held_out(gemm=("a", "b", "c"), conv=("a", "b")), several]), 0.9)
+    assert set(result.log_bounds) == {"gemm | float32", "softmax", "softmax | float16", "softmax | float32"}
+    assert result.generations == ("a", "b", "c")
+    low, high = result.log_bounds["gemm | float32"]
+    assert result.log_bounds["softmax"] == pytest.approx((low, high), abs=0.2)  # twice the scores, nearly as far
+    family = np.array(["gemm", "softmax", "gemm", "conv", None], dtype=object)
+    dtype = np.array(["float32", "float64", "float64", "float32", None], dtype=object)
+    low_us, high_us = result.bounds_us(family, dtype, np.full(5, 2.0))
+    assert np.isnan(low_us).tolist() == np.isnan(high_us).tolist() == [False, False, True, True, True]
+    assert (low_us[0], high_us[0]) == pytest.approx((2 * math.exp(low), 2 * math.exp(high)))
+
+
+def test_names_of_groups() -> None:
+    result = group_names(
+        np.array(["gemm", "gemm", None], dtype=object), np.array(["float32", None, None], dtype=object)
+    )
+    assert result.tolist() == ["gemm | float32", "gemm", ""]
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = DeviceIntervals(0.9, {"gemm | float32": (-0.25, 0.5)}, ("ada", "hopper"))
+    path = tmp_path / "unseen.yaml"
+    save_device_intervals(written, "by hand", path)
+    assert load_device_intervals(path) == written
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentences"),
+    [({"level": 2.0}, "level: value 2.0"), ({"log_bounds": {"gemm": [0.1, 0.0]}}, "log_bounds"), ({"more": 1}, "more")],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, changed: dict[str, object], sentences: str) -> None:
+    whole = {"provenance": "by hand", "level": 0.9, "generations": ["ada"], "log_bounds": {"gemm": [-0.25, 0.5]}}
+    path = tmp_path / "unseen.yaml"
+    path.write_text(yaml.safe_dump({**whole, **changed}))
+    with pytest.raises(InputError, match=sentences):
+        load_device_intervals(path)
+
+
+def test_what_ships_holds_the_answer_itself() -> None:
+    shipped = shipped_device_intervals()
+    assert shipped.level == 0.9
+    assert len(shipped.generations) >= 4
+    for low, high in shipped.log_bounds.values():
+        assert low < 0 < high

@@ -1,29 +1,82 @@
-"""A training that was ended goes on as if nothing had happened."""
+"""Processes of train.py: a stopped training resumes to the same bits, two processes train what one would."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from synthetic import prepared
 
 from gnnperf.core.errors import InputError
+from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.training.config import OptimConfig
+from gnnperf.gnn.training.config import OptimConfig, TrainConfig, TrainerConfig
+from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.gnn.training.resume import resume_path
-from tests.gnn.training.programs import ENDED_IN_EPOCH_2, program, run, small
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "data.batch_size=2", "trainer.max_epochs=4")
+
+TRAIN = """\
+import sys
+sys.path[:0] = [{root!r}, {root!r} + "/tests"]
+from pathlib import Path
+import gnnperf.gnn.data.prepare
+from synthetic import prepared
+gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(Path({cache!r}))
+{before}
+import train
+train.main()
+"""
+
+ENDED_IN_EPOCH_2 = """\
+import os, signal
+from gnnperf.gnn.training.module import LatencyModule
+def ended(self, batch, batch_idx):
+    if (self.current_epoch, batch_idx) == (2, 0):
+        os.kill(os.getpid(), signal.SIGTERM)
+LatencyModule.on_train_batch_end = lambda self, outputs, batch, batch_idx: ended(self, batch, batch_idx)
+"""
+
+
+def small(out: Path, **changes: object) -> TrainConfig:
+    """The configuration that SMALL makes."""
+    made = TrainConfig(
+        out=str(out),
+        model=ModelConfig(hidden_channels=8),
+        trainer=TrainerConfig(progress_bar=False, max_epochs=4),
+        **changes,  # type: ignore[arg-type]
+    )
+    made.data.batch_size = 2
+    return made
+
+
+def program(folder: Path, before: str = "") -> Path:
+    """A script that trains on the made-up data set; `before` runs first."""
+    path = folder / "program.py"
+    path.write_text(TRAIN.format(root=str(ROOT), cache=str(folder / "cache"), before=before))
+    return path
+
+
+def run(*command: object, overrides: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, *map(str, command), *SMALL, *overrides]
+    return subprocess.run(words, capture_output=True, text=True, timeout=100)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("signal", "code"), [("SIGKILL", -9), ("SIGTERM", 143)])
-def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path, signal: str, code: int) -> None:
-    ended = run(program(tmp_path, ENDED_IN_EPOCH_2.format(signal=signal)), overrides=[f"out={tmp_path / 'parts'}"])
-    assert ended.returncode == code, ended.stderr
-    assert ("stopped by SIGTERM; resume=auto goes on" in ended.stderr) == (signal == "SIGTERM")
+def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    ended = run(program(tmp_path, ENDED_IN_EPOCH_2), overrides=[f"out={tmp_path / 'parts'}"])
+    assert ended.returncode == 143, ended.stderr
+    assert "stopped by SIGTERM; resume=auto goes on" in ended.stderr
     assert not (tmp_path / "parts" / "checkpoint.pt").exists()
     assert torch.load(tmp_path / "parts" / "last.ckpt", weights_only=True)["epoch"] == 1
 
@@ -34,11 +87,6 @@ def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path, signal: str,
     last = [torch.load(tmp_path / out / "last.ckpt", weights_only=True) for out in ("parts", "whole")]
     assert last[0]["epoch"] == last[1]["epoch"] == 3
     assert all(torch.equal(last[0]["state_dict"][name], value) for name, value in last[1]["state_dict"].items())
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepared(tmp_path_factory.mktemp("cache"))
 
 
 def test_resume_paths(tmp_path: Path) -> None:
@@ -73,3 +121,46 @@ def test_what_is_not_of_this_training_is_refused(tmp_path: Path, data: PreparedD
     (tmp_path / "last.ckpt").write_text("not a checkpoint")
     with pytest.raises(InputError, match="not a checkpoint"):
         fit(again, data, build_model(again, data))
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected", "num_machines"),
+    [
+        ({}, Processes(rank=0, count=1, count_here=1), 1),
+        ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, Processes(rank=5, count=8, count_here=4), 2),
+    ],
+)
+def test_processes_of_torchrun(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: Processes, num_machines: int
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert processes() == expected
+    assert (processes().is_first, processes().num_machines) == (not environment, num_machines)
+
+
+def val_log_errors(out: Path) -> np.ndarray:
+    """[epochs]."""
+    (curves,) = (out / "curves").rglob("metrics.csv")
+    return pd.read_csv(curves)["val_log_error"].dropna().to_numpy()
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_path: Path, data: PreparedData) -> None:
+    for seed in (0, 1, 2):
+        config = small(tmp_path / str(seed), seed=seed)
+        fit(config, data, build_model(config, data))
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    two = run(*torchrun, program(tmp_path), overrides=[f"out={tmp_path / 'two'}"])
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.count("sha256") == two.stdout.count("train: 4 steps") == 1  # printed once
+    assert [path.name for path in (tmp_path / "two").rglob("*.pt")] == ["checkpoint.pt"]
+    assert load_checkpoint(tmp_path / "two" / "checkpoint.pt").sha256 in two.stdout
+
+    seeds = [val_log_errors(tmp_path / str(seed)) for seed in (0, 1, 2)]
+    result = val_log_errors(tmp_path / "two")
+    assert len(result) == 4
+    assert abs(result - seeds[0]).max() < np.std([each[-1] for each in seeds])
+    assert not np.array_equal(result, seeds[0])  # each process weighs its half of a batch by itself

@@ -101,7 +101,6 @@ def test_what_the_rows_of_networks_are_reported() -> None:
     assert given_to_experiments("experiment=gnn") == given_to_experiments()
     assert given_to_experiments("experiment=mlp").model == ModelConfig(num_layers=0)
     assert given_to_experiments("experiment=no_reverse").model == ModelConfig(reverse=False)
-    assert given_to_experiments("experiment=no_hardware_nodes").model == ModelConfig(hardware_nodes=False)
     assert given_to_experiments("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
     without = given_to_experiments("experiment=no_residual")
     assert not without.data.residual_target and without.model.max_residual > ModelConfig().max_residual

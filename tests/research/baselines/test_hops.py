@@ -13,7 +13,7 @@ from gnnperf.core.schema import NUM_TEXT_FEATURES, Relation
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import FIELDS
-from research.baselines.hops import SIDES, WORK_SIDES, HopColumns, OneHop, Side, aggregate, edges, words
+from research.baselines.hops import SIDES, HopColumns, OneHop, Side, aggregate, edges, words
 from research.baselines.trees import WORK, Own, joint_codes
 
 
@@ -48,7 +48,7 @@ def test_aggregates_are_those_of_a_loop(num_nodes: int, num_edges: int, seed: in
 
 def test_edges_of_both_directions_are_each_others_mirror(data: PreparedData) -> None:
     step = data.steps["train"][0].data
-    forward, backward = (edges(step, Side("", str(Relation.FOLLOWS), b)) for b in (False, True))
+    forward, backward = (edges(step, Side(str(Relation.FOLLOWS), b)) for b in (False, True))
     assert forward.shape[1] > 0
     np.testing.assert_array_equal(forward, backward[::-1])
 
@@ -56,7 +56,7 @@ def test_edges_of_both_directions_are_each_others_mirror(data: PreparedData) -> 
 def test_edges_join_the_nodes_of_the_graph(data: PreparedData) -> None:
     step = data.steps["train"][0]
     rows = np.concatenate([step.data[t].node_id.numpy() for t in WORK])  # joint row -> row of the node table
-    ours = {tuple(rows[pair]) for pair in edges(step.data, Side("", str(Relation.JOINS), False)).T}
+    ours = {tuple(rows[pair]) for pair in edges(step.data, Side(str(Relation.JOINS), False)).T}
     table = step.graph.edges
     theirs = table.loc[table["relation"] == Relation.JOINS, ["src", "dst"]].itertuples(index=False, name=None)
     assert ours == set(theirs)
@@ -67,8 +67,8 @@ def test_the_word_before_is_the_op_before_on_the_lane(data: PreparedData) -> Non
     step = data.steps["train"][0].data
     own = Own().columns(data)
     ops = joint_codes(step, data.vocabulary)[:, FIELDS.index("op_name")]
-    column = WORK_SIDES.index(Side("", str(Relation.FOLLOWS), False))
-    ends = edges(step, WORK_SIDES[column])
+    column = SIDES.index(Side(str(Relation.FOLLOWS), False))
+    ends = edges(step, SIDES[column])
     result = words(step, own)
     np.testing.assert_array_equal(result[ends[1], column], ops[ends[0]])
     isolated = np.setdiff1d(np.arange(len(ops)), ends[1])
@@ -81,8 +81,8 @@ def test_columns_say_what_they_hold(data: PreparedData) -> None:
     matrix = columns.matrix(data.steps["val"][0].data)
     num_own = len(WORK_NAMES) + 1 + len(FIELDS)
     numbers = sum(1 + len(mean) + len(most) for mean, most in zip(columns.mean, columns.maximum, strict=True))
-    assert matrix.shape[1] == num_own + len(WORK_SIDES) + numbers
-    assert columns.categorical == tuple(range(len(WORK_NAMES), num_own + len(WORK_SIDES)))
+    assert matrix.shape[1] == num_own + len(SIDES) + numbers
+    assert columns.categorical == tuple(range(len(WORK_NAMES), num_own + len(SIDES)))
     codes = matrix[:, list(columns.categorical)]
     np.testing.assert_array_equal(codes, np.round(codes))
 
@@ -90,12 +90,12 @@ def test_columns_say_what_they_hold(data: PreparedData) -> None:
 def test_columns_leave_out_what_states_nothing(data: PreparedData) -> None:
     columns = OneHop().columns(data)
     first_text = len(WORK_NAMES) - NUM_TEXT_FEATURES
-    varying = set(np.concatenate(columns.mean[: len(WORK_SIDES)]).tolist())
+    varying = set(np.concatenate(columns.mean).tolist())
     assert varying
     assert max(varying) < first_text
     assert WORK_NAMES.index("log_world_size") not in varying  # one value in all runs
-    joins = SIDES.index(Side("", str(Relation.JOINS), False))
-    follows = SIDES.index(Side("", str(Relation.FOLLOWS), False))
+    joins = SIDES.index(Side(str(Relation.JOINS), False))
+    follows = SIDES.index(Side(str(Relation.FOLLOWS), False))
     assert len(columns.maximum[joins]) > 0  # two ranks join a collective
     assert len(columns.maximum[follows]) == 0  # one node before: its maximum is its mean
 

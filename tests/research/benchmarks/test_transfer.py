@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks import transfer
 from research.benchmarks._transfer import Judged, nearest_op_us
 from research.pretraining.rows import spec_of, usable

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.training.pretrain_config import OpTablesConfig
+from gnnperf.gnn.training.config import OpTablesConfig
 from gnnperf.trace.public.catalog import load_catalog
 from research.pretraining import held_out, recipe
 from research.pretraining.forms import FormConstants, shipped_forms

@@ -1,7 +1,9 @@
-"""What a wandb run holds, kept offline: all there is to look at, nothing of the machine."""
+"""What a training logs: files, an offline wandb run without anything of the machine, errors by group."""
 
 from __future__ import annotations
 
+import json
+import math
 import platform
 import re
 import time
@@ -13,11 +15,24 @@ import pandas as pd
 import pytest
 from plotly.graph_objects import Figure
 
-from gnnperf.gnn.data.prepare import DataConfig
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
-from gnnperf.gnn.training.look import open_log, settings_of
+from gnnperf.gnn.training.look import FolderLog, errors_by, node_answers, open_log, parity, sampled, settings_of
 
 SECRET = "f00f" * 10  # as long as a wandb key
+NODES = pd.DataFrame(
+    {
+        "family": ["gemm", "gemm", "copy"],
+        "node_type": ["compute", "compute", "memory"],
+        "op_name": ["aten::mm", None, "aten::copy_"],
+        "run": ["a", "a", "b"],
+        "measured_us": [100.0, 200.0, 700.0],
+        "predicted_us": [110.0, 240.0, 700.0],  # 10 % and 20 % too long, right
+        "base_us": [150.0, 100.0, 1400.0],  # 50 % too long, 50 % too short, twice as long
+    }
+)
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +115,62 @@ def test_a_failed_training_ends_its_run(tmp_path: Path) -> None:
     with open_log(config(tmp_path / "1")) as log:
         log.fact("seed", 1)
     assert len(journals(tmp_path / "0")) == len(journals(tmp_path / "1")) == 1
+
+
+def test_tables_figures_and_facts_are_files(tmp_path: Path) -> None:
+    with open_log(TrainConfig(out=str(tmp_path / "out"))) as log:
+        assert isinstance(log, FolderLog)  # the default
+        log.table("errors", pd.DataFrame({"family": ["gemm"], "gmae": [0.25]}))
+        log.figure("parity", Figure(layout={"title": "what is shown"}))
+        log.fact("checkpoint_sha256", "ab12")
+        log.fact("score", 0.5)
+    assert (tmp_path / "out" / "tables" / "errors.csv").read_text() == "family,gmae\ngemm,0.25\n"
+    page = (tmp_path / "out" / "figures" / "parity.html").read_text()
+    assert "what is shown" in page
+    assert "<script src=" not in page  # works offline
+    assert json.loads((tmp_path / "out" / "facts.json").read_text()) == {"checkpoint_sha256": "ab12", "score": 0.5}
+
+
+def test_errors_by_group_longest_time_first() -> None:
+    table = errors_by(NODES, "family", "node_type")
+    assert table["family"].tolist() == ["copy", "gemm"]
+    copy, gemm = table.to_dict("records")
+    assert copy["gmae"] == pytest.approx(0.001)  # the floor of the metric
+    assert copy["base_gmae"] == pytest.approx(1.0)
+    assert (gemm["nodes"], gemm["time_share"]) == (2, pytest.approx(0.3))
+    assert gemm["gmae"] == pytest.approx(math.sqrt(0.1 * 0.2))
+    assert gemm["base_gmae"] == pytest.approx(0.5)
+    assert gemm["median_ape"] == pytest.approx(0.15)
+    assert gemm["bias"] == pytest.approx(math.sqrt(1.1 * 1.2) - 1)
+    assert gemm["total_bias"] == pytest.approx(350 / 300 - 1)
+
+
+def test_a_sample_is_bounded_and_the_same_every_time() -> None:
+    many = pd.concat([NODES] * 100, ignore_index=True).assign(row=range(300))
+    sample = sampled(many, max_rows=40)
+    assert len(sample) == 40
+    assert sample["row"].is_monotonic_increasing and sample["row"].is_unique
+    pd.testing.assert_frame_equal(sample, sampled(many, max_rows=40))
+    assert sample["row"].tolist() != sampled(many, max_rows=40, seed=1)["row"].tolist()
+    assert sampled(NODES)["log_error"].tolist() == pytest.approx([math.log(1.1), math.log(1.2), 0.0])
+
+
+def test_rows_are_measured_nodes(data: PreparedData) -> None:
+    nodes = node_answers(TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary), data.steps["val"])
+    assert len(nodes) == 11  # 8 host, 2 products, 1 transfer; arrivals and exits take no time
+    assert nodes["predicted_us"].tolist() == pytest.approx(nodes["base_us"].tolist())  # untrained
+    measured = data.steps["val"][0].nodes["latency_us"].to_numpy()[nodes["node_id"].to_numpy()]
+    assert nodes["measured_us"].tolist() == pytest.approx(measured.tolist())
+
+
+def test_parity_is_predicted_against_measured_on_log_axes() -> None:
+    figure = parity(NODES, "what is shown")
+    points = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
+    assert list(points["compute"].x) == [100.0, 200.0]
+    assert list(points["compute"].y) == [110.0, 240.0]
+    assert list(points["compute"].text) == ["aten::mm<br>a", "<br>a"]
+    assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("log", "log")
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    assert [list(line.x) for line in lines] == [[100.0, 700.0]] * 3
+    assert sorted(round(line.y[1] / line.x[1], 9) for line in lines) == [0.9, 1.0, 1.1]
+    assert [trace.mode for trace in parity(NODES[:0], "").data] == ["lines"] * 3

@@ -1,13 +1,11 @@
-"""What the network is given, as Markdown: python -m gnnperf.gnn.data.feature_table > docs/features.md."""
+"""What the network is given, as Markdown: python -m docs.made.features > docs/features.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from gnnperf.core import (
-    DEVICE_FEATURES,
     LABEL_COLUMNS,
-    LINK_FEATURES,
     NODE_COLUMNS,
     NUM_TEXT_FEATURES,
     WORK_FEATURES,
@@ -24,7 +22,7 @@ INTRODUCTION = f"""\
 What the network knows of a node before the run. This page is made from `gnnperf/core/schema` and
 `gnnperf/gnn/data/vocabulary.py`:
 
-    python -m gnnperf.gnn.data.feature_table > docs/features.md
+    python -m docs.made.features > docs/features.md
 
 Statistics of the normalizer and tokens of the vocabulary come from training runs only. An unknown number is 0, with a
 flag; "log" of what may be 0 is log(1 + x). Labels of a node are never among its features:
@@ -38,8 +36,6 @@ def feature_page() -> str:
     sections = (
         (f"Numbers of work ({kinds})", "", _rows((*WORK_FEATURES, _text_feature()))),
         ("Tokens of work nodes", "Code 0 is the unknown token.", _rows(columns[field] for field in FIELDS)),
-        ("Numbers of devices", "", _rows(DEVICE_FEATURES)),
-        ("Numbers of links", "", _rows(LINK_FEATURES)),
     )
     return "\n\n".join([INTRODUCTION, *(_section(*section) for section in sections)]) + "\n"
 
