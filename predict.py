@@ -18,31 +18,33 @@ from typing import TYPE_CHECKING
 from gnnperf.predict import entry_point
 
 if TYPE_CHECKING:
-    from gnnperf.predict import PredictConfig, StepPrediction
+    from gnnperf.predict import Request, StepPrediction
 
 FLAGS = ("json", "quiet", "max_step_ms", "max_regression", "against")
 
 
-@entry_point("predict", "gnnperf.predict.request.PredictConfig", flags=FLAGS)
-def main(config: PredictConfig) -> None:
-    """Trace -> graph -> prediction -> report."""
+@entry_point("predict", "gnnperf.predict.request.Request", flags=FLAGS)
+def main(request: Request) -> None:
+    """Trace -> graph -> prediction -> schedule -> report."""
     # imported after the user's files are known to be plain: one that is not is refused at once
     from gnnperf.core import bars_on_terminal, to_json, write_out
-    from gnnperf.predict import check, check_covered, predict, to_request
+    from gnnperf.predict import check, check_covered, requested_graph, setup_of
     from gnnperf.report import check_output, document, print_summary, read_threshold, write_report
 
-    request = to_request(config)
     check(request)
-    threshold = read_threshold(config.max_step_ms, config.max_regression, config.against)
-    if config.out is not None:
-        check_output(Path(config.out))
-    with bars_on_terminal(config.quiet or config.json):
-        answer = predict(request)
-        check_covered(answer, config.fallback)
-        written = write_report(answer, Path(config.out or default_out(answer)))
-    if config.json:
+    threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
+    if request.out is not None:
+        check_output(Path(request.out))
+    with bars_on_terminal(request.quiet or request.json):
+        graph = requested_graph(request)  # trace or plan -> execution graph
+        setup = setup_of(graph, request)  # its step, the hardware, the predictors in their order
+        prediction = setup.predict()  # latency of every node
+        answer = setup.answer(prediction)  # schedule, step time, findings, edits, memory
+        check_covered(answer, request.fallback)
+        written = write_report(answer, Path(request.out or default_out(answer)))
+    if request.json:
         write_out(to_json(document(answer)))
-    elif not config.quiet:
+    elif not request.quiet:
         print_summary(answer, written)
     threshold.check(answer)
 

@@ -14,20 +14,20 @@ Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
 # `gnnperf inspect` answers at once.
-ROOM_OF_COMMAND = {
+MODULE_OF_COMMAND = {
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
     "data": "gnnperf.trace.cli",
     "record": "gnnperf.record.cli",
     "calibrate": "gnnperf.record.calibrate.cli",
-    "ops": "gnnperf.predict.ops_cli",
-    "collectives": "gnnperf.predict.collectives_cli",
+    "ops": "gnnperf.predict.cli",
+    "collectives": "gnnperf.predict.cli",
     "shard": "gnnperf.shard.cli",
-    "coverage": "gnnperf.predict.coverage_cli",
+    "coverage": "gnnperf.predict.cli",
     "devices": "gnnperf.analytic.devices_cli",
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
-    "sparsity-roofline": "gnnperf.report.roofline.sparsity_cli",
+    "sparsity-roofline": "gnnperf.report.roofline.cli",
 }
 COMMANDS = "gnnperf.commands"  # entry points: subcommands of other installed distributions, each an add_parsers
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
@@ -77,12 +77,12 @@ def _adders(first: str) -> list[Adder]:
     """Of the first argument if that is a subcommand; of all subcommands for --help and for misspellings."""
     if first == "--version":
         return []
-    if first in ROOM_OF_COMMAND:
-        return [_adder(ROOM_OF_COMMAND[first])]
+    if first in MODULE_OF_COMMAND:
+        return [_adder(MODULE_OF_COMMAND[first])]
     others = plugin_names(COMMANDS)
     if first in others:
         return [load_plugin(COMMANDS, first, "gnnperf")]
-    own = [_adder(module) for module in sorted(set(ROOM_OF_COMMAND.values()))]
+    own = [_adder(module) for module in sorted(set(MODULE_OF_COMMAND.values()))]
     return own + list(dict.fromkeys(load_plugin(COMMANDS, name, "gnnperf") for name in others))
 
 

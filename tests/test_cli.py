@@ -24,12 +24,12 @@ def _command_module(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable
 
     margin.add_parsers = add_parsers  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, margin.__name__, margin)
-    monkeypatch.setitem(cli.ROOM_OF_COMMAND, command, margin.__name__)
+    monkeypatch.setitem(cli.MODULE_OF_COMMAND, command, margin.__name__)
 
 
 @pytest.fixture(autouse=True)
 def _no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "ROOM_OF_COMMAND", {})
+    monkeypatch.setattr(cli, "MODULE_OF_COMMAND", {})
 
 
 def _raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
@@ -41,7 +41,7 @@ def _raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
 
 def test_only_the_slack_requested_for_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     _command_module(monkeypatch, "look", lambda arguments: 0)
-    monkeypatch.setitem(cli.ROOM_OF_COMMAND, "heavy", "no_such_module_anywhere")
+    monkeypatch.setitem(cli.MODULE_OF_COMMAND, "heavy", "no_such_module_anywhere")
     assert cli.main(["look"]) == 0
     with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
         cli.main(["heavy"])
@@ -132,7 +132,7 @@ from gnnperf import cli
 def add_parsers(subparsers):
     subparsers.add_parser("talk").set_defaults(run=lambda a: [print("word" * 1000) for _ in range(1000)] and 0)
 sys.modules["talker"] = types.SimpleNamespace(add_parsers=add_parsers)
-cli.ROOM_OF_COMMAND["talk"] = "talker"
+cli.MODULE_OF_COMMAND["talk"] = "talker"
 sys.exit(cli.main(["talk"]))
 """
     command = ["bash", "-c", '"$0" -c "$1" | head -n 1 | wc -l; echo ${PIPESTATUS[0]}', sys.executable, code]

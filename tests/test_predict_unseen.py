@@ -17,7 +17,7 @@ from gnnperf.gnn.checkpoint import save_checkpoint
 from gnnperf.predict import api
 from gnnperf.predict.target import Target
 from tests.predict.doubled import doubling
-from tests.predict.test_blended import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, fallback_graph, measured_table
+from tests.predict.test_gnn import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, fallback_graph, measured_table
 
 SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 DEVICE = "v100_sxm2_32gb"
@@ -107,7 +107,7 @@ def test_too_much_that_is_not_covered_is_refused(
     assert "my_extension::attend" in capsys.readouterr().err
 
 
-def test_every_rung_answers_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: fallback_graph())
     monkeypatch.setattr(api, "choose_target", lambda graph, hardware, links: Target(cluster(), None))
     trace = tmp_path / "toy.json"
@@ -128,7 +128,7 @@ def test_every_rung_answers_for_one_kernel(tmp_path: Path, monkeypatch: pytest.M
 
 def _checkpoint(folder: Path, device: str = DEVICE) -> Path:
     """The network that doubles the base, as if it were trained on the device; nothing is unlike training."""
-    made = doubling(folder)
+    made = doubling()
     largest = dict.fromkeys(made.trust.own.usual, 2.0)
     own, around = (replace(ood_distance, usual=largest) for ood_distance in (made.trust.own, made.trust.around))
     seen = replace(made.trust.seen, dtypes={device: made.trust.seen.dtypes["v100"]})

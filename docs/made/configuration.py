@@ -9,12 +9,13 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from docs.made.docstrings import field_docs, summary
 from gnnperf.hardware import CLUSTER_GROUP, ClusterSpec, DeviceSpec, HostSpec, LinkSpec, conf_dir
 from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS
-from gnnperf.predict import EntryConfig, PredictConfig, composed
+from gnnperf.predict import EntryConfig, Request, composed
 from gnnperf.predict.whatif import WhatIf
 
 REQUIRED = "required"
@@ -22,12 +23,12 @@ Row = tuple[str, str, str, str]
 INTRODUCTION = """\
 # Keys of configuration
 
-Made from the dataclasses that hold the configuration (`EntryConfig`, `PredictConfig` and their parts); defaults are
+Made from the dataclasses that hold the configuration (`EntryConfig`, `Request` and their parts); defaults are
 those that the files of `conf/` give. `python train.py --cfg job` and `python predict.py --cfg job` print the same. An
 unknown key, a wrong type or a bad value is one message and exit code 2.
 """
 CLUSTER = "hgx8"  # a shipped file that says what its keys mean
-SCRIPTS = (("train.py", "train", EntryConfig), ("predict.py", "predict", PredictConfig))
+SCRIPTS = (("train.py", "train", EntryConfig), ("predict.py", "predict", Request))
 FILES = (
     ("Devices", "conf/hardware", DeviceSpec, DEVICE_KEYS),
     ("Links", "conf/link", LinkSpec, LINK_KEYS),
@@ -82,7 +83,7 @@ def words(hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return ", ".join(hint.__members__)
     if isinstance(hint, types.UnionType):
-        return " or ".join(words(each) for each in typing.get_args(hint))
+        return " or ".join(words(each) for each in typing.get_args(hint) if each is not Path)
     inner = [words(each) for each in typing.get_args(hint) if each is not Ellipsis]
     if typing.get_origin(hint) in (list, tuple):
         return f"list of {inner[0]}" if inner else "list"

@@ -112,11 +112,11 @@ class HardwareConfig:
     Attributes:
         hardware: a device, a choice of conf/hardware (or a YAML file of one's own) and its numbers; empty: not stated.
         cluster: links and hosts, a choice of conf/cluster (or a YAML file of one's own) and its numbers; empty: the
-            device's default.
+            device's default. Python code may pass a `DeviceSpec` and a `ClusterSpec`.
     """
 
-    hardware: dict[str, Any] = field(default_factory=dict)
-    cluster: dict[str, Any] = field(default_factory=dict)
+    hardware: Any = field(default_factory=dict)
+    cluster: Any = field(default_factory=dict)
 
     def device_spec(self) -> DeviceSpec | None:
         """The device requested; None: not stated.
@@ -124,6 +124,8 @@ class HardwareConfig:
         Raises:
             InputError: a key or value that no device has.
         """
+        if isinstance(self.hardware, DeviceSpec):
+            return self.hardware
         return device_from(self.hardware, "hardware") if self.hardware else None
 
     def cluster_spec(self) -> ClusterSpec | None:
@@ -132,7 +134,7 @@ class HardwareConfig:
         Raises:
             InputError: a key, value or name that no cluster has.
         """
-        if not self.cluster:
-            return None
+        if isinstance(self.cluster, ClusterSpec) or not self.cluster:
+            return self.cluster or None
         device = self.device_spec() or load_device(str(self.cluster.get("device")))
         return cluster_from(self.cluster, device, "cluster")

@@ -28,14 +28,7 @@ TOO_LARGE = "Findings are looked for in graphs of up to {:,} nodes; this one has
 def with_findings(
     answer: StepPrediction, question: Question, predictor: Predictor | None = None, cluster: ClusterSpec | None = None
 ) -> StepPrediction:
-    """The answer with what holds its step up.
-
-    Args:
-        answer: of the unedited step.
-        question: that it answers.
-        predictor: who answered, and answers for edits; None: a replay, whose edits keep to what was measured.
-        cluster: predicted for; None: a replay.
-    """
+    """The answer with what holds its step up."""
     num_nodes = answer.prediction.graph.num_nodes
     if num_nodes > LARGEST_GRAPH:
         return replace(answer, warnings=(*answer.warnings, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
@@ -51,7 +44,6 @@ def _is_measured(answer: StepPrediction) -> bool:
 
 
 def _uncovered(answer: StepPrediction) -> tuple[int, int]:
-    """(nodes on devices without a predicted latency, nodes on devices)."""
     on_device = answer.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
     return int((on_device & np.isnan(answer.prediction.latency_us)).sum()), int(on_device.sum())
 

@@ -186,11 +186,7 @@ def _ready_us(prediction: Prediction) -> np.ndarray | None:
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
-    """The answer from latencies, their schedule and the step time it gives, of the question's kind.
-
-    Raises:
-        InputError: that is no time that a file of ours can hold: negative, infinite, too long, or not a number.
-    """
+    """The answer from latencies, their schedule and the step time it gives, of the question's kind."""
     if not 0 <= predicted_us <= LONGEST_US:
         what, where = f"the step is predicted to take {predicted_us:.3g} us", f"graph {prediction.graph.name!r}"
         raise InputError(what, where=where, allowed=f"0 to {LONGEST_US:.0e} us", remedy=CHECK)
@@ -246,7 +242,6 @@ def _measured_share(graph: ExecutionGraph, chosen: np.ndarray) -> float | None:
 def _warnings(
     prediction: Prediction, question: Question, kind: StepTimeKind, missing: dict[str, int]
 ) -> tuple[str, ...]:
-    """Every sentence for the user once, what changes the answer most first."""
     sentences = (
         *([_uncovered(prediction, missing)] if missing else []),
         *question.warnings,
@@ -270,7 +265,6 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
 
 
 def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -> list[str]:
-    """What to know before comparing with the measurement."""
     sentences: list[str] = []
     if math.isnan(question.label.makespan_us):  # no one ran it
         return sentences

@@ -50,16 +50,7 @@ class Judged:
 
 
 def fit_and_judge(rows: pd.DataFrame, cluster: ClusterSpec, origin: str) -> Judged:
-    """Laws of one platform.
-
-    Args:
-        rows: of one platform, columns of tables.collective.COLUMNS.
-        cluster: where they were measured.
-        origin: what the rows are, kept with the laws.
-
-    Raises:
-        InputError: a kind without a formula, rows of several platforms, or none.
-    """
+    """Laws of one platform."""
     odd = sorted(set(rows["kind"]) - set(KINDS))
     if odd:
         raise InputError(f"unknown kind {odd[0]!r}", where="collective table", allowed=", ".join(KINDS))

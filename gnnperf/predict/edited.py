@@ -101,20 +101,7 @@ def with_edits(
     collectives: str | None = None,
     cluster_of: Callable[[ExecutionGraph], ClusterSpec] | None = None,
 ) -> StepPrediction:
-    """The answer with what the edits make of the same step; their blind spots are among its warnings.
-
-    Args:
-        unedited: the answer without them.
-        edits: made one after the other.
-        predictor: who answered.
-        cluster: that the unedited step was predicted for.
-        question: what was requested of the unedited step.
-        collectives: laws requested, whatever cluster an edit names; None: as the cluster says.
-        cluster_of: the cluster as a graph on another number of ranks is placed on it; None: the same.
-
-    Raises:
-        InputError: the step has no place for one of the edits.
-    """
+    """The answer with what the edits make of the same step; their blind spots are among its warnings."""
     edited = _with_collective_models(apply(unedited.prediction.graph, edits), collectives)
     grown = edited.graph.world_size != unedited.prediction.graph.world_size
     chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
@@ -130,13 +117,7 @@ def with_edits(
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:
-    """The predictor's answer for the edited graph, on the hardware and with the latencies that edits declare.
-
-    Args:
-        edited: the graph, and what its edits declare.
-        predictor: who answers.
-        cluster: that the unedited graph is predicted for.
-    """
+    """The predictor's answer for the edited graph, on the hardware and with the latencies that edits declare."""
     moved = predictor.on_edit(edited) if isinstance(predictor, Predictors) else predictor
     given = predict_on(edited.graph, moved, requested(edited.graph, cluster, edited.hardware))
     change = edited.latency_change
@@ -154,7 +135,6 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
 
 
 def _with_collective_models(edited: Edited, collectives: str | None) -> Edited:
-    """Laws that were requested hold in every cluster that edits name."""
     if collectives is None or not edited.hardware:
         return edited
     last = HardwareChange(partial(with_collective_models, collectives=collectives))

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Source, each
+from gnnperf.analytic import has_forms
+from gnnperf.core import NodeType, Source, each
 from gnnperf.gnn import (
     LEVEL,
+    DeviceIntervals,
     Intervals,
     NodeIntervals,
+    Processor,
     Step,
     StepIntervals,
     StepMiss,
     answer_table,
+    as_processor,
     fit_node_intervals,
     fit_step_intervals,
     miss_of,
     node_kinds,
+    processors_of,
     run_of,
     shares_of,
+    shipped_device_intervals,
 )
 from gnnperf.graph import Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
@@ -41,13 +49,7 @@ LOWER_BOUND = "No interval of the step time: some work has no latency, so the st
 
 
 def with_interval(answer: StepPrediction, intervals: StepIntervals | None, from_trace: bool = False) -> StepPrediction:
-    """The answer with its interval, or with a sentence that says why there is none.
-
-    Args:
-        answer: a step's.
-        intervals: of the model that predicted; None: it has none.
-        from_trace: whether latencies are measurements of the trace.
-    """
+    """The answer with its interval, or with a sentence that says why there is none."""
     if intervals is None:
         return _without(answer, FROM_TRACE if from_trace else NO_INTERVAL)
     if answer.is_lower_bound:
@@ -72,7 +74,85 @@ def _without(answer: StepPrediction, why: str) -> StepPrediction:
     return replace(answer, warnings=(*answer.warnings, why))
 
 
+# Intervals of nodes: from the checkpoint, from GPU generations that were left out, or none.
+
 MEASURED = (Source.MEASURED, Source.TRACE, Source.SCALED)
+OTHER = (
+    "The trace ran on {ours}, the checkpoint was calibrated on {theirs}: the effect of another processor is unknown, "
+    "so there is no interval. Eight or more runs of yours can train it on (experiment=fine_tune)."
+)
+
+
+@dataclass(frozen=True)
+class NoBounds:
+    """Removes intervals that were calibrated on other processors.
+
+    Attributes:
+        reason: the warning that goes with every prediction.
+    """
+
+    reason: str
+
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
+        """The prediction without bounds on any node."""
+        unknown = np.full_like(prediction.latency_us, np.nan)  # [num_nodes]
+        warnings = (*prediction.warnings, self.reason)
+        return replace(prediction, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
+
+
+def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
+    """The processors of a checkpoint's validation runs; () unknown, as of checkpoints made before they were kept."""
+    training = provenance.get("training")
+    named = training.get("processors") if isinstance(training, Mapping) else None
+    retained = named if isinstance(named, (list, tuple)) else ()
+    results = [
+        as_processor(one if isinstance(one, Mapping) else {"name": one}) for one in retained
+    ]  # a name by itself: an older one
+    return tuple(one for one in results if one is not None)
+
+
+def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
+    """What to say where the trace's card names processors and no validation run ran on one of them; else ""."""
+    ours = processors_of([trace]) if trace is not None and theirs else ()
+    if not ours or any(one.may_be(other) for one in ours for other in theirs):
+        return ""
+    return OTHER.format(ours=", ".join(map(str, ours)), theirs=", ".join(map(str, theirs)))
+
+
+MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
+LEFT_OUT = (
+    "No prediction was calibrated on {device}: intervals ({level:.0%}) of {given:,} of {every:,} kernels follow from "
+    "the errors on {count} GPU generations that were left out one by one; all else has none."
+)
+
+
+@dataclass(frozen=True)
+class UnseenDeviceBounds:
+    """Intervals of kernels on GPUs that no checkpoint was calibrated on.
+
+    Attributes:
+        intervals: errors on GPU generations that were left out; None: those that ship, read when they are needed.
+    """
+
+    intervals: DeviceIntervals | None = None
+
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
+        """Bounds for kernels that have none, and a sentence that names their origin."""
+        kernels = (prediction.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
+        requested = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
+        if not has_forms(cluster.device) or not len(requested):
+            return prediction
+        intervals = self.intervals or shipped_device_intervals()
+        nodes = prediction.graph.nodes.iloc[requested]
+        family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
+        bounds = intervals.bounds_us(family, dtype, prediction.latency_us[requested])
+        low_us, high_us = prediction.latency_low_us.copy(), prediction.latency_high_us.copy()
+        low_us[requested], high_us[requested] = bounds
+        given = int(np.isfinite(bounds[0]).sum())
+        sentences = LEFT_OUT.format(device=cluster.device.name, given=given, every=int(kernels.sum()),
+                           count=len(intervals.generations), level=intervals.level)  # fmt: skip
+        warnings = (*prediction.warnings, sentences) if given else prediction.warnings
+        return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
 
 
 @dataclass(frozen=True)

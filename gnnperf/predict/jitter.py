@@ -21,25 +21,13 @@ WAITS = "Jitter: a group waits for the last of its ranks, who differ ({}); an ex
 
 
 def check_jitter(raw: Any) -> None:
-    """Refuse what `requested_jitter` would, before any file is read.
-
-    Raises:
-        InputError: an unknown or missing word, or a bad number.
-    """
+    """Refuse what `requested_jitter` would, before any file is read."""
     if raw is not None and raw != TRACE:
         _sentences(raw)
 
 
 def requested_jitter(raw: Any, graph: ExecutionGraph) -> Jitter | None:
-    """The jitter to predict with; None: none is requested.
-
-    Args:
-        raw: None, TRACE, or numbers by part (FORM).
-        graph: the whole trace.
-
-    Raises:
-        InputError: a bad word or number, or a trace that does not tell.
-    """
+    """The jitter to predict with; None: none is requested."""
     if raw is None:
         return None
     return jitter_of(graph) if raw == TRACE else _sentences(raw)

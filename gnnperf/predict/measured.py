@@ -77,11 +77,7 @@ class MeasuredPredictor:
 
 
 def read_measured(path: Path, analytic: Predictor) -> MeasuredPredictor:
-    """A table of `gnnperf calibrate`, or one of the user's own with op, shapes, dtypes, latency_us and device.
-
-    Raises:
-        InputError: it cannot be read, names no device or several, or no row is a measured op.
-    """
+    """A table of `gnnperf calibrate`, or one of the user's own with op, shapes, dtypes, latency_us and device."""
     table, rows = read_op_rows(path)
     devices = sorted(set(table["device"].dropna().astype(str))) if "device" in table else []
     if len(devices) != 1:

@@ -69,11 +69,7 @@ def answer_table(result: Answered) -> pd.DataFrame:
 
 
 def write_answers(result: Answered, path: Path) -> None:
-    """Write the table by its suffix.
-
-    Raises:
-        InputError: another suffix, or the file cannot be written.
-    """
+    """Write the table by its suffix."""
     require_writable(path, SUFFIXES)
     table = answer_table(result)
     try:

@@ -8,7 +8,7 @@ lags      of the first predictor that measured the timeline, else of the last on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +19,8 @@ from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.whatif import Edited
 
+NUM_KEPT = 3  # the step on the traced and on the requested cluster, and one edit of it
+
 
 class Bounds(Protocol):
     """Adds intervals of nodes to a prediction, or removes them."""
@@ -26,6 +28,27 @@ class Bounds(Protocol):
     def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
         """The prediction with other `latency_low_us` and `latency_high_us`."""
         ...
+
+
+@dataclass
+class Once:
+    """A model that runs once per graph and cluster, although several predictors of an order need its prediction.
+
+    Attributes:
+        model: the model.
+    """
+
+    model: Predictor
+    _known: list[tuple[ExecutionGraph, ClusterSpec, Prediction]] = field(default_factory=list)
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """The model's prediction; of the latest NUM_KEPT pairs of graph and cluster it is kept."""
+        for known, on, prediction in self._known:
+            if known is graph and on == cluster:
+                return prediction
+        prediction = self.model.predict(graph, cluster)
+        self._known = [*self._known[1 - NUM_KEPT :], (graph, cluster, prediction)]
+        return prediction
 
 
 @dataclass(frozen=True)
@@ -87,7 +110,6 @@ def merge(predictions: Sequence[Prediction]) -> Prediction:
 
 
 def _over(better: Prediction, worse: Prediction) -> Prediction:
-    """`better` where it has a latency, else `worse`."""
     covers = ~np.isnan(better.latency_us)  # [num_nodes]
     source = np.where(covers, better.source, worse.source)
     source[uncovered(worse.graph, np.where(covers, better.latency_us, worse.latency_us))] = Source.UNCOVERED
@@ -108,7 +130,6 @@ def _over(better: Prediction, worse: Prediction) -> Prediction:
 
 
 def _means(better: Prediction, worse: Prediction, covers: np.ndarray) -> np.ndarray | None:
-    """Means of both where one of them separates means from medians."""
     if better.mean_latency_us is None and worse.mean_latency_us is None:
         return None
     return np.where(covers, better.scheduled_us, worse.scheduled_us)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from gnnperf.generate import NotAccounted, rank_tensors
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import planned_peak
-from gnnperf.predict.request import MemoryQuestion, Mode, Request
+from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
@@ -21,16 +22,14 @@ OTHER_DEVICE = (
 )
 
 
-def with_memory(answer: StepPrediction, request: Request, question: MemoryQuestion) -> StepPrediction:
+def with_memory(answer: StepPrediction, request: Request) -> StepPrediction:
     """The answer with the peak memory of each rank in the graph, and with that of the edited step."""
     device = None if request.mode is Mode.replay else _device(answer, request)
-    if request.plan is not None:
-        return _planned(answer, request, device)
-    return _traced(answer, request, question, device)
+    return _planned(answer, request, device) if request.plan else _traced(answer, request, device)
 
 
 def _device(answer: StepPrediction, request: Request) -> DeviceSpec:
-    return choose_target(answer.prediction.graph, request.hardware, request.cluster).cluster.device
+    return choose_target(answer.prediction.graph, request.device_spec(), request.cluster_spec()).cluster.device
 
 
 def _capacity(device: DeviceSpec | None) -> float | None:
@@ -39,9 +38,10 @@ def _capacity(device: DeviceSpec | None) -> float | None:
 
 
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    assert request.plan is not None, "asked about a plan"
+    plan = request.plan_spec()
+    assert plan is not None, "chosen so"
     try:
-        peaks = [planned_peak(tensors) for tensors in rank_tensors(request.plan)]
+        peaks = [planned_peak(tensors) for tensors in rank_tensors(plan)]
     except NotAccounted as op:
         return replace(answer, warnings=(*answer.warnings, NOT_ACCOUNTED.format(op)))
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
@@ -49,42 +49,33 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
     return replace(answer, peak_memory=result, warnings=(*sentences, *answer.warnings))
 
 
-def _traced(
-    answer: StepPrediction, request: Request, question: MemoryQuestion, device: DeviceSpec | None
-) -> StepPrediction:
-    """Torch, which tells what ops return, is loaded here."""
+def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
     from gnnperf.memory import measured_peaks, peak_memory
 
-    assert request.trace is not None, "asked about a trace"
-    run = read_run(request.trace)
+    run = read_run(Path(str(request.trace)))
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, warnings=(*answer.warnings, NO_SHAPES))
-    same = device is None or request.hardware is None or device.name == answer.traced_hardware or _is_traced(answer)
+    same = device is None or not request.hardware or device.name == answer.traced_hardware or _is_traced(answer)
     on_gpu = None if same or device is None else device.kind == "gpu"
     measured = measured_peaks(run.card) if same else {}
-    peaks = peak_memory(run, batches_held=question.batches_held, step=answer.label.name, on_gpu=on_gpu)
+    peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, on_gpu=on_gpu)
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
     sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
     given = replace(answer, peak_memory=result, warnings=(*answer.warnings, *sentences))
-    return given if given.whatif is None else _edited(given, request, question, device, on_gpu)
+    return given if given.whatif is None else _edited(given, request, device, on_gpu)
 
 
 def _is_traced(answer: StepPrediction) -> bool:
-    """Whether the prediction is for the device that was traced."""
     return answer.measured_step_time_us is not None
 
 
-def _edited(
-    answer: StepPrediction, request: Request, question: MemoryQuestion, device: DeviceSpec | None, on_gpu: bool | None
-) -> StepPrediction:
-    """The same of the step with edits."""
+def _edited(answer: StepPrediction, request: Request, device: DeviceSpec | None, on_gpu: bool | None) -> StepPrediction:
     from gnnperf.memory import memory_edits, peak_memory
 
-    assert request.trace is not None, "asked about a trace"
-    assert answer.whatif is not None, "asked about edits"
+    assert answer.whatif is not None, "chosen so"
     runs_on_gpu = answer.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
-    edits = memory_edits(answer.prediction.graph, request.whatif, on_gpu=runs_on_gpu)
-    peaks = peak_memory(read_run(request.trace), batches_held=question.batches_held, step=answer.label.name,
+    edits = memory_edits(answer.prediction.graph, request.edits(), on_gpu=runs_on_gpu)
+    peaks = peak_memory(read_run(Path(str(request.trace))), batches_held=request.batches_held, step=answer.label.name,
                         variant=edits.variant, on_gpu=on_gpu)  # fmt: skip
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     sentences = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)

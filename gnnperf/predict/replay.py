@@ -54,11 +54,7 @@ def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
 
 
 def check_evidence(graph: ExecutionGraph) -> None:
-    """Refuse a replay that has nothing to fit on but what it is compared with.
-
-    Raises:
-        InputError: one step of one rank.
-    """
+    """Refuse a replay that has nothing to fit on but what it is compared with."""
     if len(graph.steps) == 1 and len(graph.ranks) == 1:
         raise InputError(
             "mode=replay fits on other steps or other ranks, and the trace has one step of one rank", where=graph.name,

@@ -1,4 +1,4 @@
-"""What predict() is requested, and which requests contradict themselves."""
+"""What predict.py and `predict` are given, and which requests contradict themselves."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 from gnnperf.core import InputError, require
 from gnnperf.generate import Plan, read_plan
-from gnnperf.hardware import ClusterSpec, DeviceSpec, HardwareConfig
+from gnnperf.hardware import HardwareConfig
 from gnnperf.predict.jitter import check_jitter
 from gnnperf.predict.target import check_collective_models
+from gnnperf.predict.whatif import read_edits
 from gnnperf.whatif import Edit
-
-# What predict.py can be given.
 
 
 class Mode(StrEnum):
@@ -60,15 +59,18 @@ class FallbackConfig:
 
 
 @dataclass
-class PredictConfig(HardwareConfig):
-    """Options of predict.py (not frozen: Hydra composes into it). Without `hardware` it is the trace's own device.
+class Request(HardwareConfig):
+    """What predict.py and `predict` are given (not frozen: Hydra composes into it). Either a trace or a plan.
 
-    A trace or a plan is requested.
+    Hydra gives paths as text, and hardware, cluster, plan and edits as mappings; Python code may pass the values that
+    these describe. `device_spec`, `cluster_spec`, `plan_spec` and `edits` read either form.
 
     Attributes:
         trace: trace file, directory of rank files, or archive; None: a plan is requested.
-        plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is requested.
         mode: who answers.
+        hardware: device to predict for, a choice of conf/hardware or a YAML file; empty: the trace's own.
+        cluster: links and hosts to predict for, a choice of conf/cluster or a YAML file; empty: the device's default.
+        plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is requested.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: mode=hybrid
             uses the analytical model.
         measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
@@ -78,8 +80,8 @@ class PredictConfig(HardwareConfig):
         hosts: replaced by `evidence`.
         fallback: when too little is covered to answer.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
-        collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none
-            (links answer); None: as the cluster says.
+        collectives: models of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification":
+            none (links answer); None: as the cluster says.
         bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
             data.bucket_bytes of train.py; None: they are taken to have none.
         step: ordinal of the step in the window; None: the one with the median measured step time.
@@ -97,11 +99,11 @@ class PredictConfig(HardwareConfig):
         against: what predict.py wrote before, a folder or a prediction.json.
     """
 
-    trace: str | None = None
-    plan: dict[str, Any] = field(default_factory=dict)
+    trace: Path | str | None = None
+    plan: Any = field(default_factory=dict)
     mode: Mode = Mode.hybrid
-    checkpoint: str | None = None
-    measured: str | None = None
+    checkpoint: Path | str | None = None
+    measured: Path | str | None = None
     evidence: TraceEvidence = TraceEvidence.auto
     stalls: Stalls = Stalls.keep
     hosts: str | None = None
@@ -110,10 +112,10 @@ class PredictConfig(HardwareConfig):
     out: str | None = None
     bucket_bytes: float | None = None
     step: int | None = None
-    cache_dir: str | None = "~/.cache/gnnperf"
-    memory: bool = True
+    cache_dir: Path | str | None = None
+    memory: bool = False
     batches_held: int = 1
-    findings: bool = True
+    findings: bool = False
     jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
     json: bool = False
@@ -122,104 +124,62 @@ class PredictConfig(HardwareConfig):
     max_regression: float | None = None
     against: str | None = None
 
-    def requested_plan(self) -> Plan | None:
+    def plan_spec(self) -> Plan | None:
         """The plan requested; None: a trace.
 
         Raises:
             InputError: a key or value that no plan has.
         """
-        return read_plan(self.plan, "plan") if self.plan else None
+        if not self.plan:
+            return None
+        return self.plan if isinstance(self.plan, Plan) else read_plan(self.plan, "plan")
+
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits requested, in order.
+
+        Raises:
+            InputError: an entry is no edit.
+        """
+        return read_edits(self.whatif)
 
 
-USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
-
-
-@dataclass(frozen=True)
-class MemoryQuestion:
-    """What is requested of memory.
-
-    Attributes:
-        batches_held: batches like the step's own that the program keeps between steps.
-    """
-
-    batches_held: int = 1
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is requested.
-
-    Attributes:
-        trace: trace file, directory of rank files, or archive; None: a plan is requested.
-        mode: who answers.
-        hardware: device to predict for; None: the trace's own.
-        cluster: links and hosts to predict for; None: the default of the device.
-        collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
-        checkpoint: trained model; None: mode=hybrid uses the analytical model.
-        measured: op table of the user's own, which answers first and corrects calls like its own; None: none.
-        evidence: what is taken from the measurements of the trace.
-        stalls: whether measured stalls stay.
-        bucket_bytes: of the token bucket that limits the trace's links, where its card names their rate only.
-        step: ordinal in the window; None: the one with the median measured step time.
-        cache_dir: where graphs are kept; None: nowhere.
-        whatif: edits of the step, made one after the other; both steps are predicted.
-        plan: a step that never ran; None: a trace is requested.
-        memory: what is requested of peak memory; None: nothing.
-        jitter: how much equal ranks differ, as predict.jitter reads it; None: not at all.
-        findings: whether it is looked for what holds the step up.
-    """
-
-    trace: Path | None = None
-    mode: Mode = Mode.hybrid
-    hardware: DeviceSpec | None = None
-    cluster: ClusterSpec | None = None
-    collectives: str | None = None
-    checkpoint: Path | None = None
-    measured: Path | None = None
-    evidence: TraceEvidence = TraceEvidence.auto
-    stalls: Stalls = Stalls.keep
-    bucket_bytes: float | None = None
-    step: int | None = None
-    cache_dir: Path | None = None
-    whatif: tuple[Edit, ...] = ()
-    plan: Plan | None = None
-    memory: MemoryQuestion | None = None
-    jitter: Any = None
-    findings: bool = False
+USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
 
 
 def check(request: Request) -> None:
-    """Refuse a request that contradicts itself, before any file is read.
+    """Refuse a request that contradicts itself, before a trace is read.
 
     Raises:
         InputError: naming the key.
     """
-    if request.plan is not None:
+    if request.hosts is not None:
+        raise InputError(
+            f"hosts={request.hosts} was replaced", where="hosts", allowed="evidence=trace, other_steps or none",
+            remedy="use evidence=trace (the default): host work, and all other work, is taken from the trace",
+        )  # fmt: skip
+    request.device_spec(), request.cluster_spec(), request.edits()  # each refuses what it cannot read
+    if request.plan:
         _check_plan(request)
     elif request.trace is None:
         raise InputError("a value is required", where="trace", remedy="pass trace=PATH, or plan=NAME and hardware=NAME")
-    elif not request.trace.exists():
+    elif not Path(request.trace).exists():
         raise InputError("no such file or directory", where=str(request.trace), remedy="check trace=PATH")
     if request.mode is Mode.gnn and request.checkpoint is None:
         raise InputError(
             "mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
             remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or mode=analytic",
         )  # fmt: skip
-    _only_in(USES_CHECKPOINT, "checkpoint", request)
+    for key in ("checkpoint", "hardware", "cluster", "collectives", "jitter", "bucket_bytes"):
+        _only_in(USES_HARDWARE, key, request)
     _only_in((Mode.hybrid,), "measured", request)
     _check_evidence(request)
-    _only_in(USES_HARDWARE, "hardware", request)
-    _only_in(USES_HARDWARE, "cluster", request)
-    _only_in(USES_HARDWARE, "collectives", request)
-    _only_in(USES_HARDWARE, "jitter", request)
-    _only_in(USES_HARDWARE, "bucket_bytes", request)
     _check_bucket(request)
     check_collective_models(request.collectives)
     check_jitter(request.jitter)
     if request.whatif and request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
-    if request.checkpoint is not None and not request.checkpoint.is_file():
+    if request.checkpoint is not None and not Path(request.checkpoint).is_file():
         raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
 
 
@@ -229,15 +189,15 @@ def _check_bucket(request: Request) -> None:
     if not 0 < request.bucket_bytes < math.inf:
         raise InputError(f"bad value {request.bucket_bytes}", where="bucket_bytes",
                          allowed="a number above 0, or null for none")  # fmt: skip
-    if request.plan is not None or request.cluster is not None:
+    if request.plan or request.cluster:
         raise InputError("a cluster says what its links are", where="bucket_bytes",
-                         allowed="cluster.inter.bucket_bytes beside cluster=")  # fmt: skip
+                         allowed="cluster.inter.bucket_bytes with cluster=")  # fmt: skip
 
 
 def _check_evidence(request: Request) -> None:
     if request.evidence not in (TraceEvidence.trace, TraceEvidence.other_steps):
         return
-    if request.plan is not None:
+    if request.plan:
         raise InputError("a plan has no measurements", where="evidence", allowed="evidence=none")
     if request.mode is not Mode.hybrid:
         raise InputError(f"has no use in mode={request.mode}", where="evidence", allowed="mode=hybrid")
@@ -248,15 +208,15 @@ def _check_evidence(request: Request) -> None:
 
 def _check_plan(request: Request) -> None:
     if request.trace is not None:
-        raise InputError("a trace is asked about as well", where="plan", allowed="one of trace and plan")
+        raise InputError("a trace is requested as well", where="plan", allowed="one of trace and plan")
     if request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, a plan has none", where="plan",
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
-    if request.hardware is None:
+    if not request.hardware:
         raise InputError("a plan does not say which device it runs on", where="hardware", remedy="pass hardware=NAME")
+    request.plan_spec()
 
 
 def _only_in(modes: tuple[Mode, ...], key: str, request: Request) -> None:
-    """Refuse `key` where the mode would ignore it."""
-    if getattr(request, key) is not None and request.mode not in modes:
+    if getattr(request, key) not in (None, {}) and request.mode not in modes:
         raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")

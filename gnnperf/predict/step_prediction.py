@@ -1,18 +1,24 @@
-"""StepPrediction: one step's answer, the value the report space takes."""
+"""StepPrediction: the answer about one step, the value that the report package takes, and its provenance."""
 
 from __future__ import annotations
 
+import hashlib
+import platform
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gnnperf import __version__
 from gnnperf.core import StepTimeKind
 from gnnperf.graph import Prediction, StepLabel
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import Measured, PeakMemory
-from gnnperf.predict.request import Mode
+from gnnperf.predict.request import Mode, Request
 from gnnperf.schedule import Schedule
+from gnnperf.trace import file_names
 from gnnperf.whatif import Finding
 
 
@@ -151,3 +157,55 @@ class StepPrediction:
     def whatif_difference_us(self) -> float | None:
         """Edited minus unedited step time; None without edits."""
         return None if self.whatif is None else self.whatif.step_time_us - self.step_time_us
+
+
+LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
+
+
+def provenance(
+    request: Request,
+    fingerprint: str,
+    checkpoint_sha256: str | None = None,
+    collectives: str | None = None,
+    evidence: str | None = None,
+) -> dict[str, Any]:
+    """Versions and hashes; base names only, no paths, hosts, users or free-form metadata."""
+    return {
+        "gnnperf": __version__,
+        "python": platform.python_version(),
+        "libraries": {name: _version(name) for name in LIBRARIES},
+        "checkpoint_sha256": checkpoint_sha256,
+        "measured_sha256": None if request.measured is None else sha256(Path(request.measured)),
+        "graph_fingerprint": fingerprint,
+        "collectives": collectives,
+        "evidence": evidence,
+        "input_sha256": {} if request.trace is None else input_sha256(Path(request.trace)),
+    }
+
+
+def input_sha256(inputs: Path) -> dict[str, str]:
+    """File name (relative to the folder, if a folder was given) -> sha256, hidden files left out.
+
+    Names are those that outputs may show (`trace.event_names`).
+    """
+    folder = inputs if inputs.is_dir() else inputs.parent
+    files = (
+        sorted(p.relative_to(folder) for p in inputs.rglob("*") if p.is_file())
+        if inputs.is_dir()
+        else [Path(inputs.name)]
+    )
+    shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    return {name: sha256(folder / file) for name, file in zip(file_names(shown), shown, strict=True)}
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's bytes, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None

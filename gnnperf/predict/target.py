@@ -26,11 +26,7 @@ SPECIFICATION = "specification"  # the one word that is no name of laws
 
 
 def check_collective_models(collectives: str | None) -> None:
-    """Refuse a name or file that holds no laws, before a trace is read.
-
-    Raises:
-        InputError: with the closest names, or what is wrong with the file.
-    """
+    """Refuse a name or file that holds no laws, before a trace is read."""
     if collectives not in (None, SPECIFICATION):
         collective_models_named(str(collectives))
 
@@ -41,11 +37,7 @@ def with_collective_models(cluster: ClusterSpec, collectives: str) -> ClusterSpe
 
 
 def collective_models_text(cluster: ClusterSpec) -> str:
-    """Name and provenance of what answers collectives; file names without their folders.
-
-    Raises:
-        InputError: the cluster names laws that are not there.
-    """
+    """Name and provenance of what answers collectives; file names without their folders."""
     collective_models, name = collective_models_of(cluster), cluster.collective_models_name
     if collective_models is None or name is None:
         return f"by specification: the links of cluster {cluster.name}"
@@ -85,16 +77,7 @@ class Target:
 
 
 def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None) -> Target:
-    """The cluster to predict for.
-
-    Args:
-        graph: names the traced devices.
-        hardware: the device to predict for; None: the trace's own.
-        cluster: links and hosts, with whatever devices; None: the default of the device.
-
-    Raises:
-        InputError: no hardware requested and the trace's own is not known, or more ranks than the cluster holds.
-    """
+    """The cluster to predict for."""
     traced = traced_device(graph)
     device = hardware or traced or _assumed_device(graph)
     own = placed(default_cluster(device), graph.placement, graph.world_size)

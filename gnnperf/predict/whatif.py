@@ -98,15 +98,13 @@ class WhatIf:
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
-    """The edits of a `whatif` list.
-
-    Raises:
-        InputError: an unknown edit or setting (with the closest ones), a missing or bad value; names the entry.
-    """
+    """The edits of a `whatif` list; an entry that is an edit already stays."""
     return tuple(_edit(entry, f"{KEY}[{place}]") for place, entry in enumerate(entries))
 
 
 def _edit(entry: Any, where: str) -> Edit:
+    if callable(entry):
+        return entry  # an edit, not its description
     classes = {name: _given(hint) for name, hint in typing.get_type_hints(WhatIf).items()}
     if not isinstance(entry, Mapping) or len(entry) != 1:
         raise InputError(f"cannot read {entry!r}", where=where, allowed=f"one edit with its settings, as in {EXAMPLE}")

@@ -66,7 +66,6 @@ def _rows_without_overlap(slices: pd.DataFrame) -> np.ndarray:
 
 
 def _other_row(others: list[tuple[int, int]], start_ns: int, end_ns: int) -> int:
-    """Take the row that has been free for longest, or open one."""
     row = others[0][1] if others and others[0][0] <= start_ns else len(others) + 1
     replace_or_push = heapq.heapreplace if row <= len(others) else heapq.heappush
     replace_or_push(others, (end_ns, row))
@@ -159,18 +158,13 @@ Event = dict[str, Any]
 
 
 def write_timeline(answer: StepPrediction, path: Path) -> None:
-    """Write the document as gzip; the same bytes for the same answer.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write the document as gzip; the same bytes for the same answer."""
     with path.open("wb") as file, igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
         for piece in _pieces(answer):
             packed.write(piece)
 
 
 def _pieces(answer: StepPrediction) -> Iterator[bytes]:
-    """The text of the document, in order."""
     encode = msgspec.json.Encoder().encode
     yield encode(_head(answer))[:-1] + b',"traceEvents":[\n'  # the object stays open
     events, between = timeline_events(answer), b""
@@ -209,7 +203,6 @@ def timeline_events(answer: StepPrediction) -> Iterator[Event]:
 
 
 def _metadata(slices: pd.DataFrame) -> Iterator[Event]:
-    """Names and order of processes and tracks."""
     yield from _process(CRITICAL_PID, "critical path (predicted)")
     yield _meta("thread_name", CRITICAL_PID, 0, name="in the order of time")
     for pid in sorted(set(slices["pid"])):
@@ -229,7 +222,6 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
 
 
 def _work(slices: pd.DataFrame, about: NodeArgs) -> Iterator[Event]:
-    """One complete event per slice, with what is known about its node."""
     columns = ["name", "kind", "pid", "tid", "start_ns", "end_ns"]
     for first in range(0, len(slices), CHUNK):
         part = slices.iloc[first : first + CHUNK]
@@ -268,7 +260,6 @@ def _critical(answer: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, a
 
 
 def _flows(slices: pd.DataFrame, chain: np.ndarray) -> Iterator[Event]:
-    """Arrows between consecutive predicted slices of the critical path."""
     on_path = slices[(slices["kind"] == PREDICTED) & slices["node_id"].isin(chain)]
     drawn = on_path.drop_duplicates("node_id", keep="first").set_index("node_id")
     path = drawn.loc[chain[np.isin(chain, drawn.index)], ["pid", "tid", "start_ns"]].to_numpy()  # [num_drawn, 3]

@@ -69,7 +69,6 @@ def _write_files(answer: StepPrediction, folder: Path) -> None:
 
 
 def _is_prediction(folder: Path) -> bool:
-    """Whether prediction.json there says that gnnperf wrote it."""
     try:
         result = msgspec.json.decode((folder / FILES[0]).read_bytes())
     except (OSError, msgspec.DecodeError):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gnnperf.gnn import WORK, Step, node_kinds
 from gnnperf.gnn.evaluation.metrics import gmae, is_measured
-from gnnperf.predict.blended import BlendedPredictor
+from gnnperf.predict.gnn import BlendedPredictor
 
 
 def node_table(predictor: BlendedPredictor, steps: Sequence[Step]) -> pd.DataFrame:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from gnnperf.gnn.data.cache import code_of
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.trust import fit_trust
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import PredictorAnswer
 from research.benchmarks._cached_networks import CachedNetwork
 

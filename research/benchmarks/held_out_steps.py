@@ -28,7 +28,7 @@ def measured_period_us(run: str) -> float:
 def predicted_period_us(run: str, mode: Mode, checkpoint: Path | None) -> float:
     """Median over the run's steps: each step's own graph, so that only structure comes from the trace."""
     steps = [s.step for s in load_graph(DATASET / run).steps if s.period_us is not None]
-    answers = [predict(Request(DATASET / run, mode=mode, checkpoint=checkpoint, step=k)) for k in steps]
+    answers = [predict(Request(trace=DATASET / run, mode=mode, checkpoint=checkpoint, step=k)) for k in steps]
     return float(np.median([a.step_time_us for a in answers]))
 
 

@@ -25,8 +25,7 @@ from rich.table import Table
 
 from gnnperf.core import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import Network
 from research.benchmarks._cached_networks import cached_network
 from research.benchmarks._console_tables import right_aligned

@@ -26,8 +26,7 @@ from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.gnn.models.segmented import answers_of
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device, read_yaml
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 
 CHECKPOINT = Path("runs/demo/train/checkpoint.pt")
 WINDOW = Path("datasets/cpu-gloo/moe_l2_w64_e4_s32_b4_x2_lo/1")

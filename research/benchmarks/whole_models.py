@@ -30,7 +30,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn import summarize
 from gnnperf.graph import Predictor
 from gnnperf.predict import Mode
-from gnnperf.predict.api import answers_for
+from gnnperf.predict.api import models_for
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._whole_model_classes import class_table
 from research.benchmarks._whole_models import Row, answer, rows
@@ -51,7 +51,7 @@ def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
     if CHECKPOINT.is_file():
         result[BY_SIZES] = PretrainedPredictor(by_sizes_only(load_op_checkpoint(CHECKPOINT)))
     if checkpoint is not None:
-        result[NETWORK] = answers_for(Mode.hybrid, checkpoint).model
+        result[NETWORK] = models_for(Mode.hybrid, checkpoint).model
     return result
 
 

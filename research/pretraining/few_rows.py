@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gnnperf.analytic.gemm.constants import Members, members_for, typical
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.predict.gaussian_process import FOLDS, LEAST_ROWS, Learned, choose, is_better, learn
+from gnnperf.predict.similar import FOLDS, LEAST_ROWS, Learned, choose, is_better, learn
 from research.fitting.gemm import fit_near, measured
 from research.pretraining.encode import EncodedRows
 from research.pretraining.forms import PRODUCT, FormConstants, base_us, families, form_names

@@ -17,11 +17,10 @@ from docs.made.pages import DOCS, DOCUMENTS, ROOT
 from docs.made.shell import commands_of
 from gnnperf.cli import parser_of
 from gnnperf.core.errors import InputError
-from gnnperf.predict import PredictConfig
+from gnnperf.predict import Request
 from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.command_line import with_keys
 from gnnperf.predict.composition.entry import EntryConfig
-from gnnperf.predict.composition.flags import with_keys
-from gnnperf.predict.requested import to_request
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
 # A name that is there, in place of a file of the reader's own, or of NAME.
@@ -77,9 +76,9 @@ def test_options_of_gnnperf_exist(words: list[str]) -> None:
 
 @pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("predict.py")])
 def test_keys_of_predict_exist(words: list[str]) -> None:
-    config = composed("predict", PredictConfig, *_overrides(with_keys(words, _script("predict").FLAGS, PredictConfig)))
-    request = to_request(config)
-    assert (request.trace is None) == (config.trace is None) and len(request.whatif) == len(config.whatif)
+    request = composed("predict", Request, *_overrides(with_keys(words, _script("predict").FLAGS, Request)))
+    request.cluster_spec(), request.plan_spec()
+    assert len(request.edits()) == len(request.whatif)
 
 
 @pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("train.py")])
@@ -92,7 +91,7 @@ def test_keys_of_train_exist(words: list[str]) -> None:
 @pytest.mark.parametrize("words", [["predict.py", "trase=a"], ["predict.py", "whatif=[{bach:{factor:2}}]"]])
 def test_a_key_that_does_not_exist_is_detected(words: list[str]) -> None:
     with pytest.raises(InputError, match=r"trase|bach"):
-        to_request(composed("predict", PredictConfig, *_overrides(words[1:])))
+        composed("predict", Request, *_overrides(words[1:])).edits()
 
 
 def test_targets_of_make_exist() -> None:

@@ -18,7 +18,7 @@ from docs.made.pages import DOCS, ROOT
 from docs.made.pictures import PICTURES
 from docs.made.small_run import SmallRun, small_graph
 from docs.made.vocabulary import kinds, members, word_page
-from gnnperf.cli import ROOM_OF_COMMAND
+from gnnperf.cli import MODULE_OF_COMMAND
 from gnnperf.core.schema import NODE_COLUMNS, NodeType
 from gnnperf.hardware import load_device
 from gnnperf.predict.composition import composed
@@ -80,7 +80,7 @@ def test_every_edit_is_reported_with_its_settings() -> None:
 
 def test_every_command_is_reported() -> None:
     page = command_page()
-    assert [name for name in ROOM_OF_COMMAND if f"## gnnperf {name}" not in page] == []
+    assert [name for name in MODULE_OF_COMMAND if f"## gnnperf {name}" not in page] == []
     assert "## gnnperf ops predict\n" in page and "--max-regression PERCENT" in page
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from synthetic import prepared
 
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import Head, TypedGNN
 from gnnperf.gnn.models.message_passing import MAX_RESIDUAL, ModelConfig
 
 
-def doubling(tmp_path: Path) -> Checkpoint:
-    """A network that answers twice the base for compute nodes and the base elsewhere."""
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=MAX_RESIDUAL)
+@cache
+def toy_data() -> PreparedData:
+    """The data set of the toy runs, prepared once for all tests."""
+    with TemporaryDirectory() as folder:
+        return prepared(Path(folder))
+
+
+@cache
+def doubling() -> Checkpoint:
+    """A network that predicts twice the base for compute nodes and the base elsewhere."""
+    data, config = toy_data(), ModelConfig(hidden_channels=8, max_residual=MAX_RESIDUAL)
     network = TypedGNN(config, data.vocabulary)
     with torch.no_grad():
         head = network.heads["compute"]

@@ -76,13 +76,13 @@ def test_a_measured_step_needs_no_predicted_latencies() -> None:
 
 
 def test_with_measurements_of_the_trace_the_reported_step_is_looked_at(trace: Path) -> None:
-    answer = predict(Request(trace, findings=True))
+    answer = predict(Request(trace=trace, findings=True))
     assert answer.findings is not None
     straggler = next(one for one in answer.findings if one.rule == "straggler")
     assert straggler.basis is Basis.MEASURED
     assert straggler.gain_us is not None and straggler.gain_share is not None
     assert straggler.gain_us / straggler.gain_share == pytest.approx(answer.step_time_us)
-    there = predict(Request(trace, hardware=load_device("h100_sxm"), findings=True))
+    there = predict(Request(trace=trace, hardware=load_device("h100_sxm"), findings=True))
     assert there.findings is not None
     assert {one.basis for one in there.findings} == {Basis.PREDICTED}
 
@@ -95,10 +95,10 @@ def test_a_measured_stall_is_a_finding(trace: Path, monkeypatch: pytest.MonkeyPa
     edges = graph.edges.assign(lag_us=graph.edges["lag_us"].mask((graph.edges["dst"] == kernel).to_numpy(), 0.0))
     stalled = replace(graph, nodes=graph.nodes.assign(start_us=start_us), edges=edges)
     monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: stalled)
-    answer = predict(Request(trace, findings=True))
+    answer = predict(Request(trace=trace, findings=True))
     assert answer.findings is not None
     result = next(one for one in answer.findings if one.rule == "stalls")
     assert result.gain_us == pytest.approx(
-        answer.step_time_us - predict(Request(trace, stalls=Stalls.remove)).step_time_us
+        answer.step_time_us - predict(Request(trace=trace, stalls=Stalls.remove)).step_time_us
     )
     assert answer.findings[0] is result

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,21 +15,24 @@ import torch
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
+from gnnperf.generate.recommendation import RecommendationPlan
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
-from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware import Placement, load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api
-from gnnperf.predict.api import predict
-from gnnperf.predict.request import Mode, Request, TraceEvidence
-from gnnperf.whatif import ChangeDtype, Straggler
+from gnnperf.predict.api import missing_bucket, predict, trained_bucket_bytes
+from gnnperf.predict.edited import NO_BUCKETS, predict_edited
+from gnnperf.predict.request import Mode, Request, TraceEvidence, check
+from gnnperf.whatif import ChangeDtype, Straggler, apply
+from gnnperf.whatif.hardware import ChangeLink
 from tests.predict.answers import GEMM_1, Fixed
-from tests.synthetic import prepared
+from tests.predict.doubled import toy_data
 from tests.toys import two_rank_graph
 
 
 def test_analytic_answers_every_gemm(trace: Path) -> None:
-    answer = predict(Request(trace, mode=Mode.analytic))
+    answer = predict(Request(trace=trace, mode=Mode.analytic))
     assert answer.hardware == "v100_sxm2_32gb"
     assert set(answer.prediction.source[[3, 10, 14]]) == {Source.ANALYTIC}
     assert answer.step_time_us == pytest.approx(answer.critical_us.sum())
@@ -36,7 +40,7 @@ def test_analytic_answers_every_gemm(trace: Path) -> None:
 
 
 def test_hybrid_without_a_checkpoint_is_analytic_and_states_so(trace: Path) -> None:
-    blind = Request(trace, evidence=TraceEvidence.none)
+    blind = Request(trace=trace, evidence=TraceEvidence.none)
     hybrid, analytic = predict(blind), predict(replace(blind, mode=Mode.analytic))
     assert hybrid.step_time_us == analytic.step_time_us
     assert api.NO_CHECKPOINT in hybrid.warnings
@@ -44,13 +48,13 @@ def test_hybrid_without_a_checkpoint_is_analytic_and_states_so(trace: Path) -> N
 
 
 def test_faster_hardware_is_faster_and_not_compared(trace: Path) -> None:
-    own, faster = predict(Request(trace)), predict(Request(trace, hardware=load_device("h100_sxm")))
+    own, faster = predict(Request(trace=trace)), predict(Request(trace=trace, hardware=load_device("h100_sxm")))
     assert faster.prediction.latency_us[GEMM_1] < own.prediction.latency_us[GEMM_1]
     assert faster.step_time_error is None
 
 
 def test_provenance_names_versions_and_hashes_but_no_path(trace: Path) -> None:
-    result = predict(Request(trace)).provenance
+    result = predict(Request(trace=trace)).provenance
     assert result["input_sha256"] == {
         "toy.json": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256 of "{}"
     }
@@ -63,7 +67,7 @@ def test_replay_of_another_step_is_compared_with_the_step_requested_for(
 ) -> None:
     """Both steps are the toy's, but step 1 is stated to have taken 370 us: the replay of its latencies takes 185."""
     monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: _two_steps())
-    answer = predict(Request(trace, mode=Mode.replay, step=1))
+    answer = predict(Request(trace=trace, mode=Mode.replay, step=1))
     assert (answer.label.step, answer.structure_step) == (1, 0)
     assert answer.step_time_us == pytest.approx(185.0)
     assert answer.measured_step_time_us == 370.0
@@ -74,7 +78,7 @@ def test_replay_of_another_step_is_compared_with_the_step_requested_for(
 
 
 def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
-    answer = predict(Request(trace, mode=Mode.replay))
+    answer = predict(Request(trace=trace, mode=Mode.replay))
     assert answer.measured_step_time_us == 185.0
     assert any("medians are fitted on the other ranks" in warning for warning in answer.warnings)
 
@@ -82,14 +86,14 @@ def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
 def test_replay_states_what_it_could_not_fit(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = api.replay_step
     monkeypatch.setattr(api, "replay_step", lambda *args: replace(original(*args), num_unknown=3))
-    answer = predict(Request(trace, mode=Mode.replay))
+    answer = predict(Request(trace=trace, mode=Mode.replay))
     assert any("3 nodes and gaps were never measured" in warning for warning in answer.warnings)
 
 
 def test_replay_of_one_step_of_one_rank_is_refused(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: replace(two_rank_graph(), ranks=(0,)))
     with pytest.raises(InputError, match="one step of one rank"):
-        predict(Request(trace, mode=Mode.replay))
+        predict(Request(trace=trace, mode=Mode.replay))
 
 
 def _two_steps() -> ExecutionGraph:
@@ -125,7 +129,7 @@ def _two_steps() -> ExecutionGraph:
 )
 def test_contradictory_requests_are_refused(trace: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        predict(replace(Request(trace), **changes))  # type: ignore[arg-type]
+        predict(replace(Request(trace=trace), **changes))  # type: ignore[arg-type]
 
 
 def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
@@ -134,8 +138,8 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
     from gnnperf.predict.predictors import Predictors
 
     fallback_order = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
-    monkeypatch.setattr(api, "answers_for", lambda mode, checkpoint, measured: api.Answers(fallback_order))
-    answer = predict(Request(trace, evidence=TraceEvidence.none))
+    monkeypatch.setattr(api, "models_for", lambda mode, checkpoint, measured: api.Models(fallback_order))
+    answer = predict(Request(trace=trace, evidence=TraceEvidence.none))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
 
@@ -154,7 +158,7 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     monkeypatch.setattr(
         api, "load_graph", lambda paths, cache_dir: replace(graph, nodes=graph.nodes.assign(op_name=names))
     )
-    blind = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), evidence=TraceEvidence.none)
+    blind = Request(trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), evidence=TraceEvidence.none)
     answer = predict(blind)
     assert sum(answer.uncovered_ops.values()) == num_uncovered
     assert answer.prediction.source[3] in (BY_NETWORK if mode is Mode.hybrid else (Source.GNN,))
@@ -167,10 +171,10 @@ def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_repo
     from gnnperf.gnn.checkpoint import load_checkpoint
 
     path = _checkpoint(tmp_path)
-    result = api.answers_for(Mode.analytic, path).model
+    result = api.models_for(Mode.analytic, path).model
     assert isinstance(result, AnalyticPredictor)
     assert result.constants == load_checkpoint(path).constants
-    assert api.answers_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
+    assert api.models_for(Mode.analytic, None) == api.Models(AnalyticPredictor())
 
 
 @pytest.mark.parametrize(
@@ -189,8 +193,8 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_w
     card = {"ranks": [{"device": {"kind": "cpu", "name": processor}}]}
     (recorded / "run.json").write_text(json.dumps(card))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
-    answer = predict(Request(recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
-    sentences = [w for w in answer.warnings if "ran on Xeon, the checkpoint's errors were measured on Epyc" in w]
+    answer = predict(Request(trace=recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
+    sentences = [w for w in answer.warnings if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]
     assert len(sentences) == is_stated
     assert any("No interval of the step time" in w for w in answer.warnings) is not is_stated  # it was not calibrated
 
@@ -201,7 +205,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
     from gnnperf.gnn.models.gnn import TypedGNN
     from gnnperf.gnn.models.message_passing import ModelConfig
 
-    data, config = prepared(folder / "data"), ModelConfig(hidden_channels=8)
+    data, config = toy_data(), ModelConfig(hidden_channels=8)
     torch.manual_seed(0)
     network = TypedGNN(config, data.vocabulary)
     with torch.no_grad():
@@ -218,8 +222,10 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
 @pytest.mark.parametrize("mode", [Mode.gnn, Mode.hybrid])
 def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
     """Costs of edited nodes are features of the network; what is declared is made to its answer."""
-    edits = (ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0))
-    requested = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none)
+    edits = [ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0)]
+    requested = Request(
+        trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none
+    )
     graph = two_rank_graph()
     types = graph.nodes["dtype"].astype(object)
     costs = graph.nodes.assign(
@@ -235,3 +241,80 @@ def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mo
     given = only_slower.answer.prediction.latency_us[GEMM_1]
     assert given == pytest.approx(3.0 * answer.prediction.latency_us[GEMM_1])
     assert edited.latency_us[GEMM_1] != pytest.approx(given)
+
+
+LIMITED = replace(two_rank_graph(), placement=Placement(2, 125e6))
+
+
+def test_what_training_was_reported() -> None:
+    assert trained_bucket_bytes({"training": {"bucket_bytes": 7e4}}) == 7e4
+    for nothing in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"bucket_bytes": None}}):
+        assert trained_bucket_bytes(nothing) is None
+
+
+def test_a_limited_link_without_its_bucket_is_stated() -> None:
+    assert "bucket_bytes=70000 sets it" in missing_bucket(LIMITED, 7e4, follows_card=True)[0]
+    given = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
+    for graph in (given, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
+        assert missing_bucket(graph, 7e4, follows_card=True) == ()
+    assert missing_bucket(LIMITED, None, follows_card=True) == missing_bucket(LIMITED, 7e4, False) == ()
+
+
+def test_the_request_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: LIMITED)
+    given = api.requested_graph(Request(trace=tmp_path, bucket_bytes=7e4)).placement
+    assert given == Placement(2, 125e6, 7e4)
+    assert api.requested_graph(Request(trace=tmp_path)).placement == LIMITED.placement
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(bucket_bytes=0.0), "bad value 0.0.*above 0"),
+        (Request(bucket_bytes=float("nan")), "bad value nan"),
+        (Request(bucket_bytes=7e4, cluster=load_cluster("loopback_cpu")), r"cluster\.inter\.bucket_bytes"),
+        (Request(bucket_bytes=7e4, mode=Mode.replay), "no use in mode=replay"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, request_: Request, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check(replace(request_, trace=tmp_path))
+
+
+def test_transfers_over_lines_of_different_limits_are_spared_nothing() -> None:
+    """A bucket goes with the limit of its own line."""
+    cluster = load_cluster("hgx_h100")
+    cluster = replace(cluster, ranks_per_node=1, inter=replace(cluster.inter, bucket_bytes=7e4))
+    graph = two_rank_graph()
+    whole, part = (
+        predict_edited(apply(graph, [edit]), AnalyticPredictor(), cluster)
+        for edit in (ChangeLink(link="inter", bandwidth_factor=0.1),
+                     ChangeLink(link="inter", bandwidth_factor=0.1, collective="all_reduce"))
+    )  # fmt: skip
+    assert whole.isolated is not None and whole.isolated.contention.outer_bucket is not None
+    assert NO_BUCKETS not in whole.warnings
+    assert part.isolated is not None and part.isolated.contention.outer_bucket is None
+    assert NO_BUCKETS in part.warnings
+
+
+RAW: dict[str, Any] = {
+    "name": "mine",
+    "model": {"tables": [{"name": "t", "count": 4, "rows": 1000, "dim": 8}], "bottom": [8], "top": [4, 1]},
+    "batch": 64,
+    "ranks": 2,
+}
+
+
+def test_a_mapping_with_tables_is_a_recommender() -> None:
+    plan = Request(plan=RAW).plan_spec()
+    assert isinstance(plan, RecommendationPlan) and len(plan.model.tables) == 4
+    with pytest.raises(InputError, match=r"plan.model: unknown key 'table'"):
+        Request(plan={**RAW, "model": {**RAW["model"], "table": []}}).plan_spec()
+
+
+def test_its_step_is_answered_by_the_analytical_model() -> None:
+    plan = Request(plan=RAW).plan_spec()
+    answer = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
+    assert answer.step_time_us > 0
+    assert answer.prediction.uncovered_ops == {}
+    assert answer.prediction.graph.ranks == (0, 1)

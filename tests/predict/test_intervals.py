@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import cluster, prepared, toy_run
+from synthetic import cluster, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.schema import Source
 from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.processors import Processor
 from gnnperf.gnn.intervals import NodeIntervals, StepIntervals
+from gnnperf.gnn.intervals.devices import DeviceIntervals
+from gnnperf.graph.prediction import Prediction
+from gnnperf.hardware import default_cluster, load_cluster, load_device
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.api import NoBounds, UnseenDeviceBounds, calibrated_on, other_processor
 from gnnperf.predict.intervals import CalibratedBounds, calibrated, with_interval
 from gnnperf.predict.request import Mode
-from tests.predict.answers import toy_answer
+from tests.predict.answers import GEMM_0, GEMM_1, Fixed, toy_answer
+from tests.predict.doubled import toy_data
+from tests.toys import two_rank_graph
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> PreparedData:
-    return prepared(tmp_path)
+def data() -> PreparedData:
+    return toy_data()
 
 
 def _runs(data: PreparedData, count: int) -> list[Step]:
@@ -82,3 +92,93 @@ def test_a_lower_bound_has_no_interval() -> None:
     given = with_interval(replace(toy_answer(hardware="v100"), is_lower_bound=True), STEPS)
     assert given.step_time_interval_us is None
     assert "lower bound" in given.warnings[-1]
+
+
+INTERVALS = DeviceIntervals(0.9, {"gemm": (np.log(0.5), np.log(4.0))}, ("ada", "hopper", "volta"))
+
+
+def _on(device: str) -> ClusterSpec:
+    return replace(load_cluster("dgx_a100"), device=load_device(device))
+
+
+def _bounded(predictor: Fixed, device: str) -> Prediction:
+    cluster = _on(device)
+    return UnseenDeviceBounds(INTERVALS)(predictor.predict(two_rank_graph(), cluster), cluster)
+
+
+def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
+    given = _bounded(Fixed({GEMM_0: 70.0}), "h100_sxm")
+    assert given.latency_low_us[GEMM_0] == pytest.approx(35.0)
+    assert given.latency_high_us[GEMM_0] == pytest.approx(280.0)
+    assert np.isnan(given.latency_low_us[0])  # a host segment
+    assert "No prediction was calibrated on h100_sxm" in given.warnings[-1]
+    assert "3 GPU generations" in given.warnings[-1]
+
+
+def test_what_was_measured_or_calibrated_keeps_its_own() -> None:
+    answer = Fixed({GEMM_0: 70.0, GEMM_1: 90.0}, source=Source.MEASURED)
+    given = _bounded(answer, "h100_sxm")
+    assert np.isnan(given.latency_low_us[[GEMM_0, GEMM_1]]).all()
+    assert given.warnings == answer.predict(two_rank_graph(), _on("h100_sxm")).warnings
+
+
+@pytest.mark.parametrize("device", ["mi300x", "cpu_generic"])
+def test_other_vendors_and_processors_have_none(device: str) -> None:
+    given = _bounded(Fixed(), device)
+    assert np.isnan(given.latency_low_us).all()
+
+
+EPYC, GRACE, XEON = Processor("Epyc", "AVX512"), Processor("Grace"), Processor("Xeon", "AVX512")
+
+
+def recorded(root: Path, run: str, *processors: Processor) -> Path:
+    """A folder with a card that names the processor of every rank."""
+    (root / run).mkdir(parents=True)
+    ranks = [{"rank": rank, "device": {"kind": "cpu", **asdict(one)}} for rank, one in enumerate(processors)]
+    (root / run / "run.json").write_text(json.dumps({"ranks": ranks}))
+    return root / run
+
+
+def test_another_processor_is_named(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, "mine", XEON)
+    sentences = other_processor(trace, (EPYC, GRACE))
+    assert "ran on Xeon (AVX512)" in sentences and "calibrated on Epyc (AVX512), Grace:" in sentences
+    assert other_processor(trace, (EPYC, XEON)) == ""
+
+
+def test_one_name_may_hide_two_processors(tmp_path: Path) -> None:
+    """A virtual machine says "AMD EPYC", whichever generation it is."""
+    trace = recorded(tmp_path, "mine", Processor("Epyc", "AVX2"))
+    assert "ran on Epyc (AVX2)" in other_processor(trace, (EPYC,))
+    assert other_processor(trace, (Processor("Epyc"),)) == ""  # an older checkpoint says no more
+
+
+def test_what_is_unknown_states_nothing(tmp_path: Path) -> None:
+    assert other_processor(recorded(tmp_path, "mine", XEON), ()) == ""  # an older checkpoint
+    assert other_processor(recorded(tmp_path, "bare"), (EPYC,)) == ""
+    assert other_processor(tmp_path / "bare" / "trace.json", (EPYC,)) == ""  # a file
+    assert other_processor(None, (EPYC,)) == ""  # a plan
+
+
+def test_a_checkpoint_reports_where_its_errors_were_measured() -> None:
+    assert calibrated_on({"training": {"processors": [asdict(EPYC), asdict(GRACE)]}}) == (EPYC, GRACE)
+    assert calibrated_on({"training": {"processors": ["Epyc"]}}) == (Processor("Epyc"),)  # an older one
+    for unknown in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"processors": "Epyc"}},
+                    {"training": {"processors": [{"capability": "AVX2"}, 7]}}):  # fmt: skip
+        assert calibrated_on(unknown) == ()
+
+
+def test_bounds_of_another_processor_are_left_out() -> None:
+    graph, cluster = two_rank_graph(), default_cluster(load_device("v100_sxm2_32gb"))
+
+    class Sure(AnalyticPredictor):
+        def predict(self, graph, cluster):  # type: ignore[no-untyped-def]
+            answer = super().predict(graph, cluster)
+            answer.latency_low_us[:], answer.latency_high_us[:] = 1.0, 2.0
+            return answer
+
+    sure, unsure = Sure().predict(graph, cluster), NoBounds("said")(Sure().predict(graph, cluster), cluster)
+    assert np.isfinite(sure.latency_low_us).all()
+    assert np.isnan(unsure.latency_low_us).all() and np.isnan(unsure.latency_high_us).all()
+    np.testing.assert_array_equal(unsure.latency_us, sure.latency_us)
+    assert unsure.warnings == (*sure.warnings, "said")

@@ -55,10 +55,10 @@ def test_a_plan_cannot_tell_and_replay_knows_better() -> None:
     with pytest.raises(InputError, match="do not tell how ranks differ"):
         predict(Request(plan=small(), hardware=load_device("a100_sxm_80gb"), jitter="trace"))
     with pytest.raises(InputError, match="jitter: has no use in mode=replay"):
-        predict(Request(RECORDED, mode=Mode.replay, jitter="trace"))
+        predict(Request(trace=RECORDED, mode=Mode.replay, jitter="trace"))
 
 
 def test_a_recording_reports() -> None:
-    without = predict(Request(RECORDED, mode=Mode.analytic, step=1))
-    with_it = predict(Request(RECORDED, mode=Mode.analytic, step=1, jitter="trace"))
+    without = predict(Request(trace=RECORDED, mode=Mode.analytic, step=1))
+    with_it = predict(Request(trace=RECORDED, mode=Mode.analytic, step=1, jitter="trace"))
     assert without.step_time_us < with_it.step_time_us < 2 * without.step_time_us

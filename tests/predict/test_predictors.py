@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-import numpy as np
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import cluster
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
-from gnnperf.graph.prediction import uncovered_ops
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor, uncovered_ops
+from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.hardware.contention import Contention
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict import api
+from gnnperf.predict.api import COPY, NO_CHECKPOINT, predict
+from gnnperf.predict.measured import read_measured, tensor_shapes
 from gnnperf.predict.predictors import Predictors
+from gnnperf.predict.request import Mode, Request, TraceEvidence
+from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
+from gnnperf.report.json_document import document
+from gnnperf.report.text import comparison
+from gnnperf.schedule.step_measurements import measured_step
+from gnnperf.whatif import ChangeCluster
+from gnnperf.whatif.edit import Edited
+from tests.generate.transformer.plans import small
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed
 from tests.toys import make_graph, two_rank_graph
 
@@ -57,3 +80,230 @@ def test_uncovered_ops_are_named_by_event_or_peer_wait_where_there_is_no_op() ->
     ]
     graph = make_graph(rows, [])
     assert uncovered_ops(graph, np.full(4, np.nan)) == {"(unnamed)": 1, "peer_wait": 1, "triton_kernel": 1}
+
+
+GEMM_0_US, GEMM_1_US = 3, 10
+ROW = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,
+       "launch_included": False, "device": "a card of mine"}  # fmt: skip
+
+
+def _graph(**columns: object) -> ExecutionGraph:
+    """The toy whose first gemm has the row's shapes, the second one others."""
+    graph = two_rank_graph()
+    nodes = graph.nodes.copy()
+    for name, values in {"input_dims": ["[[64,32],[32,16]]", "[[64,32],[32,8]]"], "dtype": ["float32"] * 2,
+                         "num_siblings": [1, 1], **columns}.items():  # fmt: skip
+        column = nodes[name].astype(object)
+        column[[GEMM_0_US, GEMM_1_US]] = values
+        nodes[name] = column.astype(nodes[name].dtype if name == "num_siblings" else "category")
+    return replace(graph, nodes=nodes)
+
+
+def _table(folder: Path, *rows: dict[str, object]) -> Path:
+    path = folder / "ops.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_node_with_the_rows_call_takes_its_latency(tmp_path: Path) -> None:
+    predictor = read_measured(_table(tmp_path, ROW, {**ROW, "latency_us": 50.0}), AnalyticPredictor())
+    answer = predictor.predict(_graph(), cluster())
+    assert answer.latency_us[GEMM_0_US] == 40.0  # the median of both rows
+    assert np.isnan(answer.latency_us[GEMM_1_US])
+    assert answer.source[GEMM_0_US] == Source.MEASURED
+    assert np.isfinite(answer.latency_us).sum() == 1
+
+
+def test_the_other_rungs_answer_for_the_rest(tmp_path: Path) -> None:
+    table = read_measured(_table(tmp_path, ROW), AnalyticPredictor())
+    answer = Predictors((table, AnalyticPredictor())).predict(_graph(), cluster())
+    assert answer.latency_us[GEMM_0_US] == 30.0
+    assert [answer.source[n] for n in (GEMM_0_US, GEMM_1_US)] == [Source.MEASURED, Source.ANALYTIC]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"dtype": ["bfloat16", "bfloat16"]},
+        {"num_siblings": [2, 2]},  # the row times both kernels of the op together
+        {"input_dims": ["[[64,32],[32,17]]", None]},
+    ],
+)
+def test_another_call_is_left_to_others(tmp_path: Path, columns: dict[str, object]) -> None:
+    predictor = read_measured(_table(tmp_path, ROW), AnalyticPredictor())
+    assert np.isnan(predictor.predict(_graph(**columns), cluster()).latency_us).all()
+
+
+def test_a_table_of_another_device_is_refused(tmp_path: Path) -> None:
+    named = {**ROW, "device": "NVIDIA H200"}
+    predictor = read_measured(_table(tmp_path, named), AnalyticPredictor())
+    requested = cluster()
+    other = replace(requested, device=replace(requested.device, name="v100_sxm2_32gb"))
+    with pytest.raises(InputError, match=r"was measured on NVIDIA H200, the prediction is for v100_sxm2_32gb"):
+        predictor.predict(_graph(), other)
+
+
+def test_calls_with_their_launch_say_nothing_of_kernels(tmp_path: Path) -> None:
+    own = {**ROW, "device": "my own", "launch_included": True}
+    with pytest.raises(InputError, match="has no row that tells the device's own time"):
+        read_measured(_table(tmp_path, own), AnalyticPredictor()).predict(_graph(), cluster())
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (({**ROW, "device": "a"}, {**ROW, "device": "b"}), "names 2 devices: a, b"),
+        (({k: v for k, v in ROW.items() if k != "device"},), "names 0 devices"),
+        (({**ROW, "direction": "backward"},), "no row is a measured forward op"),
+    ],
+)
+def test_what_is_no_table_of_one_device_is_refused(
+    tmp_path: Path, rows: tuple[dict[str, object], ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_measured(_table(tmp_path, *rows), AnalyticPredictor())
+
+
+def test_shapes_of_tensors_among_arguments() -> None:
+    assert tensor_shapes("[[2,3],[],[4]]") == ((2, 3), (4,))
+    assert tensor_shapes("[[[2,3],[4]],[]]") == ((2, 3), (4,))  # a list of tensors
+    assert tensor_shapes("[]") == ()
+
+
+TOY = two_rank_graph()
+HOST = (TOY.nodes["node_type"] == "host").to_numpy()
+MEASURED_US = TOY.nodes["latency_us"].to_numpy(np.float64)
+DGX1, H100 = load_cluster("dgx1_v100"), load_device("h100_sxm")
+
+
+def _predictor(model: object = None) -> TracePredictor:
+    return TracePredictor(measured_step(TOY, TOY.steps[0]), DGX1, model or AnalyticPredictor())  # type: ignore[arg-type]
+
+
+def test_on_the_traced_cluster_every_measured_node_keeps_its_latency() -> None:
+    prediction = _predictor().predict(_predictor().measured.graph, DGX1)
+    known = np.isfinite(MEASURED_US)
+    assert np.array_equal(prediction.latency_us[known], MEASURED_US[known])
+    assert set(prediction.source[known]) == {Source.TRACE}
+    starts = np.array(TOY.steps[0].rank_start_us)
+    assert prediction.rank_start_us == dict(zip(TOY.ranks, (starts - starts.min()).tolist(), strict=True))
+
+
+def test_the_default_rebuilds_the_measured_step_and_states_that_it_is_no_forecast(trace: Path) -> None:
+    answer = predict(Request(trace=trace))
+    assert answer.step_time_us == pytest.approx(answer.traced_step_time_us, rel=0.01)
+    assert answer.provenance["evidence"] == "trace" and COPY in answer.warnings
+    assert not answer.is_lower_bound
+    blind = predict(Request(trace=trace, evidence=TraceEvidence.none))
+    assert blind.provenance["evidence"] == "none" and NO_CHECKPOINT in blind.warnings
+    assert Source.TRACE not in set(blind.prediction.source)
+
+
+def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_their_speeds(trace: Path) -> None:
+    answer = predict(Request(trace=trace, hardware=H100))
+    here, there = (AnalyticPredictor().predict(answer.prediction.graph, cluster)
+                   for cluster in (DGX1, replace(load_cluster("hgx_h100"), device=H100)))  # fmt: skip
+    ratio = there.latency_us[GEMM_0] / here.latency_us[GEMM_0]
+    assert answer.prediction.latency_us[GEMM_0] == pytest.approx(MEASURED_US[GEMM_0] * ratio)
+    speed = host_ratio(DGX1, load_cluster("hgx_h100"))
+    assert speed > 1
+    assert answer.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)
+    assert COPY not in answer.warnings
+    assert answer.traced_prediction_us == pytest.approx(predict(Request(trace=trace)).step_time_us)
+    assert answer.step_time_ratio == pytest.approx(answer.step_time_us / answer.traced_prediction_us)
+    assert comparison(answer).endswith(f"; ratio {answer.step_time_ratio:.3f}")
+    assert document(answer)["traced_step_prediction_us"] == answer.traced_prediction_us
+    assert predict(Request(trace=trace, hardware=H100, evidence=TraceEvidence.none)).step_time_ratio is None
+
+
+def test_an_edit_leaves_untouched_nodes_as_measured_and_scales_touched_ones() -> None:
+    predictor = _predictor(Fixed({GEMM_0: 30.0, GEMM_1: 10.0}))
+    graph = predictor.measured.graph
+    touched = np.arange(graph.num_nodes) == GEMM_0
+    unknown = graph.nodes.assign(latency_us=graph.nodes["latency_us"].mask(touched))
+    edited = Edited(replace(graph, nodes=unknown), touched, np.arange(graph.num_nodes))
+    doubled = replace(predictor, model=Fixed({GEMM_0: 60.0, GEMM_1: 10.0}), edited=edited)
+    doubled.__dict__["_before_us"] = predictor._before_us
+    prediction = doubled.predict(edited.graph, DGX1)
+    assert prediction.latency_us[GEMM_0] == pytest.approx(2 * MEASURED_US[GEMM_0])
+    assert prediction.latency_us[GEMM_1] == MEASURED_US[GEMM_1]
+    assert prediction.source[GEMM_0] == prediction.source[GEMM_1] == Source.TRACE
+
+
+def test_a_node_that_no_model_knows_takes_the_ratio_of_its_family() -> None:
+    nodes = pd.DataFrame(
+        {"node_type": ["compute"] * 4 + ["memory"], "family": ["gemm", "gemm", "gemm", "norm", "copy"]}
+    )
+    ratio, weight_us = np.array([0.5, 2.0, np.nan, np.nan, np.nan]), np.array([30.0, 10.0, 5.0, 5.0, 5.0])
+    result = family_ratios(nodes, ratio, weight_us, np.ones(5, dtype=bool))
+    mean = np.exp((30 * np.log(0.5) + 10 * np.log(2.0)) / 40)
+    assert result[:4] == pytest.approx([mean] * 4)  # norm: all compute nodes
+    assert np.isnan(result[4])  # memory: no ratio is known
+
+
+def test_without_any_modeled_node_a_kernel_takes_the_ratio_of_memory_bandwidths() -> None:
+    nothing = Fixed(dict.fromkeys(np.flatnonzero(~HOST).tolist(), np.nan))
+    prediction = _predictor(nothing).predict(_predictor().measured.graph, replace(DGX1, device=H100))
+    ratio = DGX1.device.memory_bandwidth_bytes_per_s / H100.memory_bandwidth_bytes_per_s
+    assert ratio < 1
+    assert prediction.latency_us[GEMM_0] == pytest.approx(MEASURED_US[GEMM_0] * ratio)
+    assert prediction.source[GEMM_0] == Source.SCALED
+
+
+def test_a_host_of_the_cluster_moves_host_work_as_an_edit_does(trace: Path) -> None:
+    host = load_host("xeon_platinum_8480")
+    there = predict(Request(trace=trace, cluster=replace(DGX1, host=host, host_speed=1.7)))
+    edited = predict(Request(trace=trace, whatif=[ChangeCluster("dgx1_v100", host="xeon_platinum_8480")]))
+    assert edited.whatif is not None
+    assert there.prediction.latency_us[HOST] == pytest.approx(edited.whatif.answer.prediction.latency_us[HOST])
+    assert (there.prediction.latency_us[HOST] < MEASURED_US[HOST]).all()
+
+
+def test_speeds_of_named_hosts_count_and_host_speed_counts_for_unnamed_ones() -> None:
+    own, new = DGX1.host, load_cluster("hgx_h100").host
+    assert own is not None and new is not None
+    assert host_ratio(DGX1, replace(DGX1, host=new)) == new.single_thread_speed / own.single_thread_speed
+    unknown = replace(DGX1, host=None, host_speed=1.5)
+    assert host_ratio(unknown, replace(load_cluster("hgx_h100"), host_speed=3.0)) == 2.0
+
+
+def test_evidence_of_other_steps_needs_another_step(trace: Path) -> None:
+    with pytest.raises(InputError, match="evidence=other_steps: the trace has one step only"):
+        predict(Request(trace=trace, evidence=TraceEvidence.other_steps))
+
+
+@pytest.mark.parametrize("mode", [Mode.analytic, Mode.replay])
+def test_modes_that_are_blind_refuse_it(trace: Path, mode: Mode) -> None:
+    with pytest.raises(InputError, match=f"evidence: has no use in mode={mode}"):
+        predict(Request(trace=trace, mode=mode, evidence=TraceEvidence.trace))
+
+
+def test_a_plan_has_no_measurements() -> None:
+    with pytest.raises(InputError, match="evidence: a plan has no measurements"):
+        predict(Request(plan=small(), hardware=load_device("a100_sxm_80gb"), evidence=TraceEvidence.trace))
+
+
+def test_the_former_key_names_its_replacement() -> None:
+    with pytest.raises(InputError, match=r"hosts: hosts=trace was replaced.*evidence=trace"):
+        predict(Request(trace="t.json", hosts="trace"))
+
+
+@dataclass
+class Counted:
+    """Counts how often a model runs."""
+
+    model: Predictor
+    runs: int = 0
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        self.runs += 1
+        return self.model.predict(graph, cluster)
+
+
+def test_a_model_runs_once_per_graph_and_cluster(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own hardware: one run. Other hardware: one per cluster, although ratio and fallback both need it."""
+    for hardware, runs in ((None, 1), (H100, 2)):
+        counted = Counted(AnalyticPredictor())
+        monkeypatch.setattr(api, "models_for", lambda *_, model=counted: api.Models(model))
+        predict(Request(trace=trace, hardware=hardware))
+        assert counted.runs == runs

@@ -10,7 +10,7 @@ import time
 import pytest
 from torch.profiler import ProfilerActivity
 
-from gnnperf.record import idle_threads
+from gnnperf.record import step_clock
 from gnnperf.record.step_clock import SafeProfile, await_idle_threads
 
 OBSERVED_COLLECTIVES = """
@@ -62,20 +62,20 @@ def test_waits_for_a_thread_that_runs() -> None:
 
 
 def test_a_thread_that_never_rests_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_threads, "_busy_threads", lambda: [7])
+    monkeypatch.setattr(step_clock, "_busy_threads", lambda: [7])
     assert not await_idle_threads(patience_s=0.02)
 
 
 def test_a_system_without_proc_states_no(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.setattr(idle_threads, "TASKS", tmp_path_factory.mktemp("none") / "task")
+    monkeypatch.setattr(step_clock, "TASKS", tmp_path_factory.mktemp("none") / "task")
     assert not await_idle_threads()
 
 
 def test_a_profile_waits_before_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = []
-    monkeypatch.setattr(idle_threads, "await_idle_threads", lambda: waits.append("wait"))
+    monkeypatch.setattr(step_clock, "await_idle_threads", lambda: waits.append("wait"))
     with SafeProfile(activities=[ProfilerActivity.CPU]):
         assert waits == []
     assert waits == ["wait"]

@@ -32,9 +32,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.core import InputError, complain, lasting_streams
 from gnnperf.hardware import DEVICE_GROUP, conf_dir
-from gnnperf.predict.composition.flags import with_keys
+from gnnperf.predict.composition.command_line import GROUPS, OwnFiles, escaped, literal, with_keys
 from gnnperf.predict.composition.messages import REMEDY, check_keys, explain, is_text, missing_choice, unreadable
-from gnnperf.predict.composition.own_files import GROUPS, OwnFiles, escaped, literal
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
@@ -90,11 +89,7 @@ def entry_point(
 
 
 def to_typed(raw: DictConfig, node: type[ConfigT], own: OwnFiles) -> ConfigT:
-    """The dataclass behind a composed config, with the content of the user's files; its own checks run here.
-
-    Raises:
-        InputError: a key that `node` does not have, or a value it refuses.
-    """
+    """The dataclass behind a composed config, with the content of the user's files; its own checks run here."""
     check_keys(raw, node)
     config: Any = OmegaConf.to_object(raw)
     for group in GROUPS:

@@ -68,7 +68,6 @@ class EntryConfig(TrainConfig):
 
 
 def _compared_default(key: str, part: ModelConfig | OptimConfig) -> dict[str, tuple[object, object]]:
-    """Dotted key -> (value, default)."""
     default = type(part)()
     return {f"{key}.{f.name}": (getattr(part, f.name), getattr(default, f.name)) for f in fields(part)}
 

@@ -8,6 +8,7 @@ import re
 import typing
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from pathlib import Path
 from types import UnionType
 from typing import Any
 
@@ -59,11 +60,7 @@ def unreadable(override: str, message: str) -> InputError:
 
 
 def check_keys(raw: DictConfig, node: type) -> None:
-    """Refuse keys that were forced in (with +key=value) and mandatory values that no one gave.
-
-    Raises:
-        InputError: naming the first such key.
-    """
+    """Refuse keys that were forced in (with +key=value) and mandatory values that no one gave."""
     allowed = set(schema_keys(node))
     for key in _config_keys(raw):
         if key not in allowed and not any(key.startswith(f"{a}.") for a in allowed if _is_open(node, a)):
@@ -120,7 +117,6 @@ def _hint(node: type, key: str) -> Any:
 
 
 def _is_open(node: type, key: str) -> bool:
-    """Whether what is below the key is its owner's to check."""
     hint = _hint(node, key)
     return hint is Any or typing.get_origin(hint) is dict
 
@@ -132,11 +128,10 @@ def is_text(node: type, key: str) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """A type as a user would say it."""
     if isinstance(hint, type) and issubclass(hint, Enum):
         return ", ".join(hint.__members__)
     if typing.get_origin(hint) in (UnionType, typing.Union):
-        return " or ".join(_words(h) for h in typing.get_args(hint))
+        return " or ".join(_words(h) for h in typing.get_args(hint) if h is not Path)  # a path is text
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
     return names.get(hint, str(getattr(hint, "__name__", hint)))
 

@@ -73,17 +73,12 @@ def _side(path: Path, step: int | None) -> Side:
 
     if is_prediction(path):
         return read_prediction(path)
-    from gnnperf.report.compare.measured import read_measured
+    from gnnperf.report.compare.side import read_measured
 
     return read_measured(path, step)
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all.
-
-    Raises:
-        InputError: it cannot be written.
-    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)

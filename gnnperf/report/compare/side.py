@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from gnnperf.core import WORK_TYPES, InputError, StepTimeKind, reading
+from gnnperf.core import WORK_TYPES, InputError, Source, StepTimeKind, reading
+from gnnperf.graph import ExecutionGraph, Prediction, load_graph
+from gnnperf.hardware import match_device
+from gnnperf.predict import Mode, Question, assemble, choose_step, measured_step_time_us, step_time_kind, traced_name
 from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
+from gnnperf.report.summary import nodes_table
+from gnnperf.schedule import measured_latencies
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"
 COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")
@@ -74,11 +80,7 @@ def read_prediction(folder: Path) -> Side:
 
 
 def read_step(path: Path) -> tuple[float, StepTimeKind]:
-    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json by itself.
-
-    Raises:
-        InputError: no prediction of this version of the format is there, or it cannot be read.
-    """
+    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json by itself."""
     file = path / DOCUMENT if path.is_dir() else path
     given = read_document(file)
     with reading(file, "cannot be understood", remedy=AGAIN):
@@ -99,11 +101,7 @@ def _time_us(value: Any) -> float:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A prediction.json.
-
-    Raises:
-        InputError: it cannot be read, or is none of this version of the format.
-    """
+    """A prediction.json."""
     with reading(path, remedy=AGAIN):
         given = msgspec.json.decode(path.read_bytes())
     if not isinstance(given, dict) or given.get("format") != FORMAT or given.get("format_version") != FORMAT_VERSION:
@@ -113,14 +111,51 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:
-    """These columns of a nodes.parquet.
-
-    Raises:
-        InputError: it cannot be read, or lacks one of them.
-    """
+    """These columns of a nodes.parquet."""
     with reading(path, remedy=AGAIN):
         known = pq.read_schema(path).names
         missing = [name for name in columns if name not in known]
         if missing:
             raise InputError(f"has no column {missing[0]!r}", where=str(path), remedy=AGAIN)
         return pq.read_table(path, columns=list(columns)).to_pandas()
+
+
+# A trace as one of the two: its step as measured, with the critical path of what was measured.
+
+
+MEASURED = "measured"
+
+
+def read_measured(trace: Path, step: int | None = None, cache_dir: Path | None = None) -> Side:
+    """A measured step of a trace."""
+    if not trace.exists():
+        raise InputError("no such file or directory", where=str(trace),
+                         allowed="a folder that predict.py wrote, or a trace")  # fmt: skip
+    return measured_side(load_graph(trace, cache_dir), str(trace), step)
+
+
+def measured_side(graph: ExecutionGraph, where: str, step: int | None = None) -> Side:
+    """A measured step of a graph; gaps and latencies that were not measured take the medians of their class."""
+    label = choose_step(graph, step)
+    one = graph.step(label.step)
+    latency_us, lag_us = (np.nan_to_num(values) for values in measured_latencies(one))
+    unknown = np.full(one.num_nodes, np.nan)
+    source = np.full(one.num_nodes, Source.MEASURED, dtype=object)
+    prediction = Prediction(one, latency_us, lag_us, source, unknown, unknown, unknown, {})
+    question = Question(label, label.step, Mode.replay, "", "", traced_name(graph), True, {})
+    return Side(
+        where=where,
+        run=graph.name,
+        who=MEASURED,
+        hardware=", ".join(dict.fromkeys(_catalog_name(name) for name in graph.device_names if name)),
+        step_time_us=measured_step_time_us(label),
+        step_time_kind=StepTimeKind(step_time_kind(label)),
+        is_lower_bound=False,
+        nodes=work(nodes_table(assemble(prediction, question))),
+    )
+
+
+def _catalog_name(traced: str) -> str:
+    """The name by which predictions know the device; the trace's own where the catalog does not know it."""
+    device = match_device(traced)
+    return traced if device is None else device.name

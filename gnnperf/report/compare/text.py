@@ -12,9 +12,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.core import require
+from gnnperf.core import InputError, StepTimeKind, require
+from gnnperf.predict import StepPrediction
 from gnnperf.report.compare.changes import Change, Comparison, leading
-from gnnperf.report.compare.side import Side
+from gnnperf.report.compare.cli import EXCEEDED
+from gnnperf.report.compare.side import Side, read_step
 from gnnperf.report.text import time_text
 from gnnperf.trace import run_name
 
@@ -43,14 +45,7 @@ class Limits:
         return self.sentences("step B", result.b.step_time_us, "step A", result.a.step_time_us)
 
     def sentences(self, step: str, step_us: float, before: str, before_us: float | None) -> tuple[str, ...]:
-        """A sentence for each limit that a step is beyond.
-
-        Args:
-            step: what it is called.
-            step_us: its time.
-            before: what the step is called that it is compared with.
-            before_us: its time; None: it is compared with none.
-        """
+        """A sentence for each limit that a step is beyond."""
         texts = []
         if self.max_step_ms is not None and step_us > 1000.0 * self.max_step_ms:
             texts.append(f"{step} takes {time_text(step_us)}, more than {self.max_step_ms:g} ms (--max-step-ms)")
@@ -190,3 +185,57 @@ def _change(part: Change) -> dict[str, Any]:
         "a_num_nodes": part.a_nodes,
         "b_num_nodes": part.b_nodes,
     }
+
+
+# The same limits for a prediction: read before the work, checked after it.
+
+
+class StepTooLong(InputError):
+    """The answer is beyond a limit: nothing is wrong with the input, so that scripts can tell it from a mistake."""
+
+    exit_code = EXCEEDED
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What the step may not exceed.
+
+    Attributes:
+        limits: see there.
+        against: what `limits.max_regression` is measured from, ("" nothing): its name, step time and kind.
+    """
+
+    limits: Limits
+    against: str = ""
+    before_us: float | None = None
+    before_kind: StepTimeKind | None = None
+
+    def check(self, answer: StepPrediction) -> None:
+        """Refuse a step that is too long.
+
+        Raises:
+            StepTooLong: naming the limits.
+            InputError: the step times are of different kinds, which are different quantities.
+        """
+        if self.before_kind is not None and self.before_kind is not answer.step_time_kind:
+            raise InputError(f"its step is a {self.before_kind}, the predicted one a {answer.step_time_kind}",
+                             where=self.against, allowed="two steps of one kind: periods, makespans or windows",
+                             remedy="choose another step (step=N)")  # fmt: skip
+        texts = self.limits.sentences("the step", answer.step_time_us, f"that of {self.against}", self.before_us)
+        if texts:
+            raise StepTooLong("; ".join(texts))
+
+
+def read_threshold(max_step_ms: float | None, max_regression: float | None, against: str | None) -> Threshold:
+    """The limits requested.
+
+    Raises:
+        InputError: a regression from nothing or nothing from it, a value that is no limit, or no prediction is there.
+    """
+    require((max_regression is None) == (against is None), "max_regression", max_regression,
+            "with against: a prediction of predict.py that the step is compared with")  # fmt: skip
+    limits = Limits(max_step_ms, max_regression)
+    if against is None:
+        return Threshold(limits)
+    before_us, kind = read_step(Path(against))
+    return Threshold(limits, against, before_us, kind)

@@ -27,11 +27,7 @@ ROW_PIXELS, FRAME_PIXELS = 22, 160
 
 
 def timeline(answer: StepPrediction, ranks: Sequence[int] | None = None) -> Figure:
-    """Slices of each lane, predicted and measured.
-
-    Raises:
-        InputError: no such rank, or plotly is not installed.
-    """
+    """Slices of each lane, predicted and measured."""
     known = answer.prediction.graph.ranks
     require(ranks is None or set(ranks) <= set(known), "ranks of a timeline", ranks, ", ".join(map(str, known)))
     slices = tracks(answer)
@@ -64,11 +60,7 @@ def critical_path(answer: StepPrediction) -> Figure:
 
 
 def breakdown(answer: StepPrediction, by: str = "node type") -> Figure:
-    """Parts of the step: on the critical path (they add up to it), and summed over all ranks.
-
-    Raises:
-        InputError: another way to add up, or plotly is not installed.
-    """
+    """Parts of the step: on the critical path (they add up to it), and summed over all ranks."""
     require(by in BY, "by of a breakdown", by, ", ".join(BY))
     nodes = nodes_table(answer)
     nodes = nodes[nodes["node_type"].isin([str(kind) for kind in WORK_TYPES])]
@@ -89,11 +81,6 @@ def breakdown(answer: StepPrediction, by: str = "node type") -> Figure:
 
 
 def _plotly() -> Any:
-    """plotly's figures.
-
-    Raises:
-        InputError: it is not installed.
-    """
     try:
         return importlib.import_module("plotly.graph_objects")
     except ImportError as error:

@@ -6,10 +6,13 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from typing import Any
 
+import msgspec
 import pandas as pd
 
+from gnnperf.core import content_security_policy, strict
 from gnnperf.report.text import share_text, time_text
 
 NUMBER = ' class="num"'
@@ -86,14 +89,7 @@ def bars(values: Iterable[float], colors: Iterable[str] | None = None) -> list[M
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Row], unknown: Collection[str] = ()) -> Markup:
-    """A table whose columns can be sorted; a head that is "" is that of bars.
-
-    Args:
-        caption: what screen readers say of it.
-        heads: of the columns.
-        rows: as many cells each as there are heads.
-        unknown: heads of columns to leave out: nothing is known there.
-    """
+    """A table whose columns can be sorted; a head that is "" is that of bars."""
     retained = [place for place, head in enumerate(heads) if head not in unknown]
     heads, rows = [heads[place] for place in retained], [[row[place] for place in retained] for row in rows]
     head = "".join('<th class="barcell"></th>' if not h else f'<th scope="col">{escape(h)}</th>' for h in heads)
@@ -158,3 +154,55 @@ def _key(name: str, share: float, color: str) -> str:
 def rows_of(frame: pd.DataFrame) -> list[Any]:
     """Its rows, whose columns are attributes."""
     return list(frame.itertuples())
+
+
+# The style sheet and the scripts of report.html, and how they and data are put into one page.
+
+
+STYLE = "report.css"
+SCRIPTS = (
+    "theme.js",
+    "tables.js",
+    "timeline_data.js",
+    "timeline_draw.js",
+    "timeline_view.js",
+    "timeline_facts.js",
+    "timeline_input.js",
+)
+
+
+def asset(name: str) -> str:
+    """The text of a file next to this module."""
+    return files("gnnperf.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """The style sheet as an element."""
+    return f"<style>\n{asset(STYLE)}</style>"
+
+
+def scripts() -> str:
+    """The scripts as elements, in order."""
+    return "\n".join(f"<script>{_script(name)}</script>" for name in SCRIPTS)
+
+
+def policy() -> str:
+    """What the page may do: run these scripts, and nothing else; load nothing from anywhere."""
+    return content_security_policy(map(_script, SCRIPTS))
+
+
+def json_block(name: str, value: Any) -> str:
+    """A value as an element that scripts read and no one runs: no text in it can end it."""
+    text = msgspec.json.encode(strict(value)).decode("utf-8")
+    return f'<script type="application/json" id="{name}">{_harmless(text)}</script>'
+
+
+def _harmless(text: str) -> str:
+    escapes: Iterable[tuple[str, str]] = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
+    for sign, escaped in escapes:
+        text = text.replace(sign, escaped)
+    return text
+
+
+def _script(name: str) -> str:
+    return f"\n{asset(name)}"

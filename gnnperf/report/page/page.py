@@ -2,21 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import pandas as pd
 
 from gnnperf.predict import StepPrediction
-from gnnperf.report.family_errors import family_errors
 from gnnperf.report.json_document import document
-from gnnperf.report.occupancy import occupancy
-from gnnperf.report.page import assets, breakdown, head, memory, ops, path
-from gnnperf.report.page.markup import Markup, Td, note, section, table, text_td
+from gnnperf.report.page import breakdown, markup, ops, path
+from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
-from gnnperf.report.path_stretches import path_nodes
-from gnnperf.report.summary import work_table
-from gnnperf.report.text import headline, target
+from gnnperf.report.summary import family_errors, work_table
+from gnnperf.report.text import (
+    MEANING,
+    UNKNOWN,
+    comparison,
+    finding_details,
+    finding_head,
+    headline,
+    share_text,
+    target,
+    time_text,
+    whatif_lines,
+)
+from gnnperf.whatif import Finding
+
+UNNAMED_HARDWARE = "hardware that the trace does not name"
+
+
+def warnings(answer: StepPrediction) -> Markup:
+    """Every sentence of warning; nothing where there is none."""
+    if not answer.warnings:
+        return Markup("")
+    sentences = "".join(f"<li>{escape(warning)}</li>" for warning in answer.warnings)
+    count = f"{len(answer.warnings)} warning{'s' if len(answer.warnings) > 1 else ''}"
+    return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{sentences}</ul></section>')
+
+
+def answer_cards(answer: StepPrediction) -> Markup:
+    """Step time, interval, measured value, error and coverage, one card each."""
+    bound = "at least " if answer.is_lower_bound else ""
+    kind = str(answer.step_time_kind)
+    cards = (
+        ("predicted", f"predicted {kind}", f"{bound}{time_text(answer.step_time_us)}", MEANING[answer.step_time_kind]),
+        ("interval", *_interval(answer)),
+        ("measured", *_measured(answer)),
+        ("error", *_error(answer)),
+        ("coverage", *_covered(answer)),
+    )
+    return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
+
+
+def _card(key: str, name: str, value: str, sentences: str) -> str:
+    shown = re.sub(r"(?<=\d) ", "&nbsp;", escape(value))  # a number and its unit stay on one line
+    given = f'<dt>{escape(name)}</dt><dd id="{key}">{shown}</dd><dd class="note">{escape(sentences)}</dd>'
+    return f'<div class="card">{given}</div>'
+
+
+def _interval(answer: StepPrediction) -> tuple[str, str, str]:
+    if answer.step_time_interval_us is None or answer.interval_level is None:
+        return "interval", "none", "a warning says why"
+    low, high = map(time_text, answer.step_time_interval_us)
+    return "interval", f"{low} to {high}", f"{100.0 * answer.interval_level:.0f} % of steps lie within theirs"
+
+
+def _measured(answer: StepPrediction) -> tuple[str, str, str]:
+    name = f"measured {answer.step_time_kind}"
+    if answer.measured_step_time_us is None:
+        return name, "none", comparison(answer)
+    return name, time_text(answer.measured_step_time_us), f"on {answer.traced_hardware or UNNAMED_HARDWARE}"
+
+
+def _error(answer: StepPrediction) -> tuple[str, str, str]:
+    if answer.step_time_ratio is not None:
+        return (
+            "ratio",
+            f"{answer.step_time_ratio:.3f}",
+            "step time / that predicted the same way for the traced hardware",
+        )
+    if answer.step_time_error is None:
+        return "error", "none", "nothing to compare with"
+    left_out = "work that is not covered is left out" if answer.is_lower_bound else "predicted / measured - 1"
+    return "error", f"{100.0 * answer.step_time_error:+.1f} %", left_out
+
+
+def _covered(answer: StepPrediction) -> tuple[str, str, str]:
+    share, missing = answer.uncovered_measured_share, sum(answer.uncovered_ops.values())
+    nodes = f"{missing:,} nodes without a latency" if missing else "every node has a latency"
+    covered = UNKNOWN if share is None else share_text(1.0 - share)
+    if share is None:
+        covered = "all nodes" if not missing else nodes
+        return "covered", covered, "" if not missing else "by number: nothing was measured"
+    return "covered", covered, f"of the measured node time; {nodes}"
+
+
+def whatif(answer: StepPrediction) -> Markup:
+    """Both step times and the edits; nothing without edits."""
+    lines = whatif_lines(answer)
+    return Markup("".join(f"<p><b>{escape(line)}</b></p>" for line in lines[:1]) + "".join(map(paragraph, lines[1:])))
+
+
+def findings(result: Sequence[Finding]) -> Markup:
+    """Each finding with its evidence."""
+    if not result:
+        return paragraph("No rule finds anything.")
+    return Markup("\n".join(
+        f"<details open><summary><b>{escape(finding_head(one))}</b></summary><ul>"
+        + "".join(f"<li>{escape(line)}</li>" for line in finding_details(one))
+        + "</ul></details>"
+        for one in result
+    ))  # fmt: skip
+
+
+# The top of the page: warnings, the answer, what holds it up.
+
 
 TIMELINE_HELP = (
     "Drag to pan; Ctrl and the wheel, or + and -, to zoom; arrows pan, 0 shows all. Shift and drag chooses a stretch. "
@@ -36,36 +136,39 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
     return "\n".join((
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        assets.policy(),
+        markup.policy(),
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(headline(answer))}</title>\n{assets.style()}\n</head>\n<body>",
+        f"<title>{escape(headline(answer))}</title>\n{markup.style()}\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the answer</a>',
         f'<header><p class="note">{escape(target(answer))}</p>',
         '<button id="theme" type="button" hidden></button></header>',
         f'<main id="main">\n<h1>{escape(headline(answer))}</h1>',
-        head.warnings(answer), head.answer_cards(answer), head.whatif(answer),
+        warnings(answer), answer_cards(answer), whatif(answer),
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
         *(section(name, title, content) for name, title, content in parts),
         "</main>",
-        assets.json_block("timeline-data", timeline_data(answer, nodes)),
-        assets.scripts(),
+        markup.json_block("timeline-data", timeline_data(answer, nodes)),
+        markup.scripts(),
         "</body>\n</html>\n",
     ))  # fmt: skip
 
 
 def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str, str, str]]:
-    """(name, title, content) of each part."""
     given, work = document(answer), work_table(nodes)
-    on_path, step_us = path_nodes(nodes, given), answer.step_time_us
+    on_path, step_us = path.path_nodes(nodes, given), answer.step_time_us
     if answer.findings is not None:
-        yield "findings", "What holds the step up", head.findings(answer.findings)
+        yield "findings", "What holds the step up", findings(answer.findings)
     yield "sources", "Where latencies come from", breakdown.sources(answer) + ops.uncovered(answer.uncovered_ops)
     yield "breakdown", "Where the time goes", "\n".join((
         note(breakdown.SUMS_NOTE),
         breakdown.node_types(answer, work), breakdown.phases(answer, work), breakdown.families(answer, work),
         breakdown.ranks(answer, work),
     ))  # fmt: skip
-    yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(occupancy(nodes, given), step_us)
+    yield (
+        "ranks",
+        "Active, idle, exposed communication",
+        breakdown.rank_time(breakdown.occupancy(nodes, given), step_us),
+    )
     yield (
         "path",
         "Critical path",
@@ -75,7 +178,7 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
     yield "ops", "Top ops", ops.ops(work, step_us)
     yield "errors", "Errors by op family", ops.errors(_errors(answer, nodes), answer)
     if answer.peak_memory:
-        yield "memory", "Peak memory", memory.peak_memory(answer)
+        yield "memory", "Peak memory", ops.peak_memory(answer)
     yield "provenance", "Provenance", _provenance(answer)
 
 
@@ -84,7 +187,6 @@ def _errors(answer: StepPrediction, nodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _timeline() -> Markup:
-    """What timeline_view.js finds and fills."""
     return Markup(
         f"{note(TIMELINE_HELP)}"
         "<noscript><p>The timeline needs JavaScript; everything else on this page does not.</p></noscript>"

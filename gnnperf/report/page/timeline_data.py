@@ -42,12 +42,7 @@ class _Column:
 
 
 def timeline_data(answer: StepPrediction, nodes: pd.DataFrame) -> dict[str, Any]:
-    """Everything that timeline_*.js draw: predicted and measured slices, lane by lane.
-
-    Args:
-        answer: whose slices.
-        nodes: its `nodes_table`.
-    """
+    """Everything that timeline_*.js draw: predicted and measured slices, lane by lane."""
     slices = tracks(answer)
     opens_ns = min(int(slices["start_ns"].min()), 0) if len(slices) else 0
     closes_ns = max(int(slices["end_ns"].max()), round(answer.schedule.makespan_us * 1000)) if len(slices) else 0
@@ -73,7 +68,6 @@ def timeline_data(answer: StepPrediction, nodes: pd.DataFrame) -> dict[str, Any]
 
 
 def _lanes(slices: pd.DataFrame) -> list[dict[str, Any]]:
-    """Where the slices of each lane are."""
     first = np.flatnonzero(np.r_[True, np.diff(slices["tid"].to_numpy()) != 0][: len(slices)])
     ends = np.append(first[1:], len(slices))
     heads = slices.iloc[first]

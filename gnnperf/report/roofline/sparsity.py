@@ -71,11 +71,7 @@ def page(title: str, sheets: Sequence[Sheet]) -> bytes:
 
 
 def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) -> None:
-    """By its suffix, whole or not at all.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """By its suffix, whole or not at all."""
     content = page(title, sheets) if path.suffix == ".html" else csv_text(table).encode()
     try:
         write_bytes(path, content)
@@ -112,11 +108,7 @@ Requested = tuple[str, float]  # pattern, sparsity
 
 
 def pattern_of(name: str, where: str) -> Pattern:
-    """A pattern by name.
-
-    Raises:
-        InputError: there is no such pattern.
-    """
+    """A pattern by name."""
     edge = name.removeprefix(BLOCK)
     if name == UNSTRUCTURED:
         return Blocks()
@@ -128,11 +120,7 @@ def pattern_of(name: str, where: str) -> Pattern:
 
 
 def read_accuracies(path: Path) -> dict[Requested, float]:
-    """(pattern, sparsity) -> accuracy; the dense network is "dense", 0.
-
-    Raises:
-        InputError: it cannot be read, lacks a column, or a row is none (names the line).
-    """
+    """(pattern, sparsity) -> accuracy; the dense network is "dense", 0."""
     if not path.is_file():
         raise InputError("no such file", where=str(path), allowed=f"CSV with the columns {', '.join(COLUMNS)}")
     try:
@@ -154,11 +142,7 @@ def read_accuracies(path: Path) -> dict[Requested, float]:
 
 
 def check_sparsity(name: str, sparsity: float, where: str) -> None:
-    """Refuse a sparsity that a pattern does not have.
-
-    Raises:
-        InputError: out of range, or no such pattern.
-    """
+    """Refuse a sparsity that a pattern does not have."""
     only = Dense.only_sparsity if name == Dense.name else pattern_of(name, where).only_sparsity
     if only is not None and sparsity != only:
         raise InputError(f"sparsity {sparsity:g} of {name}", where=where, allowed=f"{only:g}")
@@ -280,7 +264,6 @@ def _colors(result: SparsityRoofline) -> dict[str, int]:
 
 
 def _by_sparsity(result: SparsityRoofline) -> str:
-    """Speed-up against sparsity, a line per pattern."""
     top = max(max(p.roof_speedup, p.model_speedup or 0.0) for p in result.points)
     chart = Chart(Axis(0.0, 1.0, "sparsity", False), Axis(0.0, 1.1 * top, "speed-up over the dense layer", False))
     chart.line([(0.0, 1.0), (1.0, 1.0)], "peak")

@@ -136,7 +136,7 @@ def predicted_step(path: Path, rng: random.Random) -> float:
     if entries and rng.random() < 0.3:
         entries = [mutated_value(entry, rng, 1) for entry in entries]
     edits = read_edits(entries)
-    answer = predict(Request(trace=path, mode=Mode.analytic, whatif=edits, findings=rng.random() < 0.1))
+    answer = predict(Request(trace=path, mode=Mode.analytic, whatif=list(edits), findings=rng.random() < 0.1))
     written = json.loads(to_json(document(answer)))
     steps = [written["step_time_us"], *([written["whatif"]["step_time_us"]] if written.get("whatif") else [])]
     for step_us in steps:

@@ -11,7 +11,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.training.config import LossKind, OptimConfig, TrainConfig
-from gnnperf.predict import PredictConfig
+from gnnperf.predict import Request
 from gnnperf.predict.composition import composed, entry_point
 
 Run = Callable[..., list[TrainConfig]]
@@ -69,10 +69,8 @@ def test_hardware_and_cluster_by_name_and_number(run: Run) -> None:
 
 def test_what_may_be_anything_may_have_keys() -> None:
     """predict.py jitter={...}: its words are checked by who reads them, not here."""
-    assert composed("predict", PredictConfig, "jitter={host:{rank_share:0.02}}").jitter == {
-        "host": {"rank_share": 0.02}
-    }
-    assert composed("predict", PredictConfig, "jitter=trace").jitter == "trace"
+    assert composed("predict", Request, "jitter={host:{rank_share:0.02}}").jitter == {"host": {"rank_share": 0.02}}
+    assert composed("predict", Request, "jitter=trace").jitter == "trace"
 
 
 def test_without_them_nothing_is_requested_for(run: Run) -> None:

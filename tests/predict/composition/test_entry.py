@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import yaml
+from hydra.core.config_store import ConfigStore
+from synthetic import prepared
 
+import train
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.training.config import TrainConfig
-from gnnperf.predict.composition import composed
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.training.config import LearnerKind, OptimConfig, TrainConfig
+from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
+from research.baselines.network import Network
+from research.baselines.rows import simpler
 from research.baselines.trees import TREE_START
+from research.benchmarks._learned_rows import ABLATIONS, LEARNED
 
 
 def given(*words: str) -> EntryConfig:
@@ -54,3 +67,100 @@ def test_the_network_is_reported_what_is_its_own() -> None:
     part = training_part(config)
     assert type(part) is TrainConfig
     assert (part.seed, part.model.num_layers, part.out) == (3, 2, "here")
+
+
+EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
+
+
+@cache
+def given_to_experiments(*overrides: str) -> EntryConfig:
+    return composed("train", EntryConfig, *overrides)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_composes(name: str) -> None:
+    assert given_to_experiments(f"experiment={name}", "trainer.progress_bar=false").out != ""
+
+
+def test_every_row_of_the_result_table_is_an_experiment() -> None:
+    """What train.py fits is what the table judges: the same learner, under the same name. The hybrid is of gnn."""
+    rows = set()
+    for name in EXPERIMENTS:
+        config = given_to_experiments(f"experiment={name}", "trainer.progress_bar=false")
+        if config.row in ABLATIONS or config.row == "mlp":
+            assert (LEARNED | ABLATIONS)[config.row] == Network(training_part(config))
+        elif config.learner.kind not in (LearnerKind.network, LearnerKind.trivial):
+            assert LEARNED[config.row] == simpler(config.learner)
+        rows.add(config.row)
+    assert {*LEARNED, *ABLATIONS} - rows == {"hybrid"}
+    assert given_to_experiments("experiment=trivial").learner.kind is LearnerKind.trivial
+
+
+def test_what_the_rows_of_networks_are_reported() -> None:
+    assert given_to_experiments("experiment=gnn", "data.axis=workload").data.axis == "workload"
+    assert given_to_experiments("experiment=gnn") == given_to_experiments()
+    assert given_to_experiments("experiment=mlp").model == ModelConfig(num_layers=0)
+    assert given_to_experiments("experiment=no_reverse").model == ModelConfig(reverse=False)
+    assert given_to_experiments("experiment=no_hardware_nodes").model == ModelConfig(hardware_nodes=False)
+    assert given_to_experiments("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
+    without = given_to_experiments("experiment=no_residual")
+    assert not without.data.residual_target and without.model.max_residual > ModelConfig().max_residual
+    assert given_to_experiments("experiment=pretrained").pretrain.mirror and not given_to_experiments().pretrain.mirror
+    assert given_to_experiments("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
+
+
+def test_what_the_command_line_would_refuse_is_refused() -> None:
+    for words, message in (
+        ("experiment=nope", "no choice 'nope'"),
+        ("optim.lr=1", "did you mean 'optim.learning_rate'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            given_to_experiments(words)
+
+
+@pytest.fixture
+def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def load(*_: object) -> PreparedData:
+        return prepared(tmp_path / "cache")
+
+    for place in ("gnnperf.gnn.load_data", "gnnperf.gnn.data.prepare.load_data"):  # the export, and its module
+        monkeypatch.setattr(place, load)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--multirun", "experiment=sweep", *overrides])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # optuna's and SQLAlchemy's own
+        train.main()
+
+
+@pytest.mark.slow
+def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, toy_data: None
+) -> None:
+    out = tmp_path / "sweep"
+    call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=2", "seed=choice(5,6)")
+    result = yaml.safe_load((out / "optimization_results.yaml").read_text())
+    errors = [pd.read_csv(out / str(trial) / "errors.csv") for trial in (0, 1)]
+    assert all(set(table["part"]) == {"val"} for table in errors)
+    scores = [table.query("node_type == 'all' and answer == 'gnn'")["gmae"].item() for table in errors]
+    assert result["best_value"] == pytest.approx(min(scores))
+    assert scores[0] != scores[1]
+    best = yaml.safe_load((out / str(scores.index(min(scores))) / ".hydra" / "config.yaml").read_text())
+    assert best["optim"]["learning_rate"] == pytest.approx(result["best_params"]["optim.learning_rate"])
+    assert best["seed"] == result["best_params"]["seed"] and best["seed"] in (5, 6)
+    assert best["model"]["num_layers"] == result["best_params"]["model.num_layers"]
+
+
+def test_without_the_extra_one_message_states_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["sweeper"], "optuna.yaml")
+    with pytest.raises(SystemExit) as exit_info:
+        call(monkeypatch, f"out={tmp_path / 'sweep'}")
+    assert exit_info.value.code == 2
+    sentences = capsys.readouterr().err
+    assert "the Optuna sweeper is not installed" in sentences
+    assert "pip install 'gnnperf[sweep]'" in sentences
+    assert sentences.count("\n") == 1
+    assert not (tmp_path / "sweep").exists()

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.page.assets import SCRIPTS, asset
+from gnnperf.report.page.markup import SCRIPTS, asset
+from gnnperf.report.page.timeline_data import MAX_TEXT, timeline_data
+from gnnperf.report.summary import nodes_table
+from gnnperf.report.timeline import tracks
+from research.benchmarks._chromium import Page, chromium
+from research.benchmarks.report_speed import DRAWN, as_if_recorded, dlrm, planned
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.report.page.pages import page_of
 
@@ -125,3 +136,107 @@ def test_a_step_that_takes_no_time_has_a_page() -> None:
     _parsed(page)
     assert '<dd id="predicted">0&nbsp;us</dd>' in page
     assert "All rows add up to 0 us" in page
+
+
+OPENS_S = 3.0
+
+
+def _check(answer: StepPrediction, path: Path, most_s: float, most_bytes: float) -> None:
+    begin = time.process_time()  # the processor's: a busy machine makes no page slower
+    path.write_text(page_of(answer), encoding="utf-8")
+    assert time.process_time() - begin < most_s
+    assert path.stat().st_size < most_bytes
+    program = chromium()
+    if program is not None:
+        with Page(program) as page:
+            page.open(path, DRAWN)
+            assert page.complaints() == []
+            assert page.opened_s < OPENS_S
+
+
+@pytest.mark.mirror
+def test_eight_recorded_ranks(mirror: Path, tmp_path: Path) -> None:
+    _check(dlrm(mirror), tmp_path / "report.html", 10.0, 6e6)
+
+
+@pytest.mark.slow
+def test_two_hundred_thousand_nodes(tmp_path: Path) -> None:
+    """As if recorded: a plan's numbers repeat and compress far better than a recording's."""
+    answer = as_if_recorded(planned())
+    assert answer.prediction.graph.num_nodes >= 200_000
+    _check(answer, tmp_path / "report.html", 30.0, 15e6)
+
+
+def _columns(data: dict[str, Any]) -> dict[str, np.ndarray]:
+    packed, at, result = gzip.decompress(base64.b64decode(data["packed"])), 0, {}
+    for column in data["columns"]:
+        kind = np.dtype(column["type"])
+        values = np.frombuffer(packed, kind, column["length"], at)
+        at += column["length"] * kind.itemsize
+        result[f"{column['of']} {column['name']}"] = np.cumsum(values, dtype=kind) if column["gaps"] else values
+    assert at == len(packed)
+    return result
+
+
+def _data(answer: StepPrediction) -> dict[str, Any]:
+    return timeline_data(answer, nodes_table(answer))
+
+
+def test_slices_are_those_of_the_tracks() -> None:
+    answer = toy_answer({GEMM_1: 305.0})
+    data, slices = _data(answer), tracks(answer)
+    columns = _columns(data)
+    start_us = columns["slices start"] * data["tick_us"] + data["opens_us"]
+    assert start_us.tolist() == (slices["start_ns"] / 1000).tolist()
+    assert (columns["slices length"] * data["tick_us"]).tolist() == (
+        (slices["end_ns"] - slices["start_ns"]) / 1000
+    ).tolist()
+    assert [data["words"]["name"][code] for code in columns["slices name"]] == slices["name"].tolist()
+    lanes = [(lane["rank"], lane["name"], lane["end"] - lane["first"]) for lane in data["lanes"]]
+    counted = slices.groupby("tid").agg(rank=("rank", "first"), track=("track", "first"), num=("rank", "size"))
+    assert lanes == list(counted.itertuples(index=False, name=None))
+
+
+def test_slices_say_what_is_known_of_their_nodes() -> None:
+    answer = toy_answer({GEMM_1: 305.0})
+    data = _data(answer)
+    columns, words = _columns(data), data["words"]
+    gemm = tracks(answer).query(f"node_id == {GEMM_1} and kind == 'predicted'").index[0]
+    node = columns["slices node"][gemm]
+    assert columns["nodes latency_us"][node] == 305.0
+    assert columns["nodes measured_us"][node] == 120.0
+    assert words["shapes"][columns["nodes shapes"][node]] == "512×512, 512×512"
+    assert words["look"][columns["nodes look"][node]] == "compute"
+    assert "nodes low_us" not in columns  # nothing knows it
+
+
+def test_waits_and_transfers_look_so() -> None:
+    answer = toy_answer()
+    data, slices = _data(answer), tracks(answer)
+    columns = _columns(data)
+    looks = {
+        data["words"]["look"][columns["nodes look"][node]]
+        for node in columns["slices node"][slices["name"] == "c10d::allreduce_"]
+    }
+    assert looks == {"transfer"}
+    waits = columns["slices node"][slices["name"].str.startswith("wait for peers")]
+    assert {data["words"]["look"][columns["nodes look"][node]] for node in waits} == {"wait"}
+
+
+def test_steps_too_long_for_nanoseconds_have_longer_ticks() -> None:
+    data = _data(toy_answer({GEMM_1: 5e9}))  # an hour and more
+    columns = _columns(data)
+    ends = (columns["slices start"].astype(float) + columns["slices length"]) * data["tick_us"]
+    assert data["tick_us"] > 1.0
+    assert abs(ends.max() / (5e9 + 65.0) - 1.0) < 1e-6
+
+
+def test_long_texts_are_cut() -> None:
+    answer = toy_answer()
+    graph = answer.prediction.graph
+    shapes = (
+        graph.nodes["input_dims"].astype(object).where(graph.nodes["input_dims"].isna(), "9" * 1000).astype("category")
+    )
+    longer = replace(graph, nodes=graph.nodes.assign(input_dims=shapes))
+    data = _data(replace(answer, prediction=replace(answer.prediction, graph=longer)))
+    assert max(map(len, data["words"]["shapes"])) == MAX_TEXT

@@ -13,8 +13,7 @@ from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import PredictorAnswer, fits_of
 from tests.predict.doubled import doubling
 
@@ -31,7 +30,7 @@ class Counted:
 
 
 def test_an_answer_is_the_predictors_and_requested_for_once(tmp_path: Path) -> None:
-    counted = Counted(GnnPredictor(doubling(tmp_path)))
+    counted = Counted(GnnPredictor(doubling()))
     answer, (step,) = PredictorAnswer(counted), prepared(tmp_path).steps["test"]
     latency_us, step_us = answer.latency_us(step), answer.step_us(step)
     assert counted.requested == 1
@@ -44,7 +43,7 @@ def test_an_answer_is_the_predictors_and_requested_for_once(tmp_path: Path) -> N
 
 def test_two_rows_of_a_checkpoint(tmp_path: Path) -> None:
     """The network answers from prepared data what it answers from the graph; the hybrid is what blends."""
-    checkpoint, (step,) = doubling(tmp_path), prepared(tmp_path).steps["test"]
+    checkpoint, (step,) = doubling(), prepared(tmp_path).steps["test"]
     checkpoint = replace(checkpoint, provenance={"training": {"seed": 4}}, sha256="abc")
     fits = fits_of(checkpoint, checkpoint.network(), "small", 2.0)
     assert [(row, fit.seed, fit.given, fit.fit_s) for row, fit in fits.items()] == [

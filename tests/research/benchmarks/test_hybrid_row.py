@@ -9,8 +9,7 @@ import pytest
 from synthetic import prepared
 
 from gnnperf.gnn.data.step_time import contended_step_time_us
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.benchmarks import _cached_networks
 from research.benchmarks._cached_networks import CachedNetwork
 from research.benchmarks._hybrid_row import Hybrid

@@ -11,7 +11,7 @@ from gnnperf.gnn.data.runs import typical
 from research.benchmarks.second_machine import SameRun, _node_ratios, _step_ratios
 
 
-def test_the_same_run_of_another_machine_answers_for_this_one(tmp_path: Path) -> None:
+def test_the_same_run_of_another_machine_models_for_this_one(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     (step,) = data.steps["test"]
     there = typical(read(step.run))

@@ -19,7 +19,7 @@ from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict import api
-from gnnperf.predict.api import answers_for, predict
+from gnnperf.predict.api import models_for, predict
 from gnnperf.predict.request import Mode, Request, TraceEvidence
 from research.pretraining.op_checkpoint import load_op_checkpoint, save_op_checkpoint
 from research.pretraining.predictor import NetworkOnly, OpTables, PretrainedPredictor
@@ -97,13 +97,13 @@ def test_the_network_only_leaves_the_rest_uncovered(path: Path) -> None:
 
 def test_modes_with_a_checkpoint_of_op_tables(path: Path) -> None:
     base = load_op_checkpoint(path)
-    kinds = {mode: type(answers_for(mode, path).model) for mode in (Mode.hybrid, Mode.gnn, Mode.analytic)}
+    kinds = {mode: type(models_for(mode, path).model) for mode in (Mode.hybrid, Mode.gnn, Mode.analytic)}
     assert kinds == {Mode.hybrid: PretrainedPredictor, Mode.gnn: NetworkOnly, Mode.analytic: AnalyticPredictor}
-    assert answers_for(Mode.hybrid, path).checkpoint_sha256 == base.sha256
+    assert models_for(Mode.hybrid, path).checkpoint_sha256 == base.sha256
 
 
 def test_a_prediction_names_the_checkpoint(trace: Path, path: Path) -> None:
-    blind = Request(trace, hardware=load_device("v100_pcie_32gb"), checkpoint=path, evidence=TraceEvidence.none)
+    blind = Request(trace=trace, hardware=load_device("v100_pcie_32gb"), checkpoint=path, evidence=TraceEvidence.none)
     result = predict(blind)
     assert result.source_share["gnn"] > 0
     assert len(result.provenance["checkpoint_sha256"]) == 64
@@ -129,10 +129,10 @@ def test_a_network_of_op_tables_knows_kernels_and_devices_only(path: Path, tmp_p
 def test_without_the_format_the_file_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_formats, "plugin_names", lambda group: ())
     with pytest.raises(InputError, match=r"not a gnnperf checkpoint.*pip install --editable ./research"):
-        answers_for(Mode.hybrid, path)
+        models_for(Mode.hybrid, path)
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.pt").write_bytes(b"no tensors")
     with pytest.raises(InputError, match="not a checkpoint of gnnperf"):
-        answers_for(Mode.hybrid, tmp_path / "bad.pt")
+        models_for(Mode.hybrid, tmp_path / "bad.pt")

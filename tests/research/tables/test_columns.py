@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.record.calibrate import op_table
+from gnnperf.record.calibrate import ops_file
 from research.tables.columns import COLUMNS, OpTable, completed, joined, product_columns, shapes_json
 
 SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes", "cache", "launch_included", "device",
@@ -16,7 +16,7 @@ SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes",
 
 def test_the_first_columns_are_those_of_the_calibrated_table() -> None:
     assert tuple(COLUMNS)[: len(SHARED)] == SHARED
-    assert set(SHARED) <= set(op_table.COLUMNS)
+    assert set(SHARED) <= set(ops_file.COLUMNS)
 
 
 def test_what_is_not_given_is_unknown() -> None:

@@ -13,7 +13,8 @@ OmegaConf's interpolation would read in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,7 @@ class OwnFiles:
         self.contents: list[dict[str, object]] = []
 
     def overrides(self, words: Sequence[str]) -> list[str]:
-        """The words with a choice of Hydra's in place of each path, and settings of such groups as additions.
-
-        Raises:
-            InputError: a file that cannot be read or holds more than plain values.
-        """
+        """The words with a choice of Hydra's in place of each path, and settings of such groups as additions."""
         replaced = [self._choice(word) for word in words]
         own = {old.partition("=")[0] for old, new in zip(words, replaced, strict=True) if old != new}
         return [f"++{word}" if word.partition(".")[0] in own and "=" in word else word for word in replaced]
@@ -73,11 +70,7 @@ class OwnFiles:
         return {f"{OWN}_{number}": {OWN: number} for number in range(len(self.contents))}
 
     def inserted(self, group: Mapping[str, Any]) -> dict[str, Any]:
-        """A composed group with its file's content; settings of the command line go over it.
-
-        Raises:
-            InputError: the placeholder of no file.
-        """
+        """A composed group with its file's content; settings of the command line go over it."""
         if OWN not in group:
             return dict(group)
         number = group[OWN]
@@ -87,7 +80,6 @@ class OwnFiles:
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The base with changes, mappings within mappings merged."""
     result = dict(base)
     for key, value in changes.items():
         old = result.get(key)
@@ -121,3 +113,44 @@ def quoted(value: str) -> str:
 
 def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+
+
+# Flags as other command lines have them, for keys that a script reads: `--json`, `--max-step-ms 12`.
+#
+#     predict.py trace=PATH --json --max-step-ms 12    ->    predict.py trace=PATH json=true max_step_ms=12
+#
+# Hydra reads `key=value` and has flags of its own (`--help`, `--cfg`, `--multirun`, ...), which stay as they are.
+
+
+def with_keys(words: Sequence[str], flags: Sequence[str], node: type) -> list[str]:
+    """The words with an override for each flag, behind the other overrides: Hydra's parser wants them all in a row."""
+    key_of, hints = {f"--{key.replace('_', '-')}": key for key in flags}, typing.get_type_hints(node)
+    others, keys = list[str](), list[str]()
+    following = iter(words)
+    for word in following:
+        flag, separator, value = word.partition("=")
+        if flag in key_of:
+            given = value if separator else None
+            keys.append(_override(flag, key_of[flag], given, following, hints[key_of[flag]] is bool))
+        else:
+            others.append(word)
+    at = _behind_overrides(others)
+    return [*others[:at], *keys, *others[at:]]
+
+
+def _override(flag: str, key: str, given: str | None, following: Iterator[str], is_switch: bool) -> str:
+    """Of one flag; `given` is what stands behind its "=", None: nothing."""
+    if is_switch:
+        if given is not None:
+            raise InputError(f"takes no value, here {given!r}", where=flag, allowed=f"{flag}, or {key}={given}")
+        return f"{key}=true"
+    value = next(following, "") if given is None else given
+    if not value or (given is None and value.startswith("--")):
+        raise InputError("needs a value", where=flag, allowed=f"{flag} VALUE, or {key}=VALUE")
+    return f"{key}={quoted(value)}"
+
+
+def _behind_overrides(words: Sequence[str]) -> int:
+    """The place behind the first row of overrides; the end where there is none."""
+    first = next((at for at, word in enumerate(words) if "=" in word and not word.startswith("-")), len(words))
+    return next((at for at in range(first, len(words)) if words[at].startswith("-")), len(words))

@@ -1,4 +1,4 @@
-"""Files of users never reach Hydra or OmegaConf; text on a command line is read back as it was typed."""
+"""Flags become keys, and Hydra reads them back as they were meant."""
 
 from __future__ import annotations
 
@@ -9,10 +9,57 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict import PredictConfig
+from gnnperf.predict import Request
 from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.command_line import OwnFiles, with_keys
 from gnnperf.predict.composition.entry import EntryConfig
-from gnnperf.predict.composition.own_files import OwnFiles
+
+FLAGS = ("json", "quiet", "max_step_ms", "against")
+
+
+def keys(*words: str) -> list[str]:
+    return with_keys(words, FLAGS, Request)
+
+
+def test_flags_are_keys_wherever_they_stand() -> None:
+    assert keys("trace=x", "--json", "--max-step-ms", "12", "mode=gnn", "--against=out/a") == [
+        "trace=x", "mode=gnn", "json=true", "max_step_ms=12", "against=out/a",
+    ]  # fmt: skip
+
+
+def test_what_is_hydras_stays_hydras_with_all_overrides_in_a_row() -> None:
+    """Its parser takes overrides in one place only."""
+    assert keys("--cfg", "job", "--multirun", "--jsonl", "-m") == ["--cfg", "job", "--multirun", "--jsonl", "-m"]
+    assert keys("trace=x", "--cfg", "job", "--json") == ["trace=x", "json=true", "--cfg", "job"]
+    assert keys("--json", "--cfg", "job", "trace=x") == ["--cfg", "job", "trace=x", "json=true"]
+    assert keys("--cfg", "job", "--quiet") == ["--cfg", "job", "quiet=true"]
+
+
+@pytest.mark.parametrize("path", ["a=b/c, d", "it's", "back\\", "a\\'b", "{x}", "ein Ordner/ä", "(1)", "null", "~/x"])
+def test_any_path_comes_through(path: str) -> None:
+    config = composed("predict", Request, *keys("--against", path), "trace=x")
+    assert config.against == (None if path == "null" else path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--max-step-ms"], r"--max-step-ms: needs a value\. Allowed: --max-step-ms VALUE, or max_step_ms=VALUE"),
+        (["--against", "--json"], "--against: needs a value"),
+        (["--against="], "--against: needs a value"),
+        (["--json=yes"], "--json: takes no value, here 'yes'"),
+    ],
+)
+def test_a_flag_that_cannot_be_read_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        keys(*words)
+
+
+def test_values_are_those_of_the_key() -> None:
+    with pytest.raises(InputError, match="max_step_ms: bad value 'soon'"):
+        composed("predict", Request, *keys("--max-step-ms", "soon"))
+    assert composed("predict", Request, *keys("--max-step-ms", "1e1", "--quiet")).max_step_ms == 10.0
+
 
 ROOT = Path(__file__).resolve().parents[3]
 DEVICE = (ROOT / "conf" / "hardware" / "t4.yaml").read_text().replace("name: t4", "name: mine")
@@ -53,7 +100,7 @@ def test_a_file_with_code_or_interpolations_is_refused(
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match="has the ") as refused:
-        composed("predict", PredictConfig, "trace=/nowhere", f"{group}={path}")
+        composed("predict", Request, "trace=/nowhere", f"{group}={path}")
     assert "hunter2" not in str(refused.value) and "/nowhere" not in str(refused.value)
 
 
@@ -61,7 +108,7 @@ def test_settings_go_over_a_file_at_any_depth(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(DEVICE)
     config = composed(
-        "predict", PredictConfig, f"hardware={path}", "hardware.flops_per_s.float32=1e12", "hardware.power_limit_w=70"
+        "predict", Request, f"hardware={path}", "hardware.flops_per_s.float32=1e12", "hardware.power_limit_w=70"
     )
     assert config.hardware["flops_per_s"]["float32"] == 1e12 and config.hardware["flops_per_s"]["float16"] > 1e12
     assert config.hardware["name"] == "mine" and config.hardware["power_limit_w"] == 70
@@ -72,7 +119,7 @@ def test_settings_go_over_a_file_at_any_depth(tmp_path: Path) -> None:
 def test_an_unknown_setting_of_a_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(DEVICE)
-    config = composed("predict", PredictConfig, f"hardware={path}", "hardware.colour=green")
+    config = composed("predict", Request, f"hardware={path}", "hardware.colour=green")
     with pytest.raises(InputError, match="unknown key 'colour'"):
         config.device_spec()
 
@@ -80,7 +127,7 @@ def test_an_unknown_setting_of_a_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["hardware=../../../tmp/evil", "+experiment=../../evil", "experiment=a/b", "plan=x/y"])
 def test_a_choice_that_is_no_name_is_refused(word: str) -> None:
     with pytest.raises(InputError, match="names of conf"):
-        composed("predict", PredictConfig, word)
+        composed("predict", Request, word)
 
 
 def test_a_placeholder_without_its_file_is_refused() -> None:
@@ -92,7 +139,7 @@ def test_a_placeholder_without_its_file_is_refused() -> None:
 def test_a_file_is_read_whatever_its_name_is(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(DEVICE)
-    assert composed("predict", PredictConfig, f"hardware={path}").hardware["name"] == "mine"
+    assert composed("predict", Request, f"hardware={path}").hardware["name"] == "mine"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +147,6 @@ def test_a_file_is_read_whatever_its_name_is(name: str, tmp_path: Path) -> None:
     ["/a b", "/ä", "/a{b}", "/a'b", '/a"b', "/${oc.env:HOME}", "/a\\${trace}", "/a#b", "/a=b", "~/x", "/a(b)", "/[a"],
 )
 def test_a_path_on_the_command_line_is_text(path: str) -> None:
-    assert composed("predict", PredictConfig, f"trace={path}", f"out={path}").trace == path
+    assert composed("predict", Request, f"trace={path}", f"out={path}").trace == path
     assert composed("train", EntryConfig, f"data.path={path}").data.path == path
-    assert composed("predict", PredictConfig, trace=path).trace == path
+    assert composed("predict", Request, trace=path).trace == path

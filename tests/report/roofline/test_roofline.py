@@ -1,17 +1,109 @@
-"""`gnnperf roofline` and `gnnperf sparsity-roofline` from the command line."""
+"""Axes and marks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from round_device import DEVICE
 
 from gnnperf import cli
 from gnnperf.hardware import load_device
 from gnnperf.report import write_report
+from gnnperf.report.roofline.chart import HEIGHT, WIDTH, Axis, Chart, decades, number_text
+from gnnperf.report.roofline.points import MEASURED, PREDICTED, pictures_of
 from tests.predict.answers import GEMM_1, toy_answer
+
+
+def test_a_logarithmic_axis_has_decades() -> None:
+    axis = Axis(0.1, 1000.0, "x")
+    assert [axis.at(value) for value in (0.1, 10.0, 1000.0)] == pytest.approx([0.0, 0.5, 1.0])
+    assert axis.ticks() == pytest.approx([0.1, 1.0, 10.0, 100.0, 1000.0])
+    assert (axis.at(0.0), axis.at(1e9)) == (0.0, 1.0)  # outside: at its ends
+
+
+def test_an_even_axis_has_round_ticks() -> None:
+    assert Axis(0.0, 7.3, "x", False).ticks() == pytest.approx([0, 2, 4, 6])
+    assert Axis(72.7, 76.4, "x", False).ticks() == pytest.approx([73, 74, 75, 76])
+    assert Axis(0.0, 1.0, "x", False).at(0.25) == 0.25
+
+
+def test_ends_are_decades_around_the_values() -> None:
+    assert decades([0.3, 4e5]) == pytest.approx((0.1, 1e6))
+    assert decades([10.0]) == pytest.approx((10.0, 100.0))
+
+
+def test_numbers_have_prefixes() -> None:
+    assert [number_text(v) for v in (0.51, 7.0, 1.5e12, 2e16)] == ["0.51", "7", "1.5 T", "20 P"]
+
+
+def test_marks_lie_where_the_axes_say_and_names_are_escaped() -> None:
+    chart = Chart(Axis(0.0, 1.0, "<x>", False), Axis(0.0, 1.0, "y", False))
+    chart.dot(1.0, 1.0, "f0", "<b>")
+    chart.line([(0.0, 0.0), (1.0, 0.0)], "peak")
+    drawn = chart.svg('a "picture"')
+    assert f'cx="{WIDTH - 16:.1f}" cy="14.0"' in drawn
+    assert f'points="78.0,{HEIGHT - 46:.1f} {WIDTH - 16:.1f},{HEIGHT - 46:.1f}"' in drawn
+    assert "&lt;b&gt;" in drawn
+    assert "&lt;x&gt;" in drawn
+    assert "<b>" not in drawn
+
+
+CPU = replace(DEVICE, kind="cpu")  # sustained shares of 1: 1e12 FLOP/s, 1e12 bytes/s
+OTHER = replace(CPU, name="other", flops_per_s={"float32": 2e12})
+
+
+def _nodes() -> pd.DataFrame:
+    """[5] gemm of 40 us at 100 FLOP/byte, one of 2 us at 0.5; an addition; one without bytes; a host's."""
+    unknown = np.nan
+    return pd.DataFrame(
+        {
+            "node_type": ["compute"] * 4 + ["host"],
+            "family": ["gemm", "gemm", "elementwise", "gemm", None],
+            "dtype": ["float32", None, "float32", "float32", None],
+            "flops": [2e7, 1e6, 0.0, 1e6, unknown],
+            "bytes": [2e5, 2e6, 4e6, unknown, unknown],
+            "latency_us": [40.0, 2.0, 8.0, 1.0, 100.0],
+            "measured_latency_us": [50.0, 4.0, unknown, 1.0, 100.0],
+        }
+    )
+
+
+def test_a_family_is_a_point_and_its_share_is_reported_node_by_node() -> None:
+    (picture,) = pictures_of(_nodes(), CPU, CPU)
+    gemm, addition = picture.points[PREDICTED]
+    assert (gemm.family, gemm.rate, gemm.num_nodes, gemm.time_us) == ("gemm", "float32", 2, 42.0)
+    assert gemm.intensity == pytest.approx(2.1e7 / 2.2e6)
+    assert gemm.flops_per_s == pytest.approx(2.1e7 / 42e-6)
+    assert gemm.sustained_us == pytest.approx(20.0 + 2.0)  # one by FLOPs, one by bytes
+    assert [gemm.share_of_sustained, gemm.share_of_peak] == pytest.approx([22 / 42, 22 / 42])
+    assert gemm.bound == "compute"
+    assert (addition.intensity, addition.bound) == (0.0, "memory")
+    assert addition.bytes_per_s == pytest.approx(5e11)
+    assert picture.num_left_out == {MEASURED: 2, PREDICTED: 1}
+
+
+def test_measured_points_are_of_what_was_measured() -> None:
+    (picture,) = pictures_of(_nodes(), CPU, CPU)
+    (gemm,) = picture.points[MEASURED]
+    assert (gemm.num_nodes, gemm.time_us) == (2, 54.0)
+
+
+def test_measured_outside_is_a_device_of_its_own() -> None:
+    predicted, measured = pictures_of(_nodes(), OTHER, CPU)
+    assert (predicted.roofs.device, list(predicted.points)) == (OTHER, [PREDICTED])
+    assert (measured.roofs.device, list(measured.points)) == (CPU, [MEASURED])
+    assert predicted.points[PREDICTED][0].sustained_us == pytest.approx(10.0 + 2.0)
+
+
+def test_a_plan_has_predicted_points_only() -> None:
+    nodes = _nodes().assign(measured_latency_us=np.nan)
+    assert [list(picture.points) for picture in pictures_of(nodes, CPU, CPU)] == [[PREDICTED]]
+    assert [list(picture.points) for picture in pictures_of(nodes, CPU, None)] == [[PREDICTED]]
+
 
 RUN = Path(__file__).resolve().parents[3] / "datasets/cpu-gloo/bert_l2_w128_s128_b8_x2_lo/1"
 LAYER = ["sparsity-roofline", "--m", "64", "--n", "32", "--k", "64", "--hardware", "h100_sxm"]

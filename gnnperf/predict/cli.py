@@ -1,0 +1,190 @@
+"""`gnnperf ops`, `gnnperf collectives` and `gnnperf coverage`. What they need is imported when they run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnperf.core import InputError, require_writable, say, to_json, write_out, write_text
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the three commands."""
+    _add_ops(subparsers)
+    _add_collectives(subparsers)
+    _add_coverage(subparsers)
+
+
+OPS = """\
+How long ops take on a device, by the analytical model: latency and bound (compute, memory, launch) per row.
+
+TABLE is an op table: the ops.parquet of `gnnperf calibrate`, CSV, or JSON lines as `gnnperf calibrate --ops` reads:
+
+  {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
+  {"op": "aten::gelu", "shapes": [[32, 4096]], "dtype": "bfloat16", "direction": "backward"}
+
+More columns reach more forms: density and block (a sparse weight); skew, zipf, reuse_histogram or reuse_distances,
+tables and cache (embedding lookups). 2:4 products, unfused attention and Inductor's fused kernels have op names of
+their own; the README lists them.
+
+Times are the device's own, without the launch. A row without an answer says why. Where the table has measured
+latency_us, the errors are printed as well.
+"""
+
+
+def _add_ops(subparsers: Subparsers) -> None:
+    ops = subparsers.add_parser("ops", help="latencies of single ops on a device, from an op table")
+    actions = ops.add_subparsers(dest="action", required=True, metavar="ACTION")
+    parser = actions.add_parser("predict", help="answer an op table", description=OPS,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("table", type=Path, metavar="TABLE", help="op table: .parquet, .csv or .jsonl")
+    parser.add_argument("--hardware", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the table with its answers: .parquet, .csv, .jsonl"
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=_ops)
+
+
+def _ops(arguments: argparse.Namespace) -> int:
+    from gnnperf.analytic import answer_rows, read_op_rows
+    from gnnperf.hardware import load_device
+    from gnnperf.predict.op_answers import SUFFIXES, Answered, document, text, write_answers
+
+    device = load_device(arguments.hardware)
+    if arguments.out is not None:
+        require_writable(arguments.out, SUFFIXES)  # before work is done for it
+    table, rows = read_op_rows(arguments.table)
+    result = Answered(table, rows, answer_rows(rows, device), device)
+    if arguments.out is not None:
+        write_answers(result, arguments.out)
+    if arguments.json:
+        write_out(to_json(document(result), indent=1))
+    else:
+        say(text(result))
+    return 0
+
+
+COLLECTIVES = """\
+Fit the laws of a platform's collectives to a table of its own, and say what they are worth on held-out rows.
+
+  gnnperf calibrate --out calibrated/mine --minutes 10
+  gnnperf collectives fit calibrated/mine/ops.parquet --cluster calibrated/mine/cluster.yaml \\
+          --hardware calibrated/mine/device.yaml --out mine.yaml
+  python predict.py trace=PATH collectives=mine.yaml            or, in a cluster's YAML: `collectives: mine.yaml`
+
+TABLE is the ops.parquet of `gnnperf calibrate`, or a .csv or .parquet file with the columns
+
+  kind           all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send_recv, ...
+  message_bytes  of one rank's input (what nccl-tests call size is group_size times that for all_gather)
+  group_size     ranks
+  nodes          machines the group spans, in equal parts; 1 if there is no such column
+  link           the slowest link between the ranks: nvlink, nvlink_mesh, pcie, network, loopback, ...
+  latency_us     of one call
+
+The laws hold for the links of --cluster; on links of other rates and latencies they are moved, on another medium the
+specification answers. Kinds that the table lacks are answered by specification too.
+"""
+
+
+def _add_collectives(subparsers: Subparsers) -> None:
+    collectives = subparsers.add_parser("collectives", help="laws of a platform's collectives, from a table")
+    actions = collectives.add_subparsers(dest="action", required=True, metavar="ACTION")
+    parser = actions.add_parser("fit", help="fit them", description=COLLECTIVES,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("table", type=Path, metavar="TABLE", help="measured collectives: .parquet or .csv")
+    parser.add_argument("--cluster", required=True, metavar="NAME",
+                        help="where they were measured: a cluster of the catalog, or a .yaml file")  # fmt: skip
+    parser.add_argument("--hardware", metavar="NAME",
+                        help="its device: of the catalog, or a .yaml file; default: the cluster's own")  # fmt: skip
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the laws to write, a .yaml file")
+    parser.add_argument("--platform", metavar="TEXT", help="which, if the table holds several (its column `platform`)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+    parser.set_defaults(run=_collectives)
+
+
+def _collectives(arguments: argparse.Namespace) -> int:
+    from gnnperf.analytic import of_platform, read_collective_table, save_collectives
+    from gnnperf.hardware import load_cluster, load_device
+    from gnnperf.predict.collective_fit import fit_and_judge
+
+    _check_out(arguments.out, arguments.overwrite)
+    device = None if arguments.hardware is None else load_device(arguments.hardware)
+    cluster = load_cluster(arguments.cluster, device)
+    table = read_collective_table(arguments.table)
+    rows = of_platform(table.rows, arguments.platform, str(arguments.table))
+    result = fit_and_judge(rows, cluster, f"gnnperf collectives fit {arguments.table.name}, cluster {cluster.name}")
+    save_collectives(result.constants, arguments.out)
+    for reason, count in table.dropped.items():
+        say(f"left out: {count} rows ({reason})")
+    for each in result.held_out or ("nothing could be held out: too few sizes and groups",):
+        say(each)
+    for each in result.held_out:
+        if each.collective_models.mean_ape > each.specified.mean_ape:
+            say(f"warning: on {each.name} the specification is better: measure more sizes, longer, or keep to it")
+    groups, kinds = len(result.constants.groups), len(result.constants.collective_models)
+    say(f"{arguments.out}: {groups} groups and {kinds} kinds on a link, from {result.num_rows} rows")
+    return 0
+
+
+def _check_out(out: Path, overwrite: bool) -> None:
+    from gnnperf.hardware import SUFFIXES
+
+    if out.suffix not in SUFFIXES:
+        raise InputError(f"has the suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(SUFFIXES))
+    if out.exists() and not overwrite:
+        raise InputError("is there already", where=f"--out {out}", remedy="name another file, or pass --overwrite")
+    if not out.parent.is_dir():
+        raise InputError("no such folder", where=f"--out {out.parent}", remedy="make it, or name another file")
+
+
+COVERAGE = """\
+Who would answer for which part of a trace, before its prediction is believed.
+
+  gnnperf coverage TRACE --checkpoint FILE                  shares by source, ops that nobody answers for
+  gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
+  gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
+  gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64
+                                                            64 calls that tell most about all others, on a new device
+"""
+
+
+def _add_coverage(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser("coverage", help="who would answer for which part of a trace",
+                                   description=COVERAGE,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("trace", type=Path, help="trace file, directory of rank files, or archive")
+    parser.add_argument("--checkpoint", type=Path, help="a trained model")
+    parser.add_argument("--measured", type=Path, help="ops that you measured (gnnperf calibrate --ops)")
+    parser.add_argument("--hardware", metavar="NAME", help="device to predict for; default: the trace's own")
+    parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
+    parser.add_argument("--choose", type=int, metavar="N",
+                        help="list at most N calls by which answers for the others are corrected")  # fmt: skip
+    parser.set_defaults(run=_coverage)
+
+
+def _coverage(arguments: argparse.Namespace) -> int:
+    from gnnperf.hardware import load_device
+    from gnnperf.predict.api import predict
+    from gnnperf.predict.coverage import calls_to_measure, coverage_lines, ops_to_measure
+    from gnnperf.predict.request import Request
+
+    if arguments.ops is not None and arguments.ops.exists():
+        raise InputError("is there already", where=str(arguments.ops), remedy="name another file")
+    if arguments.choose is not None and arguments.ops is None:
+        raise InputError("has no file to write", where="--choose", remedy="add --ops FILE")
+    hardware = None if arguments.hardware is None else load_device(arguments.hardware)
+    answer = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
+                             measured=arguments.measured))  # fmt: skip
+    for line in coverage_lines(answer):
+        say(line)
+    chosen = arguments.choose
+    lines = list(ops_to_measure(answer) if chosen is None else calls_to_measure(answer, chosen))
+    if arguments.ops is not None:
+        write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
+        say(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
+    return 0

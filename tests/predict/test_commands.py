@@ -1,0 +1,287 @@
+"""`gnnperf ops predict`: one answer per row, reasons counted, errors where measured, one message for bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from gnnperf import cli
+from gnnperf.analytic.collective.constants import collective_models_of, load_collectives
+from gnnperf.core.errors import InputError
+from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware.yaml_spec import conf_dir
+from gnnperf.predict.collective_fit import fit_and_judge, specified_us, splits
+from gnnperf.predict.request import Mode, Request, check
+from gnnperf.predict.target import choose_target, collective_models_text, with_collective_models
+from gnnperf.record.calibrate.ops_file import COLUMNS, parquet_bytes
+from tests.toys import two_rank_graph
+
+MM = {"op": "aten::mm", "shapes": [[512, 256], [256, 1024]], "dtype": "bfloat16"}
+VIEW = {"op": "aten::view", "shapes": [[4]], "dtype": "float32"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "ops.jsonl"
+    path.write_text("\n".join(json.dumps(e) for e in ({**MM, "latency_us": 8.0}, VIEW, {**VIEW, "op": "my::op"})))
+    return path
+
+
+def predict(table: Path, *more: str, hardware: str = "h100_sxm") -> int:
+    return cli.main(["ops", "predict", str(table), "--hardware", hardware, *more])
+
+
+def test_every_row_is_answered_or_states_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict(table) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 3 rows answered for h100_sxm" in shown
+    assert "no answer for 1: no cost formula for this op" in shown
+    assert "error against 1 measured rows: mean " in shown
+
+
+def test_json_has_nulls_and_counts(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict(table, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["num_rows"], result["num_answered"], sum(result["unanswered"].values())) == (3, 1, 2)
+    assert [r["latency_us"] is None for r in result["rows"]] == [False, True, True]
+    assert [r["bound"] for r in result["rows"]][1:] == [None, None]
+    first = result["rows"][0]
+    assert first["measured_latency_us"] == 8.0 and first["bound"] in ("compute", "memory", "launch")
+    assert result["errors"]["mean_ape"] == pytest.approx(abs(first["latency_us"] / 8.0 - 1))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_the_table_is_written_with_its_answers(suffix: str, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"answers.{suffix}"
+    assert predict(table, "--out", str(out)) == 0
+    read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda p: pd.read_json(p, lines=True)}[suffix]
+    result = read(out)
+    assert result["op"].tolist() == ["aten::mm", "aten::view", "my::op"]
+    assert result["latency_us"].notna().tolist() == [True, False, False]
+    assert result["reason"].notna().tolist() == [False, True, True]
+    assert result["measured_latency_us"].tolist()[0] == 8.0
+
+
+def test_written_tables_can_be_requested_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, out = tmp_path / "ops.jsonl", tmp_path / "answers.parquet"
+    requested = {"op": "aten::sum", "shapes": [[64, 32]], "dtype": "float32", "latency_us": 9.0}
+    rows = [{**requested, "arguments": {"dim": dim}} for dim in (0, [0])]
+    table.write_text("\n".join(map(json.dumps, [*rows, VIEW])))
+    assert predict(table, "--out", str(out)) == predict(out, "--json") == 0
+    result = json.loads(out_of(capsys))
+    assert result["num_answered"] == 2 and result["errors"]["mean_ape"] > 0.1  # against 9 us, not the earlier answer
+    assert [r["measured_latency_us"] for r in result["rows"]] == [9.0, 9.0, None]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_answers_are_never_taken_for_measurements(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, out = tmp_path / "ops.jsonl", tmp_path / f"answers.{suffix}"
+    table.write_text(json.dumps(MM))
+    assert predict(table, "--out", str(out)) == predict(out, hardware="t4") == 0
+    shown = capsys.readouterr().out
+    assert "1 of 1 rows answered for t4" in shown and "error against" not in shown
+
+
+def out_of(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed as JSON, after a table."""
+    shown = capsys.readouterr().out
+    return shown[shown.index("{") :]
+
+
+def test_times_with_the_launch_are_not_compared_on_a_gpu(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_text(json.dumps({**MM, "latency_us": 8.0, "launch_included": True}))
+    assert predict(table) == 0
+    shown = capsys.readouterr().out
+    assert "1 measured rows are not compared" in shown and "error against" not in shown
+    assert predict(table, hardware="cpu_generic") == 0
+    assert "error against 1 measured rows" in capsys.readouterr().out
+
+
+def test_a_device_file_is_hardware(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = {**yaml.safe_load((conf_dir("hardware") / "t4.yaml").read_text()), "name": "mine"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
+    assert predict(table, hardware=str(tmp_path / "mine.yaml")) == 0
+    assert "answered for mine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hardware", "h1000"], "no hardware named 'h1000'; did you mean"),
+        (["--hardware", "t4", "--out", "answers.txt"], "suffix '.txt'"),
+        (["--hardware", "t4", "--out", "no/such/folder/a.csv"], "no such folder"),
+    ],
+)
+def test_bad_options_are_one_message(
+    arguments: list[str], message: str, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["ops", "predict", str(table), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_missing_table_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict(tmp_path / "none.csv") == 2
+    assert "none.csv: no such file" in capsys.readouterr().err
+
+
+def test_it_answers_without_torch(table: Path) -> None:
+    code = (
+        "import sys; from gnnperf.cli import main; status = main(sys.argv[1:]);"
+        "assert 'torch' not in sys.modules; sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, "ops", "predict", str(table), "--hardware", "t4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+HGX = load_cluster("hgx_h100")
+
+
+def collective_table(groups: tuple[int, ...] = (2, 4, 8)) -> pd.DataFrame:
+    """An all-reduce that takes 20 us + 2 (n-1)/n S / 200 GB/s."""
+    rows = [("all_reduce", size, n, "nvlink", 20 + 2 * (n - 1) / n * size / 2e5)
+            for n in groups for size in 2.0 ** np.arange(10, 30)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["kind", "message_bytes", "group_size", "link", "latency_us"])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    collective_table().to_csv(tmp_path / "mine.csv", index=False)
+    return tmp_path / "mine.csv"
+
+
+def fit(file: Path, out: Path, *more: str, cluster: str = "hgx_h100") -> int:
+    return cli.main(["collectives", "fit", str(file), "--cluster", cluster, "--out", str(out), *more])
+
+
+def test_a_table_becomes_collective_models_that_a_cluster_uses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = file.with_name("laws.yaml")
+    assert fit(file, out) == 0
+    shown = capsys.readouterr().out
+    assert "unseen sizes: " in shown and "unseen group of 8 inside: " in shown
+    collective_models = collective_models_of(replace(HGX, collectives={"any": str(out)}))
+    assert (
+        collective_models is not None
+        and "60 rows" in collective_models.provenance
+        and "mine.csv" in collective_models.provenance
+    )
+    requested = np.array(["all_reduce"], object), np.array([2.0**22]), np.array([8]), np.array([1]), np.array([np.nan])
+    assert collective_models.latency_us(*requested)[0] == pytest.approx(20 + 1.75 * 2**22 / 2e5, rel=0.03)
+
+
+def test_what_was_held_out_is_by_hand_and_better_than_the_specification() -> None:
+    rows = collective_table().assign(nodes=1)
+    result = fit_and_judge(rows, HGX, "a test")
+    assert [(each.name, each.collective_models.num_nodes) for each in result.held_out] == [
+        ("unseen sizes", 30),
+        ("unseen group of 8 inside", 20),
+    ]
+    assert all(each.collective_models.mean_ape < 0.05 < each.specified.mean_ape for each in result.held_out)
+    odd = next(splits(rows))[2]
+    assert set(np.log2(odd["message_bytes"]).astype(int) % 2) == {1}
+    two = rows.iloc[:1].assign(message_bytes=1e9, group_size=16, nodes=2)
+    assert specified_us(two, HGX) == pytest.approx(2 * 15 / 16 * 1e9 / (40e9 * 8) * 1e6, rel=0.05)
+
+
+def test_a_calibration_is_fitted_by_the_same_command(tmp_path: Path) -> None:
+    empty = dict.fromkeys(COLUMNS)
+    rows = [{**empty, "op": row.kind, "kind": "collective", "message_bytes": row.message_bytes, "link": "lo",
+             "ranks": str(list(range(int(str(row.group_size))))), "device": "a cpu", "latency_us": row.latency_us}
+            for row in collective_table((2, 4)).itertuples()]  # fmt: skip
+    (tmp_path / "ops.parquet").write_bytes(parquet_bytes([*rows, {**empty, "op": "aten::mm", "kind": "op"}]))
+    mine = yaml.safe_load((conf_dir("cluster") / "loopback_cpu.yaml").read_text()) | {"device": "calibrated_mine"}
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(mine))  # names a device that the catalog lacks
+    device = str(conf_dir("hardware") / "cpu_generic.yaml")
+    requested = tmp_path / "ops.parquet", tmp_path / "laws.yaml"
+    assert fit(*requested, "--hardware", device, cluster=str(tmp_path / "cluster.yaml")) == 0
+    collective_models = load_collectives(tmp_path / "laws.yaml")
+    assert (collective_models.inside, collective_models.measured_inside.medium) == (((4, "loopback"),), "loopback")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop(columns="link"), "column 'link' is missing"),
+        (lambda t: t.assign(kind="allreduce"), "unknown kind 'allreduce'.*all_reduce"),
+        (lambda t: t.assign(latency_us="fast"), "column 'latency_us' holds no numbers"),
+        (lambda t: t.assign(latency_us=0.0), "no measured collective"),
+        (lambda t: t.assign(platform=["a", "b"] * 30), "several platforms.*a, b.*--platform"),
+    ],
+)
+def test_a_bad_table_is_one_message(change, message, tmp_path, capsys):  # type: ignore[no-untyped-def]
+    change(collective_table()).to_csv(tmp_path / "bad.csv", index=False)
+    assert fit(tmp_path / "bad.csv", tmp_path / "laws.yaml") == 2
+    assert not (tmp_path / "laws.yaml").exists()
+    shown = capsys.readouterr().err
+    assert pd.Series([shown]).str.contains(message).all(), shown
+
+
+def test_one_platform_of_several(tmp_path: Path) -> None:
+    collective_table().assign(platform=["a"] * 40 + ["b"] * 20).to_parquet(tmp_path / "two.parquet")
+    assert fit(tmp_path / "two.parquet", tmp_path / "laws.yaml", "--platform", "b") == 0
+    assert load_collectives(tmp_path / "laws.yaml").inside == ((8, "nvlink"),)
+
+
+def test_collective_models_that_are_worse_than_the_specification_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = collective_table()
+    odd = np.log2(rows["message_bytes"]).astype(int) % 2 == 1
+    noisy = rows.assign(latency_us=rows["latency_us"].where(odd, rows["latency_us"] * 20))
+    noisy.to_csv(tmp_path / "noisy.csv", index=False)
+    assert fit(tmp_path / "noisy.csv", tmp_path / "laws.yaml") == 0
+    assert "warning: on unseen sizes the specification is better" in capsys.readouterr().out
+
+
+def test_files_that_cannot_be(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = file.with_name("laws.yaml")
+    out.write_text("mine")
+    assert fit(file, out) == 2 and out.read_text() == "mine"
+    assert fit(file, file.with_name("laws.txt")) == 2
+    assert fit(file, file.with_name("none") / "laws.yaml") == 2
+    assert fit(file.with_name("none.csv"), file.with_name("b.yaml")) == 2
+    assert fit(file, file.with_name("c.yaml"), cluster="hgx_h10") == 2
+    assert "did you mean hgx_h100" in capsys.readouterr().err
+    assert fit(file, out, "--overwrite") == 0 and "laws" in yaml.safe_load(out.read_text())
+
+
+def test_a_cluster_has_its_own_collective_models_by_device() -> None:
+    for device, name in (("h100_sxm", "h100_sxm_nccl_2_29"), ("h200", "h200_nccl_2_29")):
+        sentences = collective_models_text(choose_target(two_rank_graph(), load_device(device), None).cluster)
+        assert sentences.startswith(f"{name}: ") and "Apache-2.0" in sentences
+    assert collective_models_text(load_cluster("dgx1_v100")) == "by specification: the links of cluster dgx1_v100"
+
+
+def test_collective_models_that_are_requested_for_come_first() -> None:
+    target = choose_target(two_rank_graph(), load_device("h100_sxm"), None)
+    assert target.with_collective_models(None) == target
+    assert target.with_collective_models("specification").cluster.collective_models_name is None
+    assert collective_models_text(target.with_collective_models("a100_vtrain").cluster).startswith("a100_vtrain: ")
+
+
+def test_collective_models_of_another_medium_are_not_used_and_say_so() -> None:
+    cluster = replace(load_cluster("hgx_h100"), intra=load_cluster("pcie_gen4_8").intra)
+    cluster = replace(cluster, inter=replace(cluster.inter, medium="loopback"))
+    assert "links of another kind" in collective_models_text(with_collective_models(cluster, "a100_vtrain"))
+
+
+def test_a_name_that_is_none_is_refused_before_the_trace_is_read(tmp_path: Path) -> None:
+    (tmp_path / "toy.json").write_text("{}")
+    with pytest.raises(InputError, match="did you mean a100_vtrain"):
+        check(Request(trace=tmp_path / "toy.json", collectives="a100_vtrai"))
+    with pytest.raises(InputError, match="cannot be read"):
+        check(Request(trace=tmp_path / "toy.json", collectives=str(tmp_path / "mine.yaml")))
+    with pytest.raises(InputError, match="collectives: has no use in mode=replay"):
+        check(Request(trace=tmp_path / "toy.json", mode=Mode.replay, collectives="a100_vtrain"))
+    check(Request(trace=tmp_path / "toy.json", collectives="specification"))

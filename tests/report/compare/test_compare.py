@@ -1,0 +1,341 @@
+"""One side of a comparison: read back from a folder, or measured in a trace."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from gnnperf import cli
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import StepTimeKind
+from gnnperf.report import write_report
+from gnnperf.report.compare import Change, Side
+from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, compare, leading
+from gnnperf.report.compare.page import comparison_page, waterfall
+from gnnperf.report.compare.side import is_prediction, measured_side, read_measured, read_prediction
+from gnnperf.report.compare.text import Limits, bars, rendered
+from tests.predict.answers import GEMM_1, toy_answer
+from tests.toys import two_rank_graph
+
+
+def test_folder_is_read_back(tmp_path: Path) -> None:
+    write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
+    side = read_prediction(tmp_path / "out")
+    assert (side.run, side.who, side.hardware) == ("toy", "analytic", "v100_sxm2_32gb")
+    assert (side.step_time_us, side.step_time_kind) == (370.0, StepTimeKind.MAKESPAN)
+    assert not side.is_lower_bound
+    assert len(side.nodes) == 15  # the three hardware nodes are no work
+    assert side.nodes["critical_us"].sum() == 370.0
+
+
+def test_a_folder_without_a_prediction_is_a_trace(tmp_path: Path) -> None:
+    assert not is_prediction(tmp_path)
+    (tmp_path / "prediction.json").write_text("{}")
+    assert is_prediction(tmp_path)
+    assert not is_prediction(tmp_path / "prediction.json")
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"format": "gnnperf.prediction", "format_version": 99}'])
+def test_a_document_of_someone_else_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "prediction.json").write_text(text)
+    with pytest.raises(InputError, match=r"prediction\.json"):
+        read_prediction(tmp_path)
+
+
+@pytest.mark.parametrize(("key", "value"), [("step_time_us", None), ("step_time_us", -1.0), ("step_time_kind", "x")])
+def test_a_value_that_cannot_be_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    write_report(toy_answer(), tmp_path / "out")
+    document = tmp_path / "out" / "prediction.json"
+    document.write_text(json.dumps({**json.loads(document.read_text()), key: value}))
+    with pytest.raises(InputError, match="cannot be understood"):
+        read_prediction(tmp_path / "out")
+
+
+def test_nodes_of_an_earlier_version_are_refused_by_name(tmp_path: Path) -> None:
+    write_report(toy_answer(), tmp_path / "out")
+    path = tmp_path / "out" / "nodes.parquet"
+    pd.read_parquet(path).drop(columns="critical_us").to_parquet(path)
+    with pytest.raises(InputError, match=r"no column 'critical_us'.*predict again"):
+        read_prediction(tmp_path / "out")
+    path.unlink()
+    with pytest.raises(InputError, match=r"nodes\.parquet: cannot be read"):
+        read_prediction(tmp_path / "out")
+
+
+def test_measured_step_has_the_measured_time_and_its_critical_path() -> None:
+    side = measured_side(two_rank_graph(), "toy.json")
+    assert (side.who, side.step_time_us, side.step_time_kind) == ("measured", 185.0, StepTimeKind.MAKESPAN)
+    assert side.hardware == "v100_sxm2_32gb"  # as predictions call it
+    by_type = side.nodes.groupby("node_type")["critical_us"].sum()
+    assert by_type[by_type > 0].to_dict() == {"host": 10.0 + 5.0, "compute": 120.0, "collective": 50.0}
+    assert side.nodes["critical_us"].sum() == 185.0
+
+
+def test_nothing_there_is_stated(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file or directory"):
+        read_measured(tmp_path / "nowhere")
+
+
+Row = tuple[str, str | None, str, float, float]  # node type, op, phase, latency, time on the critical path
+
+
+def side(rows: list[Row], step_time_us: float | None = None, kind: StepTimeKind = StepTimeKind.MAKESPAN) -> Side:
+    """A step of these nodes; by default it takes as long as its critical path."""
+    nodes = pd.DataFrame(rows, columns=["node_type", "op_name", "phase", "latency_us", "critical_us"])
+    time_us = float(nodes["critical_us"].sum()) if step_time_us is None else step_time_us
+    return Side("out", "toy", "analytic", "v100", time_us, kind, False, nodes)
+
+
+A: list[Row] = [
+    ("compute", "aten::mm", "forward", 100.0, 100.0),
+    ("compute", "aten::mm", "backward", 200.0, 0.0),
+    ("collective", "all_reduce", "backward", 80.0, 80.0),
+    ("host", None, "other", 20.0, 20.0),
+]
+B: list[Row] = [
+    ("compute", "aten::mm", "forward", 60.0, 60.0),
+    ("compute", "aten::mm", "backward", 300.0, 70.0),
+    ("collective", "all_reduce", "backward", 80.0, 50.0),
+    ("memory", "aten::copy_", "other", 5.0, 5.0),
+]
+
+
+def test_parts_by_hand() -> None:
+    """A: 200 us, B: 185 us. mm 100 -> 130, all_reduce 80 -> 50, no op 20 -> 0, copy_ 0 -> 5."""
+    result = compare(side(A), side(B))
+    assert (result.change_us, result.change_share) == (-15.0, -0.075)
+    assert result.changes["op"] == (
+        Change("aten::mm", 100.0, 130.0, 300.0, 360.0, 2, 2),
+        Change("all_reduce", 80.0, 50.0, 80.0, 80.0, 1, 1),
+        Change(UNNAMED, 20.0, 0.0, 20.0, 0.0, 1, 0),
+        Change("aten::copy_", 0.0, 5.0, 0.0, 5.0, 0, 1),
+    )
+    assert [(one.name, one.change_us) for one in result.changes["phase"]] == [
+        ("backward", 40.0), ("forward", -40.0), ("other", -15.0),
+    ]  # fmt: skip
+    assert [one.name for one in result.changes["node type"]] == ["compute", "collective", "host", "memory"]
+
+
+def test_what_the_path_does_not_pass_is_a_part() -> None:
+    result = compare(side(A, 210.0), side(B))
+    assert Change(REST, 10.0, 0.0) in result.changes["op"]
+    assert all(sum(one.change_us for one in parts) == pytest.approx(-25.0) for parts in result.changes.values())
+
+
+def test_nodes_without_a_latency_are_counted_and_add_nothing() -> None:
+    missing: list[Row] = [("compute", "my::op", "forward", float("nan"), 0.0)]
+    assert Change("my::op", 0.0, 0.0, 0.0, 0.0, 0, 1) in compare(side(A), side(A + missing)).changes["op"]
+
+
+rows = st.lists(
+    st.tuples(
+        st.sampled_from(["host", "compute", "comm"]), st.sampled_from(["a", "b", "c", None]),
+        st.sampled_from(["forward", "backward"]), st.floats(0, 1e6), st.floats(0, 1e6),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+@given(rows, rows, st.floats(0, 1e6))
+def test_parts_add_up_whatever_the_steps(a: list[Row], b: list[Row], more_us: float) -> None:
+    one, other = side(a), side(b)
+    other = replace(other, step_time_us=other.step_time_us + more_us)
+    result = compare(one, other)
+    for parts in result.changes.values():
+        assert sum(part.change_us for part in parts) == pytest.approx(result.change_us, abs=1e-3)
+        assert sum(part.a_us for part in parts) == pytest.approx(one.step_time_us, abs=1e-3)
+        shown = leading(parts, 2)
+        assert len(shown) <= 3
+        assert sum(part.change_us for part in shown) == pytest.approx(result.change_us, abs=1e-3)
+
+
+@given(rows, rows)
+def test_the_other_way_round_everything_changes_its_sign(a: list[Row], b: list[Row]) -> None:
+    one, other = side(a), side(b)
+    there, back = compare(one, other).changes, compare(other, one).changes
+    for by, parts in there.items():
+        assert {p.name: p.change_us for p in parts} == {p.name: -p.change_us for p in back[by]}
+
+
+def test_a_step_with_itself_has_not_changed() -> None:
+    result = compare(side(A), side(A))
+    assert result.change_us == 0.0
+    assert all(part.change_us == 0.0 for parts in result.changes.values() for part in parts)
+
+
+def test_the_smaller_parts_become_one() -> None:
+    parts = compare(side(A), side(B)).changes["op"]
+    assert leading(parts, 2)[2] == Change(f"{OTHERS}: 2", 20.0, 5.0, 20.0, 5.0, 1, 1)
+    assert leading(parts, 4) == parts
+
+
+def test_steps_of_two_kinds_are_not_compared() -> None:
+    with pytest.raises(InputError, match=r"makespan, that of out a period.*--step"):
+        compare(side(A), side(B, kind=StepTimeKind.PERIOD))
+
+
+def test_share_of_an_empty_step_is_unknown() -> None:
+    assert np.isnan(compare(side([]), side(A)).change_share)
+
+
+def test_limits_hold_up_to_their_value() -> None:
+    result = compare(side(A), side(A, 210.0))  # 200 -> 210 us
+    assert Limits().exceeded(result) == ()
+    assert Limits(max_step_ms=0.21, max_regression=5.0).exceeded(result) == ()
+    sentences = Limits(max_step_ms=0.2, max_regression=4.9).exceeded(result)
+    assert sentences == (
+        "step B takes 210 us, more than 0.2 ms (--max-step-ms)",
+        "step B is 5.0 % longer than step A, more than 4.9 % (--max-regression)",
+    )
+    assert Limits(max_regression=1000.0).exceeded(compare(side([]), side(A))) != ()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_no_limit_that_lets_everything_pass(value: float) -> None:
+    with pytest.raises(InputError, match="--max-step-ms"):
+        Limits(max_step_ms=value)
+    with pytest.raises(InputError, match="--max-regression"):
+        Limits(max_regression=value)
+
+
+@pytest.fixture(name="folders")
+def _folders(tmp_path: Path) -> tuple[str, str]:
+    """185 us and 370 us, all of the difference in the gemm of rank 1."""
+    write_report(toy_answer(), tmp_path / "a")
+    write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "b")
+    return str(tmp_path / "a"), str(tmp_path / "b")
+
+
+def test_what_changed_is_printed(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", *folders]) == 0
+    shown = capsys.readouterr().out
+    assert "step makespan: 185 us -> 370 us, change +185 us (+100.0 %)" in shown
+    for by in ("node type", "phase", "op"):
+        assert f"by {by}: time on the critical path" in shown
+
+
+def test_outside_a_limit_the_exit_code_is_4(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", *folders, "--max-step-ms", "0.37", "--max-regression", "100"]) == 0
+    assert cli.main(["compare", *folders, "--max-step-ms", "0.36"]) == 4
+    assert cli.main(["compare", *reversed(folders), "--max-regression", "0"]) == 0  # shorter
+    capsys.readouterr()
+    assert cli.main(["compare", *folders, "--max-regression", "5", "--quiet"]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "gnnperf: step B is 100.0 % longer than step A, more than 5 % (--max-regression)\n"
+
+
+def test_json_holds_every_part(folders: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "deep" / "c.json"
+    assert cli.main(["compare", *folders, "--json", str(path), "--quiet", "--max-step-ms", "1"]) == 0
+    given = json.loads(path.read_text())
+    assert (given["format"], given["change_us"], given["change_share"]) == ("gnnperf.comparison", 185.0, 1.0)
+    assert given["by_op"][0] == {
+        "name": "aten::mm", "a_critical_us": 130.0, "b_critical_us": 315.0, "change_us": 185.0,
+        "a_all_ranks_us": 270.0, "b_all_ranks_us": 455.0, "a_num_nodes": 8, "b_num_nodes": 8,
+    }  # fmt: skip
+    assert sum(part["change_us"] for part in given["by_phase"]) == 185.0
+    assert (given["max_step_ms"], given["max_regression_percent"], given["exceeded"]) == (1.0, None, [])
+    capsys.readouterr()
+    assert cli.main(["compare", *folders, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["change_us"] == 185.0
+
+
+def test_page_is_one_file_with_a_waterfall_each(folders: tuple[str, str], tmp_path: Path) -> None:
+    assert cli.main(["compare", *folders, "--html", str(tmp_path / "c.html"), "--quiet"]) == 0
+    page = (tmp_path / "c.html").read_text()
+    assert page.count('<div id="figure') == 3
+    assert "step makespan: 185 us -&gt; 370 us" in page
+    assert 'src="http' not in page
+
+
+def test_waterfall_begins_at_a_and_ends_at_b(folders: tuple[str, str]) -> None:
+    result = compare(*map(read_prediction, map(Path, folders)))
+    drawn = waterfall("op", result.changes["op"], result).data[0]
+    assert (drawn.y[0], drawn.y[-1], drawn.x[0], drawn.x[-1]) == ("step A", "step B", 0.185, 0.37)
+    assert sum(drawn.x[:-1]) == pytest.approx(0.37)
+    assert set(drawn.measure[1:-1]) == {"relative"}
+
+
+def test_a_small_change_is_drawn_without_what_stays(folders: tuple[str, str]) -> None:
+    """370 -> 380 us: 10 us of change, 10 us of what stays, and space for words; doubled, from 0."""
+    result = compare(*map(read_prediction, map(Path, folders)))
+    axis = waterfall("op", result.changes["op"], result).layout.xaxis
+    assert (axis.range[0], axis.title.text) == (0.0, "ms")
+    a, b = (replace(result.b, step_time_us=us) for us in (370.0, 380.0))
+    axis = waterfall(
+        "op", (replace(result.changes["op"][0], a_us=0.0, b_us=10.0),), replace(result, a=a, b=b)
+    ).layout.xaxis
+    assert (axis.range[0], axis.title.text) == (0.36, "ms, not from 0")
+    assert 0.38 < axis.range[1] < 0.39
+
+
+def test_bars_begin_where_the_one_before_ended() -> None:
+    """100 -> 148 -> 132: 48 us are 24 characters."""
+    assert bars([48.0, -16.0], 100.0) == ["█" * 24, " " * 16 + "█" * 8]
+    assert bars([48.0, 0.0], 100.0) == ["█" * 24, " " * 23 + "▏"]
+    assert bars([0.0], 100.0) == ["▏"]
+    assert bars([], 100.0) == []
+
+
+def test_predicted_with_measured(folders: tuple[str, str]) -> None:
+    result = compare(read_prediction(Path(folders[1])), measured_side(two_rank_graph(), "toy.json"))
+    assert result.change_us == -185.0
+    stream = io.StringIO()
+    Console(file=stream, width=140).print(rendered(result, Limits()))
+    assert "B: toy (toy, measured, v100_sxm2_32gb)" in stream.getvalue()
+    assert "warning" not in stream.getvalue()
+
+
+def test_other_hardware_and_what_is_left_out_are_stated(folders: tuple[str, str]) -> None:
+    side = read_prediction(Path(folders[0]))
+    result = compare(replace(side, is_lower_bound=True), replace(side, hardware="h100_sxm"))
+    stream = io.StringIO()
+    Console(file=stream, width=140).print(rendered(result, Limits()))
+    assert "step makespan: at least 185 us -> 185 us" in stream.getvalue()
+    assert "warning: Step A leaves out work that is not covered: it is a lower bound." in stream.getvalue()
+    assert "warning: A is on v100_sxm2_32gb, B on h100_sxm hardware." in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("evidence", "warned"), [(("none", "trace"), True), (("trace", "trace"), False), (("", "trace"), False)]
+)
+def test_different_evidence_is_a_warning(folders: tuple[str, str], evidence: tuple[str, str], warned: bool) -> None:
+    sides = (replace(read_prediction(Path(f)), evidence=e) for f, e in zip(folders, evidence, strict=True))
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(rendered(compare(*sides), Limits()))
+    assert ("evidence=none in A and evidence=trace in B" in stream.getvalue()) is warned
+
+
+def test_evidence_is_read_from_the_document(folders: tuple[str, str]) -> None:
+    document = Path(folders[0]) / "prediction.json"
+    content = json.loads(document.read_text())
+    document.write_text(json.dumps({**content, "provenance": {**content["provenance"], "evidence": "trace"}}))
+    assert read_prediction(Path(folders[0])).evidence == "trace"
+    content["provenance"].pop("evidence", None)
+    document.write_text(json.dumps(content))
+    assert read_prediction(Path(folders[0])).evidence == ""
+
+
+def test_names_are_neither_markup_nor_html(folders: tuple[str, str]) -> None:
+    side = read_prediction(Path(folders[0]))
+    side.nodes["op_name"] = "<script>[bold]x"
+    result = compare(side, side)
+    stream = io.StringIO()
+    Console(file=stream, width=140).print(rendered(result, Limits()))
+    assert "<script>[bold]x" in stream.getvalue()
+    assert "<script>[bold]" not in comparison_page(result)
+
+
+def test_bad_input_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", str(tmp_path / "no"), str(tmp_path / "no")]) == 2
+    assert "no such file or directory" in capsys.readouterr().err
