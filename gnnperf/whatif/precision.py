@@ -60,8 +60,8 @@ class ChangeDtype:
         if not own.any():
             dtypes = sorted({str(dtype) for dtype in nodes["dtype"].dropna()})
             what = "matrix product, convolution or attention" if self.scope == "mixed" else "op"
-            raise refusal(graph, f"no {what} of dtype {self.of!r} and known shapes", ", ".join(dtypes) or "dtypes of ops",
-                          "" if dtypes else "record with record_shapes=True")  # fmt: skip
+            remedy = "" if dtypes else "record with record_shapes=True"
+            raise refusal(graph, f"no {what} of dtype {self.of!r}", ", ".join(dtypes) or "ops with dtypes", remedy)
         ratio = DTYPE_BYTES[self.to] / DTYPE_BYTES[self.of]
         moved, estimated = self._bytes(nodes, own, ratio)
         return rewritten(

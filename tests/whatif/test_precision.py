@@ -58,7 +58,7 @@ def test_the_same_dtype_changes_nothing() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="no matrix product.* of dtype 'float16'"):
+    with pytest.raises(InputError, match=r"no matrix product.* of dtype 'float16'"):
         ChangeDtype("float16", "float32")(layer(2, 3, 5, 7))
     with pytest.raises(InputError, match="bfloat16"):
         ChangeDtype("float32", "bf16")
