@@ -1,0 +1,141 @@
+"""Exponents of the ratio by which measurements of a trace move to another GPU: latency = measured x ratio ^ exponent.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.trace_exponents [--rows N] [--keep DIR] [--write]
+
+The ratio is that of closed forms, after / before. Public op tables have the same call on several GPUs. Every generation
+is left out once: the forms are fitted without it, and predict calls from every other GPU to its own. An exponent is
+fitted per family and dtype (least absolute log error) on the pairs of the other generations, and evaluated on those of
+the generation left out. --write: exponents of all generations, where the evaluation is better than exponent 1 in the
+mean over generations and worse for none (conf/analytic/trace_exponents.yaml).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import write_text
+from gnnperf.hardware import conf_dir, yaml_text
+from gnnperf.predict.trace_evidence import EXPONENTS
+from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
+from research.benchmarks._transfer_few import forms_of
+from research.pretraining.rows import GENERATION, sampled
+
+CALL = ["table", "op", "shapes", "dtype"]
+GRID = np.round(np.linspace(0.0, 1.5, 31), 2)  # exponents that are tried
+SLACK = 1e-3  # relative: less is no difference between two errors
+PROVENANCE = (
+    "Fitted by research/fitting/trace_exponents.py on pairs of GPUs of public op tables (aiconfigurator, Apache-2.0; "
+    "NeuSight, MIT), closed forms fitted without the target's generation."
+)
+
+
+def pairs(rows: pd.DataFrame, num_rows: int, keep: Path) -> pd.DataFrame:
+    """Calls that two GPUs of different generations ran.
+
+    Args:
+        rows: of `_generation_answers.tables`.
+        num_rows: of each GPU and kind of op, to fit closed forms; as many calls are compared.
+        keep: folder of fitted forms.
+
+    Returns:
+        Columns generation (of the target), source, source_generation, device, kind, measured, model: log ratios.
+    """
+    result = []
+    for left in sorted(rows[GENERATION].unique()):
+        out = (rows[GENERATION] == left).to_numpy()
+        targets, others = rows[out].reset_index(drop=True), rows[~out].reset_index(drop=True)
+        forms = forms_of(others.iloc[sampled(others, num_rows, ["device", KIND], seed=0)].reset_index(drop=True), keep)
+        known = others.merge(targets[CALL].drop_duplicates(), on=CALL)[CALL].drop_duplicates()
+        common = targets.merge(known, on=CALL)
+        calls = common[[*CALL, KIND]].drop_duplicates(CALL)
+        calls = calls.iloc[sampled(calls, num_rows, [KIND], seed=1)][CALL]
+        sides = [_predicted(part.merge(calls, on=CALL).reset_index(drop=True), forms) for part in (others, targets)]
+        both = sides[0].merge(sides[1], on=[*CALL, KIND], suffixes=("_source", ""))
+        result.append(pd.DataFrame({
+            GENERATION: left, "source": both["device_source"], "source_generation": both[f"{GENERATION}_source"],
+            "device": both["device"], KIND: both[KIND],
+            "measured": np.log(both["latency_us"] / both["latency_us_source"]),
+            "model": both["model"] - both["model_source"],
+        }))  # fmt: skip
+    return pd.concat(result, ignore_index=True)
+
+
+def _predicted(rows: pd.DataFrame, forms) -> pd.DataFrame:  # type: ignore[no-untyped-def]
+    """The rows with column model: log us by closed forms."""
+    return rows.assign(model=np.asarray(forms.requested(rows).log_us()))[
+        [*CALL, KIND, GENERATION, "device", "latency_us", "model"]
+    ]
+
+
+def errors(given: pd.DataFrame, exponent: float) -> np.ndarray:
+    """[num_pairs] |log error| of calls moved with an exponent."""
+    return np.abs((given["measured"] - exponent * given["model"]).to_numpy())
+
+
+def balanced(given: pd.DataFrame, exponent: float) -> float:
+    """Mean over pairs of GPUs of the median |log error|: no pair of GPUs counts for more than another."""
+    by_pair = pd.Series(errors(given, exponent)).groupby([given["source"].to_numpy(), given["device"].to_numpy()])
+    return float(by_pair.median().mean())
+
+
+def fitted(given: pd.DataFrame) -> float:
+    """The exponent with the least error; of equal ones the nearest to 1."""
+    return min(GRID.tolist(), key=lambda one: (round(balanced(given, one), 4), abs(one - 1.0)))
+
+
+def left_out(given: pd.DataFrame) -> Iterator[tuple[str, float, float, float]]:
+    """(generation, exponent of the others, its error, error of exponent 1) for every generation left out."""
+    for left in sorted(given[GENERATION].unique()):
+        apart = (given[[GENERATION, "source_generation"]] != left).all(axis=1)
+        test = given[given[GENERATION] == left]
+        if apart.any():
+            exponent = fitted(given[apart])
+            yield str(left), exponent, balanced(test, exponent), balanced(test, 1.0)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the evaluation; write the exponents."""
+    parser = argparse.ArgumentParser(prog="python -m research.fitting.trace_exponents", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--rows", type=int, default=150, help="of each GPU and kind of op")
+    parser.add_argument("--keep", type=Path, default=Path("outputs/trace_exponents"), help="folder of fitted forms")
+    parser.add_argument("--write", action="store_true", help="conf/analytic/trace_exponents.yaml")
+    options = parser.parse_args(arguments)
+    shipped: dict[str, dict[str, float]] = {}
+    print("| family, dtype | generation left out | exponent of the others | error | error of exponent 1 |")
+    print("|---|---|---|---|---|")
+    for campaign in (GEMM, OPS):
+        given = pairs(tables()[campaign], options.rows, options.keep)
+        families = given[KIND].map(FAMILIES)
+        for family in sorted(families.unique()):
+            own = given[families == family]
+            folds = list(left_out(own))
+            for left, exponent, error, plain in folds:
+                print(f"| {family}, {DTYPES[campaign]} | {left} | {exponent:g} | {_text(error)} | {_text(plain)} |")
+            final = fitted(own)
+            means = [float(np.mean([fold[column] for fold in folds])) for column in (2, 3)]
+            gains = means[0] < means[1] * (1 - SLACK)
+            gains &= all(error <= plain * (1 + SLACK) for _, _, error, plain in folds)
+            verdict = "shipped" if gains else "not shipped: exponent 1 stays"
+            print(f"| {family}, {DTYPES[campaign]} | mean | {final:g} of all, {verdict} | {_text(means[0])} | "
+                  f"{_text(means[1])} |", flush=True)  # fmt: skip
+            if gains:
+                shipped.setdefault(family, {})[DTYPES[campaign]] = final
+    if options.write:
+        write_text(conf_dir() / EXPONENTS, f"# {PROVENANCE}\n{yaml_text({'hardware': shipped})}")
+    return 0
+
+
+def _text(error: float) -> str:
+    return f"{100 * np.expm1(error):.1f} %"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
