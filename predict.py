@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gnnperf.predict import entry_point
 
 if TYPE_CHECKING:
-    from gnnperf.predict import Request, StepPrediction
+    from gnnperf.predict import Request
 
 FLAGS = ("json", "quiet", "max_step_ms", "max_regression", "against")
 
@@ -29,7 +29,7 @@ def main(request: Request) -> None:
     # imported after the user's files are known to be plain: one that is not is refused at once
     from gnnperf.core import bars_on_terminal, to_json, write_out
     from gnnperf.predict import check, check_covered, requested_graph, setup_of
-    from gnnperf.report import check_output, document, print_summary, read_threshold, write_report
+    from gnnperf.report import check_output, default_out, document, print_summary, read_threshold, write_report
 
     check(request)
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
@@ -47,13 +47,6 @@ def main(request: Request) -> None:
     elif not request.quiet:
         print_summary(answer, written)
     threshold.check(answer)
-
-
-def default_out(answer: StepPrediction) -> Path:
-    """outputs/predict/<run>-<mode>-<hardware>, in characters that every file system takes."""
-    words = (answer.prediction.graph.name, str(answer.mode), answer.hardware)
-    name = "-".join(word for word in words if word)
-    return Path("outputs/predict") / "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".")
 
 
 if __name__ == "__main__":

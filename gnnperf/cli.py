@@ -15,6 +15,7 @@ Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
 # `gnnperf inspect` answers at once.
 MODULE_OF_COMMAND = {
+    "predict": "gnnperf.report.predict_cli",
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
     "data": "gnnperf.trace.cli",
@@ -64,7 +65,7 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gnnperf",
         description="Learned performance model for multi-GPU training: look at traces, build graphs, record runs.",
-        epilog="Train with train.py, predict with predict.py.",
+        epilog="Train with train.py; predict.py takes the keys of `gnnperf predict` as Hydra overrides.",
     )
     parser.add_argument("--version", action="version", version=f"gnnperf {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -28,6 +28,13 @@ def _rate_key(family: str, dtype: str) -> tuple[str, ...]:
     return (*chain, "float32")
 
 
+def has_units(device: DeviceSpec, family: str, dtype: str | None) -> bool:
+    """Whether a device multiplies in a dtype at all: 8- and 4-bit floats need matrix units of their own."""
+    unit = (dtype or "")[: len("float8")]
+    needed = device.kind == "gpu" and family in MATRIX_FAMILIES and unit in ("float8", "float4")
+    return not needed or f"{unit}_matrix" in device.flops_per_s
+
+
 def flops_per_s(device: DeviceSpec, family: str, dtype: str | None) -> float:
     """Sustained FLOP rate for ops of one family and dtype; dtypes without a rate of their own use float32's."""
     return device.flops_per_s[rate_key_of(device, family, dtype)] * device.sustained_flops_share

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for, typical
-from gnnperf.analytic.gemm.model import family_of, rate_key
+from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
+from gnnperf.analytic.gemm.model import family_of, members_on, rate_key
 from gnnperf.analytic.gemm.sparse_calls import SMALLEST_MATRIX_BLOCK
 from gnnperf.analytic.kernels.dispatch import has_forms
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
@@ -86,7 +86,7 @@ def _flops_share(device: DeviceSpec, key: str) -> float:
     if not has_forms(device):
         return device.sustained_flops_share
     members = default_gemm_constants()[family_of(key, batched=False)]
-    return typical(members_for(members, device.architecture), "compute_share")
+    return typical(members_on(device, members, key), "compute_share")
 
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")

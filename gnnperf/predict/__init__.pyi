@@ -21,3 +21,5 @@ from .request import check as check
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .target import traced_name as traced_name
+from .whatif import edit_settings as edit_settings
+from .whatif import parse_edit as parse_edit

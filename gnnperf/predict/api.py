@@ -163,23 +163,25 @@ class Setup:
 
     def _target_of(self, graph: ExecutionGraph) -> Target:
         request = self.request
-        target = choose_target(graph, request.device_spec(), request.cluster_spec())
+        target = choose_target(graph, request.device_spec(), request.cluster_spec(), self._starts_from_trace)
         return target.with_collective_models(request.collectives)
 
     @cached_property
     def measured(self) -> MeasuredStep | None:
         """Measurements of the trace to start from; None: a blind prediction."""
         request, label = self.request, self.label
-        differ = request.evidence is TraceEvidence.auto and request.jitter is not None
-        if differ or request.evidence is TraceEvidence.none:
-            return None
-        if request.mode is not Mode.hybrid or request.plan or math.isnan(label.makespan_us):
-            return None
-        if self.target.traced is None:  # no ratio of two devices without the first one
+        if not self._starts_from_trace or self.target.traced is None:  # no ratio of devices without the first one
             return None
         step = forecast_step if request.evidence is TraceEvidence.other_steps else measured_step
         measured = step(self.graph, label)
         return measured.without_stalls() if request.stalls is Stalls.remove else measured
+
+    @property
+    def _starts_from_trace(self) -> bool:
+        request, label = self.request, self.label
+        differ = request.evidence is TraceEvidence.auto and request.jitter is not None
+        blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid
+        return not (blind or request.plan or math.isnan(label.makespan_us))
 
     @cached_property
     def step(self) -> ExecutionGraph:
@@ -201,7 +203,7 @@ class Setup:
         order: tuple[Predictor, ...] = (*tables, model)
         if self.measured is not None:
             own = self.target.same_hardware and not self.request.cluster
-            traced = self.target.cluster if own else choose_target(self.graph, None, None).cluster
+            traced = self.target.cluster if own else choose_target(self.graph, None, None, True).cluster
             order = (*tables, TracePredictor(self.measured, traced, model), model)
         elif models.table is not None:
             order = (SimilarPredictor(models.table, model),)  # rows correct similar calls of the model

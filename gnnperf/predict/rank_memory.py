@@ -10,7 +10,7 @@ from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import planned_peak
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
-from gnnperf.predict.target import choose_target
+from gnnperf.predict.target import GENERIC_GPU, choose_target
 from gnnperf.trace import read_run
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
@@ -29,12 +29,14 @@ def with_memory(answer: StepPrediction, request: Request) -> StepPrediction:
 
 
 def _device(answer: StepPrediction, request: Request) -> DeviceSpec:
-    return choose_target(answer.prediction.graph, request.device_spec(), request.cluster_spec()).cluster.device
+    graph = answer.prediction.graph
+    return choose_target(graph, request.device_spec(), request.cluster_spec(), from_trace=True).cluster.device
 
 
 def _capacity(device: DeviceSpec | None) -> float | None:
-    """Bytes that tensors can have; None: not a GPU, whose memory is a rank's own."""
-    return device.memory_bytes if device is not None and device.kind == "gpu" else None
+    """Bytes that tensors can have; None: not a GPU, whose memory is a rank's own, or one that the catalog lacks."""
+    known = device is not None and device.kind == "gpu" and device.name != GENERIC_GPU
+    return device.memory_bytes if device is not None and known else None
 
 
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:

@@ -46,7 +46,7 @@ def collective_models_text(cluster: ClusterSpec) -> str:
     return f"{Path(name).name}: {collective_models.provenance}"
 
 
-GENERIC_CPU = "cpu_generic"
+GENERIC_CPU, GENERIC_GPU = "cpu_generic", "gpu_generic"
 ADD_DEVICE = (
     "pass hardware=NAME, or describe the device in conf/hardware/NAME.yaml like the others there, with its alias"
 )
@@ -76,10 +76,23 @@ class Target:
         return self if collectives is None else replace(self, cluster=with_collective_models(self.cluster, collectives))
 
 
-def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None) -> Target:
-    """The cluster to predict for."""
+def choose_target(
+    graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None, from_trace: bool = False
+) -> Target:
+    """The cluster to predict for.
+
+    Args:
+        graph: names the traced devices.
+        hardware: the device to predict for; None: the trace's own.
+        cluster: links and hosts, with whatever devices; None: the default of the device.
+        from_trace: latencies are those that the trace measured. Then GENERIC_GPU stands for a GPU that the catalog
+            lacks; a prediction without measurements needs its numbers.
+
+    Raises:
+        InputError: no hardware requested and the trace's own is not known, or more ranks than the cluster holds.
+    """
     traced = traced_device(graph)
-    device = hardware or traced or _assumed_device(graph)
+    device = hardware or traced or _assumed_device(graph, from_trace)
     own = placed(default_cluster(device), graph.placement, graph.world_size)
     chosen = own if cluster is None else spread(replace(cluster, device=device), graph.world_size)
     assumed = [] if hardware or traced else [_assumed_text(graph, device)]
@@ -102,10 +115,12 @@ def traced_device(graph: ExecutionGraph) -> DeviceSpec | None:
     return next(iter(result.values()), None)
 
 
-def _assumed_device(graph: ExecutionGraph) -> DeviceSpec:
-    """A generic CPU for a trace without device work; anything else must be named."""
+def _assumed_device(graph: ExecutionGraph, from_trace: bool) -> DeviceSpec:
+    """A generic device where its numbers matter little: a CPU, or a GPU with measured latencies."""
     if not graph.runs_on_gpu:
         return load_device(GENERIC_CPU)
+    if from_trace:
+        return load_device(GENERIC_GPU)
     names = list(dict.fromkeys(name for name in graph.device_names if name))
     if len(names) > 1:
         raise InputError(f"the ranks ran on different devices: {', '.join(names)}", where=graph.name, remedy=ADD_DEVICE)
@@ -137,6 +152,9 @@ def _words(name: str) -> list[str]:
 
 
 def _assumed_text(graph: ExecutionGraph, device: DeviceSpec) -> str:
-    named = traced_name(graph)
-    why = f"The trace's CPU {named!r} is not in the catalog" if named else "The trace does not name its CPU"
-    return f"{why}; {device.name} is assumed, hardware=NAME names another."
+    named, kind = traced_name(graph), "GPU" if graph.runs_on_gpu else "CPU"
+    why = f"The trace's {kind} {named!r} is not in the catalog" if named else f"The trace does not name its {kind}"
+    part = " for edits and for work without a measurement" if graph.runs_on_gpu else ""
+    close = closest(named) if named else []
+    also = f" (closest: {', '.join(close)})" if close else ""
+    return f"{why}; {device.name} is assumed{part}, hardware=NAME names another{also}."

@@ -3,7 +3,11 @@
     whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}},{stall:{us:2000}},{batch:{factor:2}}]
 
 An entry names one edit and its settings. The names are the fields of `WhatIf`, the settings those of the edit's
-dataclass, which checks them.
+dataclass, which checks them. On the command line an entry is written without braces:
+
+    batch=2x                             the first setting of the edit; 2x is the number 2
+    latency=op:aten::mm,factor:0.5       settings by name
+    fuse                                 an edit without settings
 """
 
 from __future__ import annotations
@@ -100,6 +104,42 @@ class WhatIf:
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
     """The edits of a `whatif` list; an entry that is an edit already stays."""
     return tuple(_edit(entry, f"{KEY}[{place}]") for place, entry in enumerate(entries))
+
+
+def edit_settings() -> dict[str, tuple[str, ...]]:
+    """Edit -> its settings, the first of which `parse_edit` takes without a name."""
+    return {name: tuple(f.name for f in fields(_given(hint))) for name, hint in typing.get_type_hints(WhatIf).items()}
+
+
+def parse_edit(text: str) -> dict[str, dict[str, int | float | str]]:
+    """An entry of the `whatif` list from `NAME`, `NAME=VALUE` or `NAME=SETTING:VALUE,...`.
+
+    Raises:
+        InputError: no such edit, or no such setting.
+    """
+    name, has_value, value = text.partition("=")
+    known = edit_settings()
+    if name not in known:
+        raise _unknown(name, known, f"--what-if {text}", "edit")
+    if not has_value:
+        return {name: {}}
+    first, *_ = settings = known[name]
+    parts = value.split(",")
+    if parts[0].partition(":")[0] not in settings:
+        return {name: {first: _value(value)}}
+    pairs = [part.partition(":") for part in parts]
+    return {name: {key: _value(given) for key, _, given in pairs}}
+
+
+def _value(text: str) -> int | float | str:
+    """A number, a factor such as 2x, or text."""
+    plain = text.removesuffix("x") if text[:1].isdigit() else text
+    for kind in (int, float):
+        try:
+            return kind(plain)
+        except ValueError:
+            continue
+    return text
 
 
 def _edit(entry: Any, where: str) -> Edit:

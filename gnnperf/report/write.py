@@ -17,6 +17,13 @@ from gnnperf.report.timeline import write_timeline
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
 
 
+def default_out(answer: StepPrediction) -> Path:
+    """outputs/predict/<run>-<mode>-<hardware>, in characters that every file system takes."""
+    words = (answer.prediction.graph.name, str(answer.mode), answer.hardware)
+    name = "-".join(word for word in words if word)
+    return Path("outputs/predict") / "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".")
+
+
 def check_output(out: Path) -> Path:
     """Whether `out` may be written: absent, an empty folder, or an earlier prediction; return it.
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.hardware import DeviceSpec, match_device
 from research.tables import joined, read_aiconfigurator, read_estimate_train_time, read_neusight, read_vidur
 
-TABLES = ("gemm", "bmm", "linear")
+TABLES = ("gemm", "bmm", "linear", "gemm float8", "gemm float8_block", "gemm float4")
+GEMM_DTYPES = ("bfloat16", "fp8", "fp8_block", "nvfp4")  # of aiconfigurator
 SHAPE = ["batch", "m", "n", "k"]
 SEED = 0
 HELD_OUT_BUCKETS, BUCKETS = 1, 5  # of weight shapes
@@ -18,7 +20,7 @@ HELD_OUT_BUCKETS, BUCKETS = 1, 5  # of weight shapes
 
 def product_rows(mirror: Path) -> pd.DataFrame:
     """All products of aiconfigurator and NeuSight on devices of the catalog; prints what is left out."""
-    table = joined([read_aiconfigurator(mirror), read_neusight(mirror)])
+    table = joined([read_aiconfigurator(mirror, GEMM_DTYPES), read_neusight(mirror)])
     rows = table.rows[table.rows["table"].isin(TABLES)]
     for reason, count in table.dropped.items():
         print(f"left out: {reason}: {count}")
@@ -57,7 +59,7 @@ def is_held_out(rows: pd.DataFrame) -> np.ndarray:
 
 def peak_flops_per_s(device: DeviceSpec, dtype: str) -> float:
     """Data-sheet rate: with matrix units, except for float32 (TF32 was off)."""
-    return device.flops_per_s[dtype if dtype == "float32" else f"{dtype}_matrix"]
+    return device.flops_per_s[rate_key(device, dtype)]
 
 
 def roofline_us(rows: pd.DataFrame, device: DeviceSpec) -> np.ndarray:

@@ -1,11 +1,13 @@
 """Matrix products by formula: on GPUs of a generation that no constant was fitted on, and on unseen weight shapes.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [own] [campaigns] [starts]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [own] [campaigns] [starts]
 
-Fits and judges; without words, the first three. bfloat16 of aiconfigurator (gemm: the kernel by itself) and float32 of
-NeuSight (bmm, linear: with the wait for the launch).
+Fits and judges; without arguments, all but starts. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
+gemm float8, float8_block, float4: with the kernel that quantizes) and float32 of NeuSight (bmm, linear: with the wait
+for the launch).
 
-unseen: all GPUs of one generation are left out together. own: constants fitted on that GPU; a fifth of the weight
+unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
+shipped constants are. own: constants fitted on that GPU; a fifth of the weight
 shapes (n, k), by hash, is never seen. Next to the model the trivial answers on the same rows. "own launch" is the model
 with the one number that is the host's, the wait for the launch, read off the unseen machine. starts: the means of the
 first table once more, from fits whose expectations were halved or doubled at random. campaigns: the shipped constants
@@ -35,7 +37,17 @@ from research.benchmarks._products import (
     spec,
 )
 from research.benchmarks._public_runs import mirror
-from research.fitting.gemm import Measured, fit_for_others, fit_gemm, measured, predicted_us, starts
+from research.fitting.gemm import (
+    BY_KERNELS,
+    FAMILY,
+    Measured,
+    fit_for_others,
+    fit_gemm,
+    fit_generations,
+    measured,
+    predicted_us,
+    starts,
+)
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
 OWN_ROWS = 1500  # to judge the same GPU
@@ -53,8 +65,8 @@ Answers = Mapping[str, np.ndarray]
 def main(requested: Iterable[str]) -> None:
     """Print the tables."""
     rows = product_rows(mirror())
-    parts = {"unseen": unseen, "own": own, "campaigns": campaigns, "starts": other_starts}
-    for name in requested or ("unseen", "own", "campaigns"):
+    parts = {"unseen": unseen, "devices": devices, "own": own, "campaigns": campaigns, "starts": other_starts}
+    for name in requested or ("unseen", "devices", "own", "campaigns"):
         parts[name](rows)
 
 
@@ -66,7 +78,7 @@ def other_starts(rows: pd.DataFrame) -> None:
         for trial in range(1, TRIALS + 1):
             factors = np.random.default_rng(trial).choice([0.5, 2.0], len(SHIFTED))
             shift = dict(zip(SHIFTED, factors, strict=True))
-            means = [error for group in here["generation"].unique() for error in _shifted(here, str(group), shift)]
+            means = [error for group in _generations(here) for error in _shifted(here, str(group), shift)]
             print(f"| {table} | {trial} | {np.mean(means):.1%} |", flush=True)
 
 
@@ -85,16 +97,40 @@ def unseen(rows: pd.DataFrame) -> None:
     for table in TABLES:
         here = rows[rows["table"] == table]
         means = []
-        for generation in sorted(here["generation"].unique()):
+        for generation in _generations(here):
             others = here[here["generation"] != generation]
             constants = fit_for_others(sample(others, TRAINING_ROWS))
             for name, part in here[here["generation"] == generation].groupby("device"):
                 judged, nearest = _with_nearest(part, str(name), others)
                 answers = _unseen_answers(judged, nearest, str(name), constants)
                 means.append(_print(f"{table} | {name} ({generation})", judged, answers))
-        _print_mean(table, means)
+        if means:
+            _print_mean(table, means)
         every += means
     _print_mean("all", every)
+
+
+def devices(rows: pd.DataFrame) -> None:
+    """One GPU left out at a time, on matrix units: the constants of its generation come from its siblings."""
+    _header("Unseen GPU", ("nearest x peak", "roofline"))
+    for table in (table for table in TABLES if FAMILY[table] not in BY_KERNELS):
+        here, means = rows[rows["table"] == table], []
+        names = sorted(here["device"].unique())
+        for name in names if len(names) > 1 else ():
+            others, part = here[here["device"] != name], here[here["device"] == name]
+            judged, nearest = _with_nearest(part, str(name), others)
+            answers = {"model": _predicted_us(judged, fit_generations(others)), "nearest": nearest,
+                       "roofline": roofline_us(judged, spec(str(name)))}  # fmt: skip
+            sibling = part["generation"].iloc[0] in others["generation"].unique()
+            means.append(_print(f"{table} | {name} ({'sibling' if sibling else 'no sibling'})", judged, answers))
+        if means:
+            _print_mean(table, means)
+
+
+def _generations(here: pd.DataFrame) -> list[str]:
+    """Those that can be left out."""
+    names = sorted(map(str, here["generation"].unique()))
+    return names if len(names) > 1 else []
 
 
 def own(rows: pd.DataFrame) -> None:

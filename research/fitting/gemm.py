@@ -21,9 +21,9 @@ import pandas as pd
 from gnnperf.analytic.gemm.constants import (
     GemmConstants,
     Members,
+    Quantize,
     kernels_of,
     load_gemm_constants,
-    members_for,
     save_gemm_constants,
 )
 from gnnperf.analytic.gemm.model import (
@@ -33,9 +33,11 @@ from gnnperf.analytic.gemm.model import (
     candidates,
     family_of,
     kernel_us,
+    members_on,
     numbers_of,
     observed_us,
     products,
+    quantize_us,
     rate_key,
     tiled_us,
 )
@@ -48,13 +50,17 @@ from research.benchmarks._public_runs import mirror
 Array = npt.NDArray[np.float64]
 
 FITTED_BY = "Fitted by research/fitting/gemm.py."
-FIT_ROWS = {"gemm": 300, "bmm": 500, "linear": 500}  # of each GPU
-FAMILY = {"gemm": "matrix", "bmm": "vector_batched", "linear": "vector"}
+FIT_ROWS = {"gemm": 300, "bmm": 500, "linear": 500, "gemm float8": 600, "gemm float8_block": 600,
+            "gemm float4": 600}  # of each GPU  # fmt: skip
+GENERATION_ROWS = 600  # of each GPU, for the constants of its own generation
+FAMILY = {"gemm": "matrix", "bmm": "vector_batched", "linear": "vector", "gemm float8": "float8",
+          "gemm float8_block": "float8_block", "gemm float4": "float4"}  # fmt: skip
 LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
 # Weight of the expectations below against one measurement: of a fit that answers for the GPUs it saw, and of one that
 # answers for others, which has less to go by. `research.benchmarks.gemm_choice` printed what the second was chosen by.
 OWN_CONFIDENCE, OTHERS_CONFIDENCE = 0.02, 0.06
 OWN_BASE_CLOCK, OTHERS_BASE_CLOCK = 1e-3, 1.0  # GemmConstants.base_clock_share: NeuSight's P4 did not keep its own
+OWN_OFFSET_SPREAD = 0.05  # between boards of one generation
 OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say: boards, clocks and campaigns differ
 STEPS = 25
 # Constant -> where the search starts, and by which factor (e^spread) it may be off before that counts. These are orders
@@ -73,11 +79,17 @@ EXPECTED: Mapping[str, tuple[float, float]] = {
 }  # fmt: skip
 # Matrix units: what differs by their FLOPs per clock and their energy per FLOP.
 MATRIX = {"flops_per_joule": 2e12, "load_bytes_per_flop": 0.08, "least_elements": 4096.0}
+# The kernel that quantizes, likewise: an SM's 4 warp schedulers take 32 elements each in some clocks.
+QUANTIZE: Mapping[str, tuple[float, float]] = {
+    "start_clocks": (4000.0, 0.7), "element_clocks": (0.05, 1.0), "rows_in_flight": (8.0, 0.7),
+}  # fmt: skip
 AT_MOST_ONE = ("quantization",)
 AT_LEAST_ONE = ("overlap_power", "launch_power")
 LAUNCH_ONLY = ("launch_us", "launch_power")
-TILES = {"vector": ("any", "narrow"), "vector_batched": ("128x128", "64x128", "narrow"), "matrix": ("any",)}
+TILES = {"vector": ("any", "narrow"), "vector_batched": ("128x128", "64x128", "narrow"), "matrix": ("any",),
+         "float8": ("any",), "float8_block": ("any",), "float4": ("any",)}  # fmt: skip
 BY_KERNELS = ("vector", "vector_batched")  # families whose kernels, and so their tiles, differ by generation
+QUANTIZED = ("float8", "float8_block", "float4")
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ def measured(rows: pd.DataFrame) -> Measured:
     return Measured(
         products(rows["m"], rows["n"], rows["k"], batch, ITEM_BYTES[dtype], rows["turns"]),
         per_row, rows["latency_us"].to_numpy(float), bool(first["launch_included"]), names,
-        family_of(keys[names[0]], str(first["op"]) == "aten::bmm"),
+        family_of(keys[names[0]], str(first["op"]) == "aten::bmm", dtype),
     )  # fmt: skip
 
 
@@ -117,9 +129,14 @@ def predicted_us(data: Measured, members: Members) -> Array:
     result = np.full(len(data.latency_us), np.nan)
     for name in np.unique(data.device):
         device, rows = match_device(str(name)), np.flatnonzero(data.device == name)
-        own = members_for(members, device.architecture or "") if device is not None else members
+        own = members if device is None else members_on(device, members, _key(data.family))
         result[rows] = tiled_us(data.result.part(rows), data.numbers.part(rows), own, data.launch_included)
     return result
+
+
+def _key(family: str) -> str:
+    """A rate's key of that family."""
+    return family if family in BY_KERNELS else f"{family}_matrix"
 
 
 def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
@@ -143,7 +160,10 @@ def fit_together(
 ) -> Members:
     """For devices of other generations: one member per tile set, since which tiles they use is not known."""
     begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
-    return tuple(_fit(data, tiles, STEPS, begin, confidence)[0] for tiles in TILES[data.family])
+    spread = OFFSET_SPREAD
+    if data.family in QUANTIZED:  # serving kernels and two terms more: the tables have more to tell
+        confidence, spread = OWN_CONFIDENCE, OWN_OFFSET_SPREAD
+    return tuple(_fit(data, tiles, STEPS, begin, confidence, spread)[0] for tiles in TILES[data.family])
 
 
 def fit_apart(
@@ -171,20 +191,39 @@ def fit_for_others(rows: pd.DataFrame, start: Mapping[str, float] | None = None)
     return fit_by_kernels(rows, start) if data.family in BY_KERNELS else fit_together(data, start)
 
 
+def fit_generations(rows: pd.DataFrame) -> Members:
+    """Of products on matrix units: a member for any generation, and one of each generation for its own boards.
+
+    Libraries ship kernels per generation, so boards of one generation differ by their numbers only.
+    """
+    other = fit_for_others(sample(rows, FIT_ROWS[str(rows["table"].iloc[0])]))
+    result = []
+    for generation, part in sample(rows, GENERATION_ROWS).groupby("generation"):
+        data = measured(part)
+        begin = {**starts(data.family), "base_clock_share": OTHERS_BASE_CLOCK}
+        tiles = TILES[data.family][0]
+        best, _ = _fit(data, tiles, STEPS, begin, OWN_CONFIDENCE, OWN_OFFSET_SPREAD)
+        result.append(replace(best, kernels=str(generation)))
+    return (*other, *result)
+
+
 def starts(family: str) -> dict[str, float]:
     """Constant -> where the search starts."""
-    return {name: value for name, (value, _) in EXPECTED.items()} | (MATRIX if family == "matrix" else {})
+    return {name: value for name, (value, _) in EXPECTED.items()} | ({} if family in BY_KERNELS else MATRIX)
 
 
 def _fit(
-    data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float], confidence: float
-) -> tuple[GemmConstants, float]:
-    start = GemmConstants(**begin_at, tiles=tiles)  # type: ignore[arg-type]
+    data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float], confidence: float,
+    offset_spread: float = OFFSET_SPREAD,
+) -> tuple[GemmConstants, float]:  # fmt: skip
+    quantize = Quantize(*(value for value, _ in QUANTIZE.values())) if data.family in QUANTIZED else None
+    start = GemmConstants(**begin_at, tiles=tiles, quantize=quantize)  # type: ignore[arg-type]
     names = [n for n in EXPECTED if data.launch_included or n not in LAUNCH_ONLY]
+    names += QUANTIZE if quantize is not None else ()
     expected = _coordinates(start, names)
     devices, place = np.unique(data.device, return_inverse=True)
     offsets = len(devices) if len(devices) > 1 else 0  # one device's own offset is in its constants
-    spread = np.array([EXPECTED[n][1] for n in names] + [OFFSET_SPREAD] * offsets)
+    spread = np.array([{**EXPECTED, **QUANTIZE}[n][1] for n in names] + [offset_spread] * offsets)
     begin = np.concatenate([expected, np.zeros(offsets)])
     counts = candidates(data.result, data.numbers, tiles)
     log_us, weight = np.log(data.latency_us), _weights(data.device)
@@ -192,6 +231,8 @@ def _fit(
     def residual(at: Array) -> Array:
         constants = _at(start, names, at[: len(names)])
         kernel = kernel_us(data.result, data.numbers, counts, constants)
+        if constants.quantize is not None:
+            kernel = kernel + quantize_us(data.result, data.numbers, constants, constants.quantize)
         kernel = kernel * np.exp(at[len(names) :])[place] if offsets else kernel
         result = observed_us(kernel, constants, data.launch_included)
         doubt = confidence * np.sqrt(len(log_us)) * (at - begin) / spread
@@ -211,7 +252,7 @@ def _coordinates(constants: GemmConstants, names: Sequence[str]) -> Array:
     """Logarithms, so that constants stay positive; of odds up to 1, of the excess from 1."""
     result = []
     for name in names:
-        value = float(getattr(constants, name))
+        value = float(getattr(constants.quantize if name in QUANTIZE else constants, name))
         inner = value / (1 - value) if name in AT_MOST_ONE else value - 1 if name in AT_LEAST_ONE else value
         result.append(np.log(inner))
     return np.array(result)
@@ -221,7 +262,8 @@ def _at(start: GemmConstants, names: Sequence[str], at: Array) -> GemmConstants:
     result: dict[str, float] = {}
     for name, value in zip(names, np.exp(np.clip(at, -50.0, 50.0)).tolist(), strict=True):
         result[name] = value / (1 + value) if name in AT_MOST_ONE else 1 + value if name in AT_LEAST_ONE else value
-    return replace(start, **result)  # type: ignore[arg-type]
+    quantize = None if start.quantize is None else Quantize(**{name: result.pop(name) for name in QUANTIZE})
+    return replace(start, **result, quantize=quantize)  # type: ignore[arg-type]
 
 
 def main(requested: Sequence[str]) -> int:
@@ -233,11 +275,13 @@ def main(requested: Sequence[str]) -> int:
     rows = product_rows(mirror())
     constants, sources = dict(load_gemm_constants(path)), sources_of(path)
     for table in requested or TABLES:
-        part = sample(rows[rows["table"] == table], FIT_ROWS[table])
-        constants[FAMILY[table]] = fit_for_others(part)
-        sources[FAMILY[table]] = f"{part['source'].iloc[0]}, {table}, {len(part)} rows of " + ", ".join(
-            part["device"].unique()
-        )
+        every = rows[rows["table"] == table]
+        part = sample(every, FIT_ROWS[table])
+        lanes = FAMILY[table] in BY_KERNELS
+        constants[FAMILY[table]] = fit_for_others(part) if lanes else fit_generations(every)
+        devices = ", ".join(part["device"].unique())
+        own = "" if lanes else f" (of each generation by itself: {GENERATION_ROWS} rows of each GPU)"
+        sources[FAMILY[table]] = f"{part['source'].iloc[0]}, {table}, {len(part)} rows of {devices}{own}"
     sentences = "; ".join(f"{family}: {source}" for family, source in sources.items())
     save_gemm_constants(constants, f"{FITTED_BY} {sentences}.", path)
     return 0

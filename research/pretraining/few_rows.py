@@ -17,12 +17,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gnnperf.analytic.gemm.constants import Members, members_for, typical
+from gnnperf.analytic.gemm.constants import Members, typical
+from gnnperf.analytic.gemm.model import members_on
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.predict.similar import FOLDS, LEAST_ROWS, Learned, choose, is_better, learn
 from research.fitting.gemm import fit_near, measured
 from research.pretraining.encode import EncodedRows
-from research.pretraining.forms import PRODUCT, FormConstants, base_us, families, form_names
+from research.pretraining.forms import PRODUCT, FormConstants, base_us, families, form_names, rate_key_of
 from research.pretraining.observation import Observed
 from research.pretraining.rows import spec_of
 
@@ -151,7 +152,8 @@ def refitted(few: Requested, constants: FormConstants) -> Refitted:
 
 
 def _members(rows: pd.DataFrame, constants: FormConstants) -> Members:
-    return members_for(constants.gemm[str(families(rows)[0])], spec_of(str(rows["device"].iloc[0])).architecture)
+    family = str(families(rows)[0])
+    return members_on(spec_of(str(rows["device"].iloc[0])), constants.gemm[family], rate_key_of(family))
 
 
 def _with(encoded: EncodedRows, rows: pd.DataFrame, constants: FormConstants) -> EncodedRows:

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
-from gnnperf.analytic.gemm.constants import Members, default_gemm_constants, members_for
-from gnnperf.analytic.gemm.model import tiled_us
+from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
+from gnnperf.analytic.gemm.model import members_on, tiled_us
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.core import InputError
@@ -75,6 +75,11 @@ def families(rows: pd.DataFrame) -> np.ndarray:
     return result
 
 
+def rate_key_of(family: str) -> str:
+    """A rate's key of that family."""
+    return "bfloat16_matrix" if family == MATRIX else "float32"
+
+
 def fit_forms(rows: pd.DataFrame) -> FormConstants:
     """Constants from these rows only (pretrain.rows.usable).
 
@@ -119,7 +124,7 @@ def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, con
                          remedy="fit with rows of that kind")  # fmt: skip
     if form == PRODUCT:
         data = measured(rows)
-        members = members_for(constants.gemm[family], device.architecture)
+        members = members_on(device, constants.gemm[family], rate_key_of(family))
         return tiled_us(data.result, data.numbers, members, launch_included=False)
     assert constants.memory is not None
     if form == CONVOLUTION:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.constants_file import constants_from
 from gnnperf.analytic.convolution.model import ConvolutionConstants
 from gnnperf.analytic.gemm.constants import GemmConstants
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants, MemorySystem, RowKernel
@@ -38,7 +39,8 @@ def _write(path: Path, constants: FormConstants) -> None:
 
 def _read(path: Path) -> FormConstants:
     raw = json.loads(path.read_text(encoding="utf-8"))
-    gemm = {family: tuple(GemmConstants(**member) for member in members) for family, members in raw["gemm"].items()}
+    gemm = {family: tuple(constants_from(member, GemmConstants, str(path)) for member in members)
+            for family, members in raw["gemm"].items()}  # fmt: skip
     memory = raw["memory"]
     if memory is not None:
         gaps = {name: EventGap(**gap) for name, gap in memory["gaps"].items()}

@@ -1,7 +1,9 @@
-"""GEMM tables of ai-dynamo/aiconfigurator (Apache-2.0): bfloat16, the same shapes on several GPUs.
+"""GEMM tables of ai-dynamo/aiconfigurator (Apache-2.0): 16, 8 and 4 bits, the same shapes on several GPUs.
 
 A CUDA graph of six calls, each on a weight and an input of its own, is replayed, so that no launch cost is inside, and
-six working sets share the cache (upstream's collector/sglang/collect_gemm.py: linear without bias). ms per call.
+six working sets share the cache (upstream's collector/sglang/collect_gemm.py: linear without bias). ms per call. A call
+in 8 or 4 bits quantizes its 16-bit input first, with a scale per row (fp8), per 128 elements (fp8_block) or per 16
+(nvfp4); the weight is quantized before. The result has 16 bits.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ SOURCE = "ai-dynamo/aiconfigurator"
 METHOD = "CUDA-graph replay of six calls in turn"
 TURNS = 6
 PATTERN = "ai-dynamo+aiconfigurator/aic-core/src/aiconfigurator_core/systems/data/*/gemm/*/*/gemm_perf.parquet"
-DTYPES = {"fp8": "float8"}  # the table's name -> ours; scales of tensors count for nothing next to operands
+DTYPES = {"fp8": "float8", "fp8_block": "float8_block", "nvfp4": "float4"}  # the table's name -> ours
 OTHER_DTYPE = f"{SOURCE}: another dtype was asked for"
 
 
@@ -41,7 +43,7 @@ def _gemm(result: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:
              "direction": "forward",
              "turns": TURNS, "tf32": False, "cache": "warm", "launch_included": False,
              "device": rows["device"].to_numpy(), "latency_us": rows["latency"] * US_PER_MS, "source": SOURCE,
-             "table": "gemm", "method": METHOD},
+             "table": f"gemm {DTYPES[str(dtype)]}" if dtype in DTYPES else "gemm", "method": METHOD},
             len(rows),
         )
         for dtype, rows in requested.groupby("gemm_dtype", sort=False)

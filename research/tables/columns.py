@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 US_PER_MS = 1e3
-ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int64": 8}
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "float8_block": 1, "float4": 0.5,
+              "int64": 8}  # fmt: skip
 
 TEXT, NUMBER, FLAG = "text", "number", "flag"
 # The first group has the names and meanings of gnnperf.record.calibrate.ops_file.COLUMNS. Unknown is None or NaN,

@@ -89,13 +89,18 @@ def host(segment: str, op: str | None, call: str | None = None) -> dict[str, Any
         (compute(80e6, 0.0, "gemm", "float32"), 2 + 80),  # TF32 is off for matrix products
         (compute(80e6, 0.0, "conv", "float32"), 2 + 20),  # and on for convolutions
         (compute(80e6, 0.0, "gemm", "bfloat16"), 2 + 80),  # no rate of its own: float32, without matrix units
-        (compute(80e6, 0.0, "gemm", "float8_e4m3fn"), 2 + 10),  # falls back to float16
         (compute(80e6, 0.0, "elementwise", "int64"), 2 + 80),
         (compute(80e6, 0.0, "gemm", None), 2 + 80),
     ],
 )
 def test_compute_by_hand(row: dict[str, Any], expected: float) -> None:
     assert latency(row) == pytest.approx(expected)
+
+
+def test_a_device_without_units_for_a_dtype_has_no_latency() -> None:
+    assert predict(compute(80e6, 0.0, "gemm", "float8_e4m3fn")).uncovered_ops == {"aten::mm": 1}
+    units = replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "float8_matrix": 16e12})
+    assert latency(compute(80e6, 0.0, "gemm", "float8_e4m3fn"), replace(CLUSTER, device=units)) == pytest.approx(2 + 5)
 
 
 def test_shapes_are_for_gpus_only() -> None:

@@ -27,6 +27,7 @@ GPUS = (
     "l40s", "h100_pcie", "h100_sxm", "h800", "h200", "gh200", "b200", "b300", "gb200", "gb300", "rtx_pro_6000",
     "rtx_pro_6000_server", "mi100", "mi210", "mi250", "mi300x", "mi325x", "mi355x", "a10", "a30", "a40",
     "a800_sxm_80gb", "h20", "rtx_a6000", "rtx_6000_ada", "rtx_3080", "rtx_3090", "rtx_4080", "rtx_4090", "rtx_5090",
+    "gpu_generic",
 )  # fmt: skip
 CPUS = ("cpu_generic", "epyc_7742", "epyc_9654", "grace", "xeon_e5_2698_v4", "xeon_platinum_8480")
 CLUSTERS = ("dgx1_p100", "dgx1_v100", "dgx_a100", "hgx8", "hgx_h100", "hgx_h800", "hgx_b200", "hgx_b300", "gb200_nvl72",

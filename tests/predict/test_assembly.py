@@ -230,6 +230,14 @@ def test_gpu_trace_without_a_name_must_be_reported() -> None:
         choose_target(_named("", ""), None, None)
 
 
+@pytest.mark.parametrize(("name", "close"), [("", ""), ("Tesla V100-FHHL-16GB", "closest: v100")])
+def test_with_measured_latencies_a_generic_gpu_stands_for_one_that_the_catalog_lacks(name: str, close: str) -> None:
+    target = choose_target(_named(name, name), None, None, from_trace=True)
+    assert target.cluster.device.name == "gpu_generic" and target.same_hardware
+    (warning,) = [text for text in target.warnings if "gpu_generic is assumed for edits" in text]
+    assert close in warning
+
+
 def test_ranks_on_different_devices_must_be_reported() -> None:
     graph = _named("Tesla V100-SXM2-32GB", "NVIDIA H100 80GB HBM3")
     with pytest.raises(InputError, match="different devices"):

@@ -164,7 +164,7 @@ def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, se
 def convolved_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
     """The products inside cuDNN's kernels, as all sets of cuBLAS's in the mean: they are not the generation's own."""
     every = {family: tuple(replace(member, kernels=ANY_KERNELS) for member in members)
-             for family, members in setting.gemm.items()}  # fmt: skip
+             if family.startswith("vector") else members for family, members in setting.gemm.items()}  # fmt: skip
     return product_us(replace(setting, gemm=every), dtype, tf32)
 
 

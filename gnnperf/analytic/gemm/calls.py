@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.gemm.constants import members_for, typical
+from gnnperf.analytic.gemm.constants import typical
 from gnnperf.analytic.gemm.model import (
     ITEM_BYTES,
     SPLITS,
@@ -18,6 +18,7 @@ from gnnperf.analytic.gemm.model import (
     Splits,
     family_of,
     gemm_us,
+    members_on,
     products,
     rate_key,
 )
@@ -26,6 +27,10 @@ from gnnperf.graph import OpCall, UnknownCost, broadcast
 from gnnperf.hardware import DeviceSpec
 
 CALIBRATED_EDGE = 4096
+# Products of a program that compete for the cache, where nothing is known about it: as in the tables that constants of
+# matrix units were fitted on; those of lanes were fitted on the same product again and again.
+PROGRAM_TURNS = {True: 6.0, False: 1.0}
+SCALED = "aten::_scaled_mm"  # takes operands in 8 bits; other ops in 8 bits quantize their input
 SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with
 Size = tuple[float, float, float, float]  # batch, m, n, k
 
@@ -66,13 +71,16 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls of matrix products; NaN: another op, shapes not recorded, or a dtype without a rate."""
     sizes = sized(calls, product_size, 4)
     result = np.full(len(calls), np.nan)
-    kinds = [(plain_dtype(call.known_dtype), call.tf32) for call in calls]
-    for dtype, tf32 in sorted(set(kinds)):
-        same = np.array([kind == (dtype, tf32) for kind in kinds])
+    kinds = [(plain_dtype(call.known_dtype), call.tf32, call.op_name == SCALED) for call in calls]
+    for dtype, tf32, quantized in sorted(set(kinds)):
+        same = np.array([kind == (dtype, tf32, quantized) for kind in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
-            result[rows] = product_us(setting, dtype, tf32)(products(m, n, k, batch, ITEM_BYTES[dtype]))
+            answer = product_us(setting, dtype, tf32, quantized)
+            usual = PROGRAM_TURNS[rate_key(setting.device, dtype, tf32).endswith("_matrix")]
+            turns = [usual if (own := calls[row].turns) is None else own for row in rows]
+            result[rows] = answer(products(m, n, k, batch, ITEM_BYTES[dtype], turns))
     return result
 
 
@@ -93,7 +101,7 @@ def has_rate(device: DeviceSpec, dtype: str, tf32: bool = False) -> bool:
     return dtype in ITEM_BYTES and rate_key(device, dtype, tf32) in device.flops_per_s
 
 
-def product_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
+def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool = False) -> ProductTime:
     """The model of matrix products on the setting's device. Its floor is no shorter than the device's.
 
     The tiles of batched float32 products are those of square matrices. Results with a shorter edge come with other ones
@@ -101,12 +109,14 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
     """
     device = as_specified(setting, dtype, tf32)
     key = rate_key(device, dtype, tf32)
-    single = {**setting.gemm, family_of(key, batched=True): setting.gemm[family_of(key, batched=False)]}
+    batches, one_by_one = (family_of(key, batched, dtype) for batched in (True, False))
+    single = {**setting.gemm, batches: setting.gemm[one_by_one]}
 
     def answer(result: Products, splits: Splits = SPLITS) -> Array:
-        us = gemm_us(device, dtype, result, tf32=tf32, constants=setting.gemm, splits=splits)
+        how = {"tf32": tf32, "splits": splits, "quantized": quantized}
+        us = gemm_us(device, dtype, result, constants=setting.gemm, **how)
         rows = np.flatnonzero(result.batch > 1)
-        if len(rows) and family_of(key, batched=True) != family_of(key, batched=False):
+        if len(rows) and batches != one_by_one:
             requested, one = result.part(rows), replace(result.part(rows), batch=np.ones(len(rows)))
             other, least = (
                 gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (requested, one)
@@ -129,7 +139,7 @@ def as_specified(setting: Setting, dtype: str, tf32: bool = False) -> DeviceSpec
     key = rate_key(device, dtype, tf32)
     if not device.measured:
         return device
-    members = members_for(setting.gemm[family_of(key, batched=False)], device.architecture or "")
+    members = members_on(device, setting.gemm[family_of(key, False, dtype)], key)
     rate = device.flops_per_s[key]
     bandwidth = device.memory_bandwidth_bytes_per_s / typical(members, "memory_share")
     free = replace(device, memory_bandwidth_bytes_per_s=bandwidth, power_limit_w=None)

@@ -13,11 +13,11 @@ from msgspec import Meta
 
 from gnnperf.analytic.constants_file import AboveZero, constants_from, rounded
 from gnnperf.core import InputError, require, write_text
-from gnnperf.hardware import conf_dir, read_yaml, yaml_text
+from gnnperf.hardware import DeviceSpec, conf_dir, read_yaml, yaml_text
 
-VERSION = 3
+VERSION = 4
 DIGITS = 5  # significant, in the file
-FAMILIES = ("vector", "vector_batched", "matrix")
+FAMILIES = ("vector", "vector_batched", "matrix", "float8", "float8_block", "float4")
 
 # Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
 # cuBLAS ship for matrix units and SIMT; the others are the only tiles of some cuBLAS batched float32 kernels, as their
@@ -36,6 +36,23 @@ TILE_SETS: Mapping[str, tuple[tuple[int, int], ...]] = {
 KERNELS_OF: Mapping[str, str] = {"pascal": "maxwell", "volta": "volta", "turing": "volta"}
 LATEST_KERNELS = "ampere"
 ANY_KERNELS = "any"
+# Generations whose kernels on matrix units were measured. Workstation boards of Blackwell have no tensor memory: they
+# multiply by warp-level instructions, as Ada does (CUDA programming guide, compute capability 12.0).
+MATRIX_KERNELS = ("ampere", "ada", "hopper", "blackwell")
+WORKSTATION_BUS_BITS, WORKSTATION_KERNELS = 512, "ada"
+
+
+@dataclass(frozen=True)
+class Quantize:
+    """The kernel before a product in 8 or 4 bits: scales and values of the 16-bit input, a row at a time.
+
+    Serving stacks quantize activations as they come (per row: sgl_kernel's per-token quantization, per 128 elements
+    before DeepGEMM, per 16 for nvfp4); published tables of such products hold both kernels.
+    """
+
+    start_clocks: AboveZero  # the shortest such kernel
+    element_clocks: AboveZero  # of one SM, for each element of its rows
+    rows_in_flight: AboveZero  # of one SM: what they hold beyond the cache is read twice
 
 
 @dataclass(frozen=True)
@@ -72,10 +89,11 @@ class GemmConstants:
     tiles: str  # key of TILE_SETS
     # generation whose kernels these are the constants of (`kernels_of`); ANY_KERNELS: of any device's
     kernels: str = ANY_KERNELS
+    quantize: Quantize | None = None  # of the left operand; None: operands come as they are multiplied
 
     def __post_init__(self) -> None:
         require(self.tiles in TILE_SETS, "tiles", self.tiles, ", ".join(TILE_SETS))
-        kernels = sorted({*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS})
+        kernels = sorted({*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS, *MATRIX_KERNELS})
         require(self.kernels in kernels, "kernels", self.kernels, ", ".join(kernels))
 
 
@@ -87,10 +105,18 @@ def kernels_of(architecture: str) -> str:
     return KERNELS_OF.get(architecture, LATEST_KERNELS)
 
 
+def matrix_kernels_of(device: DeviceSpec) -> str:
+    """The generation whose kernels on matrix units a device runs."""
+    board = device.memory_bus_bits is not None and device.memory_bus_bits <= WORKSTATION_BUS_BITS
+    return WORKSTATION_KERNELS if device.architecture == "blackwell" and board else device.architecture or ""
+
+
 def members_for(members: Members, architecture: str) -> Members:
-    """Those that are constants of the kernels that run on a generation; all, where none are: no one measured them."""
-    own = kernels_of(architecture)
-    return tuple(m for m in members if m.kernels in (own, ANY_KERNELS)) or members
+    """Those of the kernels that run on a generation, else those of any; all, where none are: no one measured them."""
+    for own in (architecture, kernels_of(architecture), ANY_KERNELS):
+        if result := tuple(m for m in members if m.kernels == own):
+            return result
+    return members
 
 
 def typical(members: Members, number: str) -> float:
@@ -98,7 +124,7 @@ def typical(members: Members, number: str) -> float:
     return float(np.exp(np.mean([np.log(getattr(member, number)) for member in members])))
 
 
-NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name not in ("tiles", "kernels"))
+NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name not in ("tiles", "kernels", "quantize"))
 
 
 @cache
@@ -128,6 +154,9 @@ class _GemmFile:
     vector: Annotated[Members, Meta(min_length=1)]
     vector_batched: Annotated[Members, Meta(min_length=1)]
     matrix: Annotated[Members, Meta(min_length=1)]
+    float8: Annotated[Members, Meta(min_length=1)]
+    float8_block: Annotated[Members, Meta(min_length=1)]
+    float4: Annotated[Members, Meta(min_length=1)]
 
 
 def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path: Path) -> None:

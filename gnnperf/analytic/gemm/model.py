@@ -19,7 +19,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.gemm.constants import TILE_SETS, GemmConstants, Members, default_gemm_constants, members_for
+from gnnperf.analytic.gemm.constants import (
+    FAMILIES,
+    TILE_SETS,
+    GemmConstants,
+    Members,
+    Quantize,
+    default_gemm_constants,
+    matrix_kernels_of,
+    members_for,
+)
 from gnnperf.core import InputError
 from gnnperf.hardware import DeviceSpec
 
@@ -27,7 +36,10 @@ from gnnperf.hardware import DeviceSpec
 
 Array = npt.NDArray[np.float64]
 
-ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
+# Of an operand's element. float8: a scale per row; float8_block: per 128 elements; float4: per 16 (nvfp4).
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "float8_block": 1, "float4": 0.5}
+UNITS = {"float8_block": "float8"}  # dtype -> whose rate it has
+QUANTIZED_FROM_BYTES = 2  # an element before it is quantized, and of the result
 
 
 @dataclass(frozen=True)
@@ -91,8 +103,9 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
 
 def rate_key(device: DeviceSpec, dtype: str, tf32: bool = False) -> str:
     """Key of DeviceSpec.flops_per_s: matrix units where the dtype has them; float32 uses them if TF32 is allowed."""
-    matrix = f"{dtype}_matrix"
-    return matrix if matrix in device.flops_per_s and (dtype != "float32" or tf32) else dtype
+    unit = UNITS.get(dtype, dtype)
+    matrix = f"{unit}_matrix"
+    return matrix if matrix in device.flops_per_s and (unit != "float32" or tf32) else unit
 
 
 US_PER_S = 1e6
@@ -104,6 +117,7 @@ SHORTEST_SPLIT = 32.0  # steps along k that a part keeps
 SM_ELEMENTS = 2 * 128 * 128  # of results that one SM's registers hold at a time
 MOST_TILES_PER_SM = 8.0
 LIMIT_POWER = 6.0  # p of the soft maximum: a power limit acts on what is beyond it only
+REREAD_SHARPNESS = 3.0  # of a quantized row that leaves the cache between its passes
 SOFT = 2.0  # sharpness of misses that are fitted by one constant only
 LARGEST_RATIO = 1e6  # keeps powers finite
 CHUNK_ROWS = 8192
@@ -130,18 +144,21 @@ class Candidates:
     read_elements: Array  # of operands, by all tiles
 
 
-def family_of(key: str, batched: bool) -> str:
+def family_of(key: str, batched: bool, dtype: str = "") -> str:
     """Family of constants for a rate's key: libraries choose other tiles for batches of float32 products."""
     if key.endswith("_matrix"):
-        return "matrix"
+        unit = key.removesuffix("_matrix")
+        return next((family for family in (dtype, unit) if family in FAMILIES), "matrix")
     return "vector_batched" if batched else "vector"
 
 
 def gemm_us(
     device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, launch_included: bool = False,
-    constants: Mapping[str, Members] | None = None, splits: Splits = SPLITS,
+    constants: Mapping[str, Members] | None = None, splits: Splits = SPLITS, quantized: bool = False,
 ) -> Array:  # fmt: skip
-    """[rows] us of products on one device.
+    """[rows] us of products on one device; in 8 and 4 bits with the kernel that quantizes the left operand.
+
+    `quantized`: it comes in that form already (aten::_scaled_mm).
 
     Raises:
         InputError: see `numbers_of`.
@@ -151,23 +168,32 @@ def gemm_us(
     us = np.full(len(result.m), np.nan)  # [rows]
     for batched in (False, True):
         rows = np.flatnonzero((result.batch > 1) == batched)
-        members = members_for(family[family_of(key, batched)], device.architecture or "")
-        us[rows] = tiled_us(result.part(rows), numbers, members, launch_included, splits)
+        members = members_on(device, family[family_of(key, batched, dtype)], key)
+        us[rows] = tiled_us(result.part(rows), numbers, members, launch_included, splits, quantized)
     return us
 
 
+def members_on(device: DeviceSpec, members: Members, key: str) -> Members:
+    """The members of a family whose kernels a device runs, for a rate's key."""
+    matrix = key.endswith("_matrix")
+    return members_for(members, matrix_kernels_of(device) if matrix else device.architecture or "")
+
+
 def tiled_us(
-    result: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS
-) -> Array:
+    result: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS,
+    quantized: bool = False,
+) -> Array:  # fmt: skip
     """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does."""
     rows = len(result.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
-    return np.exp(np.mean([np.log(_one_us(result, numbers, c, launch_included, splits)) for c in members], axis=0))
+    every = [_one_us(result, numbers, c, launch_included, splits, quantized) for c in members]
+    return np.exp(np.mean(np.log(every), axis=0))
 
 
 def _one_us(
-    result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits
-) -> Array:
+    result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits,
+    quantized: bool,
+) -> Array:  # fmt: skip
     parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(result.m), CHUNK_ROWS)]
     kernels = [
         kernel_us(
@@ -178,7 +204,10 @@ def _one_us(
         )
         for p in parts
     ]
-    return observed_us(np.concatenate([*kernels, np.empty(0)]), constants, launch_included)
+    us = np.concatenate([*kernels, np.empty(0)])
+    if constants.quantize is not None and not quantized:
+        us = us + quantize_us(result, numbers, constants, constants.quantize)
+    return observed_us(us, constants, launch_included)
 
 
 def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
@@ -209,6 +238,24 @@ def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, const
     soft = larger * ((compute / larger) ** p + (memory / larger) ** p) ** (1.0 / p)  # [rows, candidates]
     empty = (result.batch == 0) | (result.m == 0) | (result.n == 0) | (result.k == 0)  # [rows]
     return constants.floor_clocks / device.clock_hz * US_PER_S + np.where(empty, 0.0, soft.min(axis=1))
+
+
+def quantize_us(result: Products, device: DeviceNumbers, c: GemmConstants, quantize: Quantize) -> Array:
+    """[rows] us of quantizing the left operand, read in 16 bits: start, then the slower of instructions and bytes.
+
+    A row is read for its scale and again for its values: from DRAM where the rows in flight outgrow the cache.
+    """
+    elements = result.batch * result.m * result.k
+    cache = c.l2_share * device.l2_bytes  # bytes
+    rows = np.minimum(device.num_sms * quantize.rows_in_flight, result.batch * result.m)
+    again = _missing(rows * result.k * QUANTIZED_FROM_BYTES / cache, REREAD_SHARPNESS)
+    moved = elements * (QUANTIZED_FROM_BYTES * (1.0 + again) + result.item_bytes)  # bytes
+    touched = result.turns * elements * (QUANTIZED_FROM_BYTES + result.item_bytes)
+    dram_us = moved * _missing(touched / cache, c.l2_sharpness) / (device.bandwidth_bytes_per_s * c.memory_share)
+    memory_us = dram_us * US_PER_S + moved / _l2_bytes_per_us(device, c)[:, 0]
+    per_sm = np.maximum(result.batch * result.m / device.num_sms, 1.0) * result.k  # elements
+    issue_us = per_sm * quantize.element_clocks / device.clock_hz * US_PER_S
+    return quantize.start_clocks / device.clock_hz * US_PER_S + np.hypot(memory_us, issue_us)
 
 
 def observed_us(kernel: Array, constants: GemmConstants, launch_included: bool) -> Array:
@@ -267,8 +314,9 @@ def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:
 def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
     """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache."""
     item, cache = result.item_bytes[:, None], c.l2_share * device.l2_bytes[:, None]  # bytes
-    elements = result.batch * (result.m * result.k + result.k * result.n + result.m * result.n)
-    moved = elements[:, None] * item
+    written = result.item_bytes if c.quantize is None else QUANTIZED_FROM_BYTES  # of an element of the result
+    operands = result.m * result.k + result.k * result.n  # elements
+    moved = (result.batch * (operands * result.item_bytes + result.m * result.n * written))[:, None]
     again = counts.read_elements * item * c.reread_share * _missing(counts.span_elements * item / cache, SOFT)
     dram = moved * _missing(result.turns[:, None] * moved / cache, c.l2_sharpness) + again
     bandwidth = device.bandwidth_bytes_per_s[:, None] * c.memory_share / US_PER_S  # bytes per us

@@ -51,6 +51,8 @@ class KernelCall:
     num_kernels: int = 1  # that the call launched; 1 where that is not known
     # float32 products may use TF32; torch's default is not. Convolutions may in any case, as torch has it.
     tf32: bool = False
+    # products in turn on operands of their own, which compete for the cache; None: as in programs (`gemm.calls`)
+    turns: float | None = None
     access: LookupAccess = LookupAccess()  # of an embedding lookup; shapes say nothing about it
 
     @property

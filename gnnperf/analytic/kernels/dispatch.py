@@ -25,7 +25,7 @@ from gnnperf.analytic.memory_bound.calls import (
 )
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.normalization import rows_us
-from gnnperf.analytic.roofline import compute_us, flops_per_s
+from gnnperf.analytic.roofline import compute_us, flops_per_s, has_units
 from gnnperf.core import OpFamily
 from gnnperf.hardware import DeviceSpec
 
@@ -109,8 +109,9 @@ def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
 
 
 def roofline_us(calls: Sequence[KernelCall], device: DeviceSpec, power: float) -> Array:
-    """[n] us of the whole call with one floor; NaN where neither FLOPs nor bytes are known."""
-    return compute_us(_flops(calls), of_bytes(calls), _rates(calls, device), device, power)
+    """[n] us of the whole call with one floor; NaN: neither FLOPs nor bytes are known, or no units for the dtype."""
+    us = compute_us(_flops(calls), of_bytes(calls), _rates(calls, device), device, power)
+    return np.where([has_units(device, call.family, call.dtype) for call in calls], us, np.nan)
 
 
 def bounds(calls: Sequence[KernelCall], device: DeviceSpec, latency_us: Array) -> np.ndarray:

@@ -12,6 +12,9 @@ One of four says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th
 Breslau et al. 1999), `reuse_histogram` (rows that this call requests once, twice, 3 to 4, 5 to 8, ... times, as a
 recorder's card counts them) or `reuse_distances` (pairs: different rows requested since, itself included, null for
 never; lookups). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as without.
+
+Products have `tables` and `cache`, too: so many in turn on operands of their own (published tables: 6, warm), or
+nothing of them in the cache. Without, as in programs.
 """
 
 from __future__ import annotations
@@ -85,6 +88,7 @@ LISTS = ("reuse_histogram", "reuse_distances")  # JSON text in Parquet and CSV
 COUNTED = ("zipf", *LISTS)
 COLUMNS = (*SPARSE, "skew", *COUNTED, "tables", "cache")
 CACHES = ("warm", "flushed")
+FLUSHED_TURNS = 1e6  # as many products in turn leave nothing in a cache
 ROUNDING = 1e-6  # of counts that were means
 
 
@@ -105,10 +109,26 @@ def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -
         raise InputError(f"{both[0]} and {both[1]}", where=where, allowed="one column that says which rows")
     counted = _READ[given[0]](entry[given[0]], *_sizes(op, shapes, where), where) if given else None
     skew, tables = (_above_zero(entry.get(name), name, where) for name in ("skew", "tables"))
+    return LookupAccess(counted, skew, tables, _cache(entry, where) == CACHES[0])
+
+
+def read_turns(entry: Mapping[Any, Any], where: str) -> float | None:
+    """Products in turn on operands of their own, by `tables` and `cache`; None: the row has neither.
+
+    Raises:
+        InputError: a value is out of range.
+    """
+    tables, cache = entry.get("tables"), _cache(entry, where)
+    if cache == CACHES[1]:
+        return FLUSHED_TURNS
+    return None if tables is None and cache is None else _above_zero(tables, "tables", where)
+
+
+def _cache(entry: Mapping[Any, Any], where: str) -> object:
     cache = entry.get("cache")
     if cache is not None and cache not in CACHES:
         raise InputError(f"cache is {cache!r}", where=where, allowed=", ".join(CACHES))
-    return LookupAccess(counted, skew, tables, cache == CACHES[0])
+    return cache
 
 
 def _sizes(op: str, shapes: Shapes, where: str) -> tuple[float, float]:

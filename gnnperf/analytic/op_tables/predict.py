@@ -16,6 +16,7 @@ from gnnperf.analytic.kernels.nodes import op_times
 from gnnperf.analytic.op_tables.decomposition import UNFUSED_ATTENTION, forward_calls, gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
+from gnnperf.analytic.roofline import has_units
 from gnnperf.core import OpFamily, each
 from gnnperf.graph import DTYPE_BYTES, SPARSE_MATMUL_FORMULAS, UnknownCost
 from gnnperf.hardware import DeviceSpec
@@ -30,6 +31,7 @@ class Reason(StrEnum):
     SHAPES = "its shapes and arguments do not tell its cost"
     DTYPE = "a dtype whose elements have no known size"
     SPARSE_ON_CPU = "no prices of products with sparse operands on CPUs"
+    UNITS = "the device has no units for products in this dtype"
     GRADIENT = "no formula for its gradient, or shapes that do not tell it"
 
 
@@ -66,10 +68,11 @@ def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
     if device.kind == "cpu" and (row.sparsity is not None or row.op in SPARSE_MATMUL_FORMULAS):
         return Reason.SPARSE_ON_CPU
     if row.direction == "backward":
-        return _known(row, gradient_calls, Reason.GRADIENT)
-    if row.op == UNFUSED_ATTENTION:
-        return _known(row, forward_calls, Reason.SHAPES)
-    return _forward(row)
+        result = _known(row, gradient_calls, Reason.GRADIENT)
+    else:
+        result = _known(row, forward_calls, Reason.SHAPES) if row.op == UNFUSED_ATTENTION else _forward(row)
+    refused = isinstance(result, list) and not all(has_units(device, call.family, call.dtype) for call in result)
+    return Reason.UNITS if refused else result
 
 
 def _known(row: OpRow, calls_of: Callable[[OpRow], list[KernelCall]], reason: Reason) -> list[KernelCall] | Reason:

@@ -41,6 +41,7 @@ class OpRow:
     launch_included: bool = False  # the measured time is the host's, from the call to the end of its work
     sparsity: Sparsity | None = None  # of a product's weight; None: dense
     access: LookupAccess = field(default_factory=LookupAccess)  # of an embedding lookup
+    turns: float | None = None  # products in turn on operands of their own; None: as in programs
 
 
 def read_op_rows(path: Path) -> tuple[pd.DataFrame, tuple[OpRow, ...]]:
@@ -110,7 +111,7 @@ def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
     sparsity = columns.read_sparsity(entry, plain, shapes, where)
     access = columns.read_access(decoded, plain, shapes, where)
     return OpRow(plain, shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),
-                 measured, launched, sparsity, access)  # fmt: skip
+                 measured, launched, sparsity, access, columns.read_turns(entry, where))  # fmt: skip
 
 
 def _decoded(value: object, where: str) -> object:

@@ -61,7 +61,8 @@ def costed_call(op: str, dims: str, types: str, values: str, row: OpRow) -> Kern
     """A call of `op` with its cost; the dtype is the row's where the recorded inputs do not tell one (lists)."""
     cost = op_cost(op, dims, types, values)
     dtype = cost.dtype or next(iter(row.dtypes), None)
-    return KernelCall(op, dims, dtype, str(cost.family), cost.flops, cost.bytes, tf32=row.tf32, access=row.access)
+    return KernelCall(op, dims, dtype, str(cost.family), cost.flops, cost.bytes, tf32=row.tf32, turns=row.turns,
+                      access=row.access)  # fmt: skip
 
 
 def tensor_call(

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from gnnperf.analytic.gemm.constants import (
     FAMILIES,
     GemmConstants,
+    Quantize,
     default_gemm_constants,
     load_gemm_constants,
+    matrix_kernels_of,
     members_for,
     save_gemm_constants,
 )
-from gnnperf.analytic.gemm.model import DeviceNumbers, gemm_us, numbers_of, products, rate_key, tiled_us
+from gnnperf.analytic.gemm.model import DeviceNumbers, gemm_us, numbers_of, products, quantize_us, rate_key, tiled_us
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 
@@ -97,7 +99,7 @@ def test_a_launch_comes_before_the_kernel() -> None:
 def test_an_empty_product_costs_the_floor(sizes: tuple[int, int, int, int]) -> None:
     assert _us(*sizes) == pytest.approx(2.0)
     us = gemm_us(load_device("h100_sxm"), "bfloat16", products(*sizes))
-    assert us[0] == pytest.approx(default_gemm_constants()["matrix"][0].floor_clocks / 1980)
+    assert us[0] == pytest.approx(members_for(default_gemm_constants()["matrix"], "hopper")[0].floor_clocks / 1980)
 
 
 @pytest.mark.parametrize("axis", range(4))
@@ -157,7 +159,7 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
     path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow", kernels="volta"))
     save_gemm_constants(dict.fromkeys(FAMILIES, two), "by hand", path)
     assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, two)
-    path.write_text(path.read_text().replace("version: 3", "version: 0"))
+    path.write_text(path.read_text().replace("version: 4", "version: 0"))
     with pytest.raises(InputError, match="version 0"):
         load_gemm_constants(path)
 
@@ -180,6 +182,27 @@ def test_a_generation_is_answered_by_the_constants_of_the_kernels_that_it_runs()
     assert members_for((old, new), "ampere") == members_for((old, new), "ada") == (new,)
     assert members_for((old, new), "turing") == (old, new)  # no one measured Volta's kernels
     assert members_for((IDEAL,), "turing") == (IDEAL,)  # constants of any kernels
+
+
+def test_a_generation_has_its_own_kernels_on_matrix_units_and_workstation_boards_those_of_ada() -> None:
+    ours, any_kernels = replace(IDEAL, kernels="blackwell"), IDEAL
+    assert members_for((ours, any_kernels), "blackwell") == (ours,)
+    assert members_for((ours, any_kernels), "turing") == (any_kernels,)
+    names = {name: matrix_kernels_of(load_device(name)) for name in ("gb300", "rtx_pro_6000", "l4", "h200")}
+    assert names == {"gb300": "blackwell", "rtx_pro_6000": "ada", "l4": "ada", "h200": "hopper"}
+
+
+def test_quantizing_reads_16_bits_and_long_rows_twice() -> None:
+    """10 SMs, 1 GHz, 100 GB/s of which 0.8 are sustained, a cache of 1 MB; instructions as good as free."""
+    quantize = Quantize(start_clocks=3000.0, element_clocks=1e-9, rows_in_flight=1.0)
+    constants = replace(IDEAL, quantize=quantize, l2_bytes_per_clock=1e12)
+    short, long = (float(quantize_us(products(m, 1, k, item_bytes=1), SMALL, constants, quantize)[0])
+                   for m, k in ((10_000, 1000), (100, 1_000_000)))  # fmt: skip
+    assert short == pytest.approx(3.0 + 1e7 * 3 / 0.8e5, rel=1e-3)
+    assert long == pytest.approx(3.0 + 1e8 * 5 / 0.8e5, rel=1e-2)
+    alone, whole = (tiled_us(products(100, 100, 100, item_bytes=1), SMALL, (constants,), False, quantized=q)[0]
+                    for q in (True, False))  # fmt: skip
+    assert whole - alone == pytest.approx(3.0, abs=0.1)
 
 
 def test_a_device_takes_the_members_for_it() -> None:

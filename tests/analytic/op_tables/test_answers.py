@@ -6,17 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.dispatch import kernel_times
+from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
 from gnnperf.analytic.op_tables.decomposition import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
+from research.fitting.gemm import measured, predicted_us
+from research.tables.columns import completed, product_columns
+from tests.analytic.kernels.calls import node_row
 
 H100 = load_device("h100_sxm")
 MM = {"op": "aten::mm", "shapes": [[512, 256], [256, 1024]], "dtype": "bfloat16"}
@@ -120,9 +126,30 @@ def test_gradients_by_hand(requested: OpRow, op: str, flops: float) -> None:
 def test_rows_are_answered_in_their_order() -> None:
     small, both = row("aten::mm", [[4, 4], [4, 4]], "bfloat16"), row("aten::mm", [[4096, 4096]] * 2, "bfloat16")
     answers = answer_rows([small, row("my::op", [[3]]), both], H100)
-    us = gemm_us(H100, "bfloat16", products([4, 4096], [4, 4096], [4, 4096], item_bytes=2))
+    us = gemm_us(H100, "bfloat16", products([4, 4096], [4, 4096], [4, 4096], 1, 2, 6))
     assert [a.latency_us for a in answers] == [pytest.approx(us[0]), None, pytest.approx(us[1])]
     assert [a.bound for a in answers] == ["launch", None, "compute"]
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("bfloat16", "bfloat16"), ("float8", "float8_e4m3fn")])
+def test_a_call_has_one_latency_in_tables_graphs_and_benchmarks(dtype: str, name: str, tmp_path: Path) -> None:
+    sizes = {"m": np.array([16.0, 2048.0]), "n": np.array([4096.0, 1024.0]), "k": np.array([4096.0, 8192.0])}
+    table = completed({**product_columns("aten::linear", *sizes.values(), dtype), "turns": 6, "launch_included": False,
+                       "device": "NVIDIA H100 80GB HBM3", "latency_us": 1.0}, 2)  # fmt: skip
+    family = default_gemm_constants()["matrix" if dtype == "bfloat16" else "float8"]
+    expected = predicted_us(measured(table), family)
+    entries = [{"op": "aten::linear", "shapes": json.loads(shapes), "dtype": name} for shapes in table["shapes"]]
+    for columns in ({}, {"tables": 6, "cache": "warm"}):
+        _, rows = read_op_rows(lines(tmp_path / "ops.jsonl", *({**entry, **columns} for entry in entries)))
+        assert [a.latency_us for a in answer_rows(rows, H100)] == pytest.approx(expected)
+    calls = [recorded_call(row) for row in rows]
+    nodes = pd.DataFrame([{**node_row(call), "dtype": name} for call in calls])
+    assert compute_nodes_us(nodes, H100, 4.0) == pytest.approx(expected)
+    _, (warm, cold) = read_op_rows(
+        lines(tmp_path / "ops.jsonl", *({**entries[0], "cache": c} for c in ("warm", "flushed")))
+    )
+    once, fetched = (answer.latency_us for answer in answer_rows([warm, cold], H100))
+    assert once is not None and fetched is not None and once < expected[0] < fetched * (1 + 1e-9)
 
 
 def test_a_backward_is_the_sum_of_its_calls() -> None:
@@ -148,6 +175,15 @@ def test_a_backward_is_the_sum_of_its_calls() -> None:
 def test_no_ground_is_a_reason(requested: OpRow, reason: Reason, hardware: str) -> None:
     (answer,) = answer_rows([requested], load_device(hardware))
     assert (answer.latency_us, answer.bound, answer.reason) == (None, None, reason)
+
+
+def test_8_bit_products_need_units_for_them() -> None:
+    linear = row("aten::linear", [[64, 512], [512, 512]], "float8_e4m3fn")
+    assert answer_rows([linear], load_device("a100_sxm_80gb"))[0].reason == Reason.UNITS
+    scaled = row("aten::_scaled_mm", [[64, 512], [512, 512], [64, 1], [1, 512]], "float8_e4m3fn")
+    whole, product = (answer.latency_us for answer in answer_rows([linear, scaled], H100))
+    assert whole is not None and product is not None
+    assert whole > product + 1.0  # a linear layer quantizes its input, the operands of _scaled_mm are in 8 bits
 
 
 def test_tf32_is_requested_for() -> None:

@@ -1,0 +1,97 @@
+"""`gnnperf predict TRACE`: plain flags for the keys of predict.py.
+
+    gnnperf predict trace.json.gz
+    gnnperf predict trace.json.gz --gpu h200 --what-if batch=2x --what-if link=pcie_gen4_x16
+    gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
+
+Every other key of predict.py is `--set KEY=VALUE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gnnperf.core import bars_on_terminal, to_json, write_out
+
+DESCRIPTION = """\
+Predict one step: on the hardware of the trace, on other hardware, or after changes.
+
+Without --gpu the prediction starts from what the trace measured on its own hardware. The files of the answer
+(prediction.json, nodes.parquet, timeline.json.gz, report.html) go to --out.
+"""
+EXAMPLES = """\
+examples:
+  gnnperf predict trace.json.gz                                       the step on its own GPU, and what holds it up
+  gnnperf predict runs/trace_dir --gpu h200                           the same step on another GPU
+  gnnperf predict trace.json.gz --what-if batch=2x                    after a change; --what-if may be repeated
+  gnnperf predict trace.json.gz --what-if link=pcie_gen4_x16 --json   for a program to read
+  gnnperf predict trace.json.gz --what-if latency=op:aten::mm,factor:0.5
+  gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
+
+what-if: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
+  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, place, repeat,
+  sequence, stall, straggler, stream, table_size, tensor_train, world_size
+every key: python predict.py --cfg job, or docs/reference
+
+exit code: 0, or 2 input that cannot be used, 3 too much is not covered, 4 the step is beyond --max-step-ms
+"""
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `predict` command."""
+    parser = subparsers.add_parser(
+        "predict", help="one step of a trace or plan: its time, what holds it up, what-ifs, other GPUs",
+        description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("trace", nargs="?", metavar="TRACE", help="trace file, directory of rank files, or archive")
+    parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
+                        help="any other key of predict.py; may be repeated")  # fmt: skip
+    parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
+    parser.add_argument("--gpu", metavar="NAME", help="predict for this device of the catalog, or a .yaml file")
+    parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
+    parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT", help="e.g. batch=2x")
+    parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
+    parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
+    parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
+    parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if the step takes longer")
+    parser.add_argument("--json", action="store_true", help="print prediction.json")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
+    parser.set_defaults(run=_predict)
+
+
+def _predict(args: argparse.Namespace) -> int:
+    from gnnperf.predict import Request, check, check_covered, composed, predict
+    from gnnperf.report import check_output, default_out, document, print_summary, read_threshold, write_report
+
+    request = composed("predict", Request, *_overrides(args), **_given(args))
+    check(request)
+    threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
+    if request.out is not None:
+        check_output(Path(request.out))
+    with bars_on_terminal(args.quiet or args.json):
+        answer = predict(request)
+        check_covered(answer, request.fallback)
+        written = write_report(answer, Path(request.out or default_out(answer)))
+    if args.json:
+        write_out(to_json(document(answer)))
+    elif not args.quiet:
+        print_summary(answer, written)
+    threshold.check(answer)
+    return 0
+
+
+def _overrides(args: argparse.Namespace) -> list[str]:
+    """Choices of conf/, then the keys as they were written."""
+    choices = {"hardware": args.gpu, "cluster": args.cluster, "plan": args.plan}
+    return [*(f"{key}={value}" for key, value in choices.items() if value is not None), *args.keys]
+
+
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """Values that need no grammar: paths, numbers and edits."""
+    from gnnperf.predict import parse_edit
+
+    values = {name: getattr(args, name) for name in ("trace", "step", "checkpoint", "max_step_ms", "out")}
+    edits = [parse_edit(text) for text in args.edits]
+    return {key: value for key, value in (*values.items(), ("whatif", edits or None)) if value is not None}

@@ -1,0 +1,73 @@
+"""`gnnperf predict`: plain flags give the prediction that the keys of predict.py give."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gnnperf import cli
+from gnnperf.predict import edit_settings, parse_edit
+from gnnperf.report.predict_cli import EXAMPLES
+
+RUN = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    assert cli.main(["predict", *words, "--json"]) == 0
+    document: dict[str, object] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_a_trace_with_what_ifs_gives_the_edited_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    edits = ["--what-if", "batch=2x", "--what-if", "latency=op:aten::mm,factor:0.5"]
+    document = predicted(capsys, RUN, *edits, "--out", str(tmp_path / "out"), "--set", "memory=false")
+    whatif = document["whatif"]
+    assert isinstance(whatif, dict) and len(whatif["edits"]) == 2
+    assert (tmp_path / "out/report.html").is_file()
+
+
+def test_another_device_and_keys_of_predict_py(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    keys = ["--set", "memory=false", "--set", "findings=false", "--set", "hardware.num_sms=4"]
+    document = predicted(capsys, RUN, "--gpu", "epyc_9654", "--out", str(tmp_path / "out"), *keys)
+    assert document["hardware"] == "epyc_9654" and document["findings"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.json"], "nowhere.json"),
+        ([RUN, "--gpu", "h1000"], "did you mean"),
+        ([RUN, "--what-if", "batsh=2x"], "did you mean 'batch'"),
+        ([RUN, "--what-if", "batch=large"], "a number"),
+        ([], "trace"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.main(["predict", *words, "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("fuse", {"fuse": {}}),
+        ("batch=2x", {"batch": {"factor": 2}}),
+        ("batch=0.5", {"batch": {"factor": 0.5}}),
+        ("link=pcie_gen4_x16", {"link": {"to": "pcie_gen4_x16"}}),
+        ("dtype=of:float32,to:bfloat16", {"dtype": {"of": "float32", "to": "bfloat16"}}),
+        ("latency=op:aten::mm,factor:0.5", {"latency": {"op": "aten::mm", "factor": 0.5}}),
+    ],
+)
+def test_an_edit_without_braces(text: str, entry: object) -> None:
+    assert parse_edit(text) == entry
+
+
+def test_help_lists_every_edit() -> None:
+    listed = EXAMPLES.partition("SETTING:VALUE,...\n")[2].partition("every key")[0]
+    assert sorted(re.findall(r"\w+", listed)) == sorted(edit_settings())
