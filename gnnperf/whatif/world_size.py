@@ -180,7 +180,7 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
     dtype = str(known.iloc[0]) if len(known) else "float32"
     sizes = {one: _gradient_bytes(graph, one, dtype) for one in graph.ranks}
     message = np.array([sizes.get(one, np.nan) for one in of_rank.tolist()])
-    columns: dict[str, tuple[object, str]] = {
+    columns: dict[str, tuple[np.ndarray | float, str]] = {
         "group_size": (factor.numerator, "int32"), "group_stride": (graph.world_size, "int32"),
         "group_first": (of_rank, "int32"), "message_bytes": (message, "float64"), "flops": (np.nan, "float64"),
         "bytes": (np.nan, "float64"), "start_us": (np.nan, "float64"), "blocked_us": (0.0, "float64"),
@@ -193,7 +193,7 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
         phase=nodes["phase"].where(~added, str(Phase.BACKWARD)),
         input_dims=nodes["input_dims"].where(~added),
         stream=np.where(own, [free.get(one, -1) for one in rank.tolist()], stream).astype(np.int64),
-        **{name: np.where(added, value, nodes[name]).astype(kind) for name, (value, kind) in columns.items()},
+        **{name: np.where(added, value, nodes[name].to_numpy()).astype(kind) for name, (value, kind) in columns.items()},
     )
     nodes = nodes.assign(latency_us=nodes["latency_us"].mask(added & (rank < 0)))
     edges = EdgeList()

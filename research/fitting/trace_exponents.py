@@ -1,12 +1,13 @@
-"""Exponents of the ratio by which measurements of a trace move to another GPU: latency = measured x ratio ^ exponent.
+"""Exponents of the ratio by which measurements of a trace move to a change: latency = measured x ratio ^ exponent.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.trace_exponents [--rows N] [--keep DIR] [--write]
 
-The ratio is that of closed forms, after / before. Public op tables have the same call on several GPUs. Every generation
-is left out once: the forms are fitted without it, and predict calls from every other GPU to its own. An exponent is
-fitted per family and dtype (least absolute log error) on the pairs of the other generations, and evaluated on those of
-the generation left out. --write: exponents of all generations, where the evaluation is better than exponent 1 in the
-mean over generations and worse for none (conf/analytic/trace_exponents.yaml).
+The ratio is that of closed forms, after / before. Two kinds of change: hardware (the same call on another GPU) and
+shapes (twice the FLOPs of a call of the same op on the same GPU). Every generation of public op tables is left out
+once: the forms are fitted without it. An exponent is fitted per change, family and dtype (least absolute log error) on
+the pairs of the other generations, and evaluated on those of the generation left out. --write: exponents of all
+generations, where the evaluation is better than exponent 1 in the mean over generations and worse for none
+(conf/analytic/trace_exponents.yaml).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from gnnperf.core import write_text
 from gnnperf.hardware import conf_dir, yaml_text
 from gnnperf.predict.trace_evidence import EXPONENTS
 from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.benchmarks._transfer_few import forms_of
+from research.benchmarks._transfer_few import Forms, forms_of
 from research.pretraining.rows import GENERATION, sampled
 
 CALL = ["table", "op", "shapes", "dtype"]
@@ -37,7 +37,7 @@ PROVENANCE = (
 
 
 def pairs(rows: pd.DataFrame, num_rows: int, keep: Path) -> pd.DataFrame:
-    """Calls that two GPUs of different generations ran.
+    """Calls before and after a change.
 
     Args:
         rows: of `_generation_answers.tables`.
@@ -45,7 +45,7 @@ def pairs(rows: pd.DataFrame, num_rows: int, keep: Path) -> pd.DataFrame:
         keep: folder of fitted forms.
 
     Returns:
-        Columns generation (of the target), source, source_generation, device, kind, measured, model: log ratios.
+        Columns change, generation (of the target), source, source_generation, device, kind; log ratios measured, model.
     """
     result = []
     for left in sorted(rows[GENERATION].unique()):
@@ -53,25 +53,47 @@ def pairs(rows: pd.DataFrame, num_rows: int, keep: Path) -> pd.DataFrame:
         targets, others = rows[out].reset_index(drop=True), rows[~out].reset_index(drop=True)
         forms = forms_of(others.iloc[sampled(others, num_rows, ["device", KIND], seed=0)].reset_index(drop=True), keep)
         known = others.merge(targets[CALL].drop_duplicates(), on=CALL)[CALL].drop_duplicates()
-        common = targets.merge(known, on=CALL)
-        calls = common[[*CALL, KIND]].drop_duplicates(CALL)
+        calls = targets.merge(known, on=CALL)[[*CALL, KIND]].drop_duplicates(CALL)
         calls = calls.iloc[sampled(calls, num_rows, [KIND], seed=1)][CALL]
-        sides = [_predicted(part.merge(calls, on=CALL).reset_index(drop=True), forms) for part in (others, targets)]
-        both = sides[0].merge(sides[1], on=[*CALL, KIND], suffixes=("_source", ""))
-        result.append(pd.DataFrame({
-            GENERATION: left, "source": both["device_source"], "source_generation": both[f"{GENERATION}_source"],
-            "device": both["device"], KIND: both[KIND],
-            "measured": np.log(both["latency_us"] / both["latency_us_source"]),
-            "model": both["model"] - both["model_source"],
-        }))  # fmt: skip
+        sides = [_predicted(part.merge(calls, on=CALL), forms) for part in (others, targets)]
+        result.append(_ratios("hardware", sides[0].merge(sides[1], on=[*CALL, KIND], suffixes=("_source", ""))))
+        doubled = _doubled(targets, num_rows)
+        sides = [_predicted(part.reset_index(drop=True), forms) for part in doubled]
+        result.append(_ratios("shapes", _beside(*sides)))
     return pd.concat(result, ignore_index=True)
 
 
-def _predicted(rows: pd.DataFrame, forms) -> pd.DataFrame:  # type: ignore[no-untyped-def]
+def _beside(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Row i of both; columns of the first with suffix _source."""
+    return before.add_suffix("_source").join(after)
+
+
+def _predicted(rows: pd.DataFrame, forms: Forms) -> pd.DataFrame:
     """The rows with column model: log us by closed forms."""
-    return rows.assign(model=np.asarray(forms.requested(rows).log_us()))[
-        [*CALL, KIND, GENERATION, "device", "latency_us", "model"]
-    ]
+    columns = [*CALL, KIND, GENERATION, "device", "latency_us"]
+    return rows[columns].assign(model=np.asarray(forms.requested(rows).log_us()))
+
+
+def _doubled(rows: pd.DataFrame, num_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(calls, calls of the same op on the same GPU with twice the FLOPs and at most twice the bytes) [n]."""
+    keys = ["device", "table", "op", "dtype"]
+    first = rows.iloc[sampled(rows, 4 * num_rows, ["device", KIND], seed=2)]
+    both = first.reset_index().assign(flops=2 * first["flops"].to_numpy()).merge(
+        rows.reset_index(), on=[*keys, "flops"], suffixes=("", "_after")
+    )  # fmt: skip
+    share = both["moved_bytes_after"] / both["moved_bytes"]
+    both = both[(share > 1.0) & (share <= 2.0)].drop_duplicates("index")
+    both = both.iloc[sampled(both, num_rows, ["device", KIND], seed=3)]
+    return rows.loc[both["index"]], rows.loc[both["index_after"]]
+
+
+def _ratios(change: str, both: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({
+        "change": change, GENERATION: both[GENERATION], "source": both["device_source"],
+        "source_generation": both[f"{GENERATION}_source"], "device": both["device"], KIND: both[KIND],
+        "measured": np.log(both["latency_us"] / both["latency_us_source"]),
+        "model": both["model"] - both["model_source"],
+    })  # fmt: skip
 
 
 def errors(given: pd.DataFrame, exponent: float) -> np.ndarray:
@@ -108,29 +130,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, default=Path("outputs/trace_exponents"), help="folder of fitted forms")
     parser.add_argument("--write", action="store_true", help="conf/analytic/trace_exponents.yaml")
     options = parser.parse_args(arguments)
-    shipped: dict[str, dict[str, float]] = {}
-    print("| family, dtype | generation left out | exponent of the others | error | error of exponent 1 |")
+    shipped: dict[str, dict[str, dict[str, float]]] = {}
+    print("| change, family, dtype | generation left out | exponent of the others | error | error of exponent 1 |")
     print("|---|---|---|---|---|")
     for campaign in (GEMM, OPS):
         given = pairs(tables()[campaign], options.rows, options.keep)
-        families = given[KIND].map(FAMILIES)
-        for family in sorted(families.unique()):
-            own = given[families == family]
-            folds = list(left_out(own))
-            for left, exponent, error, plain in folds:
-                print(f"| {family}, {DTYPES[campaign]} | {left} | {exponent:g} | {_text(error)} | {_text(plain)} |")
-            final = fitted(own)
-            means = [float(np.mean([fold[column] for fold in folds])) for column in (2, 3)]
-            gains = means[0] < means[1] * (1 - SLACK)
-            gains &= all(error <= plain * (1 + SLACK) for _, _, error, plain in folds)
-            verdict = "shipped" if gains else "not shipped: exponent 1 stays"
-            print(f"| {family}, {DTYPES[campaign]} | mean | {final:g} of all, {verdict} | {_text(means[0])} | "
-                  f"{_text(means[1])} |", flush=True)  # fmt: skip
-            if gains:
-                shipped.setdefault(family, {})[DTYPES[campaign]] = final
+        given = given.assign(family=given[KIND].map(FAMILIES))
+        for (change, family), own in given.groupby(["change", "family"]):
+            exponent = _judged(f"{change}, {family}, {DTYPES[campaign]}", own)
+            if exponent is not None:
+                shipped.setdefault(str(change), {}).setdefault(str(family), {})[DTYPES[campaign]] = exponent
     if options.write:
-        write_text(conf_dir() / EXPONENTS, f"# {PROVENANCE}\n{yaml_text({'hardware': shipped})}")
+        write_text(conf_dir() / EXPONENTS, yaml_text({**shipped, "provenance": PROVENANCE}))
     return 0
+
+
+def _judged(name: str, own: pd.DataFrame) -> float | None:
+    """Print the evaluation; the exponent of all generations, None: no better than 1."""
+    folds = list(left_out(own))
+    for left, exponent, error, plain in folds:
+        print(f"| {name} | {left} | {exponent:g} | {_text(error)} | {_text(plain)} |")
+    if not folds:
+        return None
+    error, plain = (float(np.mean([fold[column] for fold in folds])) for column in (2, 3))
+    gains = error < plain * (1 - SLACK) and all(e <= p * (1 + SLACK) for _, _, e, p in folds)
+    verdict = "shipped" if gains else "not shipped: exponent 1 stays"
+    final = fitted(own)
+    print(f"| {name} | mean | {final:g} of all, {verdict} | {_text(error)} | {_text(plain)} |", flush=True)
+    return final if gains else None
 
 
 def _text(error: float) -> str:
