@@ -9,28 +9,23 @@ host work on another host                  measured x ratio of single-thread spe
 a stall                                    measured                                         trace
 never measured                             NaN: the next predictor of the order             -
 
-Delays that no modeled constraint explains, lags and the starts of ranks stay as measured. A ratio has an exponent per
-change, family and dtype where pairs of measurements show that it predicts better (conf/analytic/trace_exponents.yaml).
+Delays that no modeled constraint explains, lags and the starts of ranks stay as measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, Segment, Source
+from gnnperf.core import NodeType, Segment, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, only, uncovered_ops
-from gnnperf.hardware import ClusterSpec, conf_dir, read_yaml
+from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited
 
-EXPONENTS = "analytic/trace_exponents.yaml"
-CHANGES = ("hardware", "shapes")
 OTHER_STEPS = "measured in another step of this trace"
 BY_MODEL = "measured in this trace, times the ratio that the model predicts for the change"
 BY_HOST = "measured in this trace, times the ratio of the hosts' single-thread speeds"
@@ -75,8 +70,6 @@ class TracePredictor:
         source, reason = (np.full(len(known), one, dtype=object) for one in (Source.TRACE, self._as_measured))
         if changed.any():
             by_model = _ratio(after.latency_us, self._before_us[came_from], changed)
-            if cluster.device.kind == self.traced.device.kind == "gpu":
-                by_model **= exponents(graph.nodes, touched, moved)
             by_host = changed & ~touched & (graph.nodes["node_type"] == NodeType.HOST).to_numpy()
             by_family = family_ratios(graph.nodes, by_model, measured_us, changed & ~by_host)
             on_device = graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
@@ -134,48 +127,6 @@ class TracePredictor:
         now_us = graph.nodes["latency_us"].to_numpy(np.float64)
         own_us = self.measured.graph.nodes["latency_us"].to_numpy(np.float64)[came_from]
         return np.where(touched & np.isfinite(now_us) & (now_us != own_us), now_us, np.nan)
-
-
-def exponents(nodes: pd.DataFrame, touched: np.ndarray, moved: bool) -> np.ndarray:
-    """[num_nodes] of the model's ratio; 1 where no pairs of measurements support another one.
-
-    Args:
-        nodes: of the graph.
-        touched: [num_nodes] bool, by an edit.
-        moved: whether the hardware is another one.
-    """
-    family, dtype = (nodes[name].astype(str).to_numpy() for name in ("family", "dtype"))
-    result = np.ones(len(nodes))
-    for change, which in zip(CHANGES, (~touched & moved, touched & (not moved)), strict=True):
-        for (of, kind), exponent in _exponents(conf_dir())[change].items():
-            result[which & (family == of) & (dtype == kind)] = exponent
-    return result
-
-
-@cache
-def _exponents(folder: Path) -> dict[str, dict[tuple[str, str], float]]:
-    """Change -> (family, dtype) -> exponent.
-
-    Raises:
-        InputError: the file is malformed.
-    """
-    path = folder / EXPONENTS
-    given = read_yaml(path)
-    if set(given) - {*CHANGES, "provenance"} or not given.get("provenance"):
-        raise InputError(
-            f"keys {', '.join(map(str, given))}", where=str(path), allowed=f"{', '.join(CHANGES)}, provenance"
-        )
-    result: dict[str, dict[tuple[str, str], float]] = {}
-    for change in CHANGES:
-        families = given.get(change) or {}
-        if not isinstance(families, Mapping) or not all(isinstance(one, Mapping) for one in families.values()):
-            raise InputError(f"{change} is no mapping", where=str(path), allowed="family: {dtype: exponent}")
-        values = {(str(of), str(kind)): value for of, one in families.items() for kind, value in one.items()}
-        bad = [value for value in values.values() if not isinstance(value, int | float) or not 0 <= value <= 2]
-        if bad:
-            raise InputError(f"exponent {bad[0]!r}", where=str(path), allowed="0 to 2")
-        result[change] = {key: float(value) for key, value in values.items()}
-    return result
 
 
 def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> np.ndarray:

@@ -193,7 +193,9 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
         phase=nodes["phase"].where(~added, str(Phase.BACKWARD)),
         input_dims=nodes["input_dims"].where(~added),
         stream=np.where(own, [free.get(one, -1) for one in rank.tolist()], stream).astype(np.int64),
-        **{name: np.where(added, value, nodes[name].to_numpy()).astype(kind) for name, (value, kind) in columns.items()},
+        **{
+            name: np.where(added, value, nodes[name].to_numpy()).astype(kind) for name, (value, kind) in columns.items()
+        },
     )
     nodes = nodes.assign(latency_us=nodes["latency_us"].mask(added & (rank < 0)))
     edges = EdgeList()

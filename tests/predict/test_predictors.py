@@ -24,7 +24,7 @@ from gnnperf.predict.api import COPY, NO_CHECKPOINT, predict
 from gnnperf.predict.measured import read_measured, tensor_shapes
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.request import Mode, Request, TraceEvidence
-from gnnperf.predict.trace_evidence import EXPONENTS, TracePredictor, exponents, family_ratios, host_ratio
+from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
 from gnnperf.schedule.step_measurements import measured_step
@@ -228,41 +228,6 @@ def test_an_edit_leaves_untouched_nodes_as_measured_and_scales_touched_ones() ->
     assert prediction.latency_us[GEMM_0] == pytest.approx(2 * MEASURED_US[GEMM_0])
     assert prediction.latency_us[GEMM_1] == MEASURED_US[GEMM_1]
     assert prediction.source[GEMM_0] == prediction.source[GEMM_1] == Source.TRACE
-
-
-def _shipped(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "analytic").mkdir()
-    (folder / EXPONENTS).write_text(text)
-    monkeypatch.setattr("gnnperf.predict.trace_evidence.conf_dir", lambda: folder)
-
-
-def test_a_fitted_exponent_counts_for_its_change_family_and_dtype(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "provenance: a test\nhardware: {gemm: {float32: 0.5}}\nshapes: {gemm: {float32: 2, float16: 0.1}}"
-    _shipped(tmp_path, text, monkeypatch)
-    nodes = pd.DataFrame(
-        {"family": ["gemm", "gemm", "gemm", "norm"], "dtype": ["float32", "float32", "bfloat16", "float32"]}
-    )
-    touched = np.array([False, True, False, False])
-    assert exponents(nodes, touched, moved=True).tolist() == [0.5, 1, 1, 1]
-    assert exponents(nodes, touched, moved=False).tolist() == [1, 2, 1, 1]
-    graph = _predictor().measured.graph
-    here, there = (
-        AnalyticPredictor().predict(graph, one).latency_us[GEMM_0] for one in (DGX1, replace(DGX1, device=H100))
-    )
-    moved_us = _predictor().predict(graph, replace(DGX1, device=H100)).latency_us[GEMM_0]
-    assert moved_us == pytest.approx(MEASURED_US[GEMM_0] * (there / here) ** 0.5)
-
-
-@pytest.mark.parametrize(
-    "text", ["hardware: {}", "provenance: x\nsize: {}", "provenance: x\nshapes: {gemm: 1}",
-             "provenance: x\nshapes: {gemm: {float32: 3}}"]
-)  # fmt: skip
-def test_exponents_that_are_malformed_are_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _shipped(tmp_path, text, monkeypatch)
-    with pytest.raises(InputError, match="trace_exponents"):
-        exponents(pd.DataFrame({"family": ["gemm"], "dtype": ["float32"]}), np.array([True]), moved=False)
 
 
 def test_a_node_that_no_model_knows_takes_the_ratio_of_its_family() -> None:
