@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-# record_*.py writes measurements: run them by hand
-NOT_BENCHMARKS = ("_", "record_")
-# they train for hours, go with one that does, or kill what they run: only where they are requested
-BY_NAME = ("crash_safety", "fine_tuning", "learned", "learned_edits", "public_families", "second_machine")
+# they train for hours, go with one that does, kill what they run, or write: only where they are requested
+BY_NAME = ("crash_safety", "fine_tuning", "learned", "public_families", "second_machine", "summary")
 
 
 def names() -> tuple[str, ...]:
     """The benchmarks there are."""
-    return tuple(sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith(NOT_BENCHMARKS)))
+    return tuple(sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith("_")))
 
 
 def main(requested: Sequence[str]) -> int:

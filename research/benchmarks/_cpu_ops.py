@@ -1,19 +1,72 @@
-"""Ops of training steps in sizes drawn at random, for `gnnperf calibrate --ops`: what CPU kernels cost on a machine.
+"""Lists of ops for `gnnperf calibrate --ops`: what CPU kernels and lookups cost on a machine.
 
-python -m research.benchmarks._cpu_ops > ops.jsonl
-gnnperf calibrate --out datasets/cpu-ops --ranks 1 --minutes 5 --ops ops.jsonl
+    python -m research.benchmarks._cpu_ops [ops|updates|lookups] > ops.jsonl
+    gnnperf calibrate --out datasets/cpu-ops --ranks 1 --minutes 5 --ops ops.jsonl
 
-Sizes are drawn from ranges. Which ops are listed, and SMALL_SIDES, were chosen after seeing which ops of
-datasets/cpu-gloo the model got wrong: so they have seen the programs that it is judged by.
+Sizes are drawn from ranges. ops: which are listed, and SMALL_SIDES, were chosen after looking at ops of
+datasets/cpu-gloo that the model got wrong. updates: of optimizers that are neither fused nor foreach, dropout, roots,
+logarithms; chosen after looking at programs of datasets/cpu-unseen. Both have seen the programs that they are judged
+by. lookups: tables, skews and pooling factors beyond the suite.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from math import exp, log
 from typing import Any
+
+ROWS, SKEWS = (1_000, 10_000, 50_000, 200_000, 1_000_000), (1.0, 2.0, 4.0)
+DIMS, POOLING, BATCHES, TABLES = (8, 16, 32, 64, 128), (1, 2, 8, 32), (128, 512, 2048), (1, 1, 4)
+MOST_TABLE_BYTES, MOST_LOOKUPS, NUM_LOOKUPS, LOOKUP_SEED = 256_000_000, 32_768, 42, 7
+WAYS = (("forward", False), ("backward", False), ("backward", True))
+
+
+def lookups() -> list[tuple[int, int, int, int, float, int]]:
+    """(rows, dim, pooling, batch, skew, tables), each row count and skew as often as the others."""
+    chance = random.Random(LOOKUP_SEED)
+    result: dict[tuple[int, int, int, int, float, int], None] = {}
+    turn = 0
+    while len(result) < NUM_LOOKUPS:
+        rows, skew = ROWS[turn % len(ROWS)], SKEWS[turn % len(SKEWS)]
+        dim, pooling, batch, tables = (chance.choice(axis) for axis in (DIMS, POOLING, BATCHES, TABLES))
+        turn += 1
+        if rows * dim * 4 * tables <= MOST_TABLE_BYTES and batch * pooling <= MOST_LOOKUPS:
+            result[rows, dim, pooling, batch, skew, tables] = None
+    return list(result)
+
+
+def lines() -> Iterator[str]:
+    """One op per line."""
+    for rows, dim, pooling, batch, skew, tables in lookups():
+        for direction, sparse in WAYS:
+            yield json.dumps({
+                "op": "aten::embedding_bag", "shapes": [[rows, dim], [batch * pooling], [batch]],
+                "dtypes": ["float32", "int64", "int64"], "arguments": {"mode": 0, "sparse": sparse},
+                "direction": direction, "tables": tables, "skew": skew,
+            })  # fmt: skip
+
+
+UPDATE_SEED = 12
+RANGES = ((64, 4096), (4096, 1 << 17), (1 << 17, 1 << 20))  # elements
+ROOTS = ("sqrt", "rsqrt", "log")
+DROPPED = (0.1, 0.1, 0.1, 0.2, 0.2, 0.5)  # a likely branch is predicted, so the share matters
+
+
+def update_entries(sizes: Sizes) -> Iterator[Entry]:
+    """All ops."""
+    for low, high in RANGES:
+        n = sizes.between(low, high)
+        yield from (op_entry(name, (n,)) for name in ROOTS)
+        yield from (op_entry(name, (n,), (n,), (n,)) for name in ("addcmul_", "addcdiv_"))
+        yield op_entry("lerp_", (n,), (n,), arguments={"weight": 0.1})
+        yield op_entry("div", (n,), (n,))
+    for share in DROPPED:
+        shape = (sizes.between(16, 1024), sizes.between(16, 512))
+        yield op_entry("native_dropout", shape, arguments={"p": share, "train": True})
+
 
 SEED = 11
 Entry = dict[str, Any]
@@ -162,5 +215,12 @@ def _tables(sizes: Sizes) -> Iterator[Entry]:
                   dtypes=["float32", "int64", "int64"], arguments=bag)  # fmt: skip
 
 
+def main(arguments: list[str]) -> None:
+    """Print one list, an op per line."""
+    lists = {"ops": lambda: map(json.dumps, entries(Sizes(SEED))), "lookups": lines,
+             "updates": lambda: map(json.dumps, update_entries(Sizes(UPDATE_SEED)))}  # fmt: skip
+    print("\n".join(lists[arguments[0] if arguments else "ops"]()))
+
+
 if __name__ == "__main__":
-    print("\n".join(json.dumps(entry) for entry in entries(Sizes(SEED))))
+    main(sys.argv[1:])

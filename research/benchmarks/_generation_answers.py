@@ -20,10 +20,7 @@ import torch
 import gnnperf
 from gnnperf.gnn.intervals.devices import group_names
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
-from research.benchmarks import _row_trust
 from research.benchmarks._public_runs import mirror
-from research.benchmarks._row_trust import fit_row_trust
-from research.pretraining.few_rows import FEATURES, numbers
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
 from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import GENERATION, sampled, usable
@@ -36,13 +33,12 @@ TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of eac
 KINDS = {"gemm": "product", "linear": "linear", "bmm": "bmm", "conv": "convolution", "softmax": "softmax",
          "ln": "layer norm", "add": "elementwise", "gelu": "elementwise"}  # fmt: skip
 KIND, LEFT, GROUP = "kind", "left", "group"
-CODE = ("core/schema/*", "hardware/*", "analytic/**/*", "graph/cost/*", "graph/tables", "gnn/data/*", "gnn/models/*",
-        "gnn/trust/*")  # fmt: skip
+CODE = ("core/schema/*", "hardware/*", "analytic/**/*", "graph/cost/*", "graph/tables", "gnn/data/*",
+        "gnn/models/*")  # fmt: skip
 SOURCES = (
     *(f"gnnperf/{part}.py" for part in CODE),
     *(f"research/{part}/*.py" for part in ("pretraining", "fitting", "tables")),
 )
-DENSITY = FEATURES  # sizes and ratios, for weights by likeness
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ def answers(campaign: str, keep: Path) -> pd.DataFrame:
     Returns:
         Columns left (tuple), device, generation, kind, family, dtype, group (of both), seen (bool, whether the
         generation trained), measured, analytic, gnn (us, as the method reads them; gnn: geometric mean over networks
-        of SEEDS), weight (of the gate), DENSITY.
+        of SEEDS).
     """
     every = folds(tables()[campaign], TRAIN_ROWS[campaign])
     result = [
@@ -119,7 +115,6 @@ def _code() -> str:
     digest = hashlib.sha256(torch.__version__.encode())
     for source in sorted(path for part in SOURCES for path in checkout.glob(part)):
         digest.update(source.read_bytes())
-    digest.update(Path(_row_trust.__file__).read_bytes())
     return digest.hexdigest()
 
 
@@ -127,12 +122,9 @@ def _predicted(fold: Fold, keep: Path) -> pd.DataFrame:
     prepared = prepare(fold.train, retained_forms(fold.train, keep), CONFIG)
     models = [fit(prepared, VIEWS[BY_SIZE], CONFIG, seed) for seed in SEEDS]
     requested, seen = models[0].encode(fold.requested), ~fold.requested[GENERATION].isin(fold.left).to_numpy()
-    known = requested.part(torch.from_numpy(np.flatnonzero(seen)))
-    weight = np.mean([fit_row_trust(model, known).weight(requested) for model in models], axis=0)
     return pd.DataFrame({
         "device": fold.requested["device"].astype(str), GENERATION: fold.requested[GENERATION].astype(str),
         KIND: fold.requested[KIND].astype(str), "seen": seen, "measured": fold.requested["latency_us"].to_numpy(float),
         "analytic": np.exp(models[0].with_share(0.0).log_us(requested)),
-        "gnn": np.exp(np.mean([model.log_us(requested) for model in models], axis=0)), "weight": weight,
-        **dict(zip(DENSITY, numbers(requested).T, strict=True)),
+        "gnn": np.exp(np.mean([model.log_us(requested) for model in models], axis=0)),
     })  # fmt: skip

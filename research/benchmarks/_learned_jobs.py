@@ -12,14 +12,61 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gnnperf.gnn.data.prepare import DataConfig
+from gnnperf.predict import composed
+from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.judge import Learner
+from research.baselines.network import Network
+from research.baselines.rows import TRIVIAL, simpler
 from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, load_split
 from research.baselines.training import variant_of
-from research.benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, DATA, FIXED, LEARNED
+from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
-from research.evaluation.row_errors import REPEAT
+from research.benchmarks._results import save_result
+from research.evaluation.records import EvaluationRecord
+from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
+
+SIMPLER = ("trees", "trees_hops", "graphsage", "ops_as_text", "trees_searched", "trees_hops_searched")
+
+
+def experiment(name: str) -> Network:
+    """The network of conf/experiment/<name>.yaml."""
+    given = composed("train", EntryConfig, f"experiment={name}", "trainer.progress_bar=false")
+    return Network(training_part(given))
+
+
+def learner(name: str) -> Learner:
+    """The simpler learner of conf/experiment/<name>.yaml."""
+    return simpler(composed("train", EntryConfig, f"experiment={name}").learner)
+
+
+NETWORKS = Path("outputs/learned/networks")  # what a fit of the row gnn leaves to other rows and looks
+GNN = CachedNetwork(experiment("gnn"), NETWORKS)
+
+FIXED: dict[str, Learner] = dict(TRIVIAL)  # one answer, whatever the seed
+# an answer per seed
+LEARNED: dict[str, Learner] = {
+    "gnn": GNN,
+    "mlp": experiment("mlp"),  # the ablation "no messages" as well
+    **{name.replace("_", "-"): learner(name) for name in SIMPLER},
+    "hybrid": Hybrid(GNN),  # the network of the row gnn, as far as it is trusted
+}
+AFTER_OTHERS = ("hybrid",)  # asks the network that another row leaves
+# the network without one of its parts, on ABLATION_SPLITS with ABLATION_SEEDS
+ABLATIONS: dict[str, Learner] = {
+    "no-reverse": experiment("no_reverse"),
+    "no-hardware-nodes": experiment("no_hardware_nodes"),
+    "no-residual": experiment("no_residual"),
+    "no-step-loss": experiment("no_step_loss"),
+}
+# row -> what its data are given next to the split's (fields of DataConfig), where the target itself is ablated
+DATA: dict[str, dict[str, Any]] = {"no-residual": {"residual_target": False}}
+ABLATION_SPLITS, ABLATION_SEEDS = ("size", "workload"), (0, 1, 2)
+
+CURVE_ROW, CURVE_SHARES = "gnn", (0.125, 0.25, 0.5)  # of the training runs; the whole is the row itself
+
 
 AGAIN = "run-cpu-again"  # another day and machine
 UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on
@@ -65,6 +112,15 @@ def curve_jobs(out: Path, split: str, row: str, seeds: Sequence[int], part: str)
     """The row with a share of the training runs; seed by seed, because the share is drawn by it."""
     return [Job(Place(out, f"{row}-{share:g}", seed, part), split, row, share)
             for seed in seeds for share in CURVE_SHARES]  # fmt: skip
+
+
+def save_network(claim: str, records: Sequence[EvaluationRecord], split: str, steps: bool = True) -> None:
+    """GMAE of nodes, and geomean of step errors, of the row gnn on a split, where it has records."""
+    network = rows_of(records).get(split, {}).get("gnn", ())
+    nodes = node_figures(network) if network else None
+    if nodes is not None:
+        values = (nodes.gmae, *([step_figures(network).gmae] if steps else []))
+        save_result(claim, *(100 * value for value in values))
 
 
 def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:

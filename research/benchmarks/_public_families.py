@@ -11,13 +11,54 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gnnperf.core import InputError, NodeType
+from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.runs import RunGraph, cluster_for, typical
 from gnnperf.gnn.data.splits import Split
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us
+from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.assembly import WINDOW_NAME
 from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
 from research.benchmarks._public_runs import imported
+
+
+@dataclass(frozen=True)
+class OwnScale:
+    """The base, nodes of some types at the pace of the recording that is judged.
+
+    Attributes:
+        groups: of node types; each group has one factor.
+    """
+
+    groups: tuple[tuple[NodeType, ...], ...]
+
+    def fit(self, data: PreparedData, seed: int) -> OwnScale:
+        """Nothing to fit."""
+        return self
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] next to other work."""
+        result_us = self.isolated_us(step)
+        return in_place_us(step, IsolatedPrediction(result_us, result_us))
+
+    def step_us(self, step: Step) -> float:
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, self.isolated_us(step))
+
+    def isolated_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] the base, each group as long in all as was measured."""
+        result_us = filled_us(step, np.full(len(step.nodes), np.nan))
+        measured_us = step.nodes["latency_us"].to_numpy(np.float64)
+        for group in self.groups:
+            own = step.nodes["node_type"].isin(group).to_numpy()
+            known = own & is_measured(measured_us) & (result_us > 0)
+            if known.any():
+                result_us[own] *= measured_us[known].sum() / result_us[known].sum()
+        return result_us
+
 
 # in this order: each validates on the next one, the last on the first
 FAMILIES: Mapping[str, tuple[str, ...]] = {  # family -> how names of its recordings begin

@@ -15,8 +15,9 @@ from rich.table import Table
 
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph import ExecutionGraph
-from research.benchmarks._folds import answered, folds
-from research.benchmarks._recorded_graphs import DATASET, recorded_graphs, recordings
+from research.benchmarks._frame import run_main
+from research.benchmarks._recorded_graphs import DATASET, answered, folds, recorded_graphs, recordings
+from research.benchmarks._results import save_result
 from research.evaluation.intervention_summary import KindSummary, summarize_trials
 from research.evaluation.interventions import LeftOut, Trial, evaluate_pairs
 from research.evaluation.pairs import Change, read_pairs
@@ -36,7 +37,11 @@ def main() -> None:
     trials, left_out = evaluate_pairs(read_pairs(DATASET), dict[str, Repeats](runs), load=load)
     sources = {number: pair.a for number, pair in enumerate(read_pairs(DATASET))}
     retained = [t for t in trials if t.kind != Change.SLEEP or t.source == sources[t.pair]]
-    Console(width=140).print(_table(summarize_trials(retained)))
+    summaries = summarize_trials(retained)
+    Console(width=140).print(_table(summaries))
+    whole = next(one for one in summaries if one.kind == "all")
+    save_result("analytic_interventions", 100 * whole.sign_right,
+                interval=(100 * whole.sign_low, 100 * whole.sign_high))  # fmt: skip
     _print_rest(retained, left_out)
 
 
@@ -61,4 +66,4 @@ def _print_rest(trials: list[Trial], left_out: list[LeftOut]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

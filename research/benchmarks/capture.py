@@ -32,8 +32,8 @@ from gnnperf.generate.capturing import capture
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import common_subsequence, schedule
-from research.benchmarks._folds import Graphs, answered, folds
-from research.benchmarks._recorded_graphs import recorded_graphs, recordings
+from research.benchmarks._frame import run_main
+from research.benchmarks._recorded_graphs import Graphs, answered, folds, recorded_graphs, recordings
 from research.recording.cpu_gloo_runs import plain_runs
 from research.recording.spec import RunSpec
 
@@ -196,4 +196,4 @@ def _percent(errors: pd.Series, *, size: bool) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

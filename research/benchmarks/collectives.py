@@ -13,19 +13,80 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.collective.model import calls_of, rings_of
 from gnnperf.analytic.collective.tables import POINT
+from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.gnn import summarize
-from gnnperf.hardware import ring_terms, touched_bytes
-from research.benchmarks._collective_answers import (
-    catalog_us,
-    cluster_of,
-    collective_models_us,
-    nearest_us,
-    two_parameters_us,
-)
+from gnnperf.hardware import load_cluster, touched_bytes
+from gnnperf.predict.collective_fit import arrays, fitted_us, specified_us
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import mirror
-from research.fitting.collectives import SHIPPED
+from research.fitting.collectives import CLUSTERS, SHIPPED, cluster_of
 from research.tables.collective_sources import read_collectives
+
+GROUP = ["kind", "link", "group_size", "nodes"]
+
+
+def collective_models_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """[n] us by laws fitted on `train`."""
+    return fitted_us(train, test, cluster_of(train))
+
+
+def nearest_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """[n] us of the nearest measured size, in the group itself or the nearest measured one on the same link."""
+    points = train.groupby([*GROUP, "message_bytes"])["latency_us"].median().reset_index()
+    result = np.full(len(test), np.nan)
+    where = test.reset_index(drop=True)
+    for (kind, link, _, _), rows in where.groupby(GROUP):
+        known = points[(points["kind"] == kind) & (points["link"] == link)]
+        if known.empty:
+            continue
+        ranks, nodes = rows["group_size"].iloc[0], rows["nodes"].iloc[0]
+        away = (np.log2(known["group_size"] / ranks)).abs() + (np.log2(known["nodes"] / nodes)).abs()
+        group = known[away == away.min()].sort_values("message_bytes")
+        sizes = np.log(group["message_bytes"].to_numpy())
+        gap = np.abs(np.log(rows["message_bytes"].to_numpy())[:, None] - sizes[None, :])  # [m, k]
+        result[rows.index] = group["latency_us"].to_numpy()[gap.argmin(axis=1)]
+    return result
+
+
+def two_parameters_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """[n] us = start + bytes on the wire / bandwidth; fitted per kind and group, or over the link's groups together."""
+    result = np.full(len(test), np.nan)
+    where = test.reset_index(drop=True)
+    for (kind, link, ranks, nodes), rows in where.groupby(GROUP):
+        same = train[(train["kind"] == kind) & (train["link"] == link)]
+        own = same[(same["group_size"] == ranks) & (same["nodes"] == nodes)]
+        if len(same):
+            result[rows.index] = _line(own if len(own) else same, rows)
+    return result
+
+
+def catalog_us(test: pd.DataFrame) -> np.ndarray:
+    """[n] us by specification; NaN where the catalog has no such cluster."""
+    result = np.full(len(test), np.nan)
+    where = test.reset_index(drop=True)
+    for (platform, link), rows in where.groupby(["platform", "link"]):
+        name = CLUSTERS.get((str(platform).partition(" ")[0], str(link)))
+        if name is not None:
+            result[rows.index] = specified_us(rows, load_cluster(name))
+    return result
+
+
+def _line(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    kinds, size, ranks, nodes = arrays(train)
+    log_us = np.log(train["latency_us"].to_numpy())
+    wire = calls_of(kinds, size, ranks, nodes, rings_of(cluster_of(train)) or {})
+    load = wire.wire_bytes / wire.lanes
+
+    def misses(parameters: np.ndarray) -> np.ndarray:
+        return np.log(np.exp(parameters[0]) + np.exp(parameters[1]) * load) - log_us
+
+    start = np.array([log_us.min(), log_us.max() - np.log(load.max())])
+    best, _ = robust_least_squares(misses, start, 0.1, 60)
+    requested = calls_of(*arrays(test), rings_of(cluster_of(test)) or {})
+    return np.exp(best[0]) + np.exp(best[1]) * requested.wire_bytes / requested.lanes
+
 
 CLASSES = (0, 2**16, 2**20, 2**24, 2**28, 2**62)
 CLASS_NAMES = ("< 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "16 to 256 MiB", "larger")
@@ -49,7 +110,6 @@ def main() -> None:
     _print_noise(rows)
     _print_worst(_judged("unseen groups", _group_splits(rows)))
     _judged("unseen machines", _machine_splits(rows))
-    _print_wires(rows[rows["nodes"] > 1])
 
 
 def _size_splits(rows: pd.DataFrame) -> Iterator[Split]:
@@ -120,18 +180,6 @@ def _print_classes(judged: pd.DataFrame) -> None:
         print(f"| {source}, {link} | {' | '.join(records)} |")
 
 
-def _print_wires(rows: pd.DataFrame) -> None:
-    """What the largest messages get of the network: a law over groups needs a machine's share to follow its ranks."""
-    print("\nBytes on the wire of a machine's ranks together, largest octave, GB/s:\n\n"
-          f"| source: platform | kind | ranks on machines | GB/s |\n|{'---|' * 4}")  # fmt: skip
-    for (name, kind, ranks, nodes), own in rows.groupby(["name", "kind", "group_size", "nodes"]):
-        large = own[own["size"] > own["size"].max() / 2]
-        kinds, group = large["kind"].to_numpy(object), large["group_size"].to_numpy(float)
-        _, share = ring_terms(kinds, group)
-        rate = share * large["message_bytes"].to_numpy() / large["latency_us"].to_numpy() / 1e3
-        print(f"| {name} | {kind} | {ranks} on {nodes} | {np.median(rate):.1f} |")
-
-
 def _print_noise(rows: pd.DataFrame) -> None:
     columns = f"repeated rows, from their median | other dtype, same bytes | dense sizes, from {NEIGHBORS} neighbors"
     print(f"\n## Noise of the tables\n\n| source: platform | {columns} |\n|{'---|' * 4}")
@@ -173,4 +221,4 @@ def _share(value: float) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

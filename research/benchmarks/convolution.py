@@ -9,20 +9,19 @@ the same call took on the nearest GPU times the ratio of peaks, which knows this
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.gnn import summarize
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
 from research.benchmarks._public_runs import mirror
-from research.benchmarks._transfer_few import Forms, forms_of
-from research.benchmarks._transfer_tables import Judged, nearest_op_us
+from research.benchmarks._results import save_result
+from research.benchmarks._transfer import Forms, Judged, forms_of, nearest_op_us
 from research.fitting.convolution import forward_algorithms
 from research.pretraining.forms import CONVOLUTION, form_names, on_lanes
 from research.pretraining.observation import Observed, fit_observation
@@ -63,10 +62,10 @@ def behind(kernel_us: np.ndarray, host: Observed) -> np.ndarray:
     return np.asarray(host.log_us(torch.from_numpy(np.log(kernel_us))).exp())
 
 
-def main() -> int:
+def main() -> None:
     """Print one line per device and answer, then means over devices."""
     rows = usable(read_neusight(mirror())).rows
-    printed = Table("GPU", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
+    printed = Table("GPU", "answer", *ERROR_COLUMNS)
     means: dict[str, list[float]] = {}
     for chip in sorted(rows[CHIP].unique()):
         others = rows[rows[CHIP] != chip].reset_index(drop=True)
@@ -81,15 +80,13 @@ def main() -> int:
                   f"the host takes {machine_scale:.2f} times as long as that of the others")  # fmt: skip
             given = answers(part.reset_index(drop=True), others, forms)
             for answer, result in given.items():
-                errors = summarize(result, part["latency_us"].to_numpy(float))
-                shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
-                printed.add_row(str(name), answer, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
-                means.setdefault(answer, []).append(errors.mean_ape)
-    Console(width=110).print(printed)
+                printed.add_row(str(name), answer, *error_texts(result, part["latency_us"]))
+                means.setdefault(answer, []).append(summarize(result, part["latency_us"].to_numpy(float)).mean_ape)
+    show(printed, width=110)
+    save_result("convolution", 100 * float(np.mean(means[MODEL])))
     for answer, errors_of in means.items():
         print(f"{answer}: mean over GPUs {np.mean(errors_of):.1%}, worst {max(errors_of):.1%}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

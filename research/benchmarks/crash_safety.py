@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gnnperf.core.files import SUFFIX
-from research.benchmarks._console_tables import right_aligned
+from research.benchmarks._frame import right_aligned, run_main
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "datasets" / "cpu-gloo" / "examples"
@@ -278,12 +278,12 @@ def _facts(job: Job, out: Path) -> str | None:
     return text if _wait(process) == 0 else None
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0, help="times the number of trials")
     parser.add_argument("--only", nargs="+", default=list(TRIALS), choices=list(TRIALS))
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     table = right_aligned("What a fault leaves", "trials", EARLIER, NEW, BROKEN, "other exit codes", "seconds")
@@ -301,4 +301,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

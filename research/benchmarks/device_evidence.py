@@ -10,7 +10,6 @@ they choose them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -21,8 +20,8 @@ from gnnperf.analytic.device_evidence import EVIDENCE_FILE, Evidence, save_evide
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
-from research.benchmarks._neusight import convolution_rows, memory_rows
-from research.benchmarks._products import TABLES, product_rows, sample, spec
+from research.benchmarks._frame import run_main
+from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows, product_rows, sample, spec
 from research.benchmarks._public_runs import mirror
 from research.fitting.convolution import some_of_each
 from research.fitting.gemm import FIT_ROWS
@@ -39,10 +38,9 @@ RECORDED, OP_TABLES = "cpu-gloo", ("cpu-ops", "cpu-lookups", "cpu-updates")
 ROW_OPS = {"softmax": "softmax", "ln": "layer norm"}
 
 
-def main() -> int:
+def main() -> None:
     """Count and write."""
     save_evidence(gpu_evidence() + cpu_evidence(), PROVENANCE, conf_dir("analytic") / EVIDENCE_FILE)
-    return 0
 
 
 def gpu_evidence() -> list[Evidence]:
@@ -88,4 +86,4 @@ def license_of(source: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

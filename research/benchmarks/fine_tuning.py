@@ -19,12 +19,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from gnnperf.core import InputError
 from gnnperf.gnn import TrainConfig
@@ -40,12 +43,68 @@ from research.baselines.network import Network
 from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, load_split
 from research.baselines.trivial import Analytic, NearestNodes
 from research.baselines.whole_steps import MedianStep, NearestStep
-from research.benchmarks._few_runs_table import MACHINE, print_tables
-from research.benchmarks._fine_tuned import AsItIs, FineTuned
-from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
-from research.benchmarks._learned_rows import GNN
+from research.benchmarks._frame import run_main
+from research.benchmarks._learned_jobs import AGAIN, GNN, data_config, dataset
+from research.benchmarks._networks import AsItIs, FineTuned
 from research.evaluation.record_files import read_records
-from research.evaluation.row_errors import REPEAT
+from research.evaluation.records import EvaluationRecord
+from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
+
+MACHINE = "machine"  # a second one, in place of a program
+ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few", "nearest-step-few", "gnn-few",
+        "fine-tuned", REPEAT)  # fmt: skip
+
+
+def print_tables(records: Sequence[EvaluationRecord]) -> None:
+    """Nodes, then steps; the last lines of each are means over the programs."""
+    result = rows_of(records)
+    for split, rows in result.items():
+        _check_same(split, [record for row, seeds in rows.items() if row != REPEAT for record in seeds])
+    for of, name in ((_nodes, "node latencies, GMAE in %"), (_steps, "step time, geomean of the error in %")):
+        table = Table(title=name)
+        for title in ("program", "runs", "judged", "seeds", *ROWS):
+            table.add_column(title, justify="left" if title == "program" else "right")
+        figures = {split: [of(rows.get(row, ())) for row in ROWS] for split, rows in result.items()}
+        for split in sorted(figures, key=_key):
+            program, runs = _key(split)
+            seeds = max(map(len, result[split].values()))
+            table.add_row(program, str(runs), _num_judged(result[split]), str(seeds), *map(_percent, figures[split]))
+        programs = [split for split in figures if _key(split)[0] != MACHINE]
+        for runs, splits in groupby(sorted(programs, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
+            means = np.mean([figures[split] for split in splits], axis=0)
+            table.add_row("mean", str(runs), "", "", *map(_percent, means))
+        Console(width=190).print(table)
+
+
+def _check_same(split: str, records: Sequence[EvaluationRecord]) -> None:
+    """Rows of one split are of the same recordings."""
+    if len({tuple(record.steps["recording"]) for record in records}) > 1:
+        raise InputError("rows were judged on different recordings", where=split, remedy="delete its folder")
+
+
+def _num_judged(rows: Mapping[str, Sequence[EvaluationRecord]]) -> str:
+    """Number of recordings."""
+    return str(max(len(record.steps) for row, seeds in rows.items() if row != REPEAT for record in seeds))
+
+
+def _key(split: str) -> tuple[str, int]:
+    """<program>-<runs>."""
+    program, _, runs = split.rpartition("-")
+    return program, int(runs)
+
+
+def _nodes(records: Sequence[EvaluationRecord]) -> float:
+    figures = node_figures(records) if records else None
+    return float("nan") if figures is None else figures.gmae
+
+
+def _steps(records: Sequence[EvaluationRecord]) -> float:
+    return step_figures(records).gmae if records else float("nan")
+
+
+def _percent(value: float) -> str:
+    return "-" if np.isnan(value) else f"{100 * value:.1f}"
+
 
 OUT = Path("outputs/fine_tuning")
 AXES = {"dlrm": "workload-dlrm", "transformer": "workload-transformer", "cnn": "workload", "moe": "workload-moe",
@@ -53,8 +112,8 @@ AXES = {"dlrm": "workload-dlrm", "transformer": "workload-transformer", "cnn": "
 RUNS, JUDGED, SEEDS = (2, 4, 8), 16, (0, 1)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what is missing, print; 2 for bad input."""
+def main(arguments: Sequence[str]) -> None:
+    """Make what is missing, print."""
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.fine_tuning")
     parser.add_argument("--of", nargs="+", choices=[*AXES, MACHINE], default=[*AXES, MACHINE], help="default: all")
     parser.add_argument("--runs", nargs="+", type=int, default=list(RUNS), choices=RUNS)
@@ -63,14 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)  # kept networks go by sums that depend on it
-    try:
-        for name in () if args.print_only else args.of:
-            _make(_machine() if name == MACHINE else _program(name), args)
-        print_tables(read_records(args.out, "test"))
-    except InputError as error:
-        print(f"fine_tuning: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    for name in () if args.print_only else args.of:
+        _make(_machine() if name == MACHINE else _program(name), args)
+    print_tables(read_records(args.out, "test"))
 
 
 @dataclass(frozen=True)
@@ -175,4 +229,4 @@ def _settings(experiment: str) -> TrainConfig:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

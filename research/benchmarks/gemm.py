@@ -1,22 +1,21 @@
 """Matrix products by formula: on GPUs of a generation that no constant was fitted on, and on unseen weight shapes.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [own] [campaigns] [starts]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [own] [campaigns]
 
-Fits and judges; without arguments, all but starts. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
+Fits and judges; without arguments, all four. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
 gemm float8, float8_block, float4: with the kernel that quantizes) and float32 of NeuSight (bmm, linear: with the wait
 for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
 shipped constants are. own: constants fitted on that GPU; a fifth of the weight
 shapes (n, k), by hash, is never seen. Next to the model the trivial answers on the same rows. "own launch" is the model
-with the one number that is the host's, the wait for the launch, read off the unseen machine. starts: the means of the
-first table once more, from fits whose expectations were halved or doubled at random. campaigns: the shipped constants
-on float16 tables of other people, who measured GPUs that the constants know in other programs (nothing is fitted).
+with the one number that is the host's, the wait for the launch, read off the unseen machine. campaigns: the shipped
+constants on float16 tables of other people, who measured GPUs that the constants know in other programs (nothing is
+fitted).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -25,7 +24,8 @@ import pandas as pd
 
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.gnn import summarize
-from research.benchmarks._products import (
+from research.benchmarks._frame import run_main
+from research.benchmarks._op_tables import (
     TABLES,
     is_held_out,
     other_campaigns,
@@ -46,7 +46,6 @@ from research.fitting.gemm import (
     fit_generations,
     measured,
     predicted_us,
-    starts,
 )
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
@@ -54,40 +53,15 @@ OWN_ROWS = 1500  # to judge the same GPU
 JUDGED_ROWS = 4000  # of each GPU
 CHUNK = 4000
 FASTEST = 0.02  # quantile of latencies that is taken for the wait for the launch
-TRIALS = 3
-# Not: sustained shares of compute and memory and exponents, which are known to a few percent; the launch.
-SHIFTED = ("flops_per_joule", "throttle_us", "load_bytes_per_flop", "wave_clocks", "least_elements", "lone_tile_share",
-           "l2_bytes_per_clock", "split_clocks", "l2_share", "reread_share", "far_share", "far_slowdown",
-           "floor_clocks")  # fmt: skip
 Answers = Mapping[str, np.ndarray]
 
 
 def main(requested: Iterable[str]) -> None:
     """Print the tables."""
     rows = product_rows(mirror())
-    parts = {"unseen": unseen, "devices": devices, "own": own, "campaigns": campaigns, "starts": other_starts}
+    parts = {"unseen": unseen, "devices": devices, "own": own, "campaigns": campaigns}
     for name in requested or ("unseen", "devices", "own", "campaigns"):
         parts[name](rows)
-
-
-def other_starts(rows: pd.DataFrame) -> None:
-    """How much of the first table hangs on where the search starts."""
-    print("\nUnseen generation, expectations halved or doubled at random\n\n| table | trial | mean |\n|---|---|---|")
-    for table in TABLES:
-        here = rows[rows["table"] == table]
-        for trial in range(1, TRIALS + 1):
-            factors = np.random.default_rng(trial).choice([0.5, 2.0], len(SHIFTED))
-            shift = dict(zip(SHIFTED, factors, strict=True))
-            means = [error for group in _generations(here) for error in _shifted(here, str(group), shift)]
-            print(f"| {table} | {trial} | {np.mean(means):.1%} |", flush=True)
-
-
-def _shifted(here: pd.DataFrame, generation: str, shift: Mapping[str, float]) -> list[float]:
-    train = sample(here[here["generation"] != generation], TRAINING_ROWS)
-    begin = {name: value * shift.get(name, 1.0) for name, value in starts(measured(train).family).items()}
-    constants = fit_for_others(train, begin)
-    parts = [part for _, part in sample(here[here["generation"] == generation], CHUNK).groupby("device")]
-    return [summarize(_predicted_us(p, constants), p["latency_us"].to_numpy()).mean_ape for p in parts]
 
 
 def unseen(rows: pd.DataFrame) -> None:
@@ -211,4 +185,4 @@ def _print_mean(table: str, means: list[list[float]]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_main(main)

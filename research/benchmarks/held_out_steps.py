@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from gnnperf.graph import load_graph
 from gnnperf.predict import Mode, Request, predict
+from research.benchmarks._frame import run_main
 
 DATASET = Path("datasets/cpu-gloo")
 CHECKPOINT = Path("runs/demo/train/checkpoint.pt")
@@ -32,9 +34,9 @@ def predicted_period_us(run: str, mode: Mode, checkpoint: Path | None) -> float:
     return float(np.median([a.step_time_us for a in answers]))
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print signed errors per held-out run and their summary."""
-    checkpoint = Path(sys.argv[1]) if len(sys.argv) > 1 else CHECKPOINT
+    checkpoint = Path(arguments[0]) if arguments else CHECKPOINT
     if not checkpoint.is_file():
         sys.exit(f"{checkpoint}: no such file; run `make demo`, or name a checkpoint trained on the split 'demo'")
     split = json.loads((DATASET / "splits.json").read_text())["demo"]
@@ -63,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

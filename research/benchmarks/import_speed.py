@@ -15,9 +15,12 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import graph_recordings, mirror
+from research.benchmarks._results import save_result
 
 TABLES = """
 import json, resource, sys, time
@@ -43,6 +46,7 @@ PEER = """
 import json, logging, resource, sys, time
 logging.disable(logging.CRITICAL)
 from hta.common.trace import Trace
+from research.benchmarks._frame import run_main
 start, cpu = time.perf_counter(), time.process_time()
 trace = Trace(trace_files={0: sys.argv[1]}, trace_dir="")
 trace.parse_traces(use_multiprocessing=False)
@@ -74,13 +78,13 @@ def default_file() -> Path:
     return mirror() / recording.entries[0].name
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Take turns, then print medians and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--peer", help="interpreter that can import hta (HolisticTraceAnalysis 0.5.0)")
     parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     file = args.file or default_file()
     programs = {"file -> tables": (sys.executable, TABLES), "file -> graph": (sys.executable, GRAPH)}
     if args.peer:
@@ -89,10 +93,12 @@ def main() -> None:
         {name: run(python, script, file) for name, (python, script) in programs.items()} for _ in range(args.repeats)
     ]
     medians = {name: report(name, [turn[name] for turn in turns]) for name in programs}
+    if args.peer and not args.file:
+        save_result("import_speed", medians["hta"][0] / medians["file -> tables"][0])
     for name in list(programs)[:2] if args.peer else ():
         seconds, cpu = (theirs / ours for theirs, ours in zip(medians["hta"], medians[name], strict=True))
         print(f"hta / {name:15s} {seconds:7.1f}, CPU {cpu:.1f} (steadier on a busy machine)")
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -5,7 +5,6 @@
     python -m research.benchmarks.learned --curve          also 1/8, 1/4 and 1/2 of the training runs, drawn by seed
     python -m research.benchmarks.learned --ablations      also the network without one of its parts (two splits, three
     seeds)
-    python -m research.benchmarks.learned --sanity  hardware and links that are not the runs' own, first split named
     python -m research.benchmarks.learned --print-only     tables of the cells that are there
     python -m research.benchmarks.learned --bucket-bytes N given of the token buckets that limit links; cells of their
     own
@@ -26,9 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.cli import INTERRUPTED
-from gnnperf.core import InputError
-from research.benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
-from research.benchmarks._learned_rows import (
+from research.benchmarks._frame import run_main
+from research.benchmarks._learned_jobs import (
     ABLATION_SEEDS,
     ABLATION_SPLITS,
     ABLATIONS,
@@ -36,6 +34,11 @@ from research.benchmarks._learned_rows import (
     CURVE_ROW,
     FIXED,
     LEARNED,
+    Job,
+    curve_jobs,
+    jobs_of,
+    make,
+    save_network,
 )
 from research.evaluation.record_files import read_records
 from research.evaluation.row_tables import print_tables
@@ -47,19 +50,17 @@ BUCKET_OUT = Path("outputs/learned-bucket")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what is missing, print; 1 if a cell could not be made, 2 for bad input."""
+    """Make what is missing, print; 1 if a record could not be made."""
     args = _parser().parse_args(arguments)
     out = args.out or (OUT if args.bucket_bytes is None else BUCKET_OUT) / args.part
     try:
         failed = [] if args.print_only else make(_jobs(args, out), args.processes)
-        print_tables(read_records(out, args.part), args.splits)
-        if args.sanity:
-            from research.benchmarks._learned_sanity import print_sanity
-
-            print_sanity(args.splits[0], args.part, args.bucket_bytes)
-    except InputError as error:
-        print(f"learned: {error}", file=sys.stderr)
-        return error.exit_code
+        records = read_records(out, args.part)
+        print_tables(records, args.splits)
+        if args.part == "test" and args.bucket_bytes is None:
+            save_network("learned_size", records, "size", steps=False)
+            save_network("learned_workload", records, "workload")
+            save_network("learned_more", records, "workload+cpu-unseen")
     except KeyboardInterrupt:
         print("learned: interrupted; the cells that are there stay", file=sys.stderr)
         return INTERRUPTED
@@ -98,10 +99,10 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="DIR", help=f"default: {OUT}/<part>, of a bucket {BUCKET_OUT}/<part>"
     )
     parser.add_argument("--processes", type=int, default=2)
-    for name in ("curve", "ablations", "sanity", "print-only"):
+    for name in ("curve", "ablations", "print-only"):
         parser.add_argument(f"--{name}", action="store_true")
     return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

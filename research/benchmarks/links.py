@@ -11,8 +11,6 @@ launch only.
 from __future__ import annotations
 
 import csv
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +24,29 @@ from gnnperf.trace import linking
 from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.linking import clocks_differ
 from gnnperf.trace.trace_sources import Source, sources
+from research.benchmarks._frame import run_main
+from research.benchmarks._public_runs import graph_recordings, imported, mirror
+from research.benchmarks._results import save_result
 
-MIRROR = "GNNPERF_DATA_MIRROR"
+RUNS = ("dlrm-8", "megatron-tp2", "torchrec/")
+
+
+def print_collectives() -> None:
+    """Print one line per run."""
+    print("| run | ranks | collectives matched over all ranks | without all peers | inconsistent |")
+    print("|---|---|---|---|---|")
+    shares = []
+    for recording in graph_recordings(RUNS):
+        _, graph = imported(recording)
+        counts = graph.counts or {}
+        matched, missing = counts["collectives_matched"], counts["collectives_without_all_peers"]
+        share = matched / max(matched + missing, 1)
+        shares.append(100 * share)
+        print(
+            f"| {recording.name} | {len(graph.ranks)} | {matched} of {matched + missing} ({share:.1%}) | {missing} | "
+            f"{counts['collectives_inconsistent']} |"
+        )
+    save_result("collectives_matched", min(shares))
 
 
 @dataclass(frozen=True)
@@ -103,25 +122,22 @@ def inside_steps(table: Assembled, launch: np.ndarray) -> np.ndarray:
     return np.logical_or.reduce([(start[m] <= at) & (at <= end[m]) for m in np.flatnonzero(marks)])
 
 
-def files(mirror: Path) -> Iterator[Source]:
+def files(folder: Path) -> Iterator[Source]:
     """Every Kineto file of the mirror."""
-    with (mirror / "catalog.csv").open(newline="") as stream:
+    with (folder / "catalog.csv").open(newline="") as stream:
         rows = [r for r in csv.DictReader(stream) if r["kind"] == "kineto" or "kineto" in r["file"].split("/")[-1]]
     for row in rows:
         if row["kind"] in ("kineto", "archive"):
-            yield from sources(mirror / row["file"])
+            yield from sources(folder / row["file"])
 
 
-def main() -> int:
+def main() -> None:
     """Print one line per file that has device work, and the totals."""
-    if MIRROR not in os.environ:
-        print(f"set {MIRROR} to the directory of the mirrored data", file=sys.stderr)
-        return 2
     table = Table(
         "file", "link by", "device", "before", "in steps", "tied %", "tied or no op open %", "true ids", "agree %"
     )
     result = []
-    for source in files(Path(os.environ[MIRROR])):
+    for source in files(mirror()):
         try:
             links = measure(assemble(source.unpack(), source.path))
         except InputError:
@@ -136,9 +152,11 @@ def main() -> int:
     below = sum(x.tied < 0.99 * x.in_steps for x in result)
     agreement = f"{percent(total.agreeing, total.compared)} %, worst file {100 * min(with_ids):.2f} %"
     print(f"true ids hidden: {len(with_ids)} files, {total.compared:,} events, agreement {agreement}")
+    save_result("links", 100 * total.agreeing / total.compared)
     print(f"tied to their op: {percent(total.tied, total.in_steps)} %; {below} of {len(result)} files below 99 %")
     print(f"tied to their op, or launched where none is open: {percent(total.tied + total.opless, total.in_steps)} %")
-    return 0
+    print()
+    print_collectives()
 
 
 def records(x: Links) -> tuple[str, ...]:
@@ -155,4 +173,4 @@ def percent(part: int, whole: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

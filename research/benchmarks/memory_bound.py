@@ -10,19 +10,18 @@ long a call takes without its kernel, read off the unseen machine's smallest sha
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.gnn import summarize
 from gnnperf.hardware import DeviceSpec
-from research.benchmarks._neusight import memory_rows
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
+from research.benchmarks._op_tables import memory_rows
 from research.fitting.memory import LAYER_NORM, SOFTMAX, call_times_us, fit_memory_constants, predicted_us
 
 POINT = ["table", "rows", "columns"]
@@ -72,25 +71,23 @@ def kind_of(table: str) -> str:
     return {LAYER_NORM: "layer norm", SOFTMAX: "softmax"}.get(table, "elementwise")
 
 
-def main() -> int:
+def main() -> None:
     """Print one line per class, device and answer, then the means over devices."""
     rows, devices = memory_rows()
-    result = pd.concat(held_out(rows, devices), ignore_index=True)
-    result["kind"] = result["table"].map(kind_of)
-    printed = Table("class", "unseen GPU", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
+    answered = pd.concat(held_out(rows, devices), ignore_index=True)
+    answered["kind"] = answered["table"].map(kind_of)
+    printed = Table("class", "unseen GPU", "answer", *ERROR_COLUMNS)
     means: dict[tuple[str, str], list[float]] = {}
-    for (kind, name), part in result.groupby(["kind", "device"]):
+    for (kind, name), part in answered.groupby(["kind", "device"]):
         for answer in ANSWERS:
-            errors = summarize(part[answer].to_numpy(float), part["latency_us"].to_numpy(float))
-            shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
-            printed.add_row(str(kind), str(name), answer, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
-            means.setdefault((str(kind), answer), []).append(errors.mean_ape)
-    Console(width=140).print(printed)
+            result, measured = part[answer].to_numpy(float), part["latency_us"].to_numpy(float)
+            printed.add_row(str(kind), str(name), answer, *error_texts(result, measured))
+            means.setdefault((str(kind), answer), []).append(summarize(result, measured).mean_ape)
+    show(printed, width=140)
     for (kind, answer), values in means.items():
         print(f"{kind:12s} {answer:24s} mean over {len(values)} unseen GPUs {100 * np.mean(values):6.1f} %, "
               f"worst GPU {100 * max(values):6.1f} %")  # fmt: skip
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

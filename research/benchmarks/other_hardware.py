@@ -12,7 +12,6 @@ added up. Host time: host segments, added up.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -29,6 +28,7 @@ from gnnperf.predict.request import TraceEvidence
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import mirror
 
 KINETO = "kineto"
@@ -69,7 +69,7 @@ class Recorded:
     times: Times
 
 
-def main() -> int:
+def main() -> None:
     """Print one block per workload and direction."""
     print("| workload | from -> to | answer | step | device time | host time |\n|---|---|---|---|---|---|")
     for name, entries in sorted(pairs(load_catalog()).items()):
@@ -79,7 +79,6 @@ def main() -> int:
                 records = " | ".join(compared(getattr(times, part), getattr(target.times, part))
                                    for part in ("step", "device", "host"))  # fmt: skip
                 print(f"| {name} | {source.device.name} -> {target.device.name} | {label} | {records} |", flush=True)
-    return 0
 
 
 def pairs(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:
@@ -131,4 +130,4 @@ def _sums(node_type: np.ndarray, latency_us: Iterable[float]) -> tuple[float, fl
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

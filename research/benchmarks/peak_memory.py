@@ -31,7 +31,9 @@ from gnnperf.gnn.data.splits import PARTS, read_split
 from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
 from gnnperf.memory.recorded import captured_peak_memory
 from gnnperf.trace import read_run
+from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import DATASET, recordings
+from research.benchmarks._results import save_result
 from research.benchmarks.capture import kind_of, programs
 from research.recording.spec import RunSpec
 
@@ -143,6 +145,7 @@ def main() -> None:
     rows = pd.DataFrame([row for recording in known.values() for row in rows_of(recording)])
     rows["part"] = rows["recording"].map(part_of).fillna("no part")
     rows = with_trivial_answers(rows)
+    save_result("peak_memory", 100 * float((rows["model"] / rows["measured"] - 1).abs().mean()))
     rows["part"] = pd.Categorical(rows["part"], [*PARTS, "no part"])
     console.print(errors_table(rows, f"by part of split run (must <= {_share(MUST)}, goal {_share(GOAL)})", "part"))
     console.print(errors_table(rows, "all, by program", "program"))
@@ -155,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from gnnperf.gnn.models.segmented import answers_of
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device, read_yaml
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
+from research.benchmarks._frame import run_main
 
 CHECKPOINT = Path("runs/demo/train/checkpoint.pt")
 WINDOW = Path("datasets/cpu-gloo/moe_l2_w64_e4_s32_b4_x2_lo/1")
@@ -58,9 +59,9 @@ def parts_s(predictor: GnnPredictor, graph: ExecutionGraph, cluster: ClusterSpec
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print one row per graph."""
-    checkpoint = Path(sys.argv[1]) if len(sys.argv) > 1 else CHECKPOINT
+    checkpoint = Path(arguments[0]) if arguments else CHECKPOINT
     if not checkpoint.is_file():
         sys.exit(f"{checkpoint}: no such file; run `make demo`, or name a checkpoint")
     torch.set_num_threads(1)
@@ -78,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -20,6 +20,7 @@ from gnnperf.generate.transformer import TransformerPlan, build_plan, plan_from
 from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.schedule import schedule_with_contention
+from research.benchmarks._frame import run_main
 
 DEVICE = "a100_sxm_80gb"
 GUESSED_MFU = 0.5
@@ -100,7 +101,7 @@ def guessed_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     return GUESSED_MFU * cluster.device.flops_per_s["bfloat16_matrix"] / per_token
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Print every row."""
     printed = Table(
         "source", "model", "samples", "GPUs", "published tokens/s", "model", "error %", "half of peak", "error %"
@@ -113,8 +114,7 @@ def main(argv: Sequence[str]) -> int:
         printed.add_row(row.source, name, str(plan.schedule.micro_batch), str(plan.parallelism.world_size),
                         f"{row.tokens_per_s:.0f}", *(f"{x:.1f}" for x in shown))  # fmt: skip
     Console(width=140).print(printed)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -15,6 +15,7 @@ import numpy as np
 from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import load_graph
 from gnnperf.schedule import replay_step
+from research.benchmarks._frame import run_main
 
 COLUMNS = ("recordings", "n", "median", "p90", "p95", "max", "bias", "other step as it is", "aligned", "untraced peers")
 QUANTILES = (0.5, 0.9, 0.95, 1.0)
@@ -80,13 +81,13 @@ def table(rows: Sequence[Replayed]) -> Iterable[str]:
             )
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     """Print the table and the worst recordings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dataset", type=Path, nargs="?", default=Path("datasets/cpu-gloo"))
     parser.add_argument("--worst", type=int, default=10, help="recordings to name (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2, help="side by side (default: %(default)s)")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     warnings.simplefilter("ignore", RuntimeWarning)
     recordings = [r for repeats in read_recordings(arguments.dataset).values() for r in repeats.values()]
     with ProcessPoolExecutor(arguments.processes) as processes:
@@ -99,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -35,6 +35,7 @@ from gnnperf.report.page import html_report
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import write_timeline
 from research.benchmarks._chromium import Page, chromium
+from research.benchmarks._frame import run_main
 
 TRACE = "facebookresearch+param/et_replay/tests/inputs/dlrm_kineto.tar.gz"
 PLAN = Path("conf/plan/gpt_405b.yaml")
@@ -169,4 +170,4 @@ def timeline_row(path: Path) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -14,7 +14,6 @@ run and the network (seed 0) are by time for each kind of node, then the tables 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core import InputError
 from gnnperf.gnn import node_kinds
 from gnnperf.gnn.data.content import content_digest
 from gnnperf.gnn.data.prepare import PreparedData, Step
@@ -33,7 +31,8 @@ from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.schedule import align
 from research.baselines.table import Place, ensure_record, load_split
-from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
+from research.benchmarks._frame import run_main
+from research.benchmarks._learned_jobs import AGAIN, data_config, dataset, save_network
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.record_files import read_records
 from research.evaluation.records import EvaluationRecord
@@ -78,21 +77,17 @@ class SameRun:
         return self.known[run_of(step.run)].step_us * self.factor
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the two rows, print; 2 for bad input."""
+def main(arguments: Sequence[str]) -> None:
+    """Make the two rows, print."""
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.second_machine")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the cells; default: {OUT}")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
-    try:
-        _make(args.out)
-        records = read_records(args.out, "test")
-        _print_kinds(records)
-        print_tables(records, (AGAIN,))
-    except InputError as error:
-        print(f"second_machine: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    _make(args.out)
+    records = read_records(args.out, "test")
+    _print_kinds(records)
+    print_tables(records, (AGAIN,))
+    save_network("second_machine", records, AGAIN)
 
 
 def _make(out: Path) -> None:
@@ -174,4 +169,4 @@ def _table(title: str, columns: Sequence[str]) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

@@ -24,7 +24,9 @@ from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, measured_step_time_us, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
 from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import imported
+from research.benchmarks._results import save_result
 
 KINDS = ("kineto", "archive", "execution-trace")
 BLIND, DEFAULT = TraceEvidence.none, TraceEvidence.auto
@@ -184,14 +186,24 @@ def forecast_table(rows: Sequence[Forecast]) -> str:
     return "\n".join(lines)
 
 
-def _forecast_row(name: str, rows: Sequence[Forecast]) -> str:
+def errors_by_run(rows: Sequence[Forecast]) -> np.ndarray:
+    """[num_runs, 3] mean errors in percent: forecast, copy of another step, nearest step."""
     runs = dict.fromkeys(row.run for row in rows)
     of_run = [[(row.error, row.copy, row.nearest) for row in rows if row.run == run] for run in runs]
-    errors = 100 * np.array([np.mean(steps, axis=0) for steps in of_run])  # [num_runs, 3]
+    return 100 * np.array([np.mean(steps, axis=0) for steps in of_run])
+
+
+def no_worse(errors: np.ndarray) -> np.ndarray:
+    """[2] share of runs in percent whose forecast is no worse than the copy, than the nearest step."""
+    return 100 * (errors[:, :1] <= errors[:, 1:] + 1e-6).mean(axis=0)
+
+
+def _forecast_row(name: str, rows: Sequence[Forecast]) -> str:
+    errors = errors_by_run(rows)
     median, p90 = np.median(errors, axis=0), np.quantile(errors, 0.9, axis=0)
     texts = " | ".join(f"{low:.2f} / {high:.2f} %" for low, high in zip(median, p90, strict=True))
-    shares = 100 * (errors[:, :1] <= errors[:, 1:] + 1e-6).mean(axis=0)
-    return f"| {name} | {len(runs)} | {texts} | {shares[0]:.0f} % | {shares[1]:.0f} % |"
+    shares = no_worse(errors)
+    return f"| {name} | {len(errors)} | {texts} | {shares[0]:.0f} % | {shares[1]:.0f} % |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -217,10 +229,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args.json.write_text(json.dumps({"own": [asdict(row) for row in own], "steps": [asdict(row) for row in steps]}))
     if own:
         print(own_table(own))
+        errors = [100 * np.abs([us / row.measured_us - 1 for row, us in zip(own, each, strict=True)])
+                  for each in ([row.default_us for row in own], [row.blind_us for row in own])]  # fmt: skip
+        save_result("trace_own_gpu", float(np.median(errors[0])), float(np.quantile(errors[0], 0.9)))
+        save_result("trace_uncovered", sum(row.uncovered for row in own))
+        save_result("trace_blind", float(np.median(errors[1])))
     if steps:
         print(f"\n{forecast_table(steps)}")
+        by_run = errors_by_run(steps)
+        save_result("trace_forecast", float(np.median(by_run[:, 0])))
+        save_result("trace_forecast_copy", float(no_worse(by_run)[0]))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main)

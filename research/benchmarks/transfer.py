@@ -1,6 +1,6 @@
 """Op tables of other GPUs answer for a GPU that training never saw; then with a few of its own rows.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.transfer [gemm] [ops] [few] [where] [dtype] [software]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.transfer [gemm] [ops] [few]
 
 gemm: bfloat16 products (aiconfigurator), one generation left out. ops: NeuSight's single ops, one chip left out. Closed
 forms, waits, words, scales and network are all fitted without what is left out. What the network sees, and which share
@@ -19,7 +19,6 @@ rows of the same GPU, the most similar product times the ratio of FLOPs, and tre
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -30,10 +29,9 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
+from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import mirror
-from research.benchmarks._transfer_axes import dtype, software
-from research.benchmarks._transfer_few import few as print_few
-from research.benchmarks._transfer_tables import (
+from research.benchmarks._transfer import (
     Judged,
     judged,
     line,
@@ -43,7 +41,7 @@ from research.benchmarks._transfer_tables import (
     neighbor_us,
     same_gpu_trees_us,
 )
-from research.benchmarks._transfer_where import where
+from research.benchmarks._transfer import few as print_few
 from research.pretraining.encode import EncodedRows
 from research.pretraining.few_rows import Requested, choose_rows, learn_from
 from research.pretraining.fit import VIEWS, OpModel, fit, prepare
@@ -217,15 +215,8 @@ def _read(table: OpTable) -> pd.DataFrame:
     return result.rows
 
 
-PARTS: Mapping[str, Callable[[], None]] = {
-    "gemm": gemm,
-    "ops": ops,
-    "few": few,
-    "where": lambda: where(_gemm_rows(), KEPT),
-    "dtype": lambda: dtype(HEADER),
-    "software": lambda: software(HEADER),
-}
+PARTS: Mapping[str, Callable[[], None]] = {"gemm": gemm, "ops": ops, "few": few}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_main(main)

@@ -21,9 +21,18 @@ import pandas as pd
 from rich.console import Console
 
 from gnnperf.analytic import default_constants
-from research.benchmarks._folds import Fold, is_first
-from research.benchmarks._recorded_graphs import recorded_graphs, recordings
-from research.benchmarks._three_figures import by_workload, figures, labels_of, over_runs, print_means, rows_of, trivial
+from research.benchmarks._frame import run_main
+from research.benchmarks._recorded_graphs import Fold, is_first, recorded_graphs, recordings
+from research.benchmarks.unseen_workload import (
+    by_workload,
+    figures,
+    labels_of,
+    over_runs,
+    print_means,
+    rows_of,
+    save_step_error,
+    trivial,
+)
 
 UNSEEN = Path("datasets/cpu-unseen")
 LOOKED_AT = {  # when -> programs
@@ -44,6 +53,8 @@ def main() -> None:
     when = {program: group for group, programs in LOOKED_AT.items() for program in programs}
     for group, rows in result.groupby(result["workload"].map(when).fillna(REST)):
         _print(str(group), rows, others)
+        if group == REST:
+            save_step_error("unseen_programs", over_runs(rows))
 
 
 def _print(title: str, result: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> None:
@@ -65,4 +76,4 @@ def _from(seen: pd.DataFrame, runs: pd.DataFrame, label: str) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -12,29 +12,167 @@ the times are made of, and what few of them bring: `vtrain_labels`.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
-from rich.console import Console
+import pandas as pd
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.transformer import TransformerPlan, build_plan
-from gnnperf.gnn import summarize
-from gnnperf.hardware import ANY_DEVICE, ClusterSpec, default_cluster, load_device
-from gnnperf.schedule import schedule_with_contention
-from research.benchmarks._public_runs import mirror
-from research.benchmarks._vtrain import columns_of, configurations, iteration_us
-from research.benchmarks._vtrain_trivial import (
-    FIXED_MFU,
-    fixed_mfu_us,
-    models,
-    others_constant_us,
-    others_nearest_us,
-    others_ridge_us,
-    roofline_us,
+from gnnperf.core import NodeType
+from gnnperf.generate.transformer import (
+    Parallelism,
+    Pipeline,
+    Recompute,
+    Reduction,
+    Schedule,
+    Transformer,
+    TransformerPlan,
+    build_plan,
 )
+from gnnperf.gnn import summarize
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ANY_DEVICE, ClusterSpec, DeviceSpec, default_cluster, load_device
+from gnnperf.schedule import schedule_with_contention
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
+from research.benchmarks._public_runs import mirror
+from research.benchmarks._results import save_result
+
+FOLDER = "VIA-Research+vTrain"
+COLUMNS = ("gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "sequence", "tensor", "data", "pipeline",
+           "iteration_ms")  # fmt: skip
+CONFIG_COLUMNS = COLUMNS[:-1]
+RECOMPUTE = {True: Recompute.FULL, False: Recompute.NONE}
+REDUCTION = {True: Reduction.BUCKETS, False: Reduction.AT_END}
+
+
+def configurations(mirror: Path) -> list[TransformerPlan]:
+    """One plan per configuration, in the order of their files.
+
+    The vocabulary is the default of upstream's configuration; its weights are float16 (src/predictor.py sets torch's
+    default dtype), which for Megatron-LM means sums of gradients in float16 as well.
+    """
+    files = sorted(mirror.glob(f"{FOLDER}/config/validation/single/*.json"))
+    if not files:
+        sys.exit("no configurations of VIA-Research/vTrain: set GNNPERF_DATA_MIRROR to a folder that holds them")
+    return [plan_of(json.loads(path.read_text(encoding="utf-8")), path.stem) for path in files]
+
+
+def plan_of(raw: dict[str, object], name: str) -> TransformerPlan:
+    """The plan of one of vTrain's configurations."""
+    number = {key: int(value) for key, value in raw.items() if isinstance(value, int)}
+    return TransformerPlan(
+        name,
+        Transformer(number["num_layers"], number["hidden_size"], number["num_attention_heads"], number["max_length"]),
+        Parallelism(number["tensor_parallel_size"], number["pipeline_parallel_size"], number["data_parallel_size"]),
+        Schedule(
+            number["global_batch_size"],
+            number["micro_batch_size"],
+            Pipeline(str(raw["pipeline_scheduling"])),
+            recompute=RECOMPUTE[bool(raw["use_checkpoint"])],
+            reduction=REDUCTION[bool(raw["use_gradient_bucket"])],
+        ),
+    )
+
+
+def columns_of(plans: list[TransformerPlan]) -> pd.DataFrame:
+    """[n] the configuration columns of plans, named as in the table of iteration times."""
+    rows = [
+        (p.parallelism.world_size, p.schedule.global_batch, p.schedule.micro_batch, p.model.hidden, p.model.heads,
+         p.model.layers, p.model.sequence, p.parallelism.tensor, p.parallelism.data, p.parallelism.pipeline)
+        for p in plans
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=list(CONFIG_COLUMNS))
+
+
+def iteration_us(mirror: Path, plans: list[TransformerPlan]) -> np.ndarray:
+    """[n] measured time of each plan: labels, of which predictions know nothing."""
+    table = pd.read_csv(mirror / FOLDER / "data/ground_truth_single.csv", encoding="utf-8-sig", header=0, names=COLUMNS)
+    if table.duplicated(list(CONFIG_COLUMNS)).any():
+        sys.exit("ground_truth_single.csv has a configuration twice")
+    result = columns_of(plans).merge(table, on=list(CONFIG_COLUMNS), how="left", validate="one_to_one")
+    if result["iteration_ms"].isna().any():
+        sys.exit("ground_truth_single.csv has no time for some configuration")
+    return result["iteration_ms"].to_numpy(float) * 1e3
+
+
+FIXED_MFU = 0.4  # a common guess
+RIDGE = 1e-2  # of standardized columns
+
+
+def parameters(plan: TransformerPlan) -> float:
+    """Of the whole model: 12 h^2 per layer and the embedding (Narayanan et al. 2021, equation 2, main terms)."""
+    return 12.0 * plan.model.layers * plan.model.hidden**2 + plan.model.vocabulary * plan.model.hidden
+
+
+def fixed_mfu_us(plans: list[TransformerPlan], device: DeviceSpec) -> np.ndarray:
+    """[n] 6 x parameters x tokens FLOPs at a fixed share of the peak of all devices."""
+    peak = device.flops_per_s["float16_matrix"] * FIXED_MFU
+    return np.array([6.0 * parameters(p) * p.schedule.global_batch * p.model.sequence / peak / p.parallelism.world_size
+                     for p in plans]) * 1e6  # fmt: skip
+
+
+def roofline_us(graph: ExecutionGraph, device: DeviceSpec) -> float:
+    """Kernels of the busiest rank one after the other, each at peak rates; no links, no host, no pipeline."""
+    work = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()]
+    matrix = (work["family"] == "gemm").to_numpy()
+    rate = np.where(matrix, device.flops_per_s["float16_matrix"], device.flops_per_s["float32"])
+    flops, moved = np.nan_to_num(work["flops"].to_numpy()), work["bytes"].to_numpy()
+    each_us = 1e6 * np.maximum(flops / rate, moved / device.memory_bandwidth_bytes_per_s)
+    return float(pd.Series(each_us).groupby(work["rank"].to_numpy()).sum().max())
+
+
+def models(plans: list[TransformerPlan]) -> np.ndarray:
+    """[n] which model a configuration has: what is left out together."""
+    table = columns_of(plans)
+    return table.groupby(["hidden", "layers"]).ngroup().to_numpy()
+
+
+def others_constant_us(group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
+    """[n] the geometric mean of the other models' times."""
+    result = np.empty(len(group))
+    for one in np.unique(group):
+        result[group == one] = np.exp(np.log(measured_us[group != one]).mean())
+    return result
+
+
+def others_nearest_us(plans: list[TransformerPlan], group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
+    """[n] the nearest configuration of another model, as it was measured (the mean of equally near ones)."""
+    columns = log_columns(plans)
+    result = np.empty(len(group))
+    for i in range(len(group)):
+        other = np.flatnonzero(group != group[i])
+        distance = np.abs(columns[other] - columns[i]).sum(axis=1)
+        near = other[distance <= distance.min() + 1e-9]
+        result[i] = np.exp(np.log(measured_us[near]).mean())
+    return result
+
+
+def others_ridge_us(plans: list[TransformerPlan], group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
+    """[n] ridge regression of log time on the logs of the configuration's columns, fitted on the other models."""
+    columns, logs, result = log_columns(plans), np.log(measured_us), np.empty(len(group))
+    for one in np.unique(group):
+        seen = group != one
+        result[~seen] = np.exp(ridge(columns[seen], logs[seen], columns[~seen]))
+    return result
+
+
+def ridge(seen: np.ndarray, target: np.ndarray, requested: np.ndarray) -> np.ndarray:
+    """[m] answers for `requested` [m, k], fitted on `seen` [n, k] and `target` [n]."""
+    center, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-9)
+    x, mean = (seen - center) / scale, target.mean()
+    weights = np.linalg.solve(x.T @ x + RIDGE * len(x) * np.eye(x.shape[1]), x.T @ (target - mean))
+    return mean + (requested - center) / scale @ weights
+
+
+def log_columns(plans: list[TransformerPlan]) -> np.ndarray:
+    """[n, k] logs of the columns that differ."""
+    table = np.log(columns_of(plans)[list(CONFIG_COLUMNS)].to_numpy(float))
+    return table[:, table.std(axis=0) > 0]
+
 
 DEVICE = "a100_sxm_80gb"  # upstream says A100 and eight per node; memory is an assumption
 OTHER_DEVICE = "a100_sxm_40gb"
@@ -62,7 +200,7 @@ def predicted_us(
     return result
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Print errors of every answer, then the model's by part of the configurations; a number takes every n-th plan."""
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
@@ -82,22 +220,21 @@ def main(argv: list[str]) -> int:
         "ridge on columns, other models' labels": others_ridge_us(plans, group, measured),
     }
     _print_errors({name: (result, measured) for name, result in answers.items()}, "answer")
+    if not argv:
+        save_result("vtrain", 100 * summarize(answers[MODEL], measured).mean_ape)
     columns = columns_of(plans)
     parts = {
         f"{name} {value}": columns[name].to_numpy() == value for name in PARTS for value in np.unique(columns[name])
     }
     _print_errors({name: (answers[MODEL][rows], measured[rows]) for name, rows in parts.items()}, "model, by part")
-    return 0
 
 
 def _print_errors(answers: dict[str, tuple[np.ndarray, np.ndarray]], title: str) -> None:
-    printed = Table(title, "configurations", "mean %", "median %", "p90 %", "max %", "bias %")
+    printed = Table(title, *ERROR_COLUMNS)
     for name, (result, measured) in answers.items():
-        errors = summarize(result, measured)
-        shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
-        printed.add_row(name, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
-    Console(width=120).print(printed)
+        printed.add_row(name, *error_texts(result, measured))
+    show(printed, width=120)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

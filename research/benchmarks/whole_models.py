@@ -1,7 +1,6 @@
 """Whole models that others measured: every row of NeuSight, next to what its authors and others predicted for it.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
-    [--passes]
 
 A list of operators becomes a graph (research.listed); a predictor and the schedule answer: the analytical model
 with the constants that ship, the same with networks of op tables (`train.py experiment=pretrained`) as sizes only
@@ -11,37 +10,227 @@ times of the nodes, summed.
 
 --seen: only GPUs whose op tables constants and peers were fitted on; no label of another GPU is opened.
 --classes: next to, kernels by class on the node tables: products, elementwise, softmax, layer norm.
---passes: instead, the measured share of the forward pass in a training step, by GPU; nothing is predicted.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.generate.transformer import Parallelism
+from gnnperf.generate.transformer.items import Op
 from gnnperf.gnn import summarize
-from gnnperf.graph import Predictor
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_device
 from gnnperf.predict import Mode
 from gnnperf.predict.api import models_for
+from gnnperf.schedule import schedule, schedule_with_contention
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
 from research.benchmarks._public_runs import mirror
-from research.benchmarks._whole_model_classes import class_table
-from research.benchmarks._whole_models import Row, answer, rows
+from research.benchmarks._results import save_result
+from research.listed import Owned, Part, Section, build_listed, listed_program, sections
+from research.listed.operator_list import ListedOp, read_operator_list
 from research.pretraining.choice import by_sizes_only
 from research.pretraining.op_checkpoint import TRAINED as CHECKPOINT
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from research.pretraining.predictor import PretrainedPredictor
-from research.tables.model_labels import PEERS, peer_us
+from research.tables.model_labels import (
+    PEERS,
+    ModelLabel,
+    layers_of,
+    node_times,
+    operator_list_path,
+    peer_node_times,
+    peer_us,
+    read_model_labels,
+)
+from research.tables.observation import between_events_us
+
+# As NeuSight divided them: it trained on these, and so did every constant of gnnperf that float32 without TF32 uses.
+SEEN = ("Tesla P4", "Tesla P100-PCIE-16GB", "Tesla V100-PCIE-32GB", "Tesla T4", "NVIDIA A100-PCIE-40GB")
+WAYS = {"dp4": Parallelism(data=4), "tp4": Parallelism(tensor=4), "pp4_1": Parallelism()}
+FUSED = "fusion"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured model on one GPU, or on four."""
+
+    label: ModelLabel
+    device: DeviceSpec
+    layers: int
+    ops: tuple[ListedOp, ...] = field(repr=False)
+
+    @property
+    def seen(self) -> bool:
+        """Whether constants and peers were fitted on op tables of that GPU."""
+        return self.label.device in SEEN
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """The shipped machine with that GPU."""
+        return default_cluster(self.device)
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """Of its list."""
+        return sections(self.ops, self.layers, self.label.run.training)
+
+    def graph(self, part: Part) -> ExecutionGraph:
+        """The passes as a graph.
+
+        One micro-batch on a pipeline (pp4_1) keeps one stage busy at a time: the stages follow each other as on one
+        GPU, and what is sent between them is left out.
+        """
+        run = self.label.run
+        ways = WAYS.get(run.variant)
+        return build_listed(run.name, self.ops, self.layers, part, run.training, ways)
+
+    def program(self, part: Part) -> tuple[Owned, ...]:
+        """What the graph is made of, with the nodes of the list."""
+        return listed_program(self.sections, part)
+
+    def summed_nodes_us(self, mirror: Path) -> float:
+        """The floor: measured times of the nodes, each as often as the model has it; NaN: not measured."""
+        times = node_times(mirror, self.label)
+        if times is None:
+            return float("nan")
+        return float(sum(times.sum(axis=1).reindex(names(s)).sum() * s.repeats for s in self.sections))
+
+
+def names(section: Section) -> list[str]:
+    """Of its nodes."""
+    return [call.op.name for call in section.calls]
+
+
+def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
+    """Rows that have a list of operators and a GPU of the catalog; and how many were left out, by reason."""
+    result, left_out = [], Counter[str]()
+    for label in read_model_labels(mirror):
+        device, path = match_device(label.device), operator_list_path(mirror, label.run)
+        if label.run.variant == FUSED:
+            left_out["torch.compile (fusion): no list of the kernels that it makes"] += 1
+        elif device is None or not label.device.startswith(("NVIDIA", "Tesla")):
+            left_out[f"{label.device}: no closed forms for this maker's GPUs, or not in the catalog"] += 1
+        elif not path.is_file():
+            left_out["no list of operators in the mirror"] += 1
+        else:
+            result.append(Row(label, device, layers_of(mirror, label.run.model), read_operator_list(path)))
+    return result, left_out
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A predictor's answer: times of the passes in us, and op names without one."""
+
+    forward_us: float
+    total_us: float
+    uncovered: tuple[str, ...]
+
+
+def answer(row: Row, predictor: Predictor) -> Answered:
+    """Makespans of the forward pass and of all passes, scheduled with the host's launches."""
+    forward = predictor.predict(row.graph(Part.FORWARD), row.cluster)
+    both = predictor.predict(row.graph(Part.BOTH), row.cluster) if row.label.run.training else forward
+    return Answered(makespan_us(forward), makespan_us(both), tuple(both.uncovered_ops))
+
+
+def makespan_us(result: Prediction) -> float:
+    """From the first host segment to the end of all work; NaN if an op has no answer: it is never taken as 0."""
+    if result.uncovered_ops:
+        return float("nan")
+    if result.isolated is None:
+        return float(schedule(result.graph, result.scheduled_us, result.lag_us).makespan_us)
+    together = schedule_with_contention(result.graph, result.scheduled_us, result.lag_us, result.isolated)
+    return float(together.schedule.makespan_us)
+
+
+def kernels_us(row: Row, predictor: Predictor) -> pd.DataFrame:
+    """[num_nodes] forward_us and backward_us by name of the list: the node's kernels, once."""
+    part = Part.BOTH if row.label.run.training else Part.FORWARD
+    graph = row.graph(part)
+    given = predictor.predict(graph, row.cluster)
+    compute = (graph.nodes["node_type"] == "compute").to_numpy()
+    owned = [each for each in row.program(part) if isinstance(each.item, Op)]
+    backward = (graph.nodes["phase"].astype(str) == "backward").to_numpy()[compute]
+    us = given.latency_us[compute]  # [num_ops]; NaN stays NaN in the sums
+    nodes = pd.Index([each.node for each in owned], name="node")
+    table = pd.DataFrame({"forward_us": us * ~backward, "backward_us": us * backward}, index=nodes)
+    total = table.fillna(np.inf).groupby("node").sum().replace(np.inf, np.nan)  # unknown parts leave no sum
+    often = {name: s.repeats for s in row.sections for name in names(s)}
+    return total.div(total.index.map(often).to_numpy(float), axis=0)
+
+
+NEUSIGHT = "neusight"
+CLASSES = {"BMM": "bmm", "Linear": "linear", "VECsoftmax": "softmax", "VECln": "layer norm"}
+ELEMENTWISE = "elementwise"  # VECadd, VECmulu, VECgelu, ...
+MEASURED, PEER = "measured", "NeuSight"
+
+
+def class_of(kind: str) -> str | None:
+    """The class of a kind of node; None: none that NeuSight reports."""
+    return CLASSES.get(kind) or (ELEMENTWISE if kind.startswith("VEC") else None)
+
+
+def class_sums(row: Row, who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame | None:
+    """[num_classes] us of all nodes of a class in the model, forward and backward, by everybody; None: not measured."""
+    measured, peer = node_times(folder, row.label), peer_node_times(folder, row.label, NEUSIGHT)
+    if measured is None or peer is None:
+        return None
+    nodes = [(call.op.name, class_of(call.op.kind), s.repeats) for s in row.sections for call in s.calls]
+    retained = pd.DataFrame([n for n in nodes if n[1]], columns=["node", "class", "repeats"])
+    tables = {MEASURED: measured, PEER: peer, **{name: kernels_us(row, each) for name, each in who.items()}}
+    kinds = {call.op.name: call.op.kind for s in row.sections for call in s.calls}
+    for name in who:
+        tables[name] = between_events(tables[name], kinds)
+    for name, table in tables.items():
+        retained[name] = table.sum(axis=1).reindex(retained["node"]).to_numpy(float) * retained["repeats"]
+    return retained.groupby("class")[list(tables)].sum(min_count=1)
+
+
+def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:
+    """[num_nodes] what two events around a node's pass read, from its kernels: the host's gap is in what is short.
+
+    The gaps are those that ship, fitted on op tables; products are long, and taken as they are.
+    """
+    gaps = default_memory_constants().gaps
+    result = kernels.copy()
+    for node in kernels.index:
+        gap = gaps.get(kinds[str(node)].removeprefix("VEC").lower())
+        if gap is not None:
+            own_us = kernels.loc[node].to_numpy(float)  # [2] forward and backward; 0: no kernel, no measurement
+            result.loc[node] = np.where(own_us == 0.0, 0.0, between_events_us(own_us, gap))
+    return result
+
+
+def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> Table:
+    """Errors of the sums, by GPU and class."""
+    printed = Table("GPU", "class", "answer", *ERROR_COLUMNS)
+    sums = [result.assign(GPU=row.label.device) for row in chosen
+            if (result := class_sums(row, who, folder)) is not None]  # fmt: skip
+    if not sums:
+        return printed
+    for (gpu, kind), part in pd.concat(sums).reset_index().groupby(["GPU", "class"]):
+        for name in (*who, PEER):
+            printed.add_row(str(gpu), str(kind), name, *error_texts(part[name], part[MEASURED]))
+        printed.add_section()
+    return printed
+
 
 ANALYTIC, BY_SIZES = "analytical", "by sizes alone"
 NETWORK, FLOOR = "network", "nodes summed"
+CLAIMED = ("A100 80GB", "NVIDIA L4")  # GPUs of the claim
 UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 
 
@@ -87,27 +276,13 @@ def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
 
 def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: Sequence[str]) -> None:
     """Errors of everybody over groups of rows; a row that someone has no answer for is missing in his line only."""
-    printed = Table("rows of", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
+    printed = Table("rows of", "answer", *ERROR_COLUMNS)
     for name, part in groups:
         for answer_name in who:
-            errors = summarize(part[answer_name].to_numpy(float), part["measured"].to_numpy(float))
-            if not errors.num_nodes:
-                continue
-            shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape)
-            printed.add_row(name, answer_name, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown),
-                            f"{100 * errors.bias:+.1f}")  # fmt: skip
+            if part[answer_name].notna().any():
+                printed.add_row(name, answer_name, *error_texts(part[answer_name], part["measured"]))
         printed.add_section()
     _show(title, printed)
-
-
-def print_passes(requested: Sequence[Row]) -> None:
-    """Measured forward time over forward and backward, row by row; a pass costs about half of its gradients."""
-    printed = Table("GPU", "rows", "forward / (forward + backward), %")
-    labels = [row.label for row in requested if row.label.run.training and not row.label.run.variant]
-    for gpu in sorted({label.device for label in labels}):
-        shares = sorted(100 * label.forward_us / label.total_us for label in labels if label.device == gpu)
-        printed.add_row(gpu, str(len(shares)), " ".join(f"{share:.0f}" for share in shares))
-    _show("Training rows: share of the forward pass, as measured", printed)
 
 
 def _groups(by: Iterable[tuple[object, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
@@ -120,10 +295,10 @@ def _signed(percent: float) -> str:
 
 def _show(title: str, printed: Table) -> None:
     print(f"\n{title}\n")
-    Console(width=170).print(printed)
+    show(printed, width=170)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(
         prog="python -m research.benchmarks whole_models", description=__doc__.split("\n")[0]
@@ -131,13 +306,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--checkpoint", type=Path, help="a trained network, which answers beside the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")
-    parser.add_argument("--passes", action="store_true", help="only measured shares of the forward pass")
     requested = parser.parse_args(argv)
     folder = mirror()
     chosen, left_out = rows(folder)
-    if requested.passes:
-        print_passes(chosen)
-        return 0
     who = predictors(requested.checkpoint)
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} rows: {reason}")
@@ -148,6 +319,11 @@ def main(argv: Sequence[str]) -> int:
     everybody = (*who, *PEERS.values(), FLOOR)
     print_rows(result, everybody)
     one = result[result["variant"] == ""]
+    if not requested.seen:
+        save_result("whole_models", *(
+            100 * summarize(part[ANALYTIC].to_numpy(float), part["measured"].to_numpy(float)).mean_ape
+            for part in (one[one["GPU"].str.contains(name)] for name in CLAIMED)
+        ))  # fmt: skip
     seen = one["seen"].map({True: TRAINED, False: UNSEEN})
     for title, keys in (("how the GPU was known", [seen]), ("GPU", ["GPU"]), ("model and pass", ["model", "pass"])):
         print_summary(f"One GPU, by {title}", _groups(one.groupby(keys)), everybody)
@@ -157,8 +333,7 @@ def main(argv: Sequence[str]) -> int:
     if requested.classes:
         _show("Kernels by class, summed over a model; measured between events of their own",
               class_table([row for row in chosen if not row.label.run.variant], who, folder))  # fmt: skip
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pandas as pd
+
 from gnnperf.analytic import save_collectives
+from gnnperf.hardware import ClusterSpec, load_cluster
 from gnnperf.predict.collective_fit import fit_and_judge
-from research.benchmarks._collective_answers import cluster_of
 from research.benchmarks._public_runs import mirror
 from research.tables.collective_sources import AICONFIGURATOR, ESTIMATE_TRAIN_TIME, VIDUR, VTRAIN, read_collectives
 
@@ -29,6 +31,24 @@ SHIPPED = {
     "a100_pairs_vidur": (VIDUR, "a100_pairwise_nvlink"),
     "h100_pairs_vidur": (VIDUR, "h100_pairwise_nvlink"),
 }
+# (first part of a platform's name, link) -> cluster of the catalog. What the catalog lacks has no specification.
+CLUSTERS = {
+    ("a100_sxm", "nvlink"): "dgx_a100", ("a100", "nvlink"): "dgx_a100", ("a100_dgx", "nvlink"): "dgx_a100",
+    ("a100_dgx", "network"): "dgx_a100", ("a100_pairwise_nvlink", "pcie"): "pcie_gen4_8",
+    ("a100_pairwise_nvlink", "network"): "pcie_gen4_8", ("gb200", "nvlink"): "gb200_nvl72",
+    ("h100_sxm", "nvlink"): "hgx_h100", ("h200_sxm", "nvlink"): "hgx_h100",
+    ("h100_pairwise_nvlink", "pcie"): "pcie_gen5_8", ("l40s", "pcie"): "pcie_gen4_8",
+    ("perlmutter", "nvlink"): "perlmutter_a100", ("perlmutter", "network"): "perlmutter_a100",
+    ("v100", "nvlink_mesh"): "dgx1_v100",
+}  # fmt: skip
+LIKE_THE_REST = "pcie_gen4_8"  # A40 pairs
+
+
+def cluster_of(rows: pd.DataFrame) -> ClusterSpec:
+    """The catalog's cluster of the rows' platform; of one that the catalog lacks, a server with the same bus."""
+    names = (CLUSTERS.get((str(platform).partition(" ")[0], str(link)))
+             for platform, link in rows[["platform", "link"]].drop_duplicates().itertuples(index=False))  # fmt: skip
+    return load_cluster(next((name for name in names if name is not None), LIKE_THE_REST))
 
 
 def main(folder: Path) -> None:

@@ -20,8 +20,16 @@ import pandas as pd
 from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, GpuContention
 from gnnperf.hardware import conf_dir
-from research.benchmarks._contention import MIN_CPU_US, Compared, compared, cpu_recordings, split_of
-from research.benchmarks._gpu_contention import gpu_runs, kernel_ratios, transfer_ratios
+from research.fitting.contention_pairs import (
+    MIN_CPU_US,
+    Compared,
+    compared,
+    cpu_recordings,
+    gpu_runs,
+    kernel_ratios,
+    split_of,
+    transfer_ratios,
+)
 
 DIGITS = 6  # significant, in the file
 MIN_GROUPS = 10  # of at least two runs: fewer are no evidence

@@ -38,7 +38,7 @@ from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.least_squares import fit_logs, softened
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.hardware import DeviceSpec, conf_dir
-from research.benchmarks._neusight import convolution_rows
+from research.benchmarks._op_tables import convolution_rows
 
 PROVENANCE = (
     "fitted by research/fitting/convolution.py on the convolutions of sitar-lab/NeuSight (MIT; float32 forward, "

@@ -44,7 +44,7 @@ from gnnperf.analytic.gemm.model import (
 from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
-from research.benchmarks._products import TABLES, product_rows, sample
+from research.benchmarks._op_tables import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
 
 Array = npt.NDArray[np.float64]
@@ -57,7 +57,8 @@ FAMILY = {"gemm": "matrix", "bmm": "vector_batched", "linear": "vector", "gemm f
           "gemm float8_block": "float8_block", "gemm float4": "float4"}  # fmt: skip
 LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
 # Weight of the expectations below against one measurement: of a fit that answers for the GPUs it saw, and of one that
-# answers for others, which has less to go by. `research.benchmarks.gemm_choice` printed what the second was chosen by.
+# answers for others, which has less to go by. The second was chosen by leaving one
+# more generation out of the training rows.
 OWN_CONFIDENCE, OTHERS_CONFIDENCE = 0.02, 0.06
 OWN_BASE_CLOCK, OTHERS_BASE_CLOCK = 1e-3, 1.0  # GemmConstants.base_clock_share: NeuSight's P4 did not keep its own
 OWN_OFFSET_SPREAD = 0.05  # between boards of one generation
@@ -65,9 +66,8 @@ OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say:
 STEPS = 25
 # Constant -> where the search starts, and by which factor (e^spread) it may be off before that counts. These are orders
 # of magnitude, set by hand while looking at fits to single GPUs of all generations; a wide spread leaves the data to
-# decide, and `research.benchmarks.gemm starts` prints what other starts would have given. flops_per_joule lies between
-# what a
-# board does at its base clock, which it keeps, and at its boost clock: the mean over the catalog's data sheets of
+# decide; docs/benchmarks/closed-forms.md has the errors of other starts. flops_per_joule lies between what
+# a board does at its base clock, which it keeps, and at its boost clock: the mean over the catalog's data sheets of
 # float32 rate / power limit * sqrt(base / boost clock).
 EXPECTED: Mapping[str, tuple[float, float]] = {
     "compute_share": (0.92, 0.1), "flops_per_joule": (6.5e10, 0.7), "throttle_us": (1e3, 1.0),

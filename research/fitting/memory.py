@@ -30,7 +30,7 @@ from gnnperf.analytic.memory_bound.constants import (
 from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware import DeviceSpec, conf_dir
-from research.benchmarks._neusight import memory_rows
+from research.benchmarks._op_tables import memory_rows
 from research.tables.observation import between_events_us
 
 PROVENANCE = (

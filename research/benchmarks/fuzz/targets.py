@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gnnperf.core import InputError
 from research.benchmarks.fuzz import corpus
 from research.benchmarks.fuzz.mutations import mutated_value
 
@@ -31,10 +32,16 @@ class Target:
     share: float = 1.0
 
 
-def _run(path: Path) -> object:
-    from gnnperf.trace import read_run
+def _reader(module: str, name: str, *more: Any) -> Callable[[Path], object]:
+    """A function of the product, imported when its first case runs."""
+    return lambda path: getattr(importlib.import_module(module), name)(path, *more)
 
-    return read_run(path)
+
+_run = _reader("gnnperf.trace", "read_run")
+_ops_to_measure = _reader("gnnperf.record.calibrate.ops_file", "read_ops")
+_cluster = _reader("gnnperf.hardware", "load_cluster", "h100_sxm")
+_collectives = _reader("gnnperf.analytic.collective.constants", "load_collectives")
+_checkpoint = _reader("research.pretraining.op_checkpoint", "load_op_checkpoint")
 
 
 def _with_execution_trace(path: Path) -> object:
@@ -42,12 +49,6 @@ def _with_execution_trace(path: Path) -> object:
     if not kineto.exists():
         kineto.write_text(json.dumps(corpus.kineto()))
     return _run(path.parent)
-
-
-def _tables(path: Path) -> object:
-    from gnnperf.trace.storage import read_tables
-
-    return read_tables(path)
 
 
 def _card(path: Path) -> object:
@@ -65,40 +66,10 @@ def _split(path: Path) -> object:
     return read_split(path.parent, "run")
 
 
-def _op_rows(path: Path) -> object:
-    from gnnperf.analytic import read_op_rows
-
-    return read_op_rows(path)
-
-
-def _ops_to_measure(path: Path) -> object:
-    from gnnperf.record.calibrate.ops_file import read_ops
-
-    return read_ops(path)
-
-
 def _against(path: Path) -> object:
     from gnnperf.report import read_threshold
 
     return read_threshold(None, 5.0, str(path))
-
-
-def _device(path: Path) -> object:
-    from gnnperf.hardware import load_device
-
-    return load_device(path)
-
-
-def _cluster(path: Path) -> object:
-    from gnnperf.hardware import load_cluster
-
-    return load_cluster(path, "h100_sxm")
-
-
-def _collectives(path: Path) -> object:
-    from gnnperf.analytic.collective.constants import load_collectives
-
-    return load_collectives(path)
 
 
 def _plan(path: Path) -> object:
@@ -106,12 +77,6 @@ def _plan(path: Path) -> object:
     from gnnperf.hardware import read_yaml
 
     return read_plan(read_yaml(path), "plan")
-
-
-def _checkpoint(path: Path) -> object:
-    from research.pretraining.op_checkpoint import load_op_checkpoint
-
-    return load_op_checkpoint(path)
 
 
 def _edits(path: Path) -> object:
@@ -150,21 +115,29 @@ TARGETS = {
     "execution_trace": Target("rank_0_et.json", corpus.execution_trace, _with_execution_trace, 0.1),
     "zip": Target("run.zip", corpus.zip_bytes, _run),
     "tar": Target("run.tar", corpus.tar_bytes, _run, 0.1),
-    "tables": Target("events.parquet", corpus.table_bytes, _tables, 0.05),
+    "tables": Target("events.parquet", corpus.table_bytes, _reader("gnnperf.trace.storage", "read_tables"), 0.05),
     "card": Target("run.json", corpus.of_value(corpus.CARD), _card),
     "splits": Target("splits.json", corpus.of_value(corpus.SPLITS), _split),
-    "op_rows": Target("ops.jsonl", corpus.op_rows, _op_rows, 0.1),
-    "ops_to_measure": Target("ops.jsonl", corpus.op_rows, _ops_to_measure, 0.5),
+    "op_rows": Target("ops.jsonl", corpus.op_rows, _reader("gnnperf.analytic", "read_op_rows"), 0.1),
+    "ops_to_measure": Target(
+        "ops.jsonl", corpus.op_rows, _reader("gnnperf.record.calibrate.ops_file", "read_ops"), 0.5
+    ),
     "against": Target("prediction.json", corpus.of_value(corpus.PREDICTION), _against),
-    "device": Target("device.yaml", corpus.yaml_of("hardware", "t4"), _device),
+    "device": Target("device.yaml", corpus.yaml_of("hardware", "t4"), _reader("gnnperf.hardware", "load_device")),
     "cluster": Target("cluster.yaml", corpus.yaml_of("cluster", "hgx8"), _cluster, 0.5),
     "plan": Target("plan.yaml", corpus.yaml_of("plan", "gpt2_345m"), _plan),
     "collectives": Target(
-        "laws.yaml", corpus.yaml_of("analytic/collective_laws", "h100_sxm_nccl_2_29"), _collectives, 0.2
+        "laws.yaml",
+        corpus.yaml_of("analytic/collective_laws", "h100_sxm_nccl_2_29"),
+        _collectives,
+        0.2,
     ),
     "edits": Target("whatif.json", corpus.of_value(list(corpus.EDITS)), _edits, 0.1),
-    "checkpoint": Target("checkpoint.pt", corpus.checkpoint_bytes, _checkpoint, 0.002),
+    "checkpoint": Target(
+        "checkpoint.pt",
+        corpus.checkpoint_bytes,
+        _checkpoint,
+        0.002,
+    ),
 }
 WHOLE_PATH = "whole_path"
-
-__all__ = ["TARGETS", "WHOLE_PATH", "InputError", "Target", "predicted_step"]

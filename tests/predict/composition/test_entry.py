@@ -23,7 +23,7 @@ from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.network import Network
 from research.baselines.rows import simpler
 from research.baselines.trees import TREE_START
-from research.benchmarks._learned_rows import ABLATIONS, LEARNED
+from research.benchmarks._learned_jobs import ABLATIONS, LEARNED
 
 
 def given(*words: str) -> EntryConfig:

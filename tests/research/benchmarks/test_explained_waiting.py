@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traces import call, kernel, mark, op, run_of, trace
 
-from research.benchmarks._explained_waiting import explained_waiting
+from research.benchmarks.replay import explained_waiting
 
 
 def test_explained_waiting() -> None:

@@ -14,11 +14,10 @@ from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from research.baselines.judge import fitted_record
-from research.benchmarks import _few_runs_table
-from research.benchmarks._few_runs_table import ROWS, print_tables
-from research.benchmarks._fine_tuned import AsItIs, FineTuned
+from research.benchmarks import fine_tuning
 from research.benchmarks._learned_jobs import AGAIN, data_config
-from research.benchmarks.fine_tuning import JUDGED, RUNS, apart, few_runs
+from research.benchmarks._networks import AsItIs, FineTuned
+from research.benchmarks.fine_tuning import JUDGED, ROWS, RUNS, apart, few_runs, print_tables
 from research.evaluation.records import Origin
 
 TEST = tuple(f"run{number:02}/{repeat}" for number in range(30) for repeat in (1, 2))
@@ -66,11 +65,11 @@ def test_rows_of_one_network_as_it_is_and_trained_on(tmp_path: Path, monkeypatch
     requested = Origin("x-2", "test", "gnn", 0, 1.0, "", "", "", "")
     as_it_is = fitted_record(AsItIs(start, "s"), data, requested)
     trained = fitted_record(FineTuned(config, start, "s"), further, Origin(**{**vars(requested), "row": "fine-tuned"}))
-    gmae = [_few_runs_table._nodes([entry]) for entry in (as_it_is, trained)]
+    gmae = [fine_tuning._nodes([entry]) for entry in (as_it_is, trained)]
     assert gmae[1] < 0.9 * gmae[0]
 
     wide = Console(width=300, record=True)
-    monkeypatch.setattr(_few_runs_table, "Console", lambda width: wide)
+    monkeypatch.setattr(fine_tuning, "Console", lambda width: wide)
     print_tables([as_it_is, trained])
     lines = wide.export_text().splitlines()
     first = next(line for line in lines if line.strip("│ ").startswith("x "))

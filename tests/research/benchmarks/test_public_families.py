@@ -12,7 +12,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.trace.public.catalog import load_catalog, recordings
 from research.benchmarks._public_families import ASLEEP, FAMILIES, ONE_PASS, PublicRuns, family_of, one_step, program
-from research.benchmarks._public_tables import only, pooled
+from research.benchmarks.public_families import only, pooled
 from tests.research.evaluation.made_records import made
 
 

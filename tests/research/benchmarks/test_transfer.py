@@ -10,9 +10,7 @@ import pytest
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks import transfer
-from research.benchmarks._transfer_axes import as_other_dtype, as_other_software
-from research.benchmarks._transfer_tables import Judged, nearest_op_us
-from research.benchmarks._transfer_where import CACHED, LONG, SHORT, STREAMED, groups
+from research.benchmarks._transfer import Judged, nearest_op_us
 from research.pretraining.rows import spec_of, usable
 from tests.research.op_rows import A100, T4, V100, product_rows, table
 
@@ -28,18 +26,6 @@ def test_the_nearest_gpu_is_scaled_by_peak() -> None:
     ratio = spec_of(V100).flops_per_s["float32"] / spec_of(T4).flops_per_s["float32"]
     result = nearest_op_us(one, rows[rows["device"] != T4])
     assert result == pytest.approx(ratio * np.array([50.0, 100.0, 150.0, 200.0, 250.0, 300.0]))
-
-
-def test_another_dtype_is_scaled_by_peak_and_another_software_by_flops() -> None:
-    rows = product_rows((A100,)).assign(dtype="bfloat16")
-    one = Judged(A100, rows.assign(dtype="float32", latency_us=1.0), rows.iloc[:0])
-    answers = as_other_dtype(one, rows)
-    assert answers["bfloat16 as it is"].tolist() == [50.0, 100.0, 150.0, 200.0, 250.0, 300.0]
-    ratio = spec_of(A100).flops_per_s["bfloat16_matrix"] / spec_of(A100).flops_per_s["float32"]
-    assert answers["bfloat16 x peak"] == pytest.approx(ratio * answers["bfloat16 as it is"])
-    (similar,) = as_other_software(one, rows[rows["k"] == rows["k"].max()]).values()
-    largest = rows["flops"] == rows.loc[rows["k"] == rows["k"].max(), "flops"].iloc[0]
-    assert similar[largest.to_numpy()] == pytest.approx(rows.loc[largest, "latency_us"].to_numpy())
 
 
 def test_the_least_mean_error_is_chosen_and_of_equals_the_first() -> None:
@@ -78,13 +64,3 @@ def test_a_few_rows_from_tables_to_curves(
     (curve,) = (records for records in printed if records[1].strip() == "linear")
     assert curve[2] == curve[3]  # two rows are too few to change anything
     assert curve[5].strip() == "0 of 9"
-
-
-def test_products_by_what_bounds_them() -> None:
-    rows = (
-        product_rows((A100,))
-        .iloc[:3]
-        .assign(moved_bytes=[1e6, 1e8, 1e8], flops=[1.0, 1e6, 1e12], turns=6.0, latency_us=[1.0, 100.0, 2e5])
-    )
-    assert groups(rows, A100).tolist() == [CACHED, STREAMED, LONG]
-    assert groups(rows.assign(latency_us=10.0), A100)[2] == SHORT

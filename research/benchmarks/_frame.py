@@ -1,0 +1,61 @@
+"""What every benchmark shares: its command line, columns of errors, and results that the summary reads."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.core import InputError
+from gnnperf.gnn import summarize
+from research.benchmarks._results import start_saving
+
+ERROR_COLUMNS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %")
+
+
+def run_main(main: Callable[..., int | None]) -> NoReturn:
+    """Exit with what `main` returns, or 2 for bad input. `--save` keeps the results of `save_result` calls.
+
+    Args:
+        main: without parameters, or with the list of arguments of the command line.
+    """
+    arguments = [word for word in sys.argv[1:] if word != "--save"]
+    takes_arguments = bool(inspect.signature(main).parameters)
+    if arguments and not takes_arguments:
+        sys.exit(f"{sys.argv[0]}: takes no arguments but --save")
+    try:
+        if "--save" in sys.argv:
+            start_saving()
+        code = main(arguments) if takes_arguments else main()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        code = error.exit_code
+    sys.exit(code or 0)
+
+
+def error_texts(predicted: Any, measured: Any) -> tuple[str, ...]:
+    """ERROR_COLUMNS of predictions; rows without one are not counted."""
+    errors = summarize(np.asarray(predicted, float), np.asarray(measured, float))
+    shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape)
+    return str(errors.num_nodes), *(f"{100 * share:.1f}" for share in shown), f"{100 * errors.bias:+.1f}"
+
+
+def right_aligned(title: str, *names: str) -> Table:
+    """A table whose first column names the row; the others hold numbers."""
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("")
+    for name in names:
+        table.add_column(name, justify="right")
+    return table
+
+
+def show(*tables: Table, width: int = 160) -> None:
+    """Print tables."""
+    console = Console(width=width)
+    for table in tables:
+        console.print(table)

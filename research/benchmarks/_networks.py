@@ -1,0 +1,118 @@
+"""The hybrid as a row: what `predict.py mode=hybrid` answers for the recordings that the table judges."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gnnperf.gnn import TrainConfig, build_model, fit, keep_what_helps
+from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
+from gnnperf.gnn.data.cache import code_of
+from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.finetune import Start, begin_from
+from gnnperf.gnn.trust import fit_trust
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
+from research.baselines.network import Network, PredictorAnswer, TrainedNetwork
+
+FILE = "checkpoint.pt"
+
+
+def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Checkpoint:
+    """Trained and gated, unless it is there; one process trains, others that ask for the same file wait for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.is_file():
+            config = replace(network.config, seed=seed, out=str(path.parent), resume="auto")
+            trained = fit(config, data, build_model(config, data))
+            retained = keep_what_helps(trained, data)
+            save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed, "kept": retained}))
+    return load_checkpoint(path)
+
+
+@dataclass(frozen=True)
+class CachedNetwork:
+    """The network as a row that is trained once for what it learns from, and goes on where it was killed.
+
+    Attributes:
+        network: its configuration.
+        folder: of the networks, by training data, settings, seed and the code that learns.
+    """
+
+    network: Network
+    folder: Path = field(repr=False)
+
+    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
+        """Trained and gated, or as it was kept."""
+        return TrainedNetwork(self.checkpoint(data, seed).network())
+
+    def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
+        """The same with all that it needs to answer; how far it is trusted, as it was given when it was trained."""
+        given = (data.training_fingerprint, repr(self.network), code_of("gnn/models", "gnn/training"), SCHEMA_VERSION)
+        path = self.folder / f"{seed}-{content_digest(*given)[:12]}" / FILE  # no axis: two may train on the same
+        return _trained(path, self.network, seed, data)
+
+
+@dataclass(frozen=True)
+class AsItIs:
+    """The network without a further step.
+
+    Attributes:
+        start: it; of the file that it is in (`name`).
+        name: tells it from others.
+    """
+
+    start: Start = field(repr=False)
+    name: str
+
+    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
+        """Nothing is fitted: `data` are as its own training prepared them."""
+        return TrainedNetwork(self.start.network())
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """The network, trained on as `train.py init_from=...` does.
+
+    Attributes:
+        config: of the further training.
+        start: the network.
+        name: tells it from others.
+    """
+
+    config: TrainConfig
+    start: Start = field(repr=False)
+    name: str
+
+    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
+        """Weights of the best epoch on the validation runs, gated there. `data` were prepared for the start."""
+        with tempfile.TemporaryDirectory() as out:
+            config = replace(self.config, seed=seed, out=out, resume=None)
+            network = fit(config, data, begin_from(build_model(config, data), self.start))
+        keep_what_helps(network, data)
+        return TrainedNetwork(network)
+
+
+BLENDS = ("gnn/trust", "predict")
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """A network, as far as it is trusted, and the corrected analytical answer.
+
+    Attributes:
+        network: whose; trained if it is not there.
+        code: of what blends: a cell of another is made anew.
+    """
+
+    network: CachedNetwork
+    code: str = field(default_factory=lambda: code_of(*BLENDS))
+
+    def fit(self, data: PreparedData, seed: int) -> PredictorAnswer:
+        """As the network's, trusted as this code trusts it: weights are kept, what blends may have changed."""
+        retained = self.network.checkpoint(data, seed)
+        now = replace(retained, trust=fit_trust(retained.network(), data))
+        return PredictorAnswer(BlendedPredictor(GnnPredictor(now)))

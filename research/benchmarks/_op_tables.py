@@ -1,0 +1,133 @@
+"""NeuSight's tables of memory-bound ops, and the devices they were measured on."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.gemm.model import rate_key
+from gnnperf.hardware import DeviceSpec, match_device
+from research.benchmarks._public_runs import mirror
+from research.tables import joined, read_aiconfigurator, read_estimate_train_time, read_neusight, read_vidur
+
+TABLES = ("gemm", "bmm", "linear", "gemm float8", "gemm float8_block", "gemm float4")
+GEMM_DTYPES = ("bfloat16", "fp8", "fp8_block", "nvfp4")  # of aiconfigurator
+SHAPE = ["batch", "m", "n", "k"]
+SEED = 0
+HELD_OUT_BUCKETS, BUCKETS = 1, 5  # of weight shapes
+
+
+def product_rows(mirror: Path) -> pd.DataFrame:
+    """All products of aiconfigurator and NeuSight on devices of the catalog; prints what is left out."""
+    table = joined([read_aiconfigurator(mirror, GEMM_DTYPES), read_neusight(mirror)])
+    rows = table.rows[table.rows["table"].isin(TABLES)]
+    for reason, count in table.dropped.items():
+        print(f"left out: {reason}: {count}")
+    for name in sorted({name for name in rows["device"].unique() if match_device(name) is None}):
+        print(f"skipped: {name}, which conf/hardware does not know")
+        rows = rows[rows["device"] != name]
+    architecture = {name: spec(name).architecture for name in rows["device"].unique()}
+    return rows.assign(generation=rows["device"].map(architecture))
+
+
+def other_campaigns(mirror: Path) -> pd.DataFrame:
+    """Forward products in float16 of vidur and estimate-train-time."""
+    rows = joined([read_vidur(mirror), read_estimate_train_time(mirror)]).rows
+    return rows[rows["k"].notna() & (rows["direction"] == "forward")]
+
+
+def spec(name: str) -> DeviceSpec:
+    """The catalog's device of a name that it is known to hold."""
+    result = match_device(name)
+    if result is None:
+        raise KeyError(name)
+    return result
+
+
+def sample(rows: pd.DataFrame, per_device: int) -> pd.DataFrame:
+    """At most so many rows of each device, the same in every run."""
+    mixed = rows.sample(frac=1.0, random_state=SEED)
+    return mixed[mixed.groupby("device").cumcount() < per_device].sort_index()
+
+
+def is_held_out(rows: pd.DataFrame) -> np.ndarray:
+    """[rows] whether the weight's shape (n, k) falls into the bucket that no fit sees: a fifth of them, by hash."""
+    keys = (rows["n"].astype("int64") * 2**20 + rows["k"].astype("int64")).to_numpy()
+    return pd.util.hash_array(keys) % BUCKETS < HELD_OUT_BUCKETS
+
+
+def peak_flops_per_s(device: DeviceSpec, dtype: str) -> float:
+    """Data-sheet rate: with matrix units, except for float32 (TF32 was off)."""
+    return device.flops_per_s[rate_key(device, dtype)]
+
+
+def roofline_us(rows: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
+    """max(FLOPs / peak, bytes / bandwidth), nothing derated (Williams, Waterman, Patterson 2009)."""
+    compute = rows["flops"].to_numpy() / peak_flops_per_s(device, str(rows["dtype"].iloc[0]))
+    memory = rows["moved_bytes"].to_numpy() / device.memory_bandwidth_bytes_per_s
+    return np.maximum(compute, memory) * 1e6
+
+
+def scaled_nearest_us(rows: pd.DataFrame, device: DeviceSpec, others: pd.DataFrame) -> tuple[np.ndarray, str]:
+    """The same shape on the nearest other GPU, times its peak over this one's; NaN where it was not measured there.
+
+    Nearest: smallest distance of log peak, bandwidth and SMs.
+
+    Returns:
+        [rows] us, and the name of that GPU.
+    """
+    dtype = str(rows["dtype"].iloc[0])
+
+    def place(result: DeviceSpec) -> np.ndarray:
+        return np.log([peak_flops_per_s(result, dtype), result.memory_bandwidth_bytes_per_s, result.num_sms])
+
+    away = {name: float(np.linalg.norm(place(spec(name)) - place(device))) for name in others["device"].unique()}
+    nearest = min(away, key=away.__getitem__)
+    known = others[others["device"] == nearest].set_index(SHAPE)["latency_us"]
+    there = known[~known.index.duplicated()].reindex(pd.MultiIndex.from_frame(rows[SHAPE])).to_numpy()
+    return there * peak_flops_per_s(spec(nearest), dtype) / peak_flops_per_s(device, dtype), nearest
+
+
+def scaled_neighbor_us(rows: pd.DataFrame, seen: pd.DataFrame) -> np.ndarray:
+    """[rows] us of the most similar seen shape (smallest distance of log sizes), times the ratio of FLOPs."""
+    log_seen, log_rows = np.log(seen[SHAPE].to_numpy()), np.log(rows[SHAPE].to_numpy())
+    norm = (log_seen**2).sum(axis=1)
+    nearest = np.concatenate([(norm - 2 * part @ log_seen.T).argmin(axis=1) for part in np.array_split(log_rows, 32)])
+    rate = (seen["flops"] / seen["latency_us"]).to_numpy()[nearest]
+    return rows["flops"].to_numpy() / rate
+
+
+CONVOLUTION_TABLE = "conv"
+MATRIX_TABLES = ("bmm", "linear", CONVOLUTION_TABLE)
+
+
+def memory_rows() -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
+    """Rows of the memory-bound tables, and device name -> specification; devices without one are named and left out."""
+    rows = _rows(mirror())
+    return _known(rows[~rows["table"].isin(MATRIX_TABLES)])
+
+
+def convolution_rows() -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
+    """The same of convolutions."""
+    rows = _rows(mirror())
+    return _known(rows[rows["table"] == CONVOLUTION_TABLE])
+
+
+@cache
+def _rows(folder: Path) -> pd.DataFrame:
+    """Of all tables, read once: both functions take parts of them and change nothing."""
+    return read_neusight(folder).rows
+
+
+def _known(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
+    if rows.empty:
+        sys.exit("no tables of sitar-lab/NeuSight: set GNNPERF_DATA_MIRROR to a folder that holds them")
+    result = {str(name): match_device(str(name)) for name in rows["device"].unique()}
+    known = {name: device for name, device in result.items() if device is not None}
+    for name in sorted(result.keys() - known.keys()):
+        print(f"{name}: not in the catalog, left out")
+    return rows[rows["device"].isin(known)].reset_index(drop=True), known

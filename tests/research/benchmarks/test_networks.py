@@ -1,0 +1,56 @@
+"""Rows of networks that are trained once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic import prepared
+
+from gnnperf.gnn.data.step_time import contended_step_time_us
+from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
+from research.baselines.network import Network
+from research.benchmarks import _networks
+from research.benchmarks._networks import CachedNetwork, Hybrid
+
+
+def learner(epochs: int = 2) -> Network:
+    return Network(TrainConfig(model=ModelConfig(hidden_channels=8, num_layers=1),
+                               trainer=TrainerConfig(max_epochs=epochs, progress_bar=False)))  # fmt: skip
+
+
+def test_a_row_is_trained_once_for_what_the_data_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, data = CachedNetwork(learner(), tmp_path / "kept"), prepared(tmp_path)
+    step = data.steps["test"][0]
+    first = row.fit(data, 0).latency_us(step)
+    assert np.array_equal(first, learner().fit(data, 0).latency_us(step), equal_nan=True)
+    monkeypatch.setattr(_networks, "fit", None)  # would fail if it were called
+    again = CachedNetwork(learner(), tmp_path / "kept").fit(prepared(tmp_path), 0).latency_us(step)
+    assert np.array_equal(again, first, equal_nan=True)
+    external = replace(data, fingerprint="tested on other data", split=replace(data.split, axis="other"))
+    assert np.array_equal(row.fit(external, 0).latency_us(step), first, equal_nan=True)
+    for other, seed in ((replace(data, training_fingerprint="of other data"), 0), (data, 1)):
+        with pytest.raises(TypeError):
+            row.fit(other, seed)
+
+
+def test_where_networks_are_retained_is_no_part_of_the_row() -> None:
+    assert repr(CachedNetwork(learner(), Path("here"))) == repr(CachedNetwork(learner(), Path("there")))
+
+
+def test_the_hybrid_blends_the_network_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, data = CachedNetwork(learner(), tmp_path / "kept"), prepared(tmp_path)
+    step, checkpoint = data.steps["test"][0], row.checkpoint(data, 0)
+    monkeypatch.setattr(_networks, "fit", None)  # would fail if it were called
+    answer = Hybrid(row).fit(data, 0)
+    given = BlendedPredictor(GnnPredictor(checkpoint)).predict(step.graph, step.cluster)
+    known = np.isfinite(given.latency_us) & (step.nodes["node_type"] == "compute").to_numpy()
+    assert known.any()
+    assert answer.latency_us(step)[known] == pytest.approx(given.latency_us[known])  # nothing overlaps in the toy
+    assert answer.step_us(step) == contended_step_time_us(step, given.scheduled_us)
+    monkeypatch.setattr(BlendedPredictor, "predict", None)
+    assert np.array_equal(answer.latency_us(step), answer.latency_us(step), equal_nan=True)  # requested once
