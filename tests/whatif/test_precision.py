@@ -14,7 +14,7 @@ from pandas.testing import assert_frame_equal
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_cluster
-from gnnperf.whatif import ChangeDevice, ChangeDtype, CompressMessages, apply, requested
+from gnnperf.whatif import ChangeDevice, ChangeDtype, CompressMessages, Edit, apply, requested
 from tests.whatif.programs import ARRIVE, EXIT, GRADIENT_IN, LINEAR, LOSS, SEND, TRANSFER, UPDATE, layer
 
 
@@ -72,8 +72,8 @@ MESSAGE = 4.0 * (7 * 5 + 7)  # the flat gradient
 @pytest.mark.parametrize(("device", "fits"), [("h100_sxm", True), ("v100_sxm2_32gb", False), ("a100_sxm_80gb", False)])
 def test_fp8_needs_a_device_with_units_for_it(device: str, fits: bool) -> None:
     """Whatever the order of the edits, the device that the edited step is predicted for decides."""
-    for edits in ([ChangeDtype("float32", "float8_e4m3fn"), ChangeDevice(device)],
-                  [ChangeDevice(device), ChangeDtype("float32", "float8_e4m3fn")]):  # fmt: skip
+    both: list[Edit] = [ChangeDtype("float32", "float8_e4m3fn"), ChangeDevice(device)]
+    for edits in (both, both[::-1]):
         edited = apply(layer(2, 3, 5, 7), edits)
         if fits:
             assert requested(edited.graph, load_cluster("dgx1_v100"), edited.hardware).clusters
