@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -139,3 +140,15 @@ sys.exit(cli.main(["talk"]))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == ["1", str(BROKEN_PIPE)]
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["-m", "gnnperf", "--help"], ["predict.py", "--help"]])
+def test_help_loads_no_numerical_library(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, timeout=60, check=False,
+        cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0 and "argparse" in loaded
+    assert loaded.isdisjoint({"numpy", "pandas", "numba", "torch"})
+    assert "import" in done.stdout or "cache_dir: ~/.cache/gnnperf" in done.stdout

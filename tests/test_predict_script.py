@@ -241,6 +241,18 @@ def test_peak_memory_is_reported_with_the_measured_one(run: Run, tmp_path: Path)
     assert "peak memory of rank 1" in done.stdout
 
 
+def test_second_prediction_of_a_trace_imports_no_torch(run: Run, trace: Path, tmp_path: Path) -> None:
+    first = run(tmp_path, f"trace={trace}", "out=first", "cache_dir=cache", "quiet=true")
+    words = [f"trace={trace}", "out=second", "cache_dir=cache", "quiet=true"]
+    command = [sys.executable, "-X", "importtime", str(SCRIPT), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert (first.returncode, done.returncode) == (0, 0)
+    assert "numba" in loaded and loaded.isdisjoint({"torch", "torch_geometric", "lightning"})
+    results = [json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("first", "second")]
+    assert results[0]["peak_memory"] and results[0]["peak_memory"] == results[1]["peak_memory"]
+
+
 def test_a_network_that_no_one_ran_and_whether_it_fits(run: Run, tmp_path: Path) -> None:
     for batch, fits in ((64, True), (4096, False)):
         done = run(tmp_path, "plan=resnet18", "hardware=t4", f"plan.training.batch={batch}", "out=out")

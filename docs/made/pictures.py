@@ -19,7 +19,7 @@ from docs.made.lanes import BETWEEN, EDGE_LEGEND, NODE_LEGEND, arrows_of, boxes_
 from docs.made.small_run import BATCH, EDGE, SmallRun, small_graph
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import Source
-from gnnperf.generate.folding import fold
+from gnnperf.generate.folding.fold import fold
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
 from gnnperf.predict.measured import MeasuredPredictor

@@ -11,11 +11,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pandas as pd
 
 from gnnperf.core.terminal import visible
 
 if TYPE_CHECKING:
+    import pandas as pd
     from plotly.graph_objects import Figure
 
 
@@ -27,12 +27,14 @@ def csv_text(table: pd.DataFrame) -> str:
 
     Numbers are as they were.
     """
+    import pandas as pd  # commands that only write JSON start without it
+
     columns = {name: _records(table[name]) for name in table.columns}
     return pd.DataFrame(columns, index=table.index).set_axis(list(map(_record, columns)), axis=1).to_csv(index=False)
 
 
 def _records(column: pd.Series) -> pd.Series:
-    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+    if column.dtype.kind in "biufc":
         return column
     return column.astype(object).map(_record)
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnperf.core import require_numbers
-from gnnperf.generate.convolutional import ConvolutionalPlan, build_network, convolutional_from, replica_tensors
-from gnnperf.generate.recommendation import (
-    RecommendationPlan,
-    build_recommendation,
-    is_recommendation,
-    recommendation_from,
-)
-from gnnperf.generate.transformer import TransformerPlan, build_plan, misplaced_groups, plan_from
-from gnnperf.generate.transformer.memory import stage_tensors
+from gnnperf.generate.convolutional.build import build_network, replica_tensors
+from gnnperf.generate.convolutional.plan import ConvolutionalPlan, convolutional_from
+from gnnperf.generate.recommendation.build import build_recommendation
+from gnnperf.generate.recommendation.plan import RecommendationPlan
+from gnnperf.generate.recommendation.read import is_recommendation, recommendation_from
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
+from gnnperf.generate.transformer.plan import TransformerPlan
+from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.uses import NotAccounted, RankTensors
 from gnnperf.graph import ExecutionGraph
 

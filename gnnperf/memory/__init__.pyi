@@ -1,4 +1,5 @@
 from .edits import memory_edits as memory_edits
+from .effects import effects_kept_in as effects_kept_in
 from .measured import OUTSIDE as OUTSIDE
 from .measured import Measured as Measured
 from .measured import Part as Part

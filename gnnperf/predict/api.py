@@ -60,8 +60,7 @@ def requested_graph(request: Request) -> ExecutionGraph:
     if plan is not None:
         return build_graph_of(plan)
     assert request.trace is not None, "checked"
-    cache_dir = None if request.cache_dir is None else Path(request.cache_dir).expanduser()
-    graph = load_graph(Path(request.trace), cache_dir)
+    graph = load_graph(Path(request.trace), request.cache_folder)
     return replace(graph, placement=with_bucket(graph.placement, request.bucket_bytes))
 
 

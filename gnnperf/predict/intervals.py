@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,6 @@ from gnnperf.gnn import (
     Intervals,
     NodeIntervals,
     Processor,
-    Step,
     StepIntervals,
     StepMiss,
     answer_table,
@@ -37,6 +36,9 @@ from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
+
+if TYPE_CHECKING:
+    from gnnperf.gnn import Step  # imports torch
 
 # The interval of a step time: from the checkpoint that answered, for hardware that it was calibrated on.
 

@@ -22,7 +22,7 @@ WAITS = "Jitter: a group waits for the last of its ranks, who differ ({}); an ex
 
 def check_jitter(raw: Any) -> None:
     """Refuse what `requested_jitter` would, before any file is read."""
-    if raw is not None and raw != TRACE:
+    if raw != TRACE:
         _sentences(raw)
 
 

@@ -11,7 +11,7 @@ from gnnperf.memory import planned_peak
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
-from gnnperf.trace import read_run
+from gnnperf.trace import RunTrace, read_run
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
 NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
@@ -52,33 +52,37 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    from gnnperf.memory import measured_peaks, peak_memory
-
     run = read_run(Path(str(request.trace)))
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, warnings=(*answer.warnings, NO_SHAPES))
+    from gnnperf.memory import effects_kept_in, measured_peaks, peak_memory
+
     same = device is None or not request.hardware or device.name == answer.traced_hardware or _is_traced(answer)
     on_gpu = None if same or device is None else device.kind == "gpu"
     measured = measured_peaks(run.card) if same else {}
-    peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, on_gpu=on_gpu)
+    with effects_kept_in(request.cache_folder):
+        peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, on_gpu=on_gpu)
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
     sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
     given = replace(answer, peak_memory=result, warnings=(*answer.warnings, *sentences))
-    return given if given.whatif is None else _edited(given, request, device, on_gpu)
+    return given if given.whatif is None else _edited(given, request, run, device, on_gpu)
 
 
 def _is_traced(answer: StepPrediction) -> bool:
     return answer.measured_step_time_us is not None
 
 
-def _edited(answer: StepPrediction, request: Request, device: DeviceSpec | None, on_gpu: bool | None) -> StepPrediction:
-    from gnnperf.memory import memory_edits, peak_memory
+def _edited(
+    answer: StepPrediction, request: Request, run: RunTrace, device: DeviceSpec | None, on_gpu: bool | None
+) -> StepPrediction:
+    from gnnperf.memory import effects_kept_in, memory_edits, peak_memory
 
     assert answer.whatif is not None, "chosen so"
     runs_on_gpu = answer.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
     edits = memory_edits(answer.prediction.graph, request.edits(), on_gpu=runs_on_gpu)
-    peaks = peak_memory(read_run(Path(str(request.trace))), batches_held=request.batches_held, step=answer.label.name,
-                        variant=edits.variant, on_gpu=on_gpu)  # fmt: skip
+    with effects_kept_in(request.cache_folder):
+        peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, variant=edits.variant,
+                            on_gpu=on_gpu)  # fmt: skip
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     sentences = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)
     whatif = replace(answer.whatif, answer=replace(answer.whatif.answer, peak_memory=result))

@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnperf.core import InputError, require
-from gnnperf.generate import Plan, read_plan
 from gnnperf.hardware import HardwareConfig
-from gnnperf.predict.jitter import check_jitter
-from gnnperf.predict.target import check_collective_models
-from gnnperf.predict.whatif import read_edits
-from gnnperf.whatif import Edit
+
+if TYPE_CHECKING:
+    from gnnperf.generate import Plan
+    from gnnperf.whatif import Edit
+
+# Plans, edits and models are imported where a request names them: `predict.py --help` needs the keys only.
 
 
 class Mode(StrEnum):
@@ -124,6 +125,11 @@ class Request(HardwareConfig):
     max_regression: float | None = None
     against: str | None = None
 
+    @property
+    def cache_folder(self) -> Path | None:
+        """Where graphs and effects of ops are kept; None: nowhere."""
+        return None if self.cache_dir is None else Path(self.cache_dir).expanduser()
+
     def plan_spec(self) -> Plan | None:
         """The plan requested; None: a trace.
 
@@ -132,6 +138,8 @@ class Request(HardwareConfig):
         """
         if not self.plan:
             return None
+        from gnnperf.generate import Plan, read_plan
+
         return self.plan if isinstance(self.plan, Plan) else read_plan(self.plan, "plan")
 
     def edits(self) -> tuple[Edit, ...]:
@@ -140,6 +148,10 @@ class Request(HardwareConfig):
         Raises:
             InputError: an entry is no edit.
         """
+        if not self.whatif:
+            return ()
+        from gnnperf.predict.whatif import read_edits
+
         return read_edits(self.whatif)
 
 
@@ -174,8 +186,14 @@ def check(request: Request) -> None:
     _only_in((Mode.hybrid,), "measured", request)
     _check_evidence(request)
     _check_bucket(request)
-    check_collective_models(request.collectives)
-    check_jitter(request.jitter)
+    if request.collectives is not None:
+        from gnnperf.predict.target import check_collective_models
+
+        check_collective_models(request.collectives)
+    if request.jitter is not None:
+        from gnnperf.predict.jitter import check_jitter
+
+        check_jitter(request.jitter)
     if request.whatif and request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip

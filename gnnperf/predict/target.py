@@ -25,10 +25,10 @@ from gnnperf.hardware import (
 SPECIFICATION = "specification"  # the one word that is no name of laws
 
 
-def check_collective_models(collectives: str | None) -> None:
+def check_collective_models(collectives: str) -> None:
     """Refuse a name or file that holds no laws, before a trace is read."""
-    if collectives not in (None, SPECIFICATION):
-        collective_models_named(str(collectives))
+    if collectives != SPECIFICATION:
+        collective_models_named(collectives)
 
 
 def with_collective_models(cluster: ClusterSpec, collectives: str) -> ClusterSpec:

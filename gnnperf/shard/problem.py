@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, AnalyticPredictor
-from gnnperf.core import NodeType, Phase, require
+from gnnperf.core import InputError, NodeType, Phase, require, write_text
 from gnnperf.generate import (
     COLUMN_MULTIPLE,
     FLOAT_BYTES,
     INDEX_BYTES,
+    MOST_RANKS,
     STATES,
     BatchedOp,
     Item,
@@ -27,11 +30,14 @@ from gnnperf.generate import (
     batched_table,
     dense_gradient,
     dense_parameters,
+    is_recommendation,
     item_rows,
     part_of,
+    placement_as_written,
+    recommendation_from,
     sort_bytes,
 )
-from gnnperf.hardware import ClusterSpec
+from gnnperf.hardware import SUFFIXES, ClusterSpec, default_cluster, load_cluster, load_device, spread, yaml_text
 
 RESERVE_SHARE = 0.15  # of a device's memory for activations and libraries: torchrec's storage reservation by default
 GRADIENT_AND_BUCKET = 2  # float32 copies next to a replicated parameter
@@ -197,3 +203,48 @@ def kernels_us(cluster: ClusterSpec, items: Sequence[Item]) -> np.ndarray:
     rows, _ = item_rows(items, 1)
     kernels = rows[(rows["node_type"] == NodeType.COMPUTE).to_numpy()]
     return AnalyticPredictor().latency_us(kernels, cluster)
+
+
+# From the file that `gnnperf shard` reads to a problem, and from the best placement to a plan.
+
+PLACEMENT, RANKS, SOURCE = "placement", "ranks", "source"
+
+
+def problem_from(
+    raw: Mapping[str, Any], where: str, devices: int, hardware: str, cluster: str | None, reserve_share: float
+) -> Problem:  # fmt: skip
+    """The problem of a file's mapping."""
+    require(1 <= devices <= MOST_RANKS, "--devices", devices, f"a whole number from 1 to {MOST_RANKS}")
+    if not is_recommendation(raw):
+        raise InputError("has no model.tables", where=where, allowed="a recommendation model, as plan dlrm_criteo",
+                         remedy="see gnnperf shard --help for the form")  # fmt: skip
+    device = load_device(hardware)
+    links = default_cluster(device) if cluster is None else load_cluster(cluster, device)
+    requested = {key: value for key, value in raw.items() if key != PLACEMENT} | {RANKS: devices}
+    return Problem(recommendation_from(requested, where), spread(links, devices), reserve_share)
+
+
+def given_placement(raw: Mapping[str, Any], where: str, devices: int) -> Placement | None:
+    """The file's own placement, if it has one for as many ranks."""
+    if PLACEMENT not in raw or raw.get(RANKS) != devices:
+        return None
+    return recommendation_from(raw, where).placement
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse a file that cannot be written, before work is done for it."""
+    if out is None:
+        return
+    if out.suffix not in SUFFIXES:
+        raise InputError(f"has the suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(SUFFIXES))
+    if not out.parent.is_dir():
+        raise InputError("no such folder", where=f"--out {out.parent}", remedy="make it, or name another file")
+
+
+def write_plan(raw: Mapping[str, Any], placement: Placement, problem: Problem, out: Path) -> None:
+    """The file's plan with the best placement, whole or not at all."""
+    retained = {key: value for key, value in raw.items() if key not in (PLACEMENT, RANKS, SOURCE)}
+    written = placement_as_written(problem.tables, placement, problem.ranks)
+    source = {SOURCE: raw[SOURCE]} if SOURCE in raw else {}
+    plan = {**retained, RANKS: problem.ranks, PLACEMENT: written, **source}
+    write_text(out, yaml_text(plan))

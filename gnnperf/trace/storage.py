@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf.core import InputError, read_parquet, replacing_folder, schema, untrusted
+from gnnperf.core import EVIDENCE_COLUMNS, InputError, read_parquet, replacing_folder, schema, untrusted
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS
@@ -39,13 +39,19 @@ MAX_CARD_BYTES = 2**20
 ALWAYS_STORED = "start_gap_ns"  # so that the file knows its number of rows
 REMEDY = "import the trace again"
 FEEDS_SCHEMA = pa.schema([("rank", pa.int64()), ("producer_event", pa.int64()), ("consumer_event", pa.int64())])
-SMALL_RUN_EVENTS = 100_000  # up to here the best compression takes seconds
+SMALL_RUN_EVENTS = 100_000  # up to here brotli's best level takes seconds
+ZSTD_LEVEL = 3
 LIST_OF_SCALARS = re.compile(r"\[\n\s+([^\[\]{}]*?)\n\s*\]")  # line breaks inside texts are escaped
 LINE_BREAK = re.compile(r",\n\s+")
 
 
-def write_run(run: RunTrace, directory: Path) -> None:
+def write_run(run: RunTrace, directory: Path, *, smallest: bool = False) -> None:
     """Write `events.parquet` (and `feeds.parquet`, `run.json`): all of them, or nothing is changed.
+
+    Args:
+        run: all ranks.
+        directory: new, empty, or with earlier tables.
+        smallest: brotli, for files that are committed or shipped; else zstd, which is written faster.
 
     Raises:
         InputError: the directory holds other things, or cannot be written.
@@ -53,12 +59,12 @@ def write_run(run: RunTrace, directory: Path) -> None:
     directory = Path(directory)
     refuse_foreign(directory)
     with replacing_folder(directory) as temporary:
-        write_files(run, temporary)
+        write_files(run, temporary, smallest=smallest)
 
 
-def write_files(run: RunTrace, folder: Path) -> None:
+def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
     """Write the files of a run into an empty folder."""
-    _write_events(run.tables, folder / EVENTS_FILE)
+    _write_events(run.tables, folder / EVENTS_FILE, smallest=smallest)
     _write_feeds(run.tables, folder / FEEDS_FILE)
     if run.card is not None:
         (folder / CARD).write_text(card_text(run.card))
@@ -85,7 +91,7 @@ def refuse_foreign(directory: Path) -> None:
                          remedy="choose a new or empty directory")  # fmt: skip
 
 
-def _write_events(tables: Sequence[TraceTable], path: Path) -> None:
+def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -> None:
     texts = {name: Codes() for name in TEXTS}
     ranks = [pack(table.events, texts) for table in tables]
     columns = {name: np.concatenate([rank[name] for rank in ranks]) for name in packed_dtypes()}
@@ -98,15 +104,16 @@ def _write_events(tables: Sequence[TraceTable], path: Path) -> None:
             stored[f"{name}_texts"] = pa.array([*values, *[None] * (num_events - len(values))], pa.string())
     about = [{"num_events": len(t.events), **asdict(t.meta)} for t in tables]
     meta = msgspec.json.encode({"version": FORMAT_VERSION, "ranks": about, "constants": constants})  # NaN is null
-    _write_columns(stored, meta, path)
+    _write_columns(stored, meta, path, smallest=smallest)
 
 
-def _write_columns(stored: dict[str, pa.Array], meta: bytes, path: Path) -> None:
+def _write_columns(stored: dict[str, pa.Array], meta: bytes, path: Path, *, smallest: bool) -> None:
     table = pa.table(stored)
     numbers = [column.name for column in table.schema if column.type != pa.string()]
-    level = 11 if len(table) <= SMALL_RUN_EVENTS else 5
+    brotli_level = 11 if len(table) <= SMALL_RUN_EVENTS else 5
     with pq.ParquetWriter(
-        path, table.schema, compression="brotli", compression_level=level, use_dictionary=False,
+        path, table.schema, use_dictionary=False,
+        compression="brotli" if smallest else "zstd", compression_level=brotli_level if smallest else ZSTD_LEVEL,
         use_byte_stream_split=numbers, write_statistics=False, store_schema=False,
         write_page_checksum=True,
     ) as file:  # fmt: skip
@@ -200,7 +207,7 @@ def _meta(result: dict[str, Any], path: Path) -> TraceMeta:
 def _column(stored: pa.Table, about: _About, name: str, dtype: str) -> np.ndarray:
     """[num_events over all ranks] a packed column, stored or constant."""
     if name not in stored.column_names:
-        value = about.constants[name]
+        value = about.constants.get(name, -1) if name in EVIDENCE_COLUMNS else about.constants[name]  # of earlier files
         return np.full(len(stored), np.nan if value is None else value, dtype=dtype)
     if stored[name].null_count:
         raise ValueError(f"column {name!r} has nulls")

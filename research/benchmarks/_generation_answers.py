@@ -43,13 +43,7 @@ SOURCES = (
 
 @dataclass(frozen=True)
 class Fold:
-    """Generations that are left out, and rows.
-
-    Attributes:
-        left: one, or two.
-        train: of the other generations.
-        requested: rows of those left out, and of the others' GPUs rows that did not train.
-    """
+    """Generations that are left out, and rows."""
 
     left: tuple[str, ...]
     train: pd.DataFrame

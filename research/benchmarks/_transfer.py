@@ -33,13 +33,7 @@ CALL = ["table", "shapes"]
 
 @dataclass(frozen=True)
 class Judged:
-    """One device of a fold.
-
-    Attributes:
-        device: its name.
-        rows: those that are judged.
-        pool: other rows of the same device: few of them may be measured, floors see all.
-    """
+    """One device of a fold."""
 
     device: str
     rows: pd.DataFrame

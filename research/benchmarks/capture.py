@@ -79,11 +79,11 @@ def programs() -> list[RunSpec]:
 def kind_of(spec: RunSpec) -> str:
     """dlrm table, transformer ddp, ..."""
     how = getattr(spec.workload, "parallel", None) or getattr(spec.workload, "sharding", None) or "ddp"
-    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'alone'}"
+    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'one rank'}"
 
 
 def captured(spec: RunSpec, like: ExecutionGraph) -> ExecutionGraph:
-    """The program, placed as its recording. What the card says of lookups is no part of a step: it is left out."""
+    """The program, placed as its recording. The look-up statistics of the card are no part of a step."""
 
     def build() -> Callable[[], object]:
         with patch("research.recording.workloads.dlrm.index_statistics", return_value=()):

@@ -19,18 +19,11 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.folding import fold
-from gnnperf.generate.transformer import (
-    Parallelism,
-    Pipeline,
-    Reduction,
-    Schedule,
-    Transformer,
-    TransformerPlan,
-    build_plan,
-    every_rank,
-    plan_from,
-)
+from gnnperf.generate.folding.fold import fold
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Reduction, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.read import plan_from
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import conf_dir, load_device, read_yaml
 from gnnperf.predict.target import choose_target
@@ -127,7 +120,6 @@ OVERRIDES = ("cluster=hgx_h100", "cluster.ranks_per_node=4", "plan.schedule.reco
 PREDICT_ONLY = """
 import sys
 from research.benchmarks.folding import planned_us, read_plan
-from research.benchmarks._frame import run_main
 print(planned_us(read_plan(sys.argv[1]), sys.argv[2]))
 """
 
@@ -191,7 +183,7 @@ def _print_folded() -> None:
 
 def _print_world_sizes() -> None:
     plan = read_plan("gpt2_345m")
-    print(f"world_size, {plan.name}, from 8 replicas, {HARDWARE}; beside the plan of so many replicas:")
+    print(f"world_size, {plan.name}, from 8 replicas, {HARDWARE}; and the plan of so many replicas:")
     for ranks in (8, 64, 1024, 16_384):
         batch = plan.schedule.global_batch // 8 * ranks
         wanted = replace(plan, parallelism=replace(plan.parallelism, data=ranks),

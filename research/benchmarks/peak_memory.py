@@ -111,7 +111,7 @@ class Captured:
 
 
 def captured(spec: RunSpec, recording: Recording) -> Captured:
-    """Capture one program; what the card says of lookups is no part of a step and is left out."""
+    """Capture one program; the look-up statistics of the card are no part of a step."""
 
     def build() -> Callable[[], object]:
         with patch("research.recording.workloads.dlrm.index_statistics", return_value=()):

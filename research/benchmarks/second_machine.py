@@ -44,13 +44,7 @@ BY_KIND = (("same-run", None), ("gnn", 0))  # row and seed
 
 @dataclass(frozen=True)
 class SameRun:
-    """Answers with what another machine recorded of the same run.
-
-    Attributes:
-        known: run -> its typical step there.
-        factor: on all of its times.
-        name: digest of what is known, by which cells are given from older ones.
-    """
+    """Answers with what another machine recorded of the same run."""
 
     known: Mapping[str, RunStep] = field(repr=False)
     factor: float = 1.0
@@ -80,7 +74,7 @@ class SameRun:
 def main(arguments: Sequence[str]) -> None:
     """Make the two rows, print."""
     parser = argparse.ArgumentParser(prog="python -m research.benchmarks.second_machine")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the cells; default: {OUT}")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the records; default: {OUT}")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
     _make(args.out)

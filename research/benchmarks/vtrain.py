@@ -23,7 +23,8 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType
-from gnnperf.generate.transformer import (
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import (
     Parallelism,
     Pipeline,
     Recompute,
@@ -31,7 +32,6 @@ from gnnperf.generate.transformer import (
     Schedule,
     Transformer,
     TransformerPlan,
-    build_plan,
 )
 from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph
@@ -174,7 +174,7 @@ def log_columns(plans: list[TransformerPlan]) -> np.ndarray:
     return table[:, table.std(axis=0) > 0]
 
 
-DEVICE = "a100_sxm_80gb"  # upstream says A100 and eight per node; memory is an assumption
+DEVICE = "a100_sxm_80gb"  # upstream: A100, eight per node; memory is an assumption
 OTHER_DEVICE = "a100_sxm_40gb"
 LAWS = "a100_vtrain"  # of its own table of collectives, which has no step time
 PARTS = ("tensor", "data", "pipeline", "hidden", "micro_batch", "layers")

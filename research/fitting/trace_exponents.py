@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.benchmarks._transfer_few import Forms, forms_of
+from research.benchmarks._transfer import Forms, forms_of
 from research.pretraining.rows import GENERATION, sampled
 
 CALL = ["table", "op", "shapes", "dtype"]

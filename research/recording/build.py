@@ -59,7 +59,7 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
 
 def convert(run_dir: Path, out: Path) -> None:
     """One recorded run -> TraceTables with the run's card."""
-    write_run(read_run(run_dir), out)
+    write_run(read_run(run_dir), out, smallest=True)
 
 
 def _of(plan: Plan, result: Mapping[str, object]) -> Plan:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.memory.effects import CannotTell, effect_of, is_composite
+from gnnperf.memory import effects, torch_effects
+from gnnperf.memory.effects import CannotTell, effect_of, effects_kept_in, is_composite
 from gnnperf.memory.storages import Slot, TensorSlot
 
 
@@ -90,3 +91,39 @@ def test_a_trace_cannot_have_files_written_or_read(tmp_path: Path) -> None:
 def test_an_op_that_makes_a_tensor_from_numbers_is_requested() -> None:
     (result,) = effect_of("aten::zeros", ("[3, 2]", "", "", "", "")).results
     assert (result.shape, result.num_bytes) == ((3, 2), 24)
+
+
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "_kept", effects._Kept())
+    for function in (effect_of, is_composite):
+        function.cache_clear()
+
+
+def test_effects_are_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = ("aten::addmm", (tensor(6), tensor(8, 4), tensor(4, 6), "1", "1"))
+    unknown = ("aten::no_such_op", (tensor(3),))
+    _forget(monkeypatch)
+    with effects_kept_in(tmp_path):
+        first, composite = effect_of(*call), is_composite("aten::linear")
+        with pytest.raises(CannotTell):
+            effect_of(*unknown)
+    _forget(monkeypatch)
+    monkeypatch.setattr(torch_effects, "effect_of", None)  # calling it would be an error
+    monkeypatch.setattr(torch_effects, "is_composite", None)
+    with effects_kept_in(tmp_path):
+        assert effect_of(*call) == first
+        assert is_composite("aten::linear") == composite
+        with pytest.raises(CannotTell):
+            effect_of(*unknown)
+    _forget(monkeypatch)
+
+
+def test_a_damaged_file_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for damage in (b"", b"{", b'{"effects": {"a": 3}}'):
+        _forget(monkeypatch)
+        with effects_kept_in(tmp_path):
+            effect_of("aten::relu", (tensor(8, 4),))
+        (file,) = tmp_path.iterdir()
+        assert b"aten::relu" in file.read_bytes()
+        file.write_bytes(damage)
+    _forget(monkeypatch)

@@ -15,7 +15,7 @@ import torch
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
-from gnnperf.generate.recommendation import RecommendationPlan
+from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import Placement, load_cluster, load_device

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Relation
-from gnnperf.generate.folding import fold
+from gnnperf.generate.folding.fold import fold
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us, jitter_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.generate.recommendation import RecommendationPlan, Recommender
+from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender
 from gnnperf.generate.recommendation.read import largest_first
 from gnnperf.generate.tables import Table
 from gnnperf.hardware import default_cluster, load_device

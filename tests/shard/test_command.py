@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gnnperf import cli
-from gnnperf.generate.recommendation import recommendation_from
+from gnnperf.generate.recommendation.read import recommendation_from
 
 RAW: dict[str, Any] = {
     "name": "mine",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.recommendation import build_recommendation
+from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.schedule import schedule_with_contention
 from gnnperf.shard.judge import DENSE, awaited_ranks, judged

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType
-from gnnperf.generate.recommendation import build_recommendation
+from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.shard.problem import ELEMENTS, INDICES, LOOKED_UP, MEMORY, SUMMED, UPDATED, Problem, on_ranks, ways
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate

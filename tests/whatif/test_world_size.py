@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.transformer import build_plan
+from gnnperf.generate.transformer.build import build_plan
 from gnnperf.graph import build_graph, load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule, timed_edges

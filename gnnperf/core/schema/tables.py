@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from gnnperf.core.schema.features import Column
 
+LAUNCH_COLUMNS = (  # how a kernel was launched: evidence of measurements, no features
+    Column("grid", "category", "", "JSON list of a kernel's blocks per axis; null unknown"),
+    Column("block", "category", "", "JSON list of threads of a block per axis; null unknown"),
+    Column("registers", "int32", "", "registers of a thread; -1 unknown"),
+    Column("shared_bytes", "int64", "bytes", "shared memory of a block; -1 unknown"),
+    Column("occupancy_percent", "int32", "percent", "occupancy that the profiler estimates; -1 unknown"),
+)
+
 EVENT_COLUMNS = (
     Column("event_id", "int64", "", "row number; events are sorted by start_ns, longer first"),
     Column("kind", "category", "", "EventKind"),
@@ -32,6 +40,7 @@ EVENT_COLUMNS = (
     Column("in_elements", "float64", "elements", "elements this rank sends; NaN unknown"),
     Column("out_elements", "float64", "elements", "elements this rank receives; NaN unknown"),
     Column("comm_dtype", "category", "", "dtype of the message; null unknown"),
+    *LAUNCH_COLUMNS,
 )
 
 NODE_COLUMNS = (
@@ -70,6 +79,7 @@ NODE_COLUMNS = (
     Column("collective", "category", "", "kind of collective; null otherwise"),
     Column("opened_ops", "int32", "", "op events the profiler opened during this host time; no feature: its own cost"),
     Column("opened_ranges", "int32", "", "annotations the profiler opened during this host time; no feature"),
+    *LAUNCH_COLUMNS,
     Column("event_id", "int64", "", "row in the rank's TraceTable; -1 derived"),
     Column("content_key", "int64", "", "hash of lane, op, segment and kernel, whatever the shapes: aligns steps"),
     Column("start_us", "float64", "us", "LABEL: measured start, common clock; NaN unknown"),
@@ -77,6 +87,7 @@ NODE_COLUMNS = (
     Column("blocked_us", "float64", "us", "LABEL: time spent waiting inside the measured interval; 0 if none"),
 )
 
+EVIDENCE_COLUMNS = tuple(column.name for column in LAUNCH_COLUMNS)  # of nodes: for classes of measurements only
 LABEL_COLUMNS = ("start_us", "latency_us", "blocked_us", "event_id")
 
 EDGE_COLUMNS = (

@@ -12,9 +12,9 @@ from gnnperf.core import Phase
 from gnnperf.generate.convolutional.layers import FLOAT, B, F, Named, Step, step
 from gnnperf.generate.convolutional.network import COLORS, Passes, network_passes
 from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, NetworkOptimizer
-from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.build import STEP_NAME
 from gnnperf.generate.transformer.items import Group, Item, Placed, Transfer, all_reduce, op
+from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.generate.transformer.rank_nodes import rank_nodes, world_transfers
 from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use
 from gnnperf.graph import (

@@ -38,6 +38,7 @@ from gnnperf.predict.composition.messages import REMEDY, check_keys, explain, is
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+HELP = frozenset({"-h", "--help"})
 CONF_DIR = conf_dir(DEVICE_GROUP).parent
 
 
@@ -79,13 +80,29 @@ def entry_point(
 
             register(f"{name}_schema", kind)  # by name, for all of the process: whoever composes last decides
             with one_message(kind), hydra_raises(), as_typed(given):
-                sys.argv = [given[0], *as_text(with_keys(words, flags, kind), kind)]
+                overrides = as_text(with_keys(words, flags, kind), kind)
                 offer(own)
+                if HELP.intersection(overrides):
+                    about = sys.modules[task.__module__].__doc__ or ""
+                    print(about + help_text(name, [word for word in overrides if not word.startswith("-")]))
+                    return
+                sys.argv = [given[0], *overrides]
                 hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)()
 
         return main
 
     return decorate
+
+
+def help_text(name: str, overrides: list[str]) -> str:
+    """Groups with their choices, and the composed configuration. Hydra's own takes a second: it copies per group."""
+    with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        composed_yaml = OmegaConf.to_yaml(hydra.compose(name, overrides=overrides))
+    folders = sorted({file.parent for file in CONF_DIR.glob("*/**/*.yaml")})
+    groups = [f"{folder.relative_to(CONF_DIR)}: {', '.join(sorted(each.stem for each in folder.glob('*.yaml')))}"
+              for folder in folders]  # fmt: skip
+    return "\n".join(["", "Groups (group=choice):", "", *groups, "", "Keys (key=value):", "", composed_yaml,
+                      "Flags of Hydra: --hydra-help"])  # fmt: skip
 
 
 def to_typed(raw: DictConfig, node: type[ConfigT], own: OwnFiles) -> ConfigT:

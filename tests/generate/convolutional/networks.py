@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from gnnperf.generate.convolutional import (
+from gnnperf.generate.convolutional.plan import (
     Block,
     ConvolutionalPlan,
     Network,

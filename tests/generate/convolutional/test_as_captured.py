@@ -10,7 +10,8 @@ import pytest
 from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.generate.capturing import capture
 from gnnperf.generate.capturing.api import captured_run
-from gnnperf.generate.convolutional import Block, build_network, replica_tensors
+from gnnperf.generate.convolutional.build import build_network, replica_tensors
+from gnnperf.generate.convolutional.plan import Block
 from gnnperf.generate.shapes import parse, tensors
 from gnnperf.memory import Part
 from gnnperf.memory.planned import planned_peak

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.convolutional import build_network
-from gnnperf.generate.convolutional.build import buckets
+from gnnperf.generate.convolutional.build import buckets, build_network
 from gnnperf.generate.convolutional.network import network_passes
 from tests.generate.convolutional.networks import shipped, tiny
 

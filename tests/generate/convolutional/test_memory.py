@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, NetworkOptimizer, replica_tensors
+from gnnperf.generate.convolutional.build import replica_tensors
+from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Gradients, NetworkOptimizer
 from gnnperf.memory.measured import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, KEPT, planned_peak, profiles
 from tests.generate.convolutional.networks import shipped, tiny

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.convolutional import Block, ConvolutionalPlan, NetworkOptimizer
+from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, NetworkOptimizer
 from gnnperf.generate.families import read_plan
 
 RAW: dict[str, Any] = {

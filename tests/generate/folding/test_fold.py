@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.folding import Folded, fold
-from gnnperf.generate.transformer import Pipeline, Reduction, TransformerPlan, build_plan, every_rank
+from gnnperf.generate.folding.fold import Folded, fold
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import Pipeline, Reduction, TransformerPlan
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Isolated

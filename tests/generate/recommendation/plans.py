@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnperf.generate.recommendation import RecommendationPlan, Recommender
+from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender
 from gnnperf.generate.tables import Placed, Placement, Split, Table
 
 DIM = 16

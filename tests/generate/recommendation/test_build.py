@@ -9,14 +9,9 @@ import pytest
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.recommendation import (
-    Interaction,
-    Optimizer,
-    RecommendationPlan,
-    Recommender,
-    build_recommendation,
-)
+from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.network import dense_parameters, top_widths
+from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender
 from gnnperf.generate.tables import Split
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.recommendation import RecommendationPlan, Recommender
+from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender
 from gnnperf.generate.recommendation.read import largest_first
 from gnnperf.generate.tables import Placed, Split, Table
 from tests.generate.recommendation.plans import TABLES, model, on, over, plan

@@ -8,8 +8,12 @@ import pytest
 import yaml
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.recommendation import is_recommendation, placement_as_written, recommendation_from
-from gnnperf.generate.recommendation.read import largest_first
+from gnnperf.generate.recommendation.read import (
+    is_recommendation,
+    largest_first,
+    placement_as_written,
+    recommendation_from,
+)
 from gnnperf.generate.tables import Placed, Split, Table
 from gnnperf.hardware.yaml_spec import conf_dir
 from tests.generate.recommendation.plans import on, over

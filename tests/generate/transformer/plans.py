@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.transformer import Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from gnnperf.core.schema import NodeType
 from gnnperf.generate.capturing import capture
-from gnnperf.generate.transformer import (
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import (
     Parallelism,
     Recompute,
     Schedule,
@@ -21,7 +22,6 @@ from gnnperf.generate.transformer import (
     Sharding,
     Transformer,
     TransformerPlan,
-    build_plan,
 )
 from gnnperf.graph.execution_graph import ExecutionGraph
 from tests.generate.transformer.test_block import LLAMA

@@ -8,17 +8,10 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.transformer import (
-    Parallelism,
-    Schedule,
-    Sharding,
-    Transformer,
-    TransformerPlan,
-    build_plan,
-    plan_from,
-)
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
-from gnnperf.generate.transformer.plan import Recompute
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Schedule, Sharding, Transformer, TransformerPlan
+from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.sizes import stage_count
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import conf_dir

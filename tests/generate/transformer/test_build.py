@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 
 from gnnperf.core.schema import NodeType, Phase, Relation
-from gnnperf.generate.transformer import (
-    Pipeline,
-    Recompute,
-    Reduction,
-    TransformerPlan,
-    build_plan,
-    every_rank,
-    one_per_stage,
-)
+from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer, op
+from gnnperf.generate.transformer.memory import every_rank, one_per_stage
+from gnnperf.generate.transformer.plan import Pipeline, Recompute, Reduction, TransformerPlan
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from gnnperf.generate.transformer.update import layer_parameters
 from gnnperf.graph.execution_graph import ExecutionGraph

@@ -8,23 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnperf.generate.transformer import (
-    Block,
-    Compression,
+from gnnperf.generate.transformer.block import Block, Kernels
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.compression import Compression
+from gnnperf.generate.transformer.copies import Offload, Store
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import (
     Experts,
-    Kernels,
-    Offload,
     Parallelism,
     Recompute,
     Reduction,
     Schedule,
     Sharded,
     Sharding,
-    Store,
     Transformer,
     TransformerPlan,
-    build_plan,
-    every_rank,
 )
 from tests.generate.transformer.graphs import product_flops
 from tests.generate.transformer.plans import step_us

@@ -10,7 +10,9 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
-from gnnperf.generate.transformer import Compression, Reduction, Sharded, Sharding, TransformerPlan, build_plan
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.compression import Compression
+from gnnperf.generate.transformer.plan import Reduction, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.whatif.precision import CompressMessages
 from tests.generate.transformer.graphs import transfers

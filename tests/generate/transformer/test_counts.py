@@ -6,16 +6,9 @@ import numpy as np
 import pytest
 
 from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.transformer import (
-    Parallelism,
-    Recompute,
-    Reduction,
-    Schedule,
-    Transformer,
-    TransformerPlan,
-    build_plan,
-    every_rank,
-)
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction, Schedule, Transformer, TransformerPlan
 from gnnperf.generate.transformer.update import layer_parameters, stage_parameters
 from gnnperf.graph.execution_graph import ExecutionGraph
 from tests.generate.transformer.plans import MODEL, small

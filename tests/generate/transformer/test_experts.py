@@ -11,19 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.transformer import (
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import every_rank, misplaced_groups
+from gnnperf.generate.transformer.plan import (
     Experts,
     Parallelism,
+    Recompute,
     Reduction,
     Schedule,
     Sharded,
     Sharding,
     TransformerPlan,
-    build_plan,
-    every_rank,
-    misplaced_groups,
 )
-from gnnperf.generate.transformer.plan import Recompute
 from gnnperf.generate.transformer.sizes import expert_layer_parameters, stage_count
 from tests.generate.transformer.graphs import product_flops, transfers
 from tests.generate.transformer.plans import step_us

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gnnperf.generate.transformer import Parallelism, Pipeline, Recompute, Schedule, Transformer, TransformerPlan
 from gnnperf.generate.transformer.memory import stage_tensors
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Schedule, Transformer, TransformerPlan
 from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import stage_parameters
 from gnnperf.memory.measured import Part, PeakMemory

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.generate.transformer import Pipeline
 from gnnperf.generate.transformer.memory import Pass, passes
+from gnnperf.generate.transformer.plan import Pipeline
 from tests.generate.transformer.plans import small
 
 

@@ -9,15 +9,9 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.families import read_plan
-from gnnperf.generate.transformer import (
-    Parallelism,
-    Pipeline,
-    Schedule,
-    Transformer,
-    TransformerPlan,
-    misplaced_groups,
-    plan_from,
-)
+from gnnperf.generate.transformer.memory import misplaced_groups
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.read import plan_from
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import conf_dir
 from tests.generate.transformer.plans import MODEL, small

@@ -9,16 +9,10 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
-from gnnperf.generate.transformer import (
-    Reduction,
-    Sharded,
-    Sharding,
-    TransformerPlan,
-    build_plan,
-    every_rank,
-)
 from gnnperf.generate.transformer.block import Block
-from gnnperf.generate.transformer.plan import Recompute
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.sizes import (
     embedding_parameters,
     first_parameters,

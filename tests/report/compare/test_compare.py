@@ -18,10 +18,9 @@ from gnnperf import cli
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.report import write_report
-from gnnperf.report.compare import Change, Side
-from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, compare, leading
+from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, Change, compare, leading
 from gnnperf.report.compare.page import comparison_page, waterfall
-from gnnperf.report.compare.side import is_prediction, measured_side, read_measured, read_prediction
+from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_measured, read_prediction
 from gnnperf.report.compare.text import Limits, bars, rendered
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.toys import two_rank_graph

@@ -7,8 +7,8 @@ import pytest
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
-from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
+from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.hardware import default_cluster, load_device
 from research.listed import Part, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp
