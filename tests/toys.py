@@ -9,6 +9,8 @@ rank 1 host  [T2 10][T4 5][T3 10]          [T1 5]  <- waits for the exit of its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -29,7 +31,7 @@ DEFAULTS: dict[str, object] = {
 
 def make_graph(
     rows: list[dict[str, object]],
-    edges: list[tuple[int, int, str]],
+    edges: Sequence[tuple[int, int, str]],
     *,
     ranks: tuple[int, ...] = (0,),
     steps: tuple[StepLabel, ...] = (),

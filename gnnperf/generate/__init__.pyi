@@ -7,6 +7,7 @@ from .families import rank_tensors as rank_tensors
 from .families import read_plan as read_plan
 from .folding.fold import Folded as Folded
 from .folding.fold import fold as fold
+from .folding.fold import of_ranks as of_ranks
 from .folding.fold import restated as restated
 from .folding.messages import doubts as doubts
 from .folding.messages import shard_messages as shard_messages

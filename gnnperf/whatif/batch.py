@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.core import NodeType, Relation, require
+from gnnperf.core import NodeType, Phase, Relation, require
 from gnnperf.generate import Argument, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.whatif.batch_shapes import Batch, all_shapes, check_whole, find_batch, scale_call
@@ -124,7 +124,10 @@ def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tup
     of_parameters = flat & np.isin(kinds[dst], OF_PARAMETERS)
     unshaped = nodes["input_dims"].isna().to_numpy()[src]  # as in plans: then the size of the message tells
     item = nodes["dtype"].astype(object).map(DTYPE_BYTES).to_numpy(float)[dst]
-    by_size = unshaped & np.isin(nodes["message_bytes"].to_numpy()[dst] / item, list(_grown_elements(graph, grown)))
+    elements = nodes["message_bytes"].to_numpy()[dst] / item
+    forward = (nodes["phase"] == Phase.FORWARD).to_numpy()[dst]  # no gradient is summed up there
+    by_size = (unshaped | (flat & forward)) & np.isin(elements, list(_grown_elements(graph, grown)))
+    by_size |= flat & np.isin(elements, elements[by_size & forward])  # and its gradient in the backward
     unclear = Counter(kinds[dst[~grown[src] & ~by_size & ~np.isin(kinds[dst], OF_PARAMETERS)]].tolist())
     result = of_transfers(graph, dst[(grown[src] & ~of_parameters) | by_size])
     sentence = f"whether messages of {listed(unclear)} grow: the shapes do not tell, they stay"

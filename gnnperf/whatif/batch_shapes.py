@@ -20,11 +20,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, Phase
+from gnnperf.core import InputError, Phase, Relation
 from gnnperf.generate import Argument, Shape, each, parse, tensors
 from gnnperf.graph import ExecutionGraph
+from gnnperf.whatif.edit import ends
+from gnnperf.whatif.units import host_units, with_launched
 
 # Positions of parameters and of data among the arguments of ops (native_functions.yaml of PyTorch).
 WEIGHTS: dict[str, tuple[int, ...]] = {
@@ -40,6 +43,7 @@ DATA: dict[str, tuple[int, ...]] = {
     "nll_loss": (0, 1), "mse_loss": (0, 1), "binary_cross_entropy_with_logits": (0, 1),
 }  # fmt: skip
 PRODUCTS = ("mm", "matmul", "bmm")  # forward: data x parameter, if the second is one
+BATCHED = ("bmm", "baddbmm", "matmul")  # products of three dimensions
 TRANSPOSE = "t"
 SHARDING = "fsdp::"  # gathers and scatters parameters, [ranks, elements]: never data
 WHOLE = 1e-6  # relative
@@ -55,11 +59,25 @@ class Batch:
         sizes: sizes of dimensions that grow with the batch.
         parameters: shapes of parameters.
         bookkeeping: what is done to parameters only.
+        samples: further such sizes, which hold for calls of `reached` only: samples per rank.
+        merged: samples x heads, likewise; of tensors with three dimensions or more.
+        flat: elements of data, likewise; of tensors with one dimension.
+        reached: calls on tensors that come from data.
     """
 
     sizes: frozenset[int]
     parameters: frozenset[Shape]
     bookkeeping: frozenset[Pattern] = frozenset()
+    samples: frozenset[int] = frozenset()
+    merged: frozenset[int] = frozenset()
+    flat: frozenset[int] = frozenset()
+    reached: frozenset[Call] = frozenset()
+
+    def of(self, call: Call) -> Batch:
+        """The sizes that hold for a call."""
+        if call in self.reached:
+            return replace(self, sizes=self.sizes | self.samples)
+        return replace(self, merged=frozenset(), flat=frozenset())
 
     @property
     def elements(self) -> frozenset[int]:
@@ -68,7 +86,7 @@ class Batch:
 
     def looks_like(self, shape: Shape) -> bool:
         """Whether any dimension has a size of the batch."""
-        return any(size in self.sizes for size in shape)
+        return self._dimension(shape) is not None
 
     def is_doubtful(self, shape: Shape) -> bool:
         """Whether a shape could be either."""
@@ -80,8 +98,14 @@ class Batch:
 
     def scaled(self, shape: Shape, factor: float) -> Shape:
         """The shape with its first batch dimension scaled."""
-        at = next((place for place, size in enumerate(shape) if size in self.sizes), None)
+        at = self._dimension(shape)
         return shape if at is None else grown(shape, at, factor)
+
+    def _dimension(self, shape: Shape) -> int | None:
+        """The first one that is batch."""
+        further = {1: self.flat, 2: frozenset[int]()}.get(len(shape), self.merged)
+        places = (place for sizes in (self.sizes, further) for place, size in enumerate(shape) if size in sizes)
+        return next(places, None)
 
 
 def grown(shape: Shape, at: int, factor: float) -> Shape:
@@ -108,7 +132,7 @@ def check_whole(batch: Batch, factor: float) -> tuple[int, ...]:
     Raises:
         InputError: the smallest size, of which the others are multiples, does not stay whole.
     """
-    least = min(batch.sizes)
+    least = min(batch.sizes | batch.samples)
     whole(least, factor, "size", "factor of the batch")
     return tuple(sorted(size for size in batch.sizes if size % least))
 
@@ -142,7 +166,68 @@ def find_batch(graph: ExecutionGraph) -> Batch:
         raise InputError("no op whose shapes tell the batch", where=f"graph {graph.name!r}",
                          allowed="a trace with the shapes of inputs, of a program with linear layers, convolutions "
                          "or embeddings", remedy="record with record_shapes=True")  # fmt: skip
-    return _with_bookkeeping(Batch(frozenset(sizes), parameters), calls)
+    return _carried_on(_with_bookkeeping(Batch(frozenset(sizes), parameters), calls), graph)
+
+
+def _carried_on(batch: Batch, graph: ExecutionGraph) -> Batch:
+    """Sizes that tensors from data have in other layouts, along `feeds` edges where the graph has any.
+
+    [512,12] -> [64,8,12]          512 = 64 x 8: samples or their length; lengths are sides of squares (scores)
+    [64,8,2,3] -> [16,64,3]        16 = 8 samples x 2 heads, of as many elements
+    """
+    reached, is_followed = _reached(batch, graph)
+    shapes = {shape for call in reached if call[1] != Phase.OPTIMIZER for shape in all_shapes(call[2])}
+    shapes -= batch.parameters
+    lengths = {size for call in reached for size in _sides(call)} | {s[0] for s in batch.parameters if len(s) > 1}
+    pairs = [
+        (s[at], s[at + 1]) for s in shapes for at in range(len(s) - 1)
+        if len(s) > 2 and not {s[at], s[at + 1]} & (batch.sizes | {1}) and s[at] * s[at + 1] in batch.sizes
+        and (*s[:at], s[at] * s[at + 1], *s[at + 2 :]) in shapes
+    ]  # fmt: skip
+    samples = frozenset(size for pair in pairs for size in pair if size not in lengths)
+    heads = {(s[at] * s[at + 1], prod(s)) for s in shapes for at in range(len(s) - 1)
+             if len(s) > 3 and s[at] in batch.sizes | samples}  # fmt: skip
+    factors = {s for call in reached if op_of(call[0]) in BATCHED for s in all_shapes(call[2])}
+    merged = frozenset(s[0] for s in factors if len(s) == 3 and (s[0], prod(s)) in heads) - batch.sizes
+    more = replace(batch, samples=samples, merged=merged, reached=frozenset(reached))
+    if not is_followed:
+        return more
+    own = replace(more, sizes=batch.sizes | samples)
+    data = {prod(s) for s in shapes if len(s) > 2 and own.looks_like(s)}
+    flat = frozenset(s[0] for s in shapes if len(s) == 1 and s[0] in data and s not in batch.parameters)
+    return replace(more, flat=flat - batch.elements)
+
+
+def _sides(call: Call) -> Iterator[int]:
+    """Sides of squares: of attention scores."""
+    name, _, arguments = call
+    if op_of(name) in BATCHED or "softmax" in op_of(name):
+        yield from (s[-1] for s in all_shapes(arguments) if len(s) > 2 and s[-1] == s[-2])
+
+
+def _reached(batch: Batch, graph: ExecutionGraph) -> tuple[set[Call], bool]:
+    """(calls tied to data by tensors that one makes and the other takes, True); (all, False) without such tensors."""
+    nodes, columns = graph.nodes, ["op_name", "phase", "input_dims"]
+    code = nodes.groupby(columns, observed=True, dropna=False, sort=False).ngroup().to_numpy()
+    table = nodes.assign(code=code).loc[nodes["input_dims"].notna(), [*columns, "code"]].drop_duplicates("code")
+    calls = {int(str(number)): (str(name), str(phase), parse(str(dims)))
+             for name, phase, dims, number in table.itertuples(index=False)}  # fmt: skip
+    phase, (src, dst) = nodes["phase"].astype(str).to_numpy(), ends(graph, Relation.FEEDS)
+    if not (phase[src] == phase[dst]).any():
+        return set(calls.values()), False
+    shapes = {number: [s for s in all_shapes(call[2]) if s not in batch.parameters] for number, call in calls.items()}
+    seeds = [number for number, own in shapes.items() if any(map(batch.looks_like, own))]
+    fixed = [number for number, own in shapes.items() if not own]  # parameters only
+    may = (phase != Phase.OPTIMIZER) & ~np.isin(code, fixed)
+    unit = with_launched(graph, host_units(graph))
+    unit = np.where(unit >= 0, unit, unit.max(initial=-1) + 1 + np.arange(len(unit)))
+    reached = np.zeros(int(unit.max(initial=0)) + 1, dtype=bool)  # by call
+    reached[unit[np.isin(code, seeds) & may]] = True
+    src, dst = unit[src[may[src] & may[dst]]], unit[dst[may[src] & may[dst]]]
+    count = -1
+    while count < (count := int(reached.sum())):
+        reached[dst[reached[src]]] = reached[src[reached[dst]]] = True
+    return {calls[number] for number in np.unique(code[reached[unit] & may]).tolist() if number in calls}, True
 
 
 def _parameters(calls: list[Call]) -> Iterator[Shape]:
@@ -216,7 +301,7 @@ class Rescaled(NamedTuple):
 def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
     """The call with every batch dimension scaled."""
     name, phase, arguments = call
-    shapes = all_shapes(arguments)
+    shapes, batch = all_shapes(arguments), batch.of(call)
     doubtful = any(map(batch.is_doubtful, shapes))
     if phase == Phase.OPTIMIZER or name.startswith(SHARDING):
         return Rescaled(arguments)

@@ -74,11 +74,13 @@ class HardwareChange:
         on: the cluster before -> the cluster after.
         ranks: whose hardware changes; None all.
         collective: the kind of collective it holds for; None: everything that runs.
+        check: raises an InputError for a cluster, after all changes, that cannot run the edited graph.
     """
 
     on: Callable[[ClusterSpec], ClusterSpec]
     ranks: tuple[int, ...] | None = None
     collective: str | None = None
+    check: Callable[[ClusterSpec], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def requested(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[Har
         changes: in the order of the edits.
 
     Raises:
-        InputError: a change does not fit a cluster.
+        InputError: a change does not fit a cluster, or the cluster cannot run the edited graph.
     """
     node, rank = _rows(graph)
     kind = graph.nodes["collective"].astype(object).to_numpy()[node]
@@ -68,9 +68,12 @@ def requested(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[Har
 
 
 def _after(cluster: ClusterSpec, changes: Sequence[HardwareChange], code: int) -> ClusterSpec:
-    for place, change in enumerate(changes):
-        if code >> place & 1:
-            cluster = change.on(cluster)
+    holding = [change for place, change in enumerate(changes) if code >> place & 1]
+    for change in holding:
+        cluster = change.on(cluster)
+    for change in holding:
+        if change.check is not None:
+            change.check(cluster)
     return cluster
 
 

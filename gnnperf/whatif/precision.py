@@ -14,14 +14,17 @@ from math import isnan
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, OpFamily, Phase, require
+from gnnperf.core import InputError, NodeType, OpFamily, Phase, require
 from gnnperf.generate import FLOATING, SUM, WORK, check_compression, parse
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
+from gnnperf.hardware import ClusterSpec
 from gnnperf.whatif.costs import formula_cost
-from gnnperf.whatif.edit import Edited, chosen, is_type, refusal, rewritten, unedited
+from gnnperf.whatif.edit import Edited, HardwareChange, chosen, is_type, refusal, rewritten, unedited
 
 MATRIX = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 SCOPES = ("mixed", "all")
+FP8 = "float8"
+UNITS_NEEDED = tuple(name for name in FLOATING if name.startswith(FP8))  # dtypes without kernels on other units
 CASTS = "what casting from {} to {} and back costs: no cast is added"
 BETWEEN = "which ops between matrix products, convolutions and attention follow them into {}: they stay in {}"
 OPTIMIZER = "what optimizers do with parameters in {}: copies in full precision are not added"
@@ -56,7 +59,9 @@ class ChangeDtype:
             own &= (nodes["family"].isin([str(f) for f in MATRIX]) & (nodes["phase"] != Phase.OPTIMIZER)).to_numpy()
         if not own.any():
             dtypes = sorted({str(dtype) for dtype in nodes["dtype"].dropna()})
-            raise refusal(graph, f"no op of dtype {self.of!r}", ", ".join(dtypes))
+            what = "matrix product, convolution or attention" if self.scope == "mixed" else "op"
+            remedy = "" if dtypes else "record with record_shapes=True"
+            raise refusal(graph, f"no {what} of dtype {self.of!r}", ", ".join(dtypes) or "ops with dtypes", remedy)
         ratio = DTYPE_BYTES[self.to] / DTYPE_BYTES[self.of]
         moved, estimated = self._bytes(nodes, own, ratio)
         return rewritten(
@@ -64,10 +69,20 @@ class ChangeDtype:
             own,
             self._unknown(estimated),
             predicted=own & ~is_type(graph, NodeType.HOST),
+            hardware=(HardwareChange(lambda cluster: cluster, check=self._check),) if self.to in UNITS_NEEDED else (),
             dtype=pd.Categorical(np.where(own, self.to, nodes["dtype"].astype(object))),
             bytes=moved,
             message_bytes=nodes["message_bytes"].where(~own, nodes["message_bytes"] * ratio),
         )
+
+    def _check(self, cluster: ClusterSpec) -> None:
+        """Refuse a device without matrix units for the dtype: it has no kernels for it."""
+        device = cluster.device
+        if f"{FP8}_matrix" not in device.flops_per_s:
+            units = ", ".join(key.removesuffix("_matrix") for key in device.flops_per_s if key.endswith("_matrix"))
+            raise InputError(f"{device.name} has no units for {self.to}", where="to of a dtype",
+                             allowed=f"on this device: {units or 'no dtype with matrix units'}, float32",
+                             remedy="predict for another GPU (hardware=h100_sxm)")  # fmt: skip
 
     def _bytes(self, nodes: pd.DataFrame, own: np.ndarray, ratio: float) -> tuple[np.ndarray, list[str]]:
         """[num_nodes] bytes, and the ops without a formula: all their bytes are assumed to change."""

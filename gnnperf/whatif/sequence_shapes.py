@@ -81,7 +81,7 @@ def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
     samples = frozenset(_samples(calls, chosen)) & batch.sizes
     tokens = frozenset(size for size in batch.sizes if size % chosen == 0 and size // chosen in samples | {1})
     by_data = batch.sizes - samples - tokens
-    own = replace(batch, sizes=tokens | by_data)
+    own = replace(batch, sizes=tokens | by_data, reached=frozenset())
     heads = frozenset(size for call in calls for size in _heads(call))
     weights = frozenset(_weights(calls))
     result_positions = frozenset(_positions(calls, batch, chosen))

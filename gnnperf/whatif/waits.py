@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, Phase, Relation, Segment, require
+from gnnperf.core import TIMED_RELATIONS, NodeType, Phase, Relation, Segment, require
 from gnnperf.generate import Shape, parse
 from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, lane_keys
+from gnnperf.schedule import topological_order
 from gnnperf.whatif.batch_shapes import all_shapes, op_of
 from gnnperf.whatif.declared import Place, gap_at
-from gnnperf.whatif.edit import Edited, chosen, ends, refusal, rewritten
-from gnnperf.whatif.units import host_units
+from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, rewritten
+from gnnperf.whatif.units import host_units, with_launched
 
 CONTENTION = "how much faster work runs that no transfer runs beside any more, and how much slower work that one does"
 
@@ -88,12 +89,25 @@ def host_waits(graph: ExecutionGraph) -> np.ndarray:
     return np.flatnonzero(waits & exit_[src] & (graph.nodes["thread"].to_numpy()[dst] >= 0))
 
 
+def device_waits(graph: ExecutionGraph) -> np.ndarray:
+    """[n] edges on which device work of another stream waits for an exit."""
+    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
+    exit_ = (graph.nodes["segment"] == Segment.EXIT).to_numpy()
+    waits = (graph.edges["relation"] == Relation.WAITS).to_numpy()
+    return np.flatnonzero(waits & exit_[src] & is_type(graph, *ON_DEVICE)[dst])
+
+
 def waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unknown: tuple[str, ...]) -> Edited:
-    """The graph in which these parts are waited for there, and nowhere else."""
+    """The graph in which these parts are waited for there; a host or a stream waits for them nowhere else."""
     touched = np.zeros(graph.num_nodes, dtype=bool)
     touched[leaves] = True
     edge = host_waits(graph)
-    retained = graph.edges.drop(index=edge[touched[graph.edges["src"].to_numpy()[edge]]])
+    on_device = leaves[is_type(graph, *ON_DEVICE)[waits_at]]
+    gone = edge[touched[graph.edges["src"].to_numpy()[edge]]]
+    if len(on_device):
+        edge = device_waits(graph)
+        gone = np.concatenate([gone, edge[np.isin(graph.edges["src"].to_numpy()[edge], on_device)]])
+    retained = graph.edges.drop(index=gone)
     added = EdgeList()
     added.add(leaves, waits_at, Relation.WAITS)
     touched[waits_at] = True
@@ -165,11 +179,16 @@ class WaitLater:
         """Move the waits; never to an earlier place than where they are."""
         leaves = exits(graph, self.collective, self.phase)
         issued_by = _issuers(graph, leaves)
-        waits_at, how = self._needed(graph, issued_by, leaves)
-        known = (waits_at >= 0) & ~_waited_for_later(graph, leaves, waits_at)
+        takers, how = self._needed(graph, issued_by, leaves)
+        waits_at, is_later = _later(graph, leaves, takers)
+        known = (waits_at >= 0) & is_later
+        if known.any() and not _is_acyclic(waiting(graph, leaves[known], waits_at[known], ()).graph):
+            known &= _same_lane(graph, leaves, waits_at)
         if not known.any():
-            what = f"nobody takes a result of {self.collective or 'a collective'}"
-            raise refusal(graph, what, remedy="say where it is needed (until=optimizer)")
+            kind = self.collective or "a collective"
+            taken = f"every result of {kind} is needed where it is waited for"
+            what = taken if (waits_at >= 0).any() else f"no call takes a result of {kind}"
+            raise refusal(graph, what, remedy="state where it is needed (until=optimizer)")
         unknown: tuple[str, ...] = (CONTENTION, STORED, *how)
         if not known.all():
             unknown += (NOBODY.format(int((~known).sum()), len(known)),)
@@ -181,7 +200,7 @@ class WaitLater:
         """[n] the gap before the call that needs each result (-1 no one); and how it was given."""
         if self.until is not None:
             return _at_place(graph, issued_by, Place(self.until)), (BY_USER.format(self.until),)
-        fed, gaps, lane = fed_by(graph), _gap_of(graph), lane_keys(graph.nodes)
+        fed, lane = fed_by(graph), lane_keys(graph.nodes)
         on_host = chosen(graph.nodes, NodeType.HOST, NodeType.COMPUTE) & (graph.nodes["thread"] >= 0).to_numpy()
         on_host &= (graph.nodes["segment"] != Segment.T1).to_numpy()
         calls = {key: _takers(graph.nodes, on_host & (lane == key)) for key in np.unique(lane[issued_by]).tolist()}
@@ -190,9 +209,8 @@ class WaitLater:
             if issuer < 0:
                 continue
             takers = [int(fed[node].min()) for node in (issuer, leaf - 1, leaf) if node in fed]
-            taker = min(takers) if takers else _by_shape(graph, calls[lane[issuer]], issuer)
-            by_shape += not takers and taker >= 0
-            result[place] = gaps[taker] if taker >= 0 else -1
+            result[place] = min(takers) if takers else _by_shape(graph, calls[lane[issuer]], issuer)
+            by_shape += not takers and result[place] >= 0
         return result, (BY_SHAPE.format(by_shape),) if by_shape else ()
 
 
@@ -209,13 +227,39 @@ def _by_shape(graph: ExecutionGraph, calls: Takers, issuer: int) -> int:
     return int(after[0]) if len(after) and step[after[0]] == step[issuer] else -1
 
 
-def _waited_for_later(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray) -> np.ndarray:
-    """[n] bool: the thread already waits for the part at this place, or after it."""
-    lane, edge = lane_keys(graph.nodes), host_waits(graph)
+def _later(graph: ExecutionGraph, leaves: np.ndarray, takers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """([n] node that waits for each part, -1 none; [n] bool: it comes after the one that waits now).
+
+    Where a stream waits now, the taker's first work on that stream waits (or that of the next call that has any), else
+    the gap before the taker.
+    """
+    lane, gaps = lane_keys(graph.nodes), _gap_of(graph)
+    now = _waiter(graph, leaves)
+    result = np.where(takers >= 0, gaps[takers], -1)
+    unit = with_launched(graph, host_units(graph))
+    for place in np.flatnonzero((takers >= 0) & is_type(graph, *ON_DEVICE)[now] & (now >= 0)).tolist():
+        stream = np.flatnonzero((lane == lane[now[place]]) & (unit >= unit[takers[place]]))
+        result[place] = stream[0] if len(stream) else -1
+    apart = lane[result] != lane[now]
+    return result, (result >= 0) & ((now < 0) | apart | (result > now))
+
+
+def _waiter(graph: ExecutionGraph, leaves: np.ndarray) -> np.ndarray:
+    """[n] node that waits for each part now: of a stream, else of a host; -1 none."""
     now = np.full(graph.num_nodes, -1, dtype=np.int64)
-    now[graph.edges["src"].to_numpy()[edge]] = graph.edges["dst"].to_numpy()[edge]
-    at = now[leaves]
-    return (at >= 0) & (lane[at] == lane[waits_at]) & (at >= waits_at)
+    for edge in (host_waits(graph), device_waits(graph)):
+        now[graph.edges["src"].to_numpy()[edge]] = graph.edges["dst"].to_numpy()[edge]
+    return now[leaves]
+
+
+def _same_lane(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray) -> np.ndarray:
+    """[n] bool: the part is waited for in the lane that waits for it now; a later wait there cannot close a cycle."""
+    lane, now = lane_keys(graph.nodes), _waiter(graph, leaves)
+    return (now >= 0) & (lane[now] == lane[waits_at])
+
+
+def _is_acyclic(graph: ExecutionGraph) -> bool:
+    return len(topological_order(graph.num_nodes, *ends(graph, *TIMED_RELATIONS))[0]) == graph.num_nodes
 
 
 def _gap_of(graph: ExecutionGraph) -> np.ndarray:

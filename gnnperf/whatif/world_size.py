@@ -4,34 +4,40 @@ before   8 ranks     all_reduce of 8, n bytes     all_gather of 8, n/8 bytes eac
 after    1,024       all_reduce of 1,024, n       all_gather of 1,024, n/1,024 each        rank 0 stands for 1,024
 
 Every rank keeps its own batch. Groups of a replica (tensor, pipeline) stay; they move apart where replicas sit between
-their ranks.
+their ranks. A run without data-parallel groups (data_parallel: 1) becomes several replicas, which add up gradients.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 
 import numpy as np
+import pandas as pd
 
-from gnnperf.core import InputError, NodeType, Relation, Segment, require
+from gnnperf.core import InputError, NodeType, OpFamily, Phase, Relation, Segment, require
 from gnnperf.generate import (
-    Folded,
     Replicas,
     doubts,
     find_replicas,
     fold,
+    of_ranks,
+    parse,
     restated,
     shard_messages,
     shard_work,
     smaller,
+    tensors,
 )
-from gnnperf.graph import ExecutionGraph
+from gnnperf.graph import DTYPE_BYTES, EdgeList, ExecutionGraph, concat_tables, lane_keys, take
 from gnnperf.hardware import Placement
-from gnnperf.whatif.edit import Edited, ends, is_type, unedited
+from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, unedited
 
 SAME_BATCH = "whether the program keeps the batch of a rank: it stays, so that the global batch grows with the ranks"
 OTHER_GROUPS = "how {} groups of {} ranks grow, whose ranks are not evenly apart: they stay"
+UNEQUAL = ("which ranks of the job have which recorded role: ranks differ ({}), and ranks of some replicas stand for "
+           "more than those of others")  # fmt: skip
 ALGORITHM = "what a library does at a scale that no table of collectives reaches"
 
 
@@ -41,7 +47,8 @@ class WorldSize:
 
     Attributes:
         ranks: of the job.
-        data_parallel: ranks of a data-parallel group as it is now, where that cannot be determined; None: found.
+        data_parallel: ranks of a data-parallel group as it is now, where that cannot be determined; 1: there is none,
+            the run becomes one of several replicas; None: found.
     """
 
     ranks: int
@@ -61,18 +68,21 @@ class WorldSize:
         if self.ranks == graph.world_size:
             return unedited(graph)
         factor = Fraction(self.ranks, graph.world_size)
+        if self.data_parallel == 1:
+            return _replicated(graph, self.ranks, factor)
         replicas = find_replicas(graph, self.data_parallel)
         _check_whole(graph, replicas, factor)
-        folded = fold(graph)
-        _check_roles(folded, factor, graph.world_size)
-        grows = _growing(folded.graph, replicas)
-        resized, touched = _resized(folded.graph, grows, factor)
+        small, stands_for, came_from, unequal = _roles(graph, replicas, factor)
+        grows = _growing(small, replicas)
+        resized, touched = _resized(small, grows, factor)
         moved = _moved(resized, replicas, factor)
-        stands_for = tuple(int(n * factor) for n in folded.graph.multiplicity.values())
-        placed = replace(moved, world_size=self.ranks, placement=_placement(graph, self.ranks), stands_for=stands_for,
-                         warnings=restated(moved.warnings, stands_for))  # fmt: skip
-        unknown = (SAME_BATCH, *doubts(folded.graph, grows), *_uneven(folded.graph, grows), ALGORITHM)
-        return Edited(placed.validate(), touched, folded.came_from, unknown)
+        unknown = (SAME_BATCH, *unequal, *doubts(small, grows), *_uneven(small, grows), ALGORITHM)
+        return Edited(_placed(moved, graph, self.ranks, stands_for), touched, came_from, unknown)
+
+
+def _placed(edited: ExecutionGraph, before: ExecutionGraph, ranks: int, stands_for: tuple[int, ...]) -> ExecutionGraph:
+    placement, warnings = _placement(before, ranks), restated(edited.warnings, stands_for)
+    return replace(edited, world_size=ranks, placement=placement, stands_for=stands_for, warnings=warnings).validate()
 
 
 def _placement(graph: ExecutionGraph, ranks: int) -> Placement | None:
@@ -93,17 +103,157 @@ def _check_whole(graph: ExecutionGraph, replicas: Replicas, factor: Fraction) ->
         )  # fmt: skip
 
 
-def _check_roles(folded: Folded, factor: Fraction, world_size: int) -> None:
-    """Every rank in the graph must stand for a whole number of ranks."""
+def _roles(
+    graph: ExecutionGraph, replicas: Replicas, factor: Fraction
+) -> tuple[ExecutionGraph, tuple[int, ...], np.ndarray, tuple[str, ...]]:
+    """(ranks with equal roles once, ranks that each stands for, [num_nodes] where nodes came from, assumptions).
+
+    Recordings of equal ranks differ by chance (a segment of an `aten::to`). Where such roles do not come out whole,
+    every rank stays; ranks of the first replicas stand for one rank more than the others, or the last replicas go.
+
+    Raises:
+        InputError: ranks stand for others already, and do not come out whole.
+    """
+    folded = fold(graph)
     counts = folded.graph.multiplicity
-    bad = [rank for rank, count in counts.items() if (count * factor).denominator != 1]
-    if bad:
-        why = next((each.why for each in folded.classes if each.rank == bad[-1]), "")
+    if all((count * factor).denominator == 1 for count in counts.values()):
+        return folded.graph, tuple(int(n * factor) for n in counts.values()), folded.came_from, ()
+    ranks = np.array(graph.ranks)
+    if len(ranks) < graph.world_size:
         raise InputError(
-            f"{int(world_size * factor)} ranks, but {len(counts)} of {world_size} have a role of their own"
-            + (f" (rank {bad[-1]} {why})" if why else ""), where="ranks of a world size",
-            allowed=f"a multiple of {world_size}",
+            f"{int(graph.world_size * factor)} ranks, but {len(ranks)} ranks stand for {graph.world_size}",
+            where="ranks of a world size", allowed=f"a multiple of {graph.world_size}",
         )  # fmt: skip
+    replica, after = ranks % replicas.block // replicas.stride, int(replicas.count * factor)
+    stands_for = after // replicas.count + (replica < after % replicas.count)  # [num_ranks]
+    small, came_from = _of_ranks(graph, np.flatnonzero(stands_for > 0))
+    why = next(each.why for each in folded.classes if each.why)
+    return small, tuple(stands_for[stands_for > 0].tolist()), came_from, (UNEQUAL.format(why),)
+
+
+def _of_ranks(graph: ExecutionGraph, positions: np.ndarray) -> tuple[ExecutionGraph, np.ndarray]:
+    """The graph of some ranks, and [num_nodes] where its nodes came from; transfers of other ranks only go."""
+    left = np.isin(graph.nodes["rank"].to_numpy(), np.array(graph.ranks)[positions])
+    part, transfer = ends(graph, Relation.JOINS)
+    keep = left | is_type(graph, NodeType.LINK) | np.isin(np.arange(graph.num_nodes), transfer[left[part]])
+    nodes, edges = take(graph.nodes, graph.edges, keep)
+    cross_step = graph.cross_step
+    if cross_step is not None:
+        cross_step = (np.cumsum(keep) - 1)[cross_step[:, keep[cross_step].all(axis=0)]]
+    small = of_ranks(replace(graph, nodes=nodes, edges=edges, cross_step=cross_step), positions)
+    return small, np.flatnonzero(keep)
+
+
+# A data-parallel dimension around a run that has none: every rank adds up its gradients with those of the replicas.
+#
+# before   backward |last kernel|          |update|
+# after    backward |last kernel|arrive >[all_reduce of all gradients]> exit|update|
+#
+# The new parts are copies of an all_reduce of the same rank: its measured latency, scaled by the model's ratio.
+
+ONCE = ("fused", "foreach_addcdiv", "addcdiv", "foreach_add", "add_")  # of optimizers: ops on every parameter once
+ADDED = ("how gradients are divided into buckets, and how much of their sum overlaps with the backward: one all_reduce "
+         "of {:.4g} MB per rank after it, in {}, the dtype of its products")  # fmt: skip
+NO_HOST = "what hosts and copies into buckets cost for it: no call is added"
+
+
+def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
+    """Whole replicas of the run.
+
+    Raises:
+        InputError: they are not whole, or the graph has no all_reduce to copy, no optimizer or no shapes of it.
+    """
+    if factor.denominator != 1:
+        raise InputError(f"{ranks} ranks are no whole number of replicas", where="ranks of a world size",
+                         allowed=f"a multiple of {graph.world_size}")  # fmt: skip
+    parts, transfers = _templates(graph)
+    origin = np.concatenate([np.arange(graph.num_nodes), np.stack([parts, parts + 1], axis=1).ravel(), transfers])
+    arrive = graph.num_nodes + 2 * np.arange(len(parts))
+    transfer = graph.num_nodes + 2 * len(parts) + np.arange(len(parts))
+    added = np.arange(len(origin)) >= graph.num_nodes
+    nodes = graph.nodes.iloc[origin].reset_index(drop=True)
+    rank = nodes["rank"].to_numpy()
+    of_rank = rank.copy()
+    of_rank[transfer] = rank[arrive]
+    products = chosen(nodes, NodeType.COMPUTE, phase=Phase.BACKWARD, family=OpFamily.GEMM)
+    known = nodes["dtype"][products & nodes["dtype"].isin(list(DTYPE_BYTES)).to_numpy()].astype(str).mode()
+    dtype = str(known.iloc[0]) if len(known) else "float32"
+    sizes = {one: _gradient_bytes(graph, one, dtype) for one in graph.ranks}
+    message = np.array([sizes.get(one, np.nan) for one in of_rank.tolist()])
+    columns: dict[str, tuple[np.ndarray | float, str]] = {
+        "group_size": (factor.numerator, "int32"), "group_stride": (graph.world_size, "int32"),
+        "group_first": (of_rank, "int32"), "message_bytes": (message, "float64"), "flops": (np.nan, "float64"),
+        "bytes": (np.nan, "float64"), "start_us": (np.nan, "float64"), "blocked_us": (0.0, "float64"),
+    }  # fmt: skip
+    stream = nodes["stream"].to_numpy()
+    free = {one: int(stream[rank == one].max()) + 1 for one in graph.ranks}
+    own = added & (rank >= 0)
+    nodes = nodes.assign(
+        node_id=np.arange(len(nodes)),
+        phase=nodes["phase"].where(~added, str(Phase.BACKWARD)),
+        input_dims=nodes["input_dims"].where(~added),
+        stream=np.where(own, [free.get(one, -1) for one in rank.tolist()], stream).astype(np.int64),
+        **{
+            name: np.where(added, value, nodes[name].to_numpy()).astype(kind) for name, (value, kind) in columns.items()
+        },
+    )
+    nodes = nodes.assign(latency_us=nodes["latency_us"].mask(added & (rank < 0)))
+    edges = EdgeList()
+    edges.add(arrive, transfer, Relation.JOINS)
+    edges.add(transfer, arrive + 1, Relation.RELEASES)
+    for place, part in enumerate(parts.tolist()):
+        before, after = _around_optimizer(graph, part)
+        edges.add(before, np.full(len(before), arrive[place]), Relation.WAITS, "event")
+        edges.add(np.full(len(after), arrive[place] + 1), after, Relation.WAITS, "event")
+    placed = graph.edges["relation"].isin([str(Relation.RUNS_ON), str(Relation.CROSSES)])
+    copies = [graph.edges[placed & (graph.edges["src"] == old)].assign(src=new)
+              for old, new in zip(origin[added].tolist(), np.flatnonzero(added).tolist(), strict=True)]  # fmt: skip
+    tables = [part for part in (graph.edges, edges.table(), *copies) if len(part)]
+    larger = replace(graph, nodes=nodes, edges=concat_tables(tables))
+    stands_for = tuple(int(n * factor) for n in graph.multiplicity.values())
+    unknown = (SAME_BATCH, ADDED.format(max(sizes.values()) / 1e6, dtype), NO_HOST, ALGORITHM)
+    return Edited(_placed(larger, graph, ranks, stands_for), added, origin, unknown)
+
+
+def _templates(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
+    """(arrive node, transfer) [n]: the last all_reduce of every rank and step."""
+    nodes = graph.nodes
+    reduces = chosen(nodes, NodeType.COMM, collective="all_reduce", segment=Segment.ARRIVE)
+    part, transfer = ends(graph, Relation.JOINS)
+    part, transfer = part[reduces[part]], transfer[reduces[part]]
+    last = nodes.loc[part, ["rank", "step"]].assign(part=part, transfer=transfer).groupby(["rank", "step"]).last()
+    if len(last) < len(graph.ranks):
+        raise refusal(graph, "not every rank takes part in an all_reduce, so none can be copied for gradients",
+                      "a run with tensor parallelism or another sum over ranks")  # fmt: skip
+    return last["part"].to_numpy(), last["transfer"].to_numpy()
+
+
+def _gradient_bytes(graph: ExecutionGraph, rank: int, dtype: str) -> float:
+    """Of the parameters that a rank updates in a step."""
+    nodes = graph.nodes
+    calls = chosen(nodes, NodeType.COMPUTE, phase=Phase.OPTIMIZER, rank=rank, step=graph.steps[0].step)
+    table = nodes.loc[calls & nodes["input_dims"].notna().to_numpy(), ["op_name", "input_dims"]].astype(str)
+    for name in ONCE:
+        own = table["input_dims"][table["op_name"].str.contains(name, regex=False)]
+        shapes = [shape for dims in own for shape in tensors(parse(dims)[0])]
+        if shapes:
+            return float(DTYPE_BYTES[dtype] * sum(map(prod, shapes)))
+    raise refusal(graph, f"no op whose shapes show the parameters that rank {rank} updates",
+                  "a step with an optimizer, recorded with record_shapes=True")  # fmt: skip
+
+
+def _around_optimizer(graph: ExecutionGraph, part: int) -> tuple[np.ndarray, np.ndarray]:
+    """(last work of the backward on each lane, first work of the optimizer) of the rank and step of a part."""
+    nodes, lane = graph.nodes, lane_keys(graph.nodes)
+    same = (nodes[["rank", "step"]] == nodes.loc[part, ["rank", "step"]]).all(axis=1).to_numpy()
+    works = is_type(graph, *ON_DEVICE) & same
+    before = pd.Series(np.flatnonzero(works & (nodes["phase"] == Phase.BACKWARD).to_numpy()))
+    before = before.groupby(lane[before.to_numpy()]).max()
+    updates = np.flatnonzero(works & (nodes["phase"] == Phase.OPTIMIZER).to_numpy())
+    after = [one for one in updates.tolist() if one > before.get(lane[one], one)]
+    if before.empty or not after:
+        raise refusal(graph, "no update of parameters after a backward", "a training step")
+    return before.to_numpy(), np.array(after[:1])
 
 
 def _growing(graph: ExecutionGraph, replicas: Replicas) -> np.ndarray:

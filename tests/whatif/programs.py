@@ -10,14 +10,16 @@ lookups          one embedding table: looked up, its gradient, its update
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
 from toys import make_graph
 
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.tables import EdgeList, concat_tables
 
 Call = tuple[str, str, list[object]]  # op, phase, shapes
 EMBEDDING, LINEAR, LOSS, GRADIENT_IN, GRADIENT_W, UPDATE, SEND, ARRIVE, EXIT, TRANSFER = range(10)
@@ -79,24 +81,55 @@ def attention_layer(size: Size) -> ExecutionGraph:
     return _sending(calls, "c10d::allreduce_", "all_reduce", [[sum(map(prod, size.parameters))]], causal=s)
 
 
-def _sending(calls: list[Call], name: str, kind: str, sent: list, causal: int | None = None) -> ExecutionGraph:  # type: ignore[type-arg]
-    """The calls in a row, then a collective of float32 values in the backward."""
-    rows = [compute(*call, causal=causal) for call in calls]
+def _sending(
+    calls: list[Call], name: str, kind: str, sent: list, causal: int | None = None,  # type: ignore[type-arg]
+    phase: str = "backward", *, gaps: bool = False,
+) -> ExecutionGraph:  # fmt: skip
+    """The calls in a row, then a collective of float32 values; `gaps`: one before each call."""
+    gap = {"node_type": NodeType.HOST, "thread": 0, "segment": Segment.T1, "latency_us": 1.0}
+    before: list[dict[str, object]] = [gap] if gaps else []
+    rows = [row for call in calls for row in (*before, compute(*call, causal=causal))] + before
     values = prod(sent[0] if isinstance(sent[0], list) else sent)
-    message = {"op_name": name, "collective": kind, "message_bytes": 4.0 * values, "phase": "backward"}
+    message = {"op_name": name, "collective": kind, "message_bytes": 4.0 * values, "phase": phase}
     comm = {**message, "node_type": NodeType.COMM, "device": 0, "stream": 0, "latency_us": 0.0}
+    if gaps:
+        comm["dtype"] = "float32"
+    send = len(rows)
     rows += [
         {"node_type": NodeType.HOST, "thread": 0, "op_name": name, "segment": Segment.T5, "family": "collective",
-         "input_dims": text([sent]), "latency_us": 1.0, "phase": "backward"},
+         "input_dims": text([sent]), "latency_us": 1.0, "phase": phase},
         {**comm, "segment": Segment.ARRIVE},
         {**comm, "segment": Segment.EXIT},
         {**message, "rank": -1, "node_type": NodeType.COLLECTIVE, "latency_us": 9.0},
     ]  # fmt: skip
-    send = len(calls)
     edges = [(n, n + 1, Relation.FOLLOWS) for n in range(send)]
     edges += [(send, send + 1, Relation.LAUNCHES), (send + 1, send + 3, Relation.JOINS),
               (send + 3, send + 2, Relation.RELEASES)]  # fmt: skip
     return make_graph(rows, edges, steps=(StepLabel(0, "ProfilerStep#0", None, 0.0, (0.0,), (0.0,)),))
+
+
+def sequence_first(samples: int, *, followed: bool = True) -> ExecutionGraph:
+    """Attention of 2 heads of 5 columns over 7 places, as [7, samples, 10]; activations are summed up over ranks.
+
+    The last two calls before the optimizer have a size of 3, which is no batch: nothing ties them to data.
+    """
+    b, tokens = samples, 7 * samples
+    calls: list[Call] = [
+        ("aten::mm", "forward", [[tokens, 10], [10, 10]]),
+        ("aten::add", "forward", [[7, b, 10], [10], []]),
+        ("aten::copy_", "forward", [[7, b, 2, 5], [7, b, 2, 5], []]),
+        ("aten::bmm", "forward", [[2 * b, 7, 5], [2 * b, 5, 7]]),
+        ("aten::_softmax", "forward", [[b, 2, 7, 7], [], []]),
+        ("aten::bmm", "forward", [[2 * b, 7, 7], [2 * b, 7, 5]]),
+        ("aten::fill_", "forward", [[b * 2 * 7 * 7], []]),
+        ("aten::mul", "forward", [[3, 10], []]),
+        ("aten::add", "forward", [[7, 3, 10], [1], []]),
+        ("aten::_fused_sgd_", "optimizer", [[[10, 10], [10]]] * 3),
+    ]
+    graph = _sending(calls, "c10d::allreduce_", "all_reduce", [[tokens * 10]], phase="forward", gaps=True)
+    feeds, tied = EdgeList(), 1 + 2 * np.arange(6 if followed else 0)
+    feeds.add(tied, tied + 2, Relation.FEEDS)
+    return replace(graph, edges=concat_tables([part for part in (graph.edges, feeds.table()) if len(part)]))
 
 
 LOOKUP, STACK, DENSE, TABLE_UPDATE, FUSED = 1, 3, 5, 7, 9  # nodes of `lookups`; before each its gap

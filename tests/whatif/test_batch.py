@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
+from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.trace import read_run
 from gnnperf.whatif import ScaleBatch, apply
 from gnnperf.whatif.batch_shapes import find_batch, scale_call
 from tests.whatif.loops import loop
@@ -27,6 +30,7 @@ from tests.whatif.programs import (
     UPDATE,
     layer,
     lookups,
+    sequence_first,
 )
 
 sizes = st.tuples(st.sampled_from([2, 3, 4, 6]), st.sampled_from([17, 19]), st.sampled_from([7, 11]),
@@ -150,3 +154,43 @@ def test_a_dense_gradient_of_a_table_is_zeroed_once() -> None:
     """3 x 80 rows of 8 and their indices move, and the 100 rows of the table."""
     result = ScaleBatch(2.0)(lookups(100, dense=True)).graph.nodes
     assert result["bytes"][DENSE] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80
+
+
+def test_samples_in_other_layouts_follow_tensors_and_not_equal_numbers() -> None:
+    """21 tokens are 7 places of 3 samples: [7,3,10], [3,2,7,7], 6 = 3 x 2 heads; a call on [3,10] is none of data."""
+    batch = find_batch(sequence_first(3))
+    assert (batch.sizes, batch.samples, batch.merged, batch.flat) == ({21}, {3}, {6}, {294})
+    result = ScaleBatch(2.0)(sequence_first(3)).graph.nodes
+    expected = sequence_first(6).nodes
+    decoys = [15, 17]
+    for column in ("flops", "bytes", "message_bytes"):
+        np.testing.assert_allclose(result[column].drop(decoys), expected[column].drop(decoys), err_msg=column)
+    dims = [nodes["input_dims"].astype(object).fillna("").drop([*decoys, 21]).tolist() for nodes in (result, expected)]
+    assert dims[0] == dims[1]
+    assert result["input_dims"][decoys].tolist() == ["[[3,10],[]]", "[[7,3,10],[1],[]]"]
+
+
+def test_without_followed_tensors_layouts_decide() -> None:
+    batch = find_batch(sequence_first(3, followed=False))
+    assert (batch.sizes, batch.samples, batch.merged, batch.flat) == ({21}, {3}, {6}, set())
+    result = ScaleBatch(2.0)(sequence_first(3, followed=False)).graph.nodes
+    assert result["input_dims"][[3, 11]].tolist() == ["[[7,6,10],[10],[]]", "[[12,7,7],[12,7,5]]"]
+    assert result["message_bytes"].dropna().tolist() == [4.0 * 42 * 10] * 3
+
+
+@pytest.mark.mirror
+def test_all_work_and_messages_of_a_tensor_parallel_run_grow(mirror: Path) -> None:
+    """Before, 51 % of the time of kernels and all messages stayed as they were."""
+    folder = mirror / "NVIDIA+Megatron-LM/tp2"
+    run = read_run([*sorted(folder.glob("result/*/*.json.gz")), *sorted(folder.glob("pytorch_et_*.json.gz"))])
+    graph = build_graph(run).step(0).for_predictors()
+    edited = ScaleBatch(2.0)(graph).graph
+    before, after = graph.nodes, edited.nodes
+    sent = before["message_bytes"].notna()
+    assert (after["message_bytes"][sent] == 2 * before["message_bytes"][sent]).all()
+    products = before["family"].eq("gemm") & before["node_type"].eq("compute") & before["flops"].notna()
+    np.testing.assert_allclose(after["flops"][products], 2 * before["flops"][products])
+    works = before["node_type"].eq("compute") & before["phase"].ne("optimizer") & before["input_dims"].notna()
+    stays = works & (before["input_dims"].astype(object) == after["input_dims"].astype(object))
+    assert before["latency_us"][stays].sum() < 0.1 * before["latency_us"][works].sum()
+    assert before["latency_us"][stays].max() < 8.0  # scalars, and gradients of tables set to 0

@@ -13,7 +13,8 @@ from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif import ChangeDtype, CompressMessages, apply
+from gnnperf.hardware import load_cluster
+from gnnperf.whatif import ChangeDevice, ChangeDtype, CompressMessages, Edit, apply, requested
 from tests.whatif.programs import ARRIVE, EXIT, GRADIENT_IN, LINEAR, LOSS, SEND, TRANSFER, UPDATE, layer
 
 
@@ -57,7 +58,7 @@ def test_the_same_dtype_changes_nothing() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="no op of dtype 'float16'"):
+    with pytest.raises(InputError, match=r"no matrix product.* of dtype 'float16'"):
         ChangeDtype("float16", "float32")(layer(2, 3, 5, 7))
     with pytest.raises(InputError, match="bfloat16"):
         ChangeDtype("float32", "bf16")
@@ -66,6 +67,19 @@ def test_refusals() -> None:
 
 
 MESSAGE = 4.0 * (7 * 5 + 7)  # the flat gradient
+
+
+@pytest.mark.parametrize(("device", "fits"), [("h100_sxm", True), ("v100_sxm2_32gb", False), ("a100_sxm_80gb", False)])
+def test_fp8_needs_a_device_with_units_for_it(device: str, fits: bool) -> None:
+    """Whatever the order of the edits, the device that the edited step is predicted for decides."""
+    both: list[Edit] = [ChangeDtype("float32", "float8_e4m3fn"), ChangeDevice(device)]
+    for edits in (both, both[::-1]):
+        edited = apply(layer(2, 3, 5, 7), edits)
+        if fits:
+            assert requested(edited.graph, load_cluster("dgx1_v100"), edited.hardware).clusters
+        else:
+            with pytest.raises(InputError, match=f"{device} has no units for float8_e4m3fn.*bfloat16|float16, float32"):
+                requested(edited.graph, load_cluster("hgx_h100"), edited.hardware)
 
 
 def gradients(dtype: str = "float32") -> ExecutionGraph:

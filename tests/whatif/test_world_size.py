@@ -10,11 +10,13 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.graph import load_graph
+from gnnperf.graph import build_graph, load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule import schedule, timed_edges
+from gnnperf.trace import read_run
 from gnnperf.whatif.edit import apply
 from gnnperf.whatif.world_size import WorldSize
-from tests.generate.folding.graphs import Meeting, Work, grid
+from tests.generate.folding.graphs import Item, Meeting, Work, grid, latencies_us
 from tests.generate.transformer.plans import small, step_us
 
 RUNS = Path("datasets/cpu-gloo")
@@ -108,14 +110,64 @@ def test_messages_whose_size_is_unknown_are_named() -> None:
         (build_plan(small(2, 2, 2)), WorldSize(6), "6 ranks are no whole number of replicas.*multiple of 4"),
         (build_plan(small(4, 1, 1)), WorldSize(8), "which groups are data-parallel is not clear"),
         (build_plan(small(2, 2, 2)), WorldSize(16, data_parallel=3), "no group of 3 ranks.*data_parallel: one of 2"),
-        (grid(1, 4, [Work(1.0), Meeting("all", 1.0)], {2: [Work(2.0)]}), WorldSize(6, data_parallel=4),
-         "6 ranks, but 2 of 4 have a role of their own"),
+        (build_plan(small(4, 1, 1)), WorldSize(6, data_parallel=1), "6 ranks are no whole number of replicas"),
+        (grid(1, 4, [Work(1.0)]), WorldSize(8, data_parallel=1), "not every rank takes part in an all_reduce"),
         (grid(1, 2, [Work(1.0)]), WorldSize(4), "has no collectives"),
     ],
 )  # fmt: skip
 def test_what_is_refused(graph: ExecutionGraph, edit: WorldSize, message: str) -> None:
     with pytest.raises(InputError, match=message):
         edit(graph)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "roles", "stands_for"),
+    [(6, (0, 1, 2, 3), (2, 2, 1, 1)), (3, (0, 1, 2), (1, 1, 1)), (2, (0, 1), (1, 1)), (8, (0, 1, 2), (4, 2, 2))],
+)
+def test_ranks_that_differ_by_chance_come_out_uneven(
+    ranks: int, roles: tuple[int, ...], stands_for: tuple[int, ...]
+) -> None:
+    """Rank 1 has one op more than the others, rank 2 another one."""
+    more: dict[int, list[Item]] = {1: [Work(2.0)], 2: [Work(3.0)]}
+    edited = WorldSize(ranks, data_parallel=4)(grid(1, 4, [Work(1.0), Meeting("all", 2.0)], more))
+    graph = edited.graph
+    assert (graph.ranks, graph.stands_for, graph.world_size) == (roles, stands_for, ranks)
+    assert _transfers(graph)["group_size"].tolist() == [ranks]
+    assert any("ranks differ" in sentence for sentence in edited.unknown) == (ranks != 8)
+    makespan_us = schedule(graph, latencies_us(graph), np.zeros(len(graph.edges))).makespan_us
+    assert makespan_us == max(3.0 + 1.0 + 2.0 if 2 in roles else 2.0 + 1.0 + 2.0, 3.0)
+
+
+def test_a_tensor_parallel_plan_gets_a_data_parallel_dimension() -> None:
+    """The messages are those of the plan with two replicas: the gradients are one message more, after the backward."""
+    wanted = _transfers(build_plan(small(4, 1, 2)))
+    edited = WorldSize(8, data_parallel=1)(build_plan(small(4, 1, 1)))
+    result = _transfers(edited.graph)
+    groups = ["collective", "group_size", "group_stride"]
+    pd.testing.assert_series_equal(result.groupby(groups, observed=True)["message_bytes"].sum(),
+                                   wanted.groupby(groups, observed=True)["message_bytes"].sum())  # fmt: skip
+    assert (edited.graph.world_size, edited.graph.stands_for) == (8, (8,))
+    assert edited.touched.sum() == 3
+    phases = edited.graph.nodes["phase"].astype(str).to_numpy()
+    timed = edited.graph.edges["relation"].isin(["waits"]).to_numpy()
+    ends = edited.graph.edges.loc[timed, ["src", "dst"]].to_numpy()
+    new = np.flatnonzero(edited.touched)
+    assert {phases[src] for src, dst in ends if dst in new} == {"backward"}
+    assert {phases[dst] for src, dst in ends if src in new} == {"optimizer"}
+    assert any("one all_reduce of 1.786 MB per rank" in sentence for sentence in edited.unknown)
+
+
+@pytest.mark.mirror
+def test_public_tensor_parallel_run_as_several_replicas(mirror: Path) -> None:
+    folder = mirror / "NVIDIA+Megatron-LM/tp2"
+    run = read_run([*sorted(folder.glob("result/*/*.json.gz")), *sorted(folder.glob("pytorch_et_*.json.gz"))])
+    graph = build_graph(run)
+    one = graph.step(graph.steps[0].step).for_predictors()
+    edited = WorldSize(16, data_parallel=1)(one)
+    added = _transfers(edited.graph)[edited.touched[-2:].sum() * -1 :]
+    assert added[["group_size", "group_stride"]].to_numpy().tolist() == [[8, 2], [8, 2]]
+    assert set(added["message_bytes"]) == {4.0 * 3948}
+    assert len(timed_edges(edited.graph).order) == edited.graph.num_nodes
 
 
 def test_no_ranks_are_no_world() -> None:

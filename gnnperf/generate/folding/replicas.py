@@ -112,6 +112,6 @@ def _amount(transfers: pd.DataFrame) -> float:
 
 def _unclear(graph: ExecutionGraph, transfers: pd.DataFrame, what: str) -> InputError:
     sizes = [str(size) for size in sorted(transfers["group_size"].unique())]
-    return InputError(what, where=f"graph {graph.name!r}", allowed=f"{SETTING}: one of {', '.join(sizes)}",
+    return InputError(what, where=f"graph {graph.name!r}", allowed=f"{SETTING}: one of {', '.join(sizes)}, or 1: none",
                       remedy=f"say how many ranks a data-parallel group has now, as in {SETTING}: {sizes[0]}; groups "
                       "of layers (tensor, pipeline) cannot grow, as nothing tells what they would hold")  # fmt: skip
