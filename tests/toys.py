@@ -22,7 +22,8 @@ DEFAULTS: dict[str, object] = {
     "num_siblings": 1, "flops": np.nan, "bytes": np.nan, "message_bytes": np.nan, "group_size": -1,
     "group_first": -1, "group_stride": -1,
     "collective": None, "event_id": -1, "content_key": 0, "start_us": np.nan, "latency_us": np.nan,
-    "blocked_us": 0.0, "opened_ops": 0, "opened_ranges": 0,
+    "blocked_us": 0.0, "opened_ops": 0, "opened_ranges": 0, "grid": None, "block": None, "registers": -1,
+    "shared_bytes": -1, "occupancy_percent": -1,
 }  # fmt: skip
 
 

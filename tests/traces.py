@@ -28,6 +28,7 @@ _DEFAULTS: dict[str, object] = {
     "forward_event": -1, "op_event": -1, "launch_event": -1, "link": None, "wait_event": -1, "waiting_stream": -1,
     "input_dims": None, "input_types": None, "input_values": None, "bytes": np.nan, "collective": None, "group": None,
     "group_size": -1, "in_elements": np.nan, "out_elements": np.nan, "comm_dtype": None,
+    "grid": None, "block": None, "registers": -1, "shared_bytes": -1, "occupancy_percent": -1,
 }  # fmt: skip
 _ON_DEVICE = {"stream": STREAM, "device": 0}
 

@@ -38,7 +38,9 @@ from .schema.ranges import Unbounded as Unbounded
 from .schema.ranges import checked as checked
 from .schema.ranges import checked_json as checked_json
 from .schema.tables import EDGE_COLUMNS as EDGE_COLUMNS
+from .schema.tables import EVIDENCE_COLUMNS as EVIDENCE_COLUMNS
 from .schema.tables import LABEL_COLUMNS as LABEL_COLUMNS
+from .schema.tables import LAUNCH_COLUMNS as LAUNCH_COLUMNS
 from .schema.tables import NODE_COLUMNS as NODE_COLUMNS
 from .schema.tables import PREDICTION_COLUMNS as PREDICTION_COLUMNS
 from .schema.words import DEVICE_KINDS as DEVICE_KINDS

@@ -3,6 +3,8 @@ from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .checkpoint_formats import read_checkpoint as read_checkpoint
 from .data.features import features as features
+from .data.prepare import DataConfig as DataConfig
+from .data.prepare import PreparedData as PreparedData
 from .data.prepare import Step as Step
 from .data.prepare import load_data as load_data
 from .data.processors import Processor as Processor
@@ -10,9 +12,11 @@ from .data.processors import as_processor as as_processor
 from .data.processors import processors_of as processors_of
 from .data.runs import node_kinds as node_kinds
 from .data.runs import run_of as run_of
+from .data.step_time import step_time_us as step_time_us
 from .data.vocabulary import FIELDS as FIELDS
 from .data.vocabulary import UNKNOWN as UNKNOWN
 from .evaluation.metrics import ErrorSummary as ErrorSummary
+from .evaluation.metrics import gmae as gmae
 from .evaluation.metrics import summarize as summarize
 from .finetune.begin import begin_from as begin_from
 from .finetune.start import load_start as load_start

@@ -33,6 +33,11 @@ from .execution_graph import StepLabel as StepLabel
 from .execution_graph import TableCounts as TableCounts
 from .execution_graph import lookups_held as lookups_held
 from .execution_graph import take as take
+from .measured_classes import CLASS_LEVELS as CLASS_LEVELS
+from .measured_classes import kernel_family as kernel_family
+from .measured_classes import kernel_tokens as kernel_tokens
+from .measured_classes import measured_families as measured_families
+from .measured_classes import measurement_classes as measurement_classes
 from .op_costs import sparse_sum_cost as sparse_sum_cost
 from .prediction import REASONS as REASONS
 from .prediction import Isolated as Isolated

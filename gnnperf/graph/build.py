@@ -17,6 +17,7 @@ from gnnperf.graph.matching import SEND_RECV, CommPart, comm_parts, match
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.tables import EdgeList, concat_tables, node_table
+from gnnperf.graph.waits import elapsed_waits
 from gnnperf.hardware import placement_of
 from gnnperf.trace import RunTrace, TraceTable
 
@@ -356,8 +357,9 @@ def _rank_graphs(drafts: list[RankDraft], windows: StepWindows) -> list[RankGrap
     """Every rank by itself; where host collectives are waited for is decided for those without device work together."""
     without = [i for i, draft in enumerate(drafts) if not draft.on_device]
     tied = dict(zip(without, settle(host_comm([drafts[i] for i in without])), strict=True))
+    elapsed = elapsed_waits([(draft.events, draft.works) for draft in drafts])
     return [
-        rank_graph(*tied[i], windows) if i in tied else rank_graph(draft, None, windows)
+        rank_graph(*tied[i], windows) if i in tied else rank_graph(draft, None, windows, elapsed[i])
         for i, draft in enumerate(each(drafts, "building the graph", "ranks"))
     ]
 

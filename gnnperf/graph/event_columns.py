@@ -30,13 +30,14 @@ class CallClass(IntEnum):
     COPY_AND_WAIT = 9  # starts a copy and returns when it has ended
     BEGIN_CAPTURE = 10  # from here on launches are noted down in a graph and start nothing
     END_CAPTURE = 11
+    ELAPSED_TIME = 12  # between two events: both have happened, and whoever calls it has waited for them
 
 
 BLOCKING = (CallClass.SYNC_DEVICE, CallClass.SYNC_STREAM, CallClass.SYNC_EVENT, CallClass.ALLOCATE)
 SYNCHRONIZING = (CallClass.SYNC_DEVICE, CallClass.SYNC_STREAM, CallClass.SYNC_EVENT)
 # Calls that become a T4 node. An allocation is a miss of the caching allocator: it differs from step to step, so it is
 # latency of the segment that contains it, not structure.
-SEGMENTING = (*SYNCHRONIZING, CallClass.LAUNCH, CallClass.GRAPH_LAUNCH, CallClass.COPY_AND_WAIT)
+SEGMENTING = (*SYNCHRONIZING, CallClass.LAUNCH, CallClass.GRAPH_LAUNCH, CallClass.COPY_AND_WAIT, CallClass.ELAPSED_TIME)
 
 _NAMES: dict[CallClass, tuple[str, ...]] = {
     CallClass.LAUNCH: (
@@ -60,6 +61,7 @@ _NAMES: dict[CallClass, tuple[str, ...]] = {
     CallClass.WAIT_EVENT: ("StreamWaitEvent",),
     CallClass.BEGIN_CAPTURE: ("StreamBeginCapture", "StreamBeginCaptureToGraph"),
     CallClass.END_CAPTURE: ("StreamEndCapture",),
+    CallClass.ELAPSED_TIME: ("EventElapsedTime",),
 }  # fmt: skip
 
 CALL_CLASS: dict[str, CallClass] = {

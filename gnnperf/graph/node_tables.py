@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment
+from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment, schema
 from gnnperf.graph.cost import fused_name, op_family
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
@@ -170,11 +170,24 @@ def work_table(
         message_bytes=np.where(comm, message_bytes(events)[works.event][work], np.nan),
         group_size=np.where(comm, events.column("group_size")[works.event][work], -1),
         collective=np.where(comm, events.column("collective")[works.event][work], _NULL),
+        **_launches(events, np.where(comm | copy | fused, -1, works.event[work])),
         event_id=works.event[work],
         start_us=np.where(is_exit, works.end_ns[work], works.begin_ns[work]) / 1000.0,
         latency_us=np.where(comm, 0.0, duration_us),
     )  # fmt: skip
     return table.assign(content_key=content_keys(table, _WORK_CONTENT)), first, last
+
+
+def _launches(events: RankEvents, kernel: np.ndarray) -> dict[str, object]:
+    """The columns of schema.LAUNCH_COLUMNS for kernels [n] (event id; -1 is no single kernel)."""
+    frame = events.table.events
+    result: dict[str, object] = {}
+    for column in schema.LAUNCH_COLUMNS:
+        if column.dtype == "category":
+            result[column.name] = _taken(frame[column.name], kernel)
+        else:
+            result[column.name] = np.where(kernel >= 0, frame[column.name].to_numpy()[kernel], -1)
+    return result
 
 
 def _costs(events: RankEvents, works: Works) -> OpCosts:

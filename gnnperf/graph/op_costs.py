@@ -16,10 +16,10 @@ from math import isnan, prod
 import numpy as np
 
 from gnnperf.core import EventKind, OpFamily
-from gnnperf.graph.cost import op_cost
+from gnnperf.graph.cost import op_cost, op_family
 from gnnperf.graph.cost.matmul import index_bytes, thinned
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.event_columns import RankEvents
+from gnnperf.graph.event_columns import RankEvents, by_category
 
 # Adding a sparse gradient to a dense parameter: its cost is that of the rows that are there.
 #
@@ -164,10 +164,16 @@ class OpCosts:
 
 
 def launching_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
-    """Cost of the op behind each kernel [n] (event id or -1); ops without a formula ask the op around them."""
+    """Cost of the op behind each kernel [n] (event id or -1); ops without a formula ask the op around them.
+
+    A view or a wrapper (aten::to, aten::reshape) touches no memory by itself. A kernel inside one did work, so the zero
+    of the view is not its cost, and nothing outside of the view is.
+    """
     result = _unknown(len(op))
     current, open_ = op.copy(), op >= 0
+    is_view = by_category(events.table.events["name"], lambda name: op_family(name) is OpFamily.VIEW, bool)
     for _ in range(_MAX_CLIMB):
+        open_[open_] = ~is_view[current[open_]]
         if not open_.any():
             break
         _fill(events, result, np.flatnonzero(open_), current)

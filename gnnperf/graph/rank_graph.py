@@ -89,8 +89,18 @@ class RankGraph:
     counts: dict[str, int]
 
 
-def rank_graph(draft: RankDraft, comm: HostComm | None, windows: StepWindows) -> RankGraph:
-    """Build one rank's part of the graph; `comm` is what ties its host collectives, None with device work."""
+def rank_graph(
+    draft: RankDraft, comm: HostComm | None, windows: StepWindows, elapsed: np.ndarray | None = None
+) -> RankGraph:
+    """Build one rank's part of the graph.
+
+    Args:
+        draft: of the rank.
+        comm: what ties its host collectives; None with device work.
+        windows: steps of the run.
+        elapsed: [2, n] (work, call event) of `waits.elapsed_waits`; None: none.
+    """
+    elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed
     events, pieces, works = draft.events, draft.pieces, draft.works
     call_piece, copy_piece = _call_pieces(events, pieces)
     work_step = _work_steps(works, draft.piece_step, call_piece, comm, windows)
@@ -105,7 +115,8 @@ def rank_graph(draft: RankDraft, comm: HostComm | None, windows: StepWindows) ->
     edges.add(draft.bursts.fork, draft.bursts.first, Relation.WAITS)
     edges.add(draft.bursts.last, draft.bursts.join, Relation.WAITS)
     if comm is None:
-        blocked_until = _wait(edges, events, works, (call_piece, copy_piece), first, last)
+        before = _pieces_before(pieces, call_piece)
+        blocked_until = _wait(edges, events, works, (call_piece, copy_piece, before), first, last, elapsed)
     else:
         blocked_until = _wait_for_comm(edges, comm, first, last)
     nodes = concat_tables([_without_waits(host, pieces, works, blocked_until), device])
@@ -131,6 +142,15 @@ def _call_pieces(events: RankEvents, pieces: Pieces) -> tuple[np.ndarray, np.nda
     last[pieces.call[index]] = index
     first[pieces.call[index[::-1]]] = index[::-1]
     return first, last
+
+
+def _pieces_before(pieces: Pieces, call_piece: np.ndarray) -> np.ndarray:
+    """[num_events] the piece that precedes each call on its thread; -1 none."""
+    before = np.full(len(call_piece), -1)
+    calls = np.flatnonzero(call_piece > 0)
+    piece = call_piece[calls]
+    before[calls] = np.where(pieces.thread[piece - 1] == pieces.thread[piece], piece - 1, -1)
+    return before
 
 
 def _work_steps(
@@ -164,16 +184,17 @@ def _launch(edges: EdgeList, works: Works, piece_of: tuple[np.ndarray, np.ndarra
 
 
 def _wait(
-    edges: EdgeList, events: RankEvents, works: Works, piece_of: tuple[np.ndarray, np.ndarray],
-    first: np.ndarray, last: np.ndarray,
+    edges: EdgeList, events: RankEvents, works: Works, piece_of: tuple[np.ndarray, np.ndarray, np.ndarray],
+    first: np.ndarray, last: np.ndarray, elapsed: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
     """Add device -> host and device -> device waits; returns [2, n] (work, piece) that delay host pieces."""
-    call_piece, copy_piece = piece_of
+    call_piece, copy_piece, before_call = piece_of
     result = waits.host_waits(events, works)
     delayed = []
     for pairs, pieces, evidence in (
         (result.before_call, call_piece, Evidence.ORDER),
         (result.own_copy, copy_piece, Evidence.ORDER),
+        (elapsed, before_call, Evidence.ORDER),
         (result.guessed, call_piece, Evidence.TIMING),
     ):
         known = pieces[pairs[1]] >= 0

@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gnnperf
-from gnnperf.core import EDGE_COLUMNS, NODE_COLUMNS, Column, InputError, read_parquet, replacing_folder, untrusted
+from gnnperf.core import (
+    EDGE_COLUMNS,
+    EVIDENCE_COLUMNS,
+    NODE_COLUMNS,
+    Column,
+    InputError,
+    read_parquet,
+    replacing_folder,
+    untrusted,
+)
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts
 from gnnperf.hardware import Placement
@@ -129,7 +138,7 @@ def refuse_foreign(directory: Path) -> None:
     if directory.exists() and not (directory.is_dir() and {p.name for p in directory.iterdir()} <= set(_FILES)):
         raise InputError(
             "holds something else than a graph of gnnperf", where=str(directory),
-            remedy="choose another place; nothing was changed",
+            remedy="choose another folder; nothing was changed",
         )  # fmt: skip
 
 
@@ -155,6 +164,8 @@ def read_graph(directory: Path) -> ExecutionGraph:
 
 
 def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
-    """Dtypes of the schema (an all-null category comes back as another dtype)."""
+    """Dtypes of the schema (an all-null category comes back as another dtype); earlier files lack evidence columns."""
+    absent = [c for c in columns if c.name in EVIDENCE_COLUMNS and c.name not in frame]
+    frame = frame.assign(**{c.name: None if c.dtype == "category" else -1 for c in absent})
     wanted = {c.name: c.dtype for c in columns if c.name in frame and str(frame[c.name].dtype) != c.dtype}
     return frame.astype(wanted)

@@ -15,7 +15,7 @@ from gnnperf.core import Evidence, Relation, schema
 _NODE_DEFAULTS: dict[str, object] = {
     "rank": -1, "step": -1, "thread": -1, "device": -1, "stream": -1, "ordinal": 0, "num_siblings": 1,
     "flops": np.nan, "bytes": np.nan, "message_bytes": np.nan, "group_size": -1, "group_first": -1,
-    "group_stride": -1, "event_id": -1, "content_key": 0,
+    "group_stride": -1, "registers": -1, "shared_bytes": -1, "occupancy_percent": -1, "event_id": -1, "content_key": 0,
     "start_us": np.nan, "latency_us": np.nan, "blocked_us": 0.0, "node_id": -1, "opened_ops": 0, "opened_ranges": 0,
 }  # fmt: skip
 

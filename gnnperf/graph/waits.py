@@ -11,13 +11,17 @@ order of events refutes (the source ends after the call has returned) is not mad
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 
-from gnnperf.core import EventKind
+from gnnperf.core import EventKind, Phase
 from gnnperf.graph.event_columns import SYNCHRONIZING, CallClass, RankEvents
 from gnnperf.graph.host import segmenting_calls
+from gnnperf.graph.steps import phases
 from gnnperf.graph.works import Works, stream_lanes
 
 LAUNCH_QUEUE_DEPTH = 1022  # launches in flight before the next launch blocks
@@ -183,6 +187,79 @@ def queue_waits(events: RankEvents, works: Works) -> np.ndarray:
         possible = works.end_ns[earlier] <= events.end_ns[call]
         results.append(np.stack([earlier[possible], call[possible]]))
     return np.concatenate(results, axis=1)
+
+
+# DDP measures its last iteration when the next forward begins: it waits for its timers' events, which profilers do not
+# record, then asks for the time between two of them, which they do.
+#
+# host     |DDP.forward: ..waits.. |elapsed| |elapsed|            backward: events of the iteration before
+# device   |--- backward ---|- optimizer -|
+#
+# Which event is awaited is not stated. Of the moments at which a program may have recorded it (the call, the end of the
+# last backward, its begin), the latest that the recordings bear out is taken, for all calls of one place of a program.
+
+_BORNE_OUT = 0.7  # share of recordings; device and host clocks of a rank may be apart by more than a short kernel takes
+
+
+def elapsed_waits(ranks: Sequence[tuple[RankEvents, Works]]) -> list[np.ndarray]:
+    """Per rank [2, num_edges] (work, call event): what had ended before the time between two events was requested."""
+    candidates = [_candidates(events, works) for events, works in ranks]
+    rows = pd.concat(candidates, ignore_index=True)
+    if not len(rows):
+        return [np.zeros((2, 0), dtype=np.int64) for _ in ranks]
+    rows["borne_out"] = rows.groupby(["place", "stream", "moment"])["held"].transform("mean") >= _BORNE_OUT
+    chosen = rows[rows["borne_out"]].groupby(["place", "stream"])["moment"].transform("min")
+    taken = rows["borne_out"] & (rows["moment"] == chosen.reindex(rows.index))
+    ends = np.cumsum([0, *(len(one) for one in candidates)]).tolist()
+    parts = [rows[first:end][taken[first:end]] for first, end in pairwise(ends)]
+    return [part[["work", "call"]].to_numpy(np.int64).T.reshape(2, -1) for part in parts]
+
+
+def _candidates(events: RankEvents, works: Works) -> pd.DataFrame:
+    """Works that a call may have waited for: one row per call, moment (0 the latest) and stream."""
+    calls = segmenting_calls(events)
+    calls = calls[events.calls[calls] == CallClass.ELAPSED_TIME] if len(works) else calls[:0]
+    launches, place = LaunchOrder(events, works), _places(events, calls)
+    parts = [pd.DataFrame({"place": [], "stream": [], "moment": [], "work": [], "call": [], "held": []})]
+    for moment, moments_ns in enumerate(_recorded_before(events, works, calls) if len(calls) else []):
+        work = launches.last_per_stream(moments_ns)  # [num_streams, num_calls]
+        row, column = np.nonzero(work >= 0)
+        found = work[row, column]
+        parts.append(pd.DataFrame({
+            "place": place[column], "stream": events.column("stream")[works.event[found]], "moment": moment,
+            "work": found, "call": calls[column], "held": works.end_ns[found] <= events.end_ns[calls[column]],
+        }))  # fmt: skip
+    return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]
+
+
+def _recorded_before(events: RankEvents, works: Works, calls: np.ndarray) -> list[np.ndarray]:
+    """Three moments [num_calls], latest first: the call, the end and the begin of the last backward before it."""
+    launched = np.flatnonzero((works.call >= 0) & (works.op >= 0))
+    launched = launched[np.argsort(events.start_ns[works.call[launched]], kind="stable")]
+    moment, phase = events.start_ns[works.call[launched]], phases(events)[works.op[launched]]
+    backward = phase == Phase.BACKWARD
+    at = np.arange(len(launched))
+    last = np.maximum.accumulate(np.where(backward, at, -1))  # [num_launched] latest backward work so far
+    opens = backward & np.r_[True, ~backward[:-1] & (phase[:-1] == Phase.OPTIMIZER)][: len(at)]
+    first = np.maximum.accumulate(np.where(opens | (backward & (np.cumsum(backward) == 1)), at, -1))
+    count = np.searchsorted(moment, events.start_ns[calls])  # launched before each call
+    never = np.iinfo(np.int64).min  # the backward lies before the window: nothing is known to precede
+    end, begin = (np.r_[-1, rows][count] for rows in (last, first))
+    return [
+        events.start_ns[calls],
+        np.where(end >= 0, moment[end] + 1, never),
+        np.where(begin >= 0, moment[begin], never),
+    ]
+
+
+def _places(events: RankEvents, calls: np.ndarray) -> np.ndarray:
+    """[num_calls] str: the range around each call, and how many such calls came before in it."""
+    counts: dict[int, int] = {}
+    places = []
+    for around in events.parent[calls].tolist():  # calls are in order of time
+        counts[around] = counts.get(around, 0) + 1
+        places.append(f"{events.name[around]} {counts[around]}" if around >= 0 else "")
+    return np.array(places, dtype=object)
 
 
 def _last_of_each_call(works: Works, queue: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from gnnperf.trace.columns import (
     int_column,
     json_column,
     lane_column,
+    launch_columns,
     ns_column,
     thread_column,
 )
@@ -47,6 +48,7 @@ LAST_HOST_CODE = KIND_CODES[EventKind.RUNTIME]
 MTIA_KINDS = {"event_wait": EventKind.SYNC, "event_record": EventKind.SYNC, "dma_request": EventKind.MEMCPY}
 JSON_FIELDS = {"input_dims": "dims", "input_types": "types", "input_values": "values"}
 SIDE_FIELDS = ("forward_thread", "event_index", "record_function")
+_LAUNCH = attrgetter("grid", "block", "registers", "shared_bytes", "occupancy")  # in the order of schema.LAUNCH_COLUMNS
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Parts:
         columns: of each stretch: arrays [num_events of the stretch]; a column that a stretch lacks is unknown there.
         names: codes of event names, over all stretches.
         texts: codes of undecoded shapes, dtypes and values, over all stretches.
+        launches: codes of undecoded launches of kernels, over all stretches.
         metadata: place in the file -> metadata of a collective.
         flows: ph, id, tid and ts of forward-backward arrows.
         size: number of events.
@@ -65,6 +68,7 @@ class Parts:
     columns: list[dict[str, np.ndarray]] = field(default_factory=list)
     names: Codes = field(default_factory=Codes)
     texts: dict[str, Codes] = field(default_factory=lambda: {name: Codes() for name in JSON_FIELDS})
+    launches: Codes = field(default_factory=Codes)
     metadata: dict[int, CommArgs] = field(default_factory=dict)
     flows: list[Any] = field(default_factory=list)
     size: int = 0
@@ -90,6 +94,10 @@ def add(parts: Parts, events: list[Any]) -> None:
     columns |= _of(kind <= LAST_HOST_CODE, rows, lambda e: {"thread": thread_column([x.tid for x in e])})
     if (kind > LAST_HOST_CODE).any():
         columns |= _device_columns(rows, args, kind)
+        is_kernel = kind == KIND_CODES[EventKind.KERNEL]
+        columns |= _of(
+            is_kernel, args, lambda a: {"launch": parts.launches.of([tuple(map(bytes, _LAUNCH(x))) for x in a])}
+        )
     if isinstance(next((a for a in args if a is not NO_ARGS), None), CommArgs):  # one type in all of a stretch
         stated = [(i, a) for i, a in enumerate(args) if isinstance(a, CommArgs) and a.collective is not None]
         parts.metadata |= {parts.size + i: a for i, a in stated}
@@ -241,10 +249,11 @@ DTYPES = {
     "bytes": np.float64,
     "kind": np.int8,
     "name": np.int32,
+    "launch": np.int32,
     **dict.fromkeys(JSON_FIELDS, np.int32),
 }
 COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "stream", "correlation", "external_id",
-           "sequence", "wait_event", "waiting_stream", "bytes", *JSON_FIELDS, *SIDE_FIELDS)  # fmt: skip
+           "sequence", "wait_event", "waiting_stream", "bytes", "launch", *JSON_FIELDS, *SIDE_FIELDS)  # fmt: skip
 
 
 def _table(parts: Parts, reader: Reader) -> Assembled:
@@ -261,6 +270,7 @@ def _table(parts: Parts, reader: Reader) -> Assembled:
     columns["name"] = categorical(codes[order], texts)
     for name in JSON_FIELDS:
         columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, reader.dropped)
+    columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
     base = _base_time_ns(reader.head, first)
     flows = _flows(parts.flows, first)

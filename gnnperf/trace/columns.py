@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from gnnperf.core import LAUNCH_COLUMNS
 from gnnperf.trace.limits import MAX_AXES, MAX_ELEMENTS, MAX_ID, MAX_VALUE_BYTES
 
 # The inputs of an op as a file lists them -> JSON texts that hold numbers and names of dtypes only.
@@ -103,6 +104,8 @@ _KEEP = {"input_dims": _shape, "input_types": _dtype, "input_values": _value}
 LARGEST_US = MAX_ID // 1000  # the year 2116
 MISSING_NS = -MAX_ID  # a time that is not stated; far from every real one, and differences to it still fit
 DIGITS = re.compile("[0-9]+")
+EXTENT = re.compile(rb"\[\s*\d{1,10}(?:\s*,\s*\d{1,10}){0,2}\s*\]")
+COUNT = re.compile(rb"\d{1,9}(?:\.\d{0,9})?")
 
 
 def int_column(values: list[Any], below: int = MAX_ID) -> np.ndarray:
@@ -183,6 +186,33 @@ def json_column(codes: np.ndarray, texts: list[bytes], column: str, dropped: dic
         dropped[LOST[column]] = dropped.get(LOST[column], 0) + lost
     compact_codes, compact = coded([text for text, _ in retained])
     return categorical(np.append(compact_codes, -1)[codes], compact)
+
+
+def launch_columns(codes: np.ndarray, stated: list[tuple[bytes, ...]]) -> dict[str, Any]:
+    """The columns of schema.LAUNCH_COLUMNS from codes [num_events] of undecoded launches; what cannot be is unknown.
+
+    `stated` are grid, block, registers of a thread, shared bytes of a block and the estimated occupancy in percent.
+    """
+    columns: dict[str, Any] = {}
+    for at, column in enumerate(LAUNCH_COLUMNS):
+        texts = [launch[at] for launch in stated]
+        if column.dtype == "category":
+            own, known = coded([_extent(text) for text in texts])
+            columns[column.name] = categorical(np.append(own, -1)[codes], known)
+        else:
+            columns[column.name] = np.array([*map(_count, texts), -1], dtype=column.dtype)[codes]
+    return columns
+
+
+def _extent(raw: bytes) -> str | None:
+    """A kernel's extent per axis as compact JSON."""
+    if not EXTENT.fullmatch(raw):
+        return None
+    return "[" + ",".join(str(int(edge)) for edge in raw.decode().strip("[] ").split(",")) + "]"
+
+
+def _count(raw: bytes) -> int:
+    return round(float(raw)) if COUNT.fullmatch(raw) else -1
 
 
 def lane_column(values: list[Any]) -> np.ndarray:

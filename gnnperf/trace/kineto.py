@@ -3,9 +3,9 @@
 The text is cut between events into stretches of a megabyte, and each is decoded, turned into columns and freed before
 the next: memory stays near the size of the file, and the work inside the processor's cache. A million small strings
 are what makes a decode slow, so `ph` and `cat`, which repeat on every event, are decoded as one of the known words,
-and an event's arguments into one struct that names the few keys needed (shapes and values stay undecoded, as views of
-the bytes). A stretch with an unknown word, or a field of a wrong type, is decoded again the slower way, then event by
-event.
+and an event's arguments into one struct that names the few keys needed (shapes, values and launches stay undecoded, as
+views of the bytes). A stretch with an unknown word, or a field of a wrong type, is decoded again the slower way, then
+event by event.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class Args(msgspec.Struct, gc=False, rename={
     "forward_thread": "Fwd thread id", "event_index": "Ev Idx", "record_function": "Record function id",
     "dims": "Input Dims", "types": "Input type", "values": "Concrete Inputs",
     "wait_event": "wait_on_cuda_event_record_corr_id",
+    "registers": "registers per thread", "shared_bytes": "shared memory", "occupancy": "est. achieved occupancy %",
 }):  # fmt: skip
     """The arguments that are read of any event. -1 where absent."""
 
@@ -87,6 +88,11 @@ class Args(msgspec.Struct, gc=False, rename={
     size: float | None = None  # MTIA's name for bytes
     wait_on_stream: int | None = -1
     wait_event: int | None = -1
+    grid: Raw = Raw(b"")
+    block: Raw = Raw(b"")
+    registers: Raw = Raw(b"")
+    shared_bytes: Raw = Raw(b"")
+    occupancy: Raw = Raw(b"")
 
 
 class CommArgs(Args, gc=False, rename={

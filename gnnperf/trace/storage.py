@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf.core import InputError, read_parquet, replacing_folder, schema, untrusted
+from gnnperf.core import EVIDENCE_COLUMNS, InputError, read_parquet, replacing_folder, schema, untrusted
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS
@@ -207,7 +207,7 @@ def _meta(result: dict[str, Any], path: Path) -> TraceMeta:
 def _column(stored: pa.Table, about: _About, name: str, dtype: str) -> np.ndarray:
     """[num_events over all ranks] a packed column, stored or constant."""
     if name not in stored.column_names:
-        value = about.constants[name]
+        value = about.constants.get(name, -1) if name in EVIDENCE_COLUMNS else about.constants[name]  # of earlier files
         return np.full(len(stored), np.nan if value is None else value, dtype=dtype)
     if stored[name].null_count:
         raise ValueError(f"column {name!r} has nulls")

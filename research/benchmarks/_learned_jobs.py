@@ -1,4 +1,4 @@
-"""Cells to be made, each in a process of its own that keeps the last split it loaded."""
+"""Records to be made, each in a process of its own that keeps the last split it loaded."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LEARNED: dict[str, Learner] = {
     **{name.replace("_", "-"): learner(name) for name in SIMPLER},
     "hybrid": Hybrid(GNN),  # the network of the row gnn, as far as it is trusted
 }
-AFTER_OTHERS = ("hybrid",)  # asks the network that another row leaves
+AFTER_OTHERS = ("hybrid",)  # uses the network that another row saves
 # the network without one of its parts, on ABLATION_SPLITS with ABLATION_SEEDS
 ABLATIONS: dict[str, Learner] = {
     "no-reverse": experiment("no_reverse"),
@@ -75,15 +75,7 @@ ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.ext
 
 @dataclass(frozen=True)
 class Job:
-    """One cell.
-
-    Attributes:
-        place: where it belongs.
-        split: as data_config takes it.
-        learner: name in the tables of rows; REPEAT: the noise floor.
-        share: of the training runs, drawn by the place's seed.
-        bucket_bytes: of the token buckets that limit links, where it is given.
-    """
+    """One record."""
 
     place: Place
     split: str
@@ -124,19 +116,19 @@ def save_network(claim: str, records: Sequence[EvaluationRecord], split: str, st
 
 
 def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:
-    """Make the cells that are missing or out of date.
+    """Make the records that are missing or out of date.
 
     Returns:
         the jobs that failed, and why; the others are not held up by them.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: as many cells at a time as there are of them
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: as many records at a time as there are processes
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
     try:
         running = {pool.submit(run, job): job for job in jobs}
         return [failure for done in as_completed(running) for failure in _predicted(running[done], done)]
     finally:
-        pool.shutdown(cancel_futures=True)  # stopped by hand, it does not go on with the cells that wait
+        pool.shutdown(cancel_futures=True)  # stopped by hand, it does not go on with waiting records
 
 
 def _predicted(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
@@ -148,7 +140,7 @@ def _predicted(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
 
 
 def _end_with_parent() -> None:
-    """A killed table leaves no process behind that no one asks any more, an interrupted one waits for no cell."""
+    """A killed table leaves no process behind; an interrupted one waits for no record."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_wait_and_end, daemon=True).start()
 
@@ -161,7 +153,7 @@ def _wait_and_end() -> None:
 
 
 def run(job: Job) -> str:
-    """In a process of the pool: one cell, and what became of it."""
+    """In a process of the pool: one record, and what became of it."""
     data = _loaded(job)
     begin = time.perf_counter()
     made = ensure_floor(job.place, data) if job.learner == REPEAT else ensure_record(job.place, _learner(job), data)

@@ -21,7 +21,7 @@ FILE = "checkpoint.pt"
 
 
 def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Checkpoint:
-    """Trained and gated, unless it is there; one process trains, others that ask for the same file wait for it."""
+    """Trained with shrunk corrections, unless the file exists; one process trains, others wait for the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -35,18 +35,13 @@ def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Che
 
 @dataclass(frozen=True)
 class CachedNetwork:
-    """The network as a row that is trained once for what it learns from, and goes on where it was killed.
-
-    Attributes:
-        network: its configuration.
-        folder: of the networks, by training data, settings, seed and the code that learns.
-    """
+    """The network as a row that is trained once for what it learns from, and goes on where it was killed."""
 
     network: Network
     folder: Path = field(repr=False)
 
     def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
-        """Trained and gated, or as it was kept."""
+        """Trained with shrunk corrections, or as it was saved."""
         return TrainedNetwork(self.checkpoint(data, seed).network())
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
@@ -58,12 +53,7 @@ class CachedNetwork:
 
 @dataclass(frozen=True)
 class AsItIs:
-    """The network without a further step.
-
-    Attributes:
-        start: it; of the file that it is in (`name`).
-        name: tells it from others.
-    """
+    """The network without a further step."""
 
     start: Start = field(repr=False)
     name: str
@@ -75,20 +65,14 @@ class AsItIs:
 
 @dataclass(frozen=True)
 class FineTuned:
-    """The network, trained on as `train.py init_from=...` does.
-
-    Attributes:
-        config: of the further training.
-        start: the network.
-        name: tells it from others.
-    """
+    """The network, trained on as `train.py init_from=...` does."""
 
     config: TrainConfig
     start: Start = field(repr=False)
     name: str
 
     def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
-        """Weights of the best epoch on the validation runs, gated there. `data` were prepared for the start."""
+        """Weights of the best validation epoch, corrections shrunk there. `data`: prepared for the start."""
         with tempfile.TemporaryDirectory() as out:
             config = replace(self.config, seed=seed, out=out, resume=None)
             network = fit(config, data, begin_from(build_model(config, data), self.start))
@@ -101,12 +85,7 @@ BLENDS = ("gnn/trust", "predict")
 
 @dataclass(frozen=True)
 class Hybrid:
-    """A network, as far as it is trusted, and the corrected analytical answer.
-
-    Attributes:
-        network: whose; trained if it is not there.
-        code: of what blends: a cell of another is made anew.
-    """
+    """A network, as far as it is trusted, and the corrected analytical answer."""
 
     network: CachedNetwork
     code: str = field(default_factory=lambda: code_of(*BLENDS))

@@ -1,6 +1,6 @@
 """Public runs on GPUs by workload family, one family left out at a time.
 
-Families follow what the catalog says of a run, and where it says little the ops of its trace: `torchrec/log/resnet18`
+Families follow the catalog, and where its entry is short the ops of the trace: `torchrec/log/resnet18`
 is called a residual network and runs TorchRec's look-ups without a convolution; HTA's samples are two ranking models
 with tables, a dense network that reduces each gradient by itself, and two convolutional ones.
 """
@@ -27,7 +27,7 @@ from research.benchmarks._public_runs import imported
 
 @dataclass(frozen=True)
 class OwnScale:
-    """The base, nodes of some types at the pace of the recording that is judged.
+    """The base, nodes of some types scaled to the speed of the evaluated recording.
 
     Attributes:
         groups: of node types; each group has one factor.
@@ -74,20 +74,13 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {  # family -> how names of its record
     "dense-reduced": ("hta-df_index_resolver",),
 }  # fmt: skip
 ONE_PASS = ("particle", "switch")  # without step marks: the whole window is one forward pass (catalog)
-# one rank sleeps for a second in each step, as these captures are named after: nothing before a run tells it
+# one rank sleeps for a second in each step, as these captures are named after: nothing known before a run contains it
 ASLEEP = ("torchrec-trace-sst_long_a2a_optimizer", "torchrec-trace-sst_sleep_pl_dense_after_backward_2")
 
 
 @dataclass(frozen=True)
 class PublicRuns:
-    """What can be trained and judged on.
-
-    Attributes:
-        graphs: name, <program>/<repeat> -> one typical step; its label is the median of the recording's steps.
-        family: name -> its family.
-        asleep: names of recordings in which a rank sleeps: judged apart, never trained on.
-        left_out: sentences: which recordings are not there, and why.
-    """
+    """What can be trained and judged on."""
 
     graphs: Mapping[str, RunGraph]
     family: Mapping[str, str]

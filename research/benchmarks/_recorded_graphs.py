@@ -46,13 +46,7 @@ Recordings = Mapping[str, Recording]
 
 @dataclass(frozen=True)
 class Fold:
-    """One workload left out.
-
-    Attributes:
-        workload: which.
-        test: its recordings.
-        shared: constants from all other workloads, host overheads included.
-    """
+    """One workload left out."""
 
     workload: str
     test: Recordings
@@ -90,14 +84,14 @@ def own_overheads(fold: Fold, graphs: Graphs) -> dict[str, AnalyticConstants]:
 
 
 def predicted(graph: ExecutionGraph, constants: AnalyticConstants) -> Prediction:
-    """What the analytical model says of a whole window."""
+    """Analytical prediction of a whole window."""
     return AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
 
 
 def median_step_us(result: Prediction) -> float:
     """Median period of the window's steps after the first, as scheduled with what overlaps."""
     latency_us, isolated = np.nan_to_num(result.latency_us), result.isolated
-    assert isolated is not None, "the analytical model answers for ops alone"
+    assert isolated is not None, "the analytical model predicts isolated latencies"
     scheduled = schedule_with_contention(result.graph, latency_us, result.lag_us, isolated)
     return float(np.median(periods_us(result.graph, scheduled.schedule.end_us)))
 

@@ -59,7 +59,7 @@ class Result:
     source: str
 
 
-NEW, NETWORK = "new-traces.md", "network.md#the-learned-predictor-beside-simpler-learners"
+NEW, NETWORK = "new-traces.md", "network.md#the-learned-predictor-and-simpler-learners"
 UNSEEN, PROGRAMS = "unseen-programs.md", "unseen-programs.md#programs-that-nothing-was-fitted-on"
 CLAIMS = {
     "trace_own_gpu": Claim("own GPU, default prediction of public GPU traces (rebuilt step), median / p90 error",
@@ -88,7 +88,7 @@ CLAIMS = {
                                     RUN + "analytic_interventions",
                                     f"{UNSEEN}#known-changes-with-the-models-latencies", at_least=True),
     "vtrain": Claim("1,440 transformer steps from configuration (simulated labels), mean error", (20.0,),
-                    RUN + "vtrain", "plans.md#plans-steps-that-nobody-ran"),
+                    RUN + "vtrain", "plans.md#plans-steps-that-never-ran"),
     "peak_memory": Claim("peak memory of recorded runs, mean error", (8.0,), RUN + "peak_memory",
                          "memory.md#peak-memory"),
     "unseen_workload": Claim("steps of CPU programs left out of every fit, mean error", (None,),

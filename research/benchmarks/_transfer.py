@@ -21,9 +21,8 @@ from research.baselines.trees import FIXED
 from research.benchmarks._op_tables import scaled_nearest_us, scaled_neighbor_us
 from research.pretraining.encode import EncodedRows, encode, words_of
 from research.pretraining.few_rows import Requested, choose_rows, learn_from
-from research.pretraining.forms import CONVOLUTION, PRODUCT, FormConstants, form_names
+from research.pretraining.forms import CONVOLUTION, PRODUCT, FormConstants, form_names, retained_forms
 from research.pretraining.observation import Observation, fit_observation
-from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import sampled, spec_of
 
 JUDGED_ROWS, POOL_ROWS = 1500, 2000  # of each device
@@ -33,13 +32,7 @@ CALL = ["table", "shapes"]
 
 @dataclass(frozen=True)
 class Judged:
-    """One device of a fold.
-
-    Attributes:
-        device: its name.
-        rows: those that are judged.
-        pool: other rows of the same device: few of them may be measured, floors see all.
-    """
+    """One device of a fold."""
 
     device: str
     rows: pd.DataFrame

@@ -45,17 +45,7 @@ MUST = 0.98
 
 @dataclass(frozen=True)
 class Row:
-    """One program.
-
-    Attributes:
-        run: its recording.
-        kind: program and parallelism.
-        ops, collectives: shares matched; NaN of collectives where there are none.
-        num_ops: of the recorded step, all ranks.
-        seconds: time to capture.
-        captured_us, recorded_us: predicted step times on the two graphs.
-        label_us: measured.
-    """
+    """One program."""
 
     run: str
     kind: str
@@ -79,11 +69,11 @@ def programs() -> list[RunSpec]:
 def kind_of(spec: RunSpec) -> str:
     """dlrm table, transformer ddp, ..."""
     how = getattr(spec.workload, "parallel", None) or getattr(spec.workload, "sharding", None) or "ddp"
-    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'alone'}"
+    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'one rank'}"
 
 
 def captured(spec: RunSpec, like: ExecutionGraph) -> ExecutionGraph:
-    """The program, placed as its recording. What the card says of lookups is no part of a step: it is left out."""
+    """The program, placed as its recording. The look-up statistics of the card are no part of a step."""
 
     def build() -> Callable[[], object]:
         with patch("research.recording.workloads.dlrm.index_statistics", return_value=()):

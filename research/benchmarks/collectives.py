@@ -28,7 +28,7 @@ GROUP = ["kind", "link", "group_size", "nodes"]
 
 
 def collective_models_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
-    """[n] us by laws fitted on `train`."""
+    """[n] us of models fitted on `train`."""
     return fitted_us(train, test, cluster_of(train))
 
 
@@ -128,7 +128,7 @@ def _group_splits(rows: pd.DataFrame) -> Iterator[Split]:
 
 
 def _machine_splits(rows: pd.DataFrame) -> Iterator[Split]:
-    """Platforms whose laws ship, each with the others on the same links, in the kinds and places that both have."""
+    """Platforms whose models ship, each with the others on the same links, in the kinds and places that both have."""
     shipped = {f"{source.partition('/')[2]}: {platform}" for source, platform in SHIPPED.values()}
     platforms = {str(name): own for name, own in rows.groupby("name")}
     for one, train in platforms.items():
@@ -141,7 +141,7 @@ def _machine_splits(rows: pd.DataFrame) -> Iterator[Split]:
 
 
 def _judged(title: str, splits: Iterable[Split]) -> pd.DataFrame:
-    """Print a line per split; all test rows with the laws' answer and its error."""
+    """Print a line per split; all test rows with the models' latency and its error."""
     print(f"\n## {title}\n\n| source: platform | {HEAD} |\n|{'---|' * 10}")
     parts = []
     for name, train, test in splits:

@@ -4,7 +4,7 @@
 
 Next to the model: no algorithm but the direct one; FLOPs over peak, both behind the same wait for the host; and what
 the same call took on the nearest GPU times the ratio of peaks, which knows this very size and when it was measured.
-"model, host known": what it would say if the host's pace of this GPU were known, as its short rows tell it.
+"model, host known": the same with the speed of this GPU's host, from its short rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MODEL, DIRECT, ROOFLINE, NEAREST, HOST = "model", "without Winograd", "FLOPs / p
 
 
 def answers(rows: pd.DataFrame, others: pd.DataFrame, forms: Forms) -> dict[str, np.ndarray]:
-    """What every answer says for one device's rows: [n] us each."""
+    """Latency of one device's rows by each predictor: [n] us each."""
     requested, device, constants = forms.requested(rows), spec_of(str(rows["device"].iloc[0])), forms.constants
     assert constants.memory is not None and constants.convolution is not None
     setting = Setting(device, constants.memory, on_lanes(constants.gemm), constants.convolution)
@@ -51,7 +51,7 @@ def answers(rows: pd.DataFrame, others: pd.DataFrame, forms: Forms) -> dict[str,
 
 
 def waits_us(rows: pd.DataFrame, kernel_us: np.ndarray) -> tuple[float, float]:
-    """What short kernels took longer than the model says, in the first and in the last tenth of the calls: medians."""
+    """Measured minus modeled time of short kernels, in the first and in the last tenth of the calls: medians."""
     order, short = rows["calls_before"].rank(pct=True).to_numpy(), kernel_us < SHORT_US  # [n]
     over = rows["latency_us"].to_numpy(float) - kernel_us  # [n]
     return float(np.median(over[short & (order <= 0.1)])), float(np.median(over[short & (order > 0.9)]))

@@ -12,7 +12,7 @@ machine recorded it; the few are of what `run` validates on, recorded there, too
 
 Next to it the same network without those runs, the analytical model with the constants of what it was trained on and
 with those of the few, a network from nothing but the few runs, trivial answers from them, and the noise: one recording
-says another of its run.
+predicts another of its run.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._frame import run_main
 from research.benchmarks._learned_jobs import AGAIN, GNN, data_config, dataset
 from research.benchmarks._networks import AsItIs, FineTuned
-from research.evaluation.record_files import read_records
-from research.evaluation.records import EvaluationRecord
+from research.evaluation.records import EvaluationRecord, read_records
 from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 
 MACHINE = "machine"  # a second one, in place of a program
@@ -119,7 +118,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--runs", nargs="+", type=int, default=list(RUNS), choices=RUNS)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
-    parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
+    parser.add_argument("--print-only", action="store_true", help="tables of the existing records")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)  # kept networks go by sums that depend on it
     for name in () if args.print_only else args.of:
@@ -129,16 +128,7 @@ def main(arguments: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Unseen:
-    """What the network never saw.
-
-    Attributes:
-        name: of the program, or MACHINE.
-        axis: of `learned`, whose row `gnn` goes on.
-        whole: its data; the test part holds what is judged.
-        config: how the few runs are read.
-        pool: recordings that the few runs are drawn from.
-        judged: recordings.
-    """
+    """What the network never saw."""
 
     name: str
     axis: str
@@ -164,7 +154,7 @@ def _machine() -> Unseen:
 
 
 def _make(new: Unseen, args: argparse.Namespace) -> None:
-    """The cells that are missing."""
+    """The records that are missing."""
     start = start_of(GNN.checkpoint(new.whole, 0), f"the row gnn of {new.axis}")
     for seed in args.seeds:
         for count in args.runs:

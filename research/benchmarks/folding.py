@@ -120,7 +120,6 @@ OVERRIDES = ("cluster=hgx_h100", "cluster.ranks_per_node=4", "plan.schedule.reco
 PREDICT_ONLY = """
 import sys
 from research.benchmarks.folding import planned_us, read_plan
-from research.benchmarks._frame import run_main
 print(planned_us(read_plan(sys.argv[1]), sys.argv[2]))
 """
 
@@ -184,7 +183,7 @@ def _print_folded() -> None:
 
 def _print_world_sizes() -> None:
     plan = read_plan("gpt2_345m")
-    print(f"world_size, {plan.name}, from 8 replicas, {HARDWARE}; beside the plan of so many replicas:")
+    print(f"world_size, {plan.name}, from 8 replicas, {HARDWARE}; and the plan of so many replicas:")
     for ranks in (8, 64, 1024, 16_384):
         batch = plan.schedule.global_batch // 8 * ranks
         wanted = replace(plan, parallelism=replace(plan.parallelism, data=ranks),

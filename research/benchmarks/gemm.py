@@ -7,11 +7,10 @@ gemm float8, float8_block, float4: with the kernel that quantizes) and float32 o
 for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
-shipped constants are. own: constants fitted on that GPU; a fifth of the weight
-shapes (n, k), by hash, is never seen. Next to the model the trivial answers on the same rows. "own launch" is the model
-with the one number that is the host's, the wait for the launch, read off the unseen machine. campaigns: the shipped
-constants on float16 tables of other people, who measured GPUs that the constants know in other programs (nothing is
-fitted).
+shipped constants are. own: constants fitted on that GPU; a fifth of the weight shapes (n, k), by hash, is never seen.
+Next to the model the trivial answers on the same rows. "own launch" is the model with the one number that is the
+host's, the wait for the launch, read off the unseen machine. campaigns: the shipped constants on float16 tables of
+other people, who measured GPUs that the constants know in other programs (nothing is fitted).
 """
 
 from __future__ import annotations

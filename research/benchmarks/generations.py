@@ -41,14 +41,7 @@ Metric = Callable[[np.ndarray, np.ndarray], float]
 
 @dataclass(frozen=True)
 class Judged:
-    """One generation, left out.
-
-    Attributes:
-        generation: its name.
-        test: its rows.
-        seen: rows of GPUs that trained, given by the same network.
-        inner: rows of each other generation that was left out with it.
-    """
+    """One generation, left out."""
 
     generation: str
     test: pd.DataFrame

@@ -22,31 +22,26 @@ from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import graph_recordings, mirror
 from research.benchmarks._results import save_result
 
-TABLES = """
+LOAD = """
 import json, resource, sys, time
 from pathlib import Path
 from gnnperf.trace import read_run
+{more}
 start, cpu = time.perf_counter(), time.process_time()
-run = read_run(Path(sys.argv[1]))
+result = {load}
 seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-rows = sum(len(t.events) for t in run.tables)
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, rows, cpu]))
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, {rows}, cpu]))
 """
-GRAPH = """
-import json, resource, sys, time
-from pathlib import Path
-from gnnperf.graph import build_graph
-from gnnperf.trace import read_run
-start, cpu = time.perf_counter(), time.process_time()
-graph = build_graph(read_run(Path(sys.argv[1])))
-seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, graph.num_nodes, cpu]))
-"""
+TABLES = LOAD.format(more="", load="read_run(Path(sys.argv[1]))", rows="sum(len(t.events) for t in result.tables)")
+GRAPH = LOAD.format(
+    more="from gnnperf.graph import build_graph",
+    load="build_graph(read_run(Path(sys.argv[1])))",
+    rows="result.num_nodes",
+)
 PEER = """
 import json, logging, resource, sys, time
 logging.disable(logging.CRITICAL)
 from hta.common.trace import Trace
-from research.benchmarks._frame import run_main
 start, cpu = time.perf_counter(), time.process_time()
 trace = Trace(trace_files={0: sys.argv[1]}, trace_dir="")
 trace.parse_traces(use_multiprocessing=False)

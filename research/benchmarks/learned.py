@@ -1,16 +1,16 @@
-"""The learned predictor next to every simpler learner, cell by cell: a killed table goes on where it was.
+"""The learned predictor next to every simpler learner, record by record: a killed table goes on where it was.
 
     python -m research.benchmarks.learned [--rows gnn mlp ..] [--splits size ..] [--seeds 0 1 ..] [--out DIR]
     [--processes 2]
     python -m research.benchmarks.learned --curve          also 1/8, 1/4 and 1/2 of the training runs, drawn by seed
     python -m research.benchmarks.learned --ablations      also the network without one of its parts (two splits, three
     seeds)
-    python -m research.benchmarks.learned --print-only     tables of the cells that are there
-    python -m research.benchmarks.learned --bucket-bytes N given of the token buckets that limit links; cells of their
-    own
+    python -m research.benchmarks.learned --print-only     tables of the existing records
+    python -m research.benchmarks.learned --bucket-bytes N given of the token buckets that limit links; records of
+    their own
     python -m research.benchmarks.learned --part val  judged on the validation runs, without a look at the test runs
 
-A cell (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
+A record (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
 configuration; a changed program is given, not noticed: delete the folders of its rows. Splits by default: the six of
 issue 5. SPLIT+NAME also trains on datasets/NAME, programs that are tested on left out: `--splits workload+cpu-unseen`.
 F, the row another-recording: one recording answers for another of the same run.
@@ -40,8 +40,8 @@ from research.benchmarks._learned_jobs import (
     make,
     save_network,
 )
-from research.evaluation.record_files import read_records
-from research.evaluation.row_tables import print_tables
+from research.evaluation.records import read_records
+from research.evaluation.row_errors import print_tables
 
 SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
 SEEDS = (0, 1, 2, 3, 4)
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             save_network("learned_workload", records, "workload")
             save_network("learned_more", records, "workload+cpu-unseen")
     except KeyboardInterrupt:
-        print("learned: interrupted; the cells that are there stay", file=sys.stderr)
+        print("learned: interrupted; existing records stay", file=sys.stderr)
         return INTERRUPTED
     for job, reason in failed:
         print(f"failed: {job}: {reason}", file=sys.stderr)

@@ -4,8 +4,8 @@
 
 NeuSight's tables (float32 forward, eager, between events). Constants are fitted on the other generations. Next to them
 the trivial answers: the same shape's time on the nearest other GPU, scaled by the ratio of bandwidths; and bytes over
-data-sheet bandwidth. "own gap" is the same model with the one thing that is the host's and no specification tells: how
-long a call takes without its kernel, read off the unseen machine's smallest shapes. It shows what is left of the error.
+data-sheet bandwidth. "own gap" is the same model with the host's time of a call, which no specification contains,
+from the unseen machine's smallest shapes. It shows the remaining error.
 """
 
 from __future__ import annotations

@@ -37,13 +37,7 @@ DEVICE_TYPES = (NodeType.COMPUTE, NodeType.MEMORY)
 
 @dataclass(frozen=True)
 class Times:
-    """Of one step, us.
-
-    Attributes:
-        step: the whole step.
-        device: kernels and copies, added up.
-        host: host segments, added up.
-    """
+    """Of one step, us."""
 
     step: float
     device: float
@@ -56,13 +50,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Recorded:
-    """One recording.
-
-    Attributes:
-        graph: of its trace.
-        device: that it ran on.
-        times: of the step that is predicted.
-    """
+    """One recording."""
 
     graph: ExecutionGraph
     device: DeviceSpec
@@ -101,7 +89,7 @@ def recorded(entry: Entry) -> Recorded:
 
 
 def answers(source: Recorded, target: Recorded) -> Iterator[tuple[str, Times]]:
-    """Who says what about the target's step."""
+    """Predictions and baselines of the target's step."""
     ratio = source.device.memory_bandwidth_bytes_per_s / target.device.memory_bandwidth_bytes_per_s
     yield "measured", target.times
     yield "predicted", given(predicted(source.graph, Request(hardware=target.device)))

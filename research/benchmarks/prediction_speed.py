@@ -4,7 +4,7 @@
 
 Next to a recorded window the step of a plan, which has more nodes of fewer distinct ops. Medians of repeats; the first
 answer, in which libraries wake up, is left out. All is the answer of mode=hybrid. Timed apart: the analytical answer
-that it starts from, the features, and the network; the rest says how far the network is trusted.
+that it starts from, the features, and the network; the rest determines the trust weights.
 """
 
 from __future__ import annotations

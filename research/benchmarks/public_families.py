@@ -8,7 +8,7 @@ median period, of a single step its makespan, of a run without step marks the wh
 one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
 gnn-from-ops is the network that starts from a checkpoint of op tables (`train.py experiment=pretrained`), instead of
 from nothing.
-host-pace and host-and-device-pace are no answers: they read off the recording how fast its machine is (_public_paces).
+host-pace and host-and-device-pace are no predictors: they take the speed of the machine from the recording itself.
 
 Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training of the row gnn
 that was killed goes on after its last whole epoch.
@@ -39,16 +39,15 @@ from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._frame import run_main
 from research.benchmarks._networks import CachedNetwork, FineTuned
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, OwnScale, PublicRuns, public_runs
-from research.evaluation.record_files import read_records
-from research.evaluation.records import EvaluationRecord
+from research.evaluation.records import EvaluationRecord, read_records
 from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
 from research.pretraining.op_checkpoint import TRAINED
 
-ByFamily = Mapping[str, Mapping[str, EvaluationRecord]]  # family -> row -> its cell
+ByFamily = Mapping[str, Mapping[str, EvaluationRecord]]  # family -> row -> its record
 
 
 def pooled(records: Sequence[EvaluationRecord]) -> EvaluationRecord:
-    """The cells of one row over families as one."""
+    """The records of one row over families as one."""
     starts = np.cumsum([0, *(len(record.steps) for record in records)])
     nodes = [
         record.nodes.assign(recording=record.nodes["recording"] + start, kind=record.nodes["kind"].astype(object))
@@ -59,7 +58,7 @@ def pooled(records: Sequence[EvaluationRecord]) -> EvaluationRecord:
 
 
 def only(record: EvaluationRecord, recordings: Sequence[str]) -> EvaluationRecord | None:
-    """The cell's answers for these recordings; None without any."""
+    """The record's predictions for these recordings; None without any."""
     retained = record.steps["recording"].isin(recordings).to_numpy()  # [num_recordings]
     if not retained.any():
         return None
@@ -91,7 +90,7 @@ def tables(records: Sequence[EvaluationRecord], result: PublicRuns) -> list[Tabl
 def _parts(
     every: Mapping[str, Mapping[str, Sequence[EvaluationRecord]]], names: Callable[[str], Sequence[str]]
 ) -> ByFamily:
-    """Of each cell the recordings that `names` gives for its family; families without any are left out."""
+    """Of each record the recordings that `names` gives for its family; families without any are left out."""
     result = {family: {row: only(seeds[0], names(family)) for row, seeds in rows.items()}
              for family, rows in every.items()}  # fmt: skip
     retained = {
@@ -190,7 +189,7 @@ def _settings() -> TrainConfig:
 
 
 def make(result: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
-    """The cells that are missing."""
+    """The records that are missing."""
     learners, ops = rows(out), from_ops() if FROM_OPS in names else None
     for family in families:
         _records(result, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
@@ -220,7 +219,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--rows", nargs="+", choices=every, default=every)
-    parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
+    parser.add_argument("--print-only", action="store_true", help="tables of the existing records")
     args = parser.parse_args(arguments)
     result = public_runs()
     if not args.print_only:

@@ -2,8 +2,8 @@
 
     python -m research.benchmarks published_steps
 
-A few rows, each with what its source says and what it leaves open. Nothing is fitted on them. Next to the model: the
-guess that every step reaches half of the peak.
+A few rows, each with the statements of its source and the open points. Nothing is fitted on them. Baseline: every step
+reaches half of the peak.
 """
 
 from __future__ import annotations
@@ -28,21 +28,14 @@ DEVICE = "a100_sxm_80gb"
 GUESSED_MFU = 0.5
 # docs/performance.md of torchtitan: FSDP2 on 64 A100 with 80 GB; it does not name the links (a DGX A100's are taken).
 TORCHTITAN = "torchtitan"
-# README.md of fms-fsdp: FSDP on 128 A100; 400 Gb/s a machine as its later version says. Sums in bfloat16.
+# README.md of fms-fsdp: FSDP on 128 A100; 400 Gb/s a machine, from its later version. Sums in bfloat16.
 FMS = "fms-fsdp"
 FMS_LINK_BYTES_PER_S = 400e9 / 8 / 8  # of each of eight devices
 
 
 @dataclass(frozen=True)
 class Published:
-    """One row of a source.
-
-    Attributes:
-        source: whose.
-        plan: shipped plan that it is like.
-        tokens_per_s: of one device.
-        changes: section -> settings that differ from the shipped plan.
-    """
+    """One row of a source."""
 
     source: str
     plan: str
@@ -74,7 +67,7 @@ def planned(row: Published) -> TransformerPlan:
 
 
 def cluster_of(row: Published) -> ClusterSpec:
-    """Machines of eight A100, with the source's link between them where it says one."""
+    """Machines of eight A100, with the source's link between them where it names one."""
     cluster = default_cluster(load_device(DEVICE))
     if row.source != FMS:
         return cluster

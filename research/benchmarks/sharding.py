@@ -33,9 +33,8 @@ from gnnperf.whatif.reshard import Model, Recorded
 from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import recorded_graphs
 from research.evaluation.step_times import step_times_us
-from research.recording.placement_times import measure_all
-from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, problems
-from research.recording.workloads.mixed_tables import PlacedTable
+from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, measure_all, problems
+from research.recording.workloads.mixed_dlrm import PlacedTable
 
 DATASET = Path("datasets/cpu-sharding")
 PASSES = DATASET / "placements.json"
@@ -95,21 +94,16 @@ def tables_of(problem: Problem) -> tuple[Table, ...]:
 
 def placement_of(tables: Sequence[PlacedTable]) -> Placement:
     """In the words of `plan`."""
-    everybody = tuple(range(RANKS))
+    all_ranks = tuple(range(RANKS))
     return tuple(
-        Placed(Split(str(one.sharding)), (one.rank,) if Split(str(one.sharding)) is Split.TABLE else everybody)
+        Placed(Split(str(one.sharding)), (one.rank,) if Split(str(one.sharding)) is Split.TABLE else all_ranks)
         for one in tables
     )
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predicted steps of a problem's candidates, [num_candidates] each.
-
-    Attributes:
-        calibrated_us: measured latencies of the one recording, and the analytical model held to them.
-        analytic_us: the analytical model's answers for all ops of the tables, as they are.
-    """
+    """Predicted steps of a problem's candidates, [num_candidates] each."""
 
     calibrated_us: np.ndarray
     analytic_us: np.ndarray
@@ -134,7 +128,7 @@ def given(problem: Problem, graph: ExecutionGraph) -> Predicted:
 
 
 def _analytic(edited: Edited, after_us: np.ndarray) -> ExecutionGraph:
-    """What the edit touched takes what the analytical model says."""
+    """Touched nodes take the analytical latency."""
     latency_us = np.where(edited.touched, after_us, edited.graph.nodes["latency_us"].to_numpy())
     nodes = edited.graph.nodes.assign(latency_us=latency_us)
     return ExecutionGraph(**{**edited.graph.__dict__, "nodes": nodes})
@@ -159,13 +153,7 @@ FLOORS = 3.0  # a problem is hard to miss by chance where candidates spread over
 
 @dataclass(frozen=True)
 class Outcome:
-    """One problem.
-
-    Attributes:
-        problem: which.
-        seen: what was measured.
-        sentences: what was predicted.
-    """
+    """One problem."""
 
     problem: Problem
     seen: Measured
@@ -175,7 +163,7 @@ class Outcome:
     def picks(self) -> dict[str, int]:
         """Who picks which candidate."""
         return {
-            "anchored": int(self.sentences.calibrated_us.argmin()),
+            "calibrated": int(self.sentences.calibrated_us.argmin()),
             "analytic": int(self.sentences.analytic_us.argmin()),
             "greedy, size": self._of(by_size),
             "greedy, lookups": self._of(by_lookups),
@@ -224,8 +212,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _problems(result: list[Outcome]) -> Printed:
-    table = Printed("problem", "tables", "fastest ms", "spread %", "noise %", "right by chance %", "regret %: anchored",
-                  "analytic", "greedy, size", "greedy, lookups", "agreement")  # fmt: skip
+    table = Printed("problem", "tables", "fastest ms", "spread %", "noise %", "right by chance %",
+                    "regret %: calibrated", "analytic", "greedy, size", "greedy, lookups", "agreement")  # fmt: skip
     for one in result:
         regrets = [f"{100 * one.regret[pick]:.1f}{'' if one.right[pick] else ' !'}" for pick in one.picks.values()]
         model, seen = one.problem.recorded, one.seen
@@ -245,8 +233,8 @@ def _summary(result: list[Outcome]) -> Printed:
         table.add_row(who, f"{100 * right:.0f}", *_spread(regret))
     once = [np.concatenate(values) for values in zip(*(one.seen.once() for one in result), strict=True)]
     table.add_row("all measured, in one pass", f"{100 * once[1].mean():.0f}", *_spread(100 * once[0]))
-    everybody = 100 * np.concatenate([one.regret for one in result])
-    table.add_row("chance", f"{100 * np.mean([one.right.mean() for one in result]):.0f}", *_spread(everybody))
+    every = 100 * np.concatenate([one.regret for one in result])
+    table.add_row("chance", f"{100 * np.mean([one.right.mean() for one in result]):.0f}", *_spread(every))
     return table
 
 

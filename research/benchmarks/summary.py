@@ -11,7 +11,8 @@ FILE = ROOT / "BENCHMARKS.md"
 HEAD = """# Benchmarks
 
 `python -m research.benchmarks summary` writes this file from `docs/benchmarks/results`. A benchmark renews its results
-with `--save`. Each claim links to its evidence: full tables, baselines, intervals and causes.
+with `--save`. Each claim links to its evidence: full tables, baselines and causes. The pages are listed
+[by topic](docs/benchmarks/index.md).
 
 Start with [What to expect on a new trace](docs/benchmarks/new-traces.md). The default prediction rebuilds the measured
 step of a trace on its own GPU. Forecasts of other steps and blind predictions have their own rows.

@@ -10,8 +10,8 @@ Labels: the step without the profiler, and the recorded time in ops without the 
 recordings.
 
 Next to it the trivial answers on the same runs: the median of the other workloads' runs, the nearest of them, a ridge,
-the last two on what a graph says before it runs (FLOPs, bytes, ops, messages, ranks, link); and the noise: what one
-recording says of another of the same run.
+the last two on what a graph contains before it runs (FLOPs, bytes, ops, messages, ranks, link); and the noise: one
+recording as the prediction of another one of the same run.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def log_columns(plans: list[TransformerPlan]) -> np.ndarray:
     return table[:, table.std(axis=0) > 0]
 
 
-DEVICE = "a100_sxm_80gb"  # upstream says A100 and eight per node; memory is an assumption
+DEVICE = "a100_sxm_80gb"  # upstream: A100, eight per node; memory is an assumption
 OTHER_DEVICE = "a100_sxm_40gb"
 LAWS = "a100_vtrain"  # of its own table of collectives, which has no step time
 PARTS = ("tensor", "data", "pipeline", "hidden", "micro_batch", "layers")

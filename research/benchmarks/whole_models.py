@@ -41,7 +41,7 @@ from research.benchmarks._public_runs import mirror
 from research.benchmarks._results import save_result
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp, read_operator_list
-from research.pretraining.choice import by_sizes_only
+from research.pretraining.held_out import by_sizes_only
 from research.pretraining.op_checkpoint import TRAINED as CHECKPOINT
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from research.pretraining.predictor import PretrainedPredictor
@@ -184,7 +184,7 @@ def class_of(kind: str) -> str | None:
 
 
 def class_sums(row: Row, who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame | None:
-    """[num_classes] us of all nodes of a class in the model, forward and backward, by everybody; None: not measured."""
+    """[num_classes] us of all nodes of a class, forward and backward, by each predictor; None: not measured."""
     measured, peer = node_times(folder, row.label), peer_node_times(folder, row.label, NEUSIGHT)
     if measured is None or peer is None:
         return None
@@ -228,7 +228,7 @@ def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Pat
     return printed
 
 
-ANALYTIC, BY_SIZES = "analytical", "by sizes alone"
+ANALYTIC, BY_SIZES = "analytical", "by sizes only"
 NETWORK, FLOOR = "network", "nodes summed"
 CLAIMED = ("A100 80GB", "NVIDIA L4")  # GPUs of the claim
 UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
@@ -266,7 +266,7 @@ def answered(requested: Sequence[Row], who: Mapping[str, Predictor], folder: Pat
 
 
 def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
-    """One line per row: measured ms, and everybody's error in percent."""
+    """One line per row: measured ms, and each predictor's error in percent."""
     printed = Table("GPU", "run", "measured ms", *who)
     for _, row in result.iterrows():
         errors = (100 * (row[name] / row["measured"] - 1) for name in who)
@@ -275,7 +275,7 @@ def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
 
 
 def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: Sequence[str]) -> None:
-    """Errors of everybody over groups of rows; a row that someone has no answer for is missing in his line only."""
+    """Errors of each predictor over groups of rows; a row without its prediction is missing in its line only."""
     printed = Table("rows of", "answer", *ERROR_COLUMNS)
     for name, part in groups:
         for answer_name in who:
@@ -303,7 +303,7 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m research.benchmarks whole_models", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--checkpoint", type=Path, help="a trained network, which answers beside the analytical model")
+    parser.add_argument("--checkpoint", type=Path, help="a trained network, compared with the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")
     requested = parser.parse_args(argv)
@@ -316,8 +316,8 @@ def main(argv: Sequence[str]) -> None:
     if not chosen:
         sys.exit("no labels of sitar-lab/NeuSight: set GNNPERF_DATA_MIRROR to a folder that holds them")
     result = answered(chosen, who, folder)
-    everybody = (*who, *PEERS.values(), FLOOR)
-    print_rows(result, everybody)
+    every = (*who, *PEERS.values(), FLOOR)
+    print_rows(result, every)
     one = result[result["variant"] == ""]
     if not requested.seen:
         save_result("whole_models", *(
@@ -326,10 +326,10 @@ def main(argv: Sequence[str]) -> None:
         ))  # fmt: skip
     seen = one["seen"].map({True: TRAINED, False: UNSEEN})
     for title, keys in (("how the GPU was known", [seen]), ("GPU", ["GPU"]), ("model and pass", ["model", "pass"])):
-        print_summary(f"One GPU, by {title}", _groups(one.groupby(keys)), everybody)
+        print_summary(f"One GPU, by {title}", _groups(one.groupby(keys)), every)
     if len(several := result[result["variant"] != ""]):
         groups = _groups(several.groupby(["variant"]))
-        print_summary("Four GPUs, by how they share the work", groups, everybody)
+        print_summary("Four GPUs, by how they share the work", groups, every)
     if requested.classes:
         _show("Kernels by class, summed over a model; measured between events of their own",
               class_table([row for row in chosen if not row.label.run.variant], who, folder))  # fmt: skip

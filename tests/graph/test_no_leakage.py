@@ -96,7 +96,9 @@ def busy_step(number: int, begin: float, slow: float, rank: int) -> list[Event]:
         call("cudaLaunchKernel", at + 230, at + 290, corr=corr + 6),  # long, for no reason in the trace
         kernel("tail", at + 291, at + 300, corr=corr + 6),
         call("cudaStreamSynchronize", at + 295, at + 305), call("cudaDeviceSynchronize", at + 310, at + 330),
-        op("aten::item", at + 340, at + 340),
+        op("aten::item", at + 340, at + 340), annotation("DistributedDataParallel.forward", at + 341, at + 390),
+        call("cudaEventElapsedTime", at + 350, at + 351),
+        call("cudaEventElapsedTime", at + 352 + slow, at + 355 + slow),
     ]  # fmt: skip
 
 
@@ -169,23 +171,21 @@ def test_a_pipeline_on_host_threads(seed: int) -> None:
     assert_only_labels_changed(run_of(*tables), seed)
 
 
+CALLS = ("cudaEventRecord", "cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaEventElapsedTime")
 KERNELS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(7, 8)), min_size=1, max_size=10)
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(7, 8)), min_size=1, max_size=10),
-    st.integers(0, 99),
-)
+@given(KERNELS, st.integers(0, 99))
 def test_any_timing_of_kernels_against_their_host(kernels: list[tuple[int, int, int]], seed: int) -> None:
-    """Kernels of drawn delay, duration and stream; event waits, records and synchronizations in between."""
+    """Kernels of drawn delay, duration and stream; event waits, records, synchronizations and timers between."""
     events: list[Event] = [mark(0, 0, 500)]
     for i, (delay, duration, stream) in enumerate(kernels):
         at = 10.0 + 40 * i
         events += [
             op("aten::mm", at, at + 12), call("cudaLaunchKernel", at + 2, at + 5, corr=i + 1),
             kernel(f"k{i % 3}", at + 3 + delay, at + 3 + delay + duration, corr=i + 1, stream=stream),
-            call(("cudaEventRecord", "cudaStreamWaitEvent", "cudaStreamSynchronize")[i % 3], at + 20, at + 20 + delay),
+            call(CALLS[i % len(CALLS)], at + 20, at + 20 + delay),
         ]  # fmt: skip
     assert_only_labels_changed(run_of(trace(*events)), seed)
 

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
-from traces import Event, call, kernel, mark, op, run_of, trace
+from traces import Event, call, graph_of, kernel, mark, op, run_of, trace
 
+from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.op_costs import StoredOperand, _sum_up, sparse_products, sparse_sum_cost, sparse_sums, whole_op_costs
+from gnnperf.hardware import default_cluster, load_device
 from gnnperf.trace import read_run
 
 #   0 unknown op
@@ -193,3 +195,41 @@ def test_a_sum_that_writes_a_new_tensor_stays_dense() -> None:
 
 def test_half_precision_moves_half() -> None:
     assert sparse_sum_cost(32, "bfloat16") == (64.0, 32 * 6.25)
+
+
+# --- kernels inside views ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrapper", ["aten::to", "aten::reshape", "aten::contiguous"])
+@pytest.mark.parametrize("shapes", [True, False])
+def test_a_copy_inside_a_view_never_has_the_views_zero(wrapper: str, shapes: bool) -> None:
+    """64 x 32 float32, read and written once; without shapes nothing is known, and the op around knows no better."""
+    dims = {"input_dims": "[[64,32],[64,32],[]]", "input_types": '["float","float","Scalar"]'} if shapes else {}
+    nodes = graph_of(
+        mark(0, 0, 200), op("aten::linear", 2, 90, input_dims="[[64,32],[16,32]]", input_types='["float","float"]'),
+        op(wrapper, 5, 40, input_dims="[[64,32],[]]"), op("aten::copy_", 10, 30, **dims),
+        call("cudaLaunchKernel", 15, 20, corr=1), kernel("vectorized_elementwise_kernel", 100, 180, corr=1),
+    ).nodes  # fmt: skip
+    node = nodes[nodes["node_type"] == "compute"].iloc[0]
+    assert (node["op_name"], node["family"]) == ("aten::copy_", "copy")
+    np.testing.assert_array_equal([node["flops"], node["bytes"]], [0.0, 2.0 * 4 * 64 * 32] if shapes else [np.nan] * 2)
+
+
+def test_a_kernel_right_inside_a_view_is_unknown() -> None:
+    nodes = graph_of(
+        mark(0, 0, 200), op("aten::empty", 5, 40, input_dims="[[8],[]]"),
+        call("cudaLaunchKernel", 15, 20, corr=1), kernel("k", 100, 180, corr=1),
+    ).nodes  # fmt: skip
+    node = nodes[nodes["node_type"] == "compute"].iloc[0]
+    assert (node["op_name"], node["family"]) == ("aten::empty", "unknown")
+    assert np.isnan(node["flops"]) and np.isnan(node["bytes"])
+
+
+def test_a_copy_of_unknown_size_is_uncovered_by_the_analytical_model() -> None:
+    graph = graph_of(
+        mark(0, 0, 200), op("aten::to", 5, 40), op("aten::copy_", 10, 30), call("cudaLaunchKernel", 15, 20, corr=1),
+        kernel("vectorized_elementwise_kernel", 100, 180, corr=1),
+    )  # fmt: skip
+    device = load_device("v100_sxm2_32gb")
+    prediction = AnalyticPredictor().predict(graph, default_cluster(device))
+    assert prediction.uncovered_ops == {"aten::copy_": 1}

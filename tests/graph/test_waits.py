@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from traces import Event, call, copy, graph_of, kernel, mark, op, sync_event, trace
+from traces import Event, annotation, call, copy, graph_of, kernel, mark, op, sync_event, trace
 
 from gnnperf.core.schema import EventKind, Evidence
 from gnnperf.graph import waits
@@ -343,3 +343,58 @@ def lags_into(graph: ExecutionGraph, event_name: str) -> dict[str, float]:
     """Relation -> lag of the edges into one work."""
     edges = graph.edges[(graph.nodes["event_name"] == event_name).to_numpy()[graph.edges["dst"]]]
     return dict(zip(edges["relation"], edges["lag_us"], strict=True))
+
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+
+def timed_iterations(optimizer_us: float, *, late_us: float = 0.0) -> list[Event]:
+    """Three steps whose forward asks for two times of the step before: its backward ends 100 us into the next step.
+
+    The optimizer's kernel takes `optimizer_us`; the second request comes 102 us into the step. In the last step the
+    backward ends `late_us` later than that.
+    """
+    events: list[Event] = []
+    for n in range(3):
+        at, end = 1000.0 * n, 1100.0 + 1000 * n + (late_us if n == 1 else 0.0)
+        events += [
+            mark(n, at, at + 1000), annotation("DistributedDataParallel.forward", at + 1, at + 300),
+            call("cudaEventElapsedTime", at + 5, at + 6), call("cudaEventElapsedTime", at + 102, at + 103),
+            op("aten::mm", at + 110, at + 150), call("cudaLaunchKernel", at + 120, at + 125, corr=10 * n + 1),
+            kernel("forward", at + 300, at + 700, corr=10 * n + 1),
+            annotation("## backward ##", at + 310, at + 400), op("aten::mul", at + 320, at + 350),
+            call("cudaLaunchKernel", at + 330, at + 335, corr=10 * n + 2),
+            kernel("backward", at + 700, end, corr=10 * n + 2),
+            annotation("Optimizer.step#SGD.step", at + 410, at + 500), op("aten::add_", at + 420, at + 450),
+            call("cudaLaunchKernel", at + 430, at + 435, corr=10 * n + 3),
+            kernel("optimizer", end, end + optimizer_us, corr=10 * n + 3),
+        ]  # fmt: skip
+    return events
+
+
+def awaited_before_timing(graph: ExecutionGraph) -> list[tuple[str, int, float, float]]:
+    """(awaited kernel, step of the gap, blocked and own time of the gap) per gap before a request for a time."""
+    nodes, edges = graph.nodes, graph.edges
+    gaps = nodes.index[(nodes["segment"] == "T1") & (nodes["op_name"] == "cudaEventElapsedTime")]
+    waits = edges[(edges["relation"] == "waits") & edges["dst"].isin(gaps)]
+    assert set(waits["evidence"]) <= {"order"}
+    return [(str(nodes["event_name"][src]), int(nodes["step"][dst]), float(nodes["blocked_us"][dst]),
+             float(nodes["latency_us"][dst])) for src, dst in zip(waits["src"], waits["dst"], strict=True)]  # fmt: skip
+
+
+def test_a_timer_waits_for_the_last_backward_where_the_optimizer_is_still_running() -> None:
+    """The gap before the second request is 6 to 102 us into a step: 94 us until backward ends, 2 us of its own."""
+    result = awaited_before_timing(graph_of(*timed_iterations(50.0)))
+    assert [row for row in result if row[0] == "backward"] == [("backward", 1, 94.0, 2.0), ("backward", 2, 94.0, 2.0)]
+    assert not [row for row in result if row[0] == "optimizer"]
+
+
+def test_a_timer_waits_for_everything_where_that_had_ended() -> None:
+    result = awaited_before_timing(graph_of(*timed_iterations(1.0)))
+    assert [row for row in result if row[2] > 0] == [("optimizer", 1, 95.0, 1.0), ("optimizer", 2, 95.0, 1.0)]
+
+
+def test_what_the_recordings_do_not_bear_out_is_not_awaited() -> None:
+    """In one of two steps the backward ends after the request: the begin of the backward is left."""
+    result = awaited_before_timing(graph_of(*timed_iterations(50.0, late_us=20.0)))
+    assert {row[0] for row in result if row[1] > 0} == {"forward"}

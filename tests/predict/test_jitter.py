@@ -52,7 +52,7 @@ def test_a_plan_with_jitter_takes_longer_and_states_so() -> None:
 
 
 def test_a_plan_cannot_tell_and_replay_knows_better() -> None:
-    with pytest.raises(InputError, match="do not tell how ranks differ"):
+    with pytest.raises(InputError, match="do not show how ranks differ"):
         predict(Request(plan=small(), hardware=load_device("a100_sxm_80gb"), jitter="trace"))
     with pytest.raises(InputError, match="jitter: has no use in mode=replay"):
         predict(Request(trace=RECORDED, mode=Mode.replay, jitter="trace"))

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 Event = dict[str, Any]
+LAUNCH = {"grid": [16, 2, 1], "block": [128, 1, 1], "registers per thread": 90, "shared memory": 4096,
+          "est. achieved occupancy %": 38}  # fmt: skip
 
 
 def host(name: str, start: float, duration: float, category: Any = "cpu_op", thread: Any = 1, **args: Any) -> Event:
@@ -42,7 +44,7 @@ def step_events() -> list[Event]:
         host("aten::linear", 10, 40, **{"External id": 2, "Input Dims": [[8, 4], [2, 4]], "Input type": ["float"] * 2}),
         host("aten::addmm", 15, 30, **{"External id": 3}),
         call("cudaLaunchKernel", 20, 5, 901),
-        device("gemm", 30, 30, 901),
+        device("gemm", 30, 30, 901, **LAUNCH),
         host("aten::relu", 60, 20, **{"External id": 4}),
         call("cudaLaunchKernel", 65, 5, 902),
         device("relu", 75, 10, 902),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.core import schema
 from gnnperf.trace.columns import (
     LOST,
     MISSING_NS,
@@ -18,6 +19,7 @@ from gnnperf.trace.columns import (
     int_column,
     json_column,
     lane_column,
+    launch_columns,
     ns_column,
     thread_column,
 )
@@ -84,6 +86,17 @@ def test_codes_go_on_over_several_lists() -> None:
     assert codes.of(["a", "b"]).tolist() == [0, 1]
     assert codes.of(["b", "c", None]).tolist() == [1, 2, -1]
     assert codes.uniques() == ["a", "b", "c"]
+
+
+def test_launches_that_cannot_be_are_unknown() -> None:
+    good = (b"[ 8, 4,1]", b"[32]", b"40", b"0", b"12.5")
+    bad = (b'["a"]', b"[1,2,3,4]", b"-1", b"null", b'"x"')
+    columns = launch_columns(np.array([0, 1, -1]), [good, bad])
+    assert [columns[name][0] for name in schema.EVIDENCE_COLUMNS] == ["[8,4,1]", "[32]", 40, 0, 12]
+    for row in (1, 2):
+        assert columns["grid"].isna()[row] and columns["block"].isna()[row]
+        assert [columns[name][row] for name in ("registers", "shared_bytes", "occupancy_percent")] == [-1, -1, -1]
+    assert all(len(column) == 0 for column in launch_columns(np.zeros(0, dtype=np.int32), []).values())
 
 
 def test_equal_lists_with_other_white_space_are_one_category() -> None:

@@ -55,6 +55,24 @@ def test_what_is_written_is_read_back(tmp_path: Path, run: RunTrace) -> None:
     assert [t.meta.rank for t in read_run(tmp_path / "saved" / "events.parquet").tables] == [0, 1]
 
 
+def test_how_kernels_were_launched_is_kept(run: RunTrace, tmp_path: Path) -> None:
+    write_run(run, tmp_path / "saved")
+    for table in (run.tables[0], read_run(tmp_path / "saved").tables[0]):
+        rows = table.events.set_index("name")[list(schema.EVIDENCE_COLUMNS)]
+        assert rows.loc["gemm"].tolist() == ["[16,2,1]", "[128,1,1]", 90, 4096, 38]
+        assert rows.loc["relu"].isna().tolist() == [True, True, False, False, False]
+        assert rows.loc["relu"].tolist()[2:] == rows.loc["aten::relu"].tolist()[2:] == [-1, -1, -1]
+
+
+def test_tables_that_were_saved_without_launches_are_read() -> None:
+    """Those of the data set are older: their columns are unknown, not 0."""
+    folder = DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1"
+    assert not set(schema.EVIDENCE_COLUMNS) & set(pq.read_schema(folder / "events.parquet").names)
+    for table in read_tables(folder):
+        assert table.events[["grid", "block"]].isna().all(axis=None)
+        assert (table.events[["registers", "shared_bytes", "occupancy_percent"]] == -1).all(axis=None)
+
+
 def _plain(events: pd.DataFrame) -> pd.DataFrame:
     """Categories as their texts: which unused ones a table keeps is not information."""
     return events.astype({c.name: "str" for c in schema.EVENT_COLUMNS if c.dtype == "category"})

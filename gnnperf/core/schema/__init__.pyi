@@ -7,7 +7,9 @@ from .features import names as names
 from .features import validate as validate
 from .tables import EDGE_COLUMNS as EDGE_COLUMNS
 from .tables import EVENT_COLUMNS as EVENT_COLUMNS
+from .tables import EVIDENCE_COLUMNS as EVIDENCE_COLUMNS
 from .tables import LABEL_COLUMNS as LABEL_COLUMNS
+from .tables import LAUNCH_COLUMNS as LAUNCH_COLUMNS
 from .tables import NODE_COLUMNS as NODE_COLUMNS
 from .tables import PREDICTION_COLUMNS as PREDICTION_COLUMNS
 from .words import DEVICE_KINDS as DEVICE_KINDS

@@ -26,8 +26,8 @@ What the network knows of a node before the run. This page is made from `gnnperf
 
     python -m gnnperf.gnn.data.feature_table > docs/features.md
 
-Statistics of the normalizer and words of the vocabulary come from training runs only. An unknown number is 0 beside a
-flag that says so; "log" of what may be 0 is log(1 + x). Labels of a node are never among its features:
+Statistics of the normalizer and tokens of the vocabulary come from training runs only. An unknown number is 0, with a
+flag; "log" of what may be 0 is log(1 + x). Labels of a node are never among its features:
 {", ".join(f"`{name}`" for name in LABEL_COLUMNS)}."""
 
 
@@ -37,7 +37,7 @@ def feature_page() -> str:
     kinds = ", ".join(f"`{kind}`" for kind in WORK_TYPES)
     sections = (
         (f"Numbers of work ({kinds})", "", _rows((*WORK_FEATURES, _text_feature()))),
-        ("Words of work", "Code 0 is a word that no training run has.", _rows(columns[field] for field in FIELDS)),
+        ("Tokens of work nodes", "Code 0 is the unknown token.", _rows(columns[field] for field in FIELDS)),
         ("Numbers of devices", "", _rows(DEVICE_FEATURES)),
         ("Numbers of links", "", _rows(LINK_FEATURES)),
     )
@@ -46,7 +46,7 @@ def feature_page() -> str:
 
 def _text_feature() -> Column:
     name = f"text_0` to `text_{NUM_TEXT_FEATURES - 1}"
-    return Column(name, "float32", "", "pieces of the op's name, hashed: an op nobody has seen lands near its kin")
+    return Column(name, "float32", "", "pieces of the op's name, hashed: an unseen op gets a hash near related ops")
 
 
 def _rows(columns: Iterable[Column]) -> list[tuple[str, str, str]]:

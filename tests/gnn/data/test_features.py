@@ -13,7 +13,7 @@ from toys import make_graph, two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation
+from gnnperf.core.schema import EVIDENCE_COLUMNS, NodeType, Relation
 from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES, RELATION_ENDS, features, reverse
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.runs import IsolatedLabels
@@ -82,7 +82,8 @@ def test_labels_do_not_leak_into_features() -> None:
         TOY.nodes["node_type"] == NodeType.HOST
     )  # the name of a runtime call is known before the run, a kernel's is not
     names = TOY.nodes["event_name"].astype(object).where(host, "other")
-    other = replace(TOY, nodes=TOY.nodes.assign(latency_us=np.nan, start_us=np.nan, event_name=names))
+    launch = dict.fromkeys(EVIDENCE_COLUMNS, 7)
+    other = replace(TOY, nodes=TOY.nodes.assign(latency_us=np.nan, start_us=np.nan, event_name=names, **launch))
     for node_type in ("host", "compute", "comm", "collective"):
         assert torch.equal(of(TOY)[node_type].x, of(other)[node_type].x)
         assert torch.equal(of(TOY)[node_type].codes, of(other)[node_type].codes)

@@ -1,0 +1,48 @@
+"""Every script of examples/ runs and is short."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gnnperf import datasets
+from tests.predict.doubled import toy_data
+
+FOLDER = Path(__file__).resolve().parents[1] / "examples"
+TRACE = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
+SCRIPTS = {
+    "add_gpu": ([], "my_gpu"),
+    "evaluate": ([], "op median"),
+    "other_gpu": ([TRACE, "epyc_9654"], "epyc_9654"),
+    "predict_trace": ([TRACE], "{'batch': {'factor': 2}}"),
+    "train_gnn": (["--epochs", "2"], "network"),
+}
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"examples_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_all_of_them_are_tested_and_none_has_more_than_a_hundred_lines() -> None:
+    lengths = {path.stem: len(path.read_text().splitlines()) for path in FOLDER.glob("*.py")}
+    assert set(lengths) == set(SCRIPTS) and max(lengths.values()) <= 100
+
+
+@pytest.mark.filterwarnings("ignore:There exist:UserWarning")  # of torch-geometric, on names of edge types
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    words, expected = SCRIPTS[name]
+    data = toy_data()
+    monkeypatch.setattr(datasets, "prepared", lambda *_: data)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
+    module = loaded(name)
+    module.main(*words) if name in ("other_gpu", "predict_trace") else module.main()
+    assert expected in capsys.readouterr().out
