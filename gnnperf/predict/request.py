@@ -87,7 +87,7 @@ class Request(HardwareConfig):
         bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
             data.bucket_bytes of train.py; None: they are taken to have none.
         step: ordinal of the step in the window; None: the one with the median measured step time.
-        cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.
+        cache_dir: where graphs are kept, by fingerprint of code and input, and what ops do to memory; None: nowhere.
         memory: whether peak memory per rank is given, too.
         batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
             a trace shows only the one that the step reads.

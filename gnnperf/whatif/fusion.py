@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Relation, Segment
 from gnnperf.generate import Shape, parse
@@ -45,10 +44,11 @@ class FuseElementwise:
             raise refusal(graph, "no two elementwise ops of one shape in a row", allowed)
         nodes = graph.nodes
         flops, moved = nodes["flops"].to_numpy(copy=True), nodes["bytes"].to_numpy(copy=True)
+        dims, dtype = (nodes[name].astype(object).to_numpy() for name in ("input_dims", "dtype"))
         fused = np.zeros(graph.num_nodes, dtype=bool)
         for one, next_ in zip(before.tolist(), after.tolist(), strict=True):  # in order: sums run along a chain
             flops[next_] += flops[one]
-            moved[next_] += moved[one] - 2.0 * _result_bytes(nodes, one)
+            moved[next_] += moved[one] - 2.0 * prod(_result(dims, one)) * DTYPE_BYTES[dtype[one]]
             fused[next_] = True
         gone = np.zeros(graph.num_nodes, dtype=bool)
         gone[before] = True
@@ -79,29 +79,26 @@ def _links(graph: ExecutionGraph, fits: np.ndarray) -> tuple[np.ndarray, np.ndar
         values = nodes[column].astype(object).to_numpy()
         fits_both = fits[before] & fits[after] & (values[before] == values[after])
         before, after = before[fits_both], after[fits_both]
-    handed = [_hands_over(nodes, *pair) for pair in zip(before, after, strict=True)]
+    dims = nodes["input_dims"].astype(object).to_numpy()
+    handed = [_hands_over(dims, *pair) for pair in zip(before, after, strict=True)]
     same = ~waited[before] & np.array(handed, dtype=bool)
     order = np.argsort(after[same], kind="stable")
     return before[same][order], after[same][order]
 
 
-def _shapes(nodes: pd.DataFrame, node: int) -> list[Shape]:
-    return all_shapes(parse(str(nodes["input_dims"].iloc[node])))
+def _shapes(dims: np.ndarray, node: int) -> list[Shape]:
+    return all_shapes(parse(str(dims[node])))
 
 
-def _result(nodes: pd.DataFrame, node: int) -> Shape:
+def _result(dims: np.ndarray, node: int) -> Shape:
     """The shape of an elementwise op's result: its inputs, broadcast; the largest input where they are not alike."""
-    return max(_shapes(nodes, node), key=lambda shape: (prod(shape), len(shape)), default=())
+    return max(_shapes(dims, node), key=lambda shape: (prod(shape), len(shape)), default=())
 
 
-def _hands_over(nodes: pd.DataFrame, one: int, next_: int) -> bool:
+def _hands_over(dims: np.ndarray, one: int, next_: int) -> bool:
     """Whether the next op has an input, and the result, of the shape of this one's result."""
-    shape = _result(nodes, one)
-    return bool(shape) and shape in _shapes(nodes, next_) and _result(nodes, next_) == shape
-
-
-def _result_bytes(nodes: pd.DataFrame, node: int) -> float:
-    return float(prod(_result(nodes, node)) * DTYPE_BYTES[str(nodes["dtype"].iloc[node])])
+    shape = _result(dims, one)
+    return bool(shape) and shape in _shapes(dims, next_) and _result(dims, next_) == shape
 
 
 def _host_side(graph: ExecutionGraph, gone: np.ndarray) -> np.ndarray:
