@@ -7,7 +7,7 @@ VENV        ?= .venv
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH       := torch==2.13.0
 DEMO        ?= runs/demo
-# Of pytest; a file of tests stays in one.
+# Of pytest; a file of tests stays in one. Files run in order: by number of tests, the slowest would come last.
 TEST_PROCESSES ?= 2
 DATASET     := datasets/cpu-gloo
 # The first run of the embedded data set that training never sees.
@@ -17,8 +17,10 @@ BIN   := $(VENV)/bin
 PINS  := $(shell cat pyproject.toml research/pyproject.toml | cksum | tr -c '0-9\n' '-')
 STAMP := $(VENV)/.installed-$(PINS)
 
-# The tools of the environment come first on PATH, for the processes that the tests start, too.
+# The tools of the environment come first on PATH, for the processes that the tests start, too. These processes and the
+# next run of the tests load modules as they were compiled before, whatever the shell says of byte code.
 export PATH := $(abspath $(BIN)):$(PATH)
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test lint format bench docs environment clean
 .DEFAULT_GOAL := test
@@ -31,7 +33,7 @@ demo: $(STAMP)
 	@echo "The report: $(abspath $(DEMO))/predict/report.html"
 
 test: lint
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

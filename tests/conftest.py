@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 # No deadline: a busy machine is no failure. CI tries the same examples every time; at home new ones are welcome.
-settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=50)
+settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=30)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile=thorough
 settings.load_profile("gnnperf")
 
@@ -26,6 +27,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     Each worker of pytest-xdist collects for itself, and all must name every test alike.
     """
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests out of later garbage collections, which would walk over all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
-from research.evaluation.record_files import read_records
+from research.evaluation.records import read_records
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from tests.research.op_networks import checkpoint as op_checkpoint
 

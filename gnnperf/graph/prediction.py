@@ -19,9 +19,9 @@ REASONS = {  # where nothing says more
     Source.SCALED: "measured in this trace, scaled",
     Source.GNN: "alike in training",
     Source.GNN_CALIBRATED: "partly alike in training",
-    Source.ANALYTIC: "no network was asked",
+    Source.ANALYTIC: "no network in use",
     Source.DECLARED: "set by an edit",
-    Source.UNCOVERED: "nobody has an answer",
+    Source.UNCOVERED: "no model covers it",
     Source.CLASS_MEDIAN: "the median of its class on other steps",
 }
 

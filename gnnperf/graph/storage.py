@@ -138,7 +138,7 @@ def refuse_foreign(directory: Path) -> None:
     if directory.exists() and not (directory.is_dir() and {p.name for p in directory.iterdir()} <= set(_FILES)):
         raise InputError(
             "holds something else than a graph of gnnperf", where=str(directory),
-            remedy="choose another place; nothing was changed",
+            remedy="choose another folder; nothing was changed",
         )  # fmt: skip
 
 

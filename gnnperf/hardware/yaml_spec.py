@@ -233,9 +233,11 @@ def _checked(raw: dict[str, object], keys: dict[str, tuple[str, bool]], where: s
     for key in raw:
         if key not in keys:
             raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(keys))
-    for key, (_, required) in keys.items():
-        if required and key not in raw:
-            raise InputError(f"key {key!r} is missing", where=where)
+    required = [key for key, (_, is_required) in keys.items() if is_required]
+    missing = [key for key in required if key not in raw]
+    if missing:
+        raise InputError(f"key {missing[0]!r} is missing", where=where, allowed=f"with {', '.join(required)}",
+                         remedy="start from a file of the catalog and change single keys")  # fmt: skip
     return {key: _value(value, keys[key][0], f"{where}, key {key!r}") for key, value in raw.items()}
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core import InputError, files
-from gnnperf.record import host, machine
-from gnnperf.record.step_clock import summary
+from gnnperf.record import host
 
 CARD = "run.json"
 FORMAT = 2
@@ -92,6 +91,16 @@ def reason(run_dir: Path) -> str:
     return str((files.read_json(run_dir / CARD) or {}).get("reason", ""))
 
 
+def reserve(folder: Path) -> None:
+    """Make the run directory."""
+    if status(folder) == COMPLETE:
+        raise InputError("holds a complete run", where=str(folder), remedy="give another directory or remove this one")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
+
+
 def write_status(run_dir: Path, description: Description, state: str, reason: str = "") -> None:
     """A card that says that the run is not complete, and why; on a full disk in the place of the card before."""
     why = {"reason": reason} if reason else {}
@@ -131,10 +140,14 @@ def write_complete(run_dir: Path, description: Description, parts: Sequence[Mapp
 
 def own_part(place: Mapping[str, object], measured: Mapping[str, object]) -> dict[str, object]:
     """What one rank adds to the card: its place, its host (kept once per host), its measurements."""
+    from gnnperf.record import machine  # torch; `gnnperf record` reads cards without it
+
     return {**place, "host_facts": host.host_facts(), **machine.device_clocks(), **measured}
 
 
 def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    from gnnperf.record import machine
+
     hosts = {str(part["host"]): part["host_facts"] for part in reversed(parts)}
     names = list(dict.fromkeys(str(part["host"]) for part in parts))
     own = [{key: value for key, value in part.items() if key not in SHARED} for part in parts]
@@ -172,6 +185,8 @@ def _seen_link(parts: Sequence[Mapping[str, object]], hosts: int) -> dict[str, o
 
 def _over_ranks(parts: Sequence[Mapping[str, object]], kind: str) -> dict[str, object]:
     """A step's time is the mean over ranks: all take part in every step, so their periods agree but for jitter."""
+    from gnnperf.record.step_clock import summary
+
     samples = [part[kind]["samples_us"] for part in parts]  # type: ignore[index]
     whole = summary([statistics.fmean(step) for step in zip(*samples, strict=True)])
     return {key: value for key, value in whole.items() if key != "samples_us"}  # the ranks' own samples are in the card

@@ -5,14 +5,55 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
+import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from gnnperf.record import gpu, host
-from gnnperf.record.device import cuda_device
+from gnnperf.record import host
+
+# Which device a rank works on. Not every program makes its device the current one.
+
+
+def cuda_device() -> int | None:
+    """Index of the CUDA device this rank works on, or None while it has not used any.
+
+    The device its process group is bound to; else the one that holds most of its memory; else, before it holds any,
+    the current one, or, if that is only the default, the one that its launcher means for it.
+    """
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return None
+    bound = _bound_device()
+    if bound is not None:
+        return bound
+    count, current = torch.cuda.device_count(), torch.cuda.current_device()
+    held_bytes = [torch.cuda.memory_allocated(index) for index in range(count)]
+    if max(held_bytes) > 0:
+        return max(range(count), key=lambda index: (held_bytes[index], index == current))
+    meant = int(os.environ.get("LOCAL_RANK", current))
+    return meant if current == 0 and meant < count else current
+
+
+def _bound_device() -> int | None:
+    """Of `init_process_group(device_id=…)`."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return None
+    bound = getattr(dist.group.WORLD, "bound_device_id", None)
+    return bound.index if isinstance(bound, torch.device) and bound.type == "cuda" else None
+
+
+def barrier() -> None:
+    """Wait for all ranks; NCCL, left as it is, guesses the device from the rank's number."""
+    index = cuda_device()
+    if index is not None and dist.get_backend() == "nccl":
+        dist.barrier(device_ids=[index])
+    else:
+        dist.barrier()
+
 
 POLICIES = {
     "SCHED_OTHER": "other",
@@ -33,7 +74,7 @@ def device() -> dict[str, object]:
     """The device that does the work: this rank's CUDA device if it uses one, else the CPU."""
     index = cuda_device()
     if index is not None:
-        return gpu.gpu_facts(index)
+        return gpu_facts(index)
     return {"kind": "cpu", "name": host.cpu_model(), "cores": os.cpu_count(),
             "capability": torch.backends.cpu.get_cpu_capability()}  # fmt: skip
 
@@ -41,7 +82,7 @@ def device() -> dict[str, object]:
 def device_clocks() -> dict[str, object]:
     """`clocks` of a GPU, now; a CPU's are among its host's facts."""
     index = cuda_device()
-    return {} if index is None else {"clocks": gpu.gpu_clocks(index)}
+    return {} if index is None else {"clocks": gpu_clocks(index)}
 
 
 def versions() -> dict[str, str | None]:
@@ -52,7 +93,7 @@ def versions() -> dict[str, str | None]:
         "cuda": torch.version.cuda,
         "nccl": _nccl_version(),
         "gloo": None,
-        "driver": gpu.driver_version() if torch.cuda.is_available() else None,
+        "driver": driver_version() if torch.cuda.is_available() else None,
         "kernel": host.kernel(),
     }
 
@@ -97,3 +138,64 @@ def rank_and_world_size() -> tuple[int, int]:
 def backend() -> str | None:
     """gloo, nccl, ...; None outside a process group."""
     return str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
+
+
+# What a card says about a GPU: model, memory, clocks and driver; nothing that names the one device or its host.
+
+DRIVER = Path("/proc/driver/nvidia/version")
+TOLD = {  # column of nvidia-smi -> key of the card
+    "clocks.sm": "clock_mhz",
+    "clocks.max.sm": "max_clock_mhz",
+    "clocks.mem": "memory_clock_mhz",
+    "power.limit": "power_limit_w",
+}
+TIMEOUT_S = 10.0
+
+
+def gpu_facts(index: int) -> dict[str, object]:
+    """Of one CUDA device."""
+    properties = torch.cuda.get_device_properties(index)
+    return {
+        "kind": "gpu",
+        "name": properties.name,
+        "index": index,
+        "capability": f"{properties.major}.{properties.minor}",
+        "memory_bytes": properties.total_memory,
+        "num_sms": properties.multi_processor_count,
+        "l2_bytes": getattr(properties, "L2_cache_size", None),
+    }
+
+
+def gpu_clocks(index: int) -> dict[str, float | None]:
+    """Of one CUDA device, now; null where nvidia-smi is absent or silent."""
+    unique = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    if shutil.which("nvidia-smi") is None or unique is None:
+        return dict.fromkeys(TOLD.values())
+    query = ["nvidia-smi", f"--id=GPU-{unique}", f"--query-gpu={','.join(TOLD)}", "--format=csv,noheader,nounits"]
+    try:
+        line = subprocess.run(query, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return dict.fromkeys(TOLD.values())
+    return parse_clocks(line)
+
+
+def parse_clocks(line: str) -> dict[str, float | None]:
+    """`1980, 1980, 2619, 700.00` -> the card's keys; what is not a number (`[N/A]`) is null."""
+    words = [word.strip() for word in line.strip().split(",")]
+    numbers = [float(word) if re.fullmatch(r"\d+(\.\d+)?", word) else None for word in words]
+    return dict(zip(TOLD.values(), [*numbers, *[None] * len(TOLD)], strict=False))
+
+
+def driver_version() -> str | None:
+    """Of the NVIDIA kernel module, e.g. 550.54.15; None without one."""
+    try:
+        text = DRIVER.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return parse_driver(text)
+
+
+def parse_driver(text: str) -> str | None:
+    """The version in what the kernel module says about itself."""
+    result = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return result[1] if result else None

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gnnperf.record.device import cuda_device
+from gnnperf.record.machine import cuda_device
 from gnnperf.record.step_clock import SafeProfile, all_objects
 
 LET_GO_STEPS, KNOWING_STEPS, COUNTED_STEPS = 1, 1, 1

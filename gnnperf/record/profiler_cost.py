@@ -17,7 +17,7 @@ from torch import nn
 from torch.autograd.profiler import record_function
 from torch.profiler import profile
 
-from gnnperf.record.device import cuda_device
+from gnnperf.record.machine import cuda_device
 from gnnperf.record.step_recorder import PROFILER_WARMUP_STEPS, step_profiler
 
 ROUNDS, PLAIN_STEPS, PROFILED_STEPS, WARMUP_STEPS = 3, 10, 5, 3

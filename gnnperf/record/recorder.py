@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 
 from gnnperf.core import InputError, files
-from gnnperf.record import card, device, machine, profiler_cost
+from gnnperf.record import card, machine, profiler_cost
 from gnnperf.record.card import Description
-from gnnperf.record.device import cuda_device
+from gnnperf.record.machine import cuda_device
 from gnnperf.record.step_clock import garbage_set_aside
 from gnnperf.record.step_recorder import StepRecorder, Stretches
 
@@ -191,19 +191,9 @@ def _marked_if_broken(folder: Path, about: Description, rank: int) -> Iterator[N
         raise
 
 
-def reserve(folder: Path) -> None:
-    """Make the run directory."""
-    if card.status(folder) == card.COMPLETE:
-        raise InputError("holds a complete run", where=str(folder), remedy="give another directory or remove this one")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
-
-
 def _open(folder: Path, about: Description, rank: int) -> Path:
     """The run directory, without what an earlier attempt of this rank left in it."""
-    reserve(folder)
+    card.reserve(folder)
     try:
         for name in (card.trace_name(rank), card.execution_trace_name(rank), card.part_name(rank)):
             (folder / name).unlink(missing_ok=True)
@@ -212,14 +202,14 @@ def _open(folder: Path, about: Description, rank: int) -> Path:
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
     if dist.is_available() and dist.is_initialized():
-        device.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
+        machine.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
     return folder
 
 
 def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank: int) -> None:
     """Write this rank's traces and, last, its part of the card."""
     if not step.done:
-        remedy = "call step() at the end of every training step until step.done; ask for fewer steps of a short program"
+        remedy = "call step() at the end of every training step until step.done; request fewer steps of a short program"
         raise InputError(f"{step.steps_done} of {step.total_steps} steps ran", where=str(folder), remedy=remedy)
     measured = {"peak_memory": step.peak_memory(), **step.step_times()}
     ops = step.execution_trace()

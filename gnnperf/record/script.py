@@ -149,6 +149,8 @@ def _end(marker: StepMarker, error: BaseException | None) -> None:
     """End a recording whose steps are not all there: the run is marked broken, the program's own error goes first."""
     try:
         marker.end(error)
+    except InputError:
+        return  # in the run's card; `gnnperf record` prints it once for all ranks
     except BaseException as raised:
         if error is None or raised is not error:
             complain("gnnperf", str(raised))

@@ -19,7 +19,7 @@ from typing import Protocol
 import torch
 import torch.profiler
 
-from gnnperf.record.device import cuda_device
+from gnnperf.record.machine import cuda_device
 
 
 class StepClock(Protocol):

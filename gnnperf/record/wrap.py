@@ -102,6 +102,7 @@ def _script(options: list[str], left: Rest, *, module: bool, flag_is_there: bool
 PATIENCE_S = 130.0  # a rank 0 on another host waits for all ranks before it writes the card
 KINETO_LEVEL = ("KINETO_LOG_LEVEL", "99")  # below it Kineto announces every start and stop
 BROKEN_RUN, NO_STEPS = 1, 2
+TRAIN_ON = "train for more steps, or lower --warmup-steps, --unprofiled-steps or --profiled-steps"
 say = partial(complain, "gnnperf")  # on stderr: stdout belongs to the program that is recorded
 UNKNOWN = card.Description(precision="unknown")  # of a program that never got to say
 
@@ -122,16 +123,9 @@ def wrap(command: Sequence[str], out: Path, warmup_steps: int, unprofiled_steps:
         options = ["--out", str(out.absolute()), "--note", str(note)]
         options += [word for name, count in steps.items() for word in (f"--{name}-steps", str(count))]
         words = rewritten(command, options)
-        _reserve(out)
+        card.reserve(out)
+        (out / card.CARD).unlink(missing_ok=True)  # of an earlier attempt
         return _judge(out, _run(words), note)
-
-
-def _reserve(out: Path) -> None:
-    """A directory for the run; a card that an earlier attempt left must not speak for this one."""
-    from gnnperf.record.recorder import reserve
-
-    reserve(out)
-    (out / card.CARD).unlink(missing_ok=True)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -164,7 +158,8 @@ def _judge(out: Path, code: int, note: Path) -> int:
         return NO_STEPS
     if state != card.BROKEN:
         card.write_status(out, UNKNOWN, card.BROKEN, f"the command ended with exit code {code}")
-    say(f"{out}: broken: {card.reason(out)}")
+    reason = card.reason(out)
+    say(f"{out}: broken: {reason}" + (f". What to do: {TRAIN_ON}" if reason.endswith("steps ran") else ""))
     return code or BROKEN_RUN
 
 

@@ -75,7 +75,7 @@ def _with_execution_trace(
     if trace is None:
         return table, None, []
     matched = execution_trace.match(table, trace)
-    sentences = f"{matched.share:.1%} of the ops of execution trace {trace.name} were found by {matched.key}"
+    sentences = f"{matched.share:.1%} of the ops of execution trace {trace.name} were matched by {matched.key}"
     if matched.share < MIN_MATCHED_SHARE:
         return table, None, [f"{sentences}: it is of another run and is not used"]
     feeds = execution_trace.feeds(trace, matched)

@@ -17,8 +17,7 @@ from gnnperf.core import NUM_TEXT_FEATURES, NodeType, Relation
 from gnnperf.gnn import FIELDS
 from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES
 from gnnperf.gnn.data.prepare import PreparedData
-from research.baselines.trees import Trees
-from research.baselines.trees_table import WORK, Own, OwnColumns, joint_codes
+from research.baselines.trees import WORK, Own, OwnColumns, Trees, joint_codes
 
 HARDWARE = (str(NodeType.DEVICE), str(NodeType.LINK))
 _OP = FIELDS.index("op_name")
@@ -97,7 +96,6 @@ class OneHop:
 
 
 def trees_with_hops() -> Trees:
-    """Trees that also see one hop."""
     return Trees("trees_with_hops", OneHop())
 
 

@@ -88,7 +88,6 @@ class Fit:
 
 
 def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:
-    """Fit and look at the clock."""
     begin = time.perf_counter()
     answer = learner.fit(data, seed or 0)
     return Fit(answer, repr(learner), seed, time.perf_counter() - begin)
@@ -142,7 +141,6 @@ def _steps(data: PreparedData, origin: Origin) -> Sequence[Step]:
 
 
 def _pairs(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    """(measured, predicts) of one run."""
     by_run: dict[str, list[Step]] = {}
     for step in steps:
         by_run.setdefault(run_of(step.run), []).append(step)

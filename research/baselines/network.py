@@ -46,7 +46,6 @@ class TrainedNetwork:
         return in_place_us(step, self.isolated(step))
 
     def step_us(self, step: Step) -> float:
-        """Scheduled, with contention."""
         return contended_step_time_us(step, self.isolated(step).scheduled_us)
 
     def isolated(self, step: Step) -> IsolatedPrediction:
@@ -72,7 +71,6 @@ class PredictorAnswer:
         return in_place_us(step, self._isolated(step))
 
     def step_us(self, step: Step) -> float:
-        """Scheduled, with contention."""
         return contended_step_time_us(step, self._isolated(step).scheduled_us)
 
     def _isolated(self, step: Step) -> IsolatedPrediction:

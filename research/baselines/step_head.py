@@ -72,7 +72,6 @@ def base_share(base_us: np.ndarray) -> Tensor:
 
 
 def joined(parts: Sequence[Reduction]) -> Reduction:
-    """Steps of one each as one batch."""
     sizes = torch.tensor([len(p.step) for p in parts])
     return Reduction(
         torch.repeat_interleave(torch.arange(len(parts)), sizes),

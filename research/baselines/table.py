@@ -11,8 +11,7 @@ from gnnperf.gnn import run_of
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, opened, prepare
 from gnnperf.gnn.data.splits import Split
 from research.baselines.judge import Learner, fitted_record, learning_code, repeat_record
-from research.evaluation.record_files import read_record, record_path, write_record
-from research.evaluation.records import Origin
+from research.evaluation.records import Origin, read_record, record_path, write_record
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,18 @@ from gnnperf.predict import EntryConfig
 from research.baselines.judge import Fit, fitted, is_repeated, judged_record, learning_code, repeat_record
 from research.baselines.network import fits_of
 from research.baselines.rows import TRIVIAL, requested_fits
-from research.evaluation.record_files import write_record
-from research.evaluation.records import EvaluationRecord, Origin
-from research.evaluation.row_errors import REPEAT, Rows, node_figures, step_figures
-from research.evaluation.row_tables import WIDTH, figures_table, in_order, node_table, step_table
+from research.evaluation.records import EvaluationRecord, Origin, write_record
+from research.evaluation.row_errors import (
+    REPEAT,
+    WIDTH,
+    Rows,
+    figures_table,
+    in_order,
+    node_figures,
+    node_table,
+    step_figures,
+    step_table,
+)
 
 USUAL = {"residual_target": True, "bucket_bytes": None}  # what data are given unless a row says otherwise
 
@@ -103,7 +111,6 @@ def validation_error(judged: Judged, row: str) -> float:
 
 
 def _split(rows: Rows) -> str:
-    """Their axis."""
     return next(records[0].origin.split for records in rows.values())
 
 

@@ -16,7 +16,6 @@ class Analytic:
     """The analytical model, its constants fitted with the data, as `predict.py mode=analytic` answers."""
 
     def fit(self, data: PreparedData, seed: int) -> Analytic:
-        """Nothing to fit."""
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
@@ -24,7 +23,6 @@ class Analytic:
         return in_place_us(step, IsolatedPrediction(step.base.latency_us, step.base.latency_us))
 
     def step_us(self, step: Step) -> float:
-        """Scheduled, with contention."""
         return contended_step_time_us(step, step.base.latency_us)
 
 
@@ -33,7 +31,6 @@ class Base:
     """The analytical answer of each op by itself, else the typed floor: what residuals multiply."""
 
     def fit(self, data: PreparedData, seed: int) -> Base:
-        """Nothing to fit."""
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
@@ -42,7 +39,6 @@ class Base:
         return in_place_us(step, IsolatedPrediction(base_us, base_us))
 
     def step_us(self, step: Step) -> float:
-        """Scheduled, with contention."""
         return contended_step_time_us(step, np.full(len(step.nodes), np.nan))
 
 
@@ -51,7 +47,6 @@ class OpConstant:
     """One constant per node type, segment and op: the median of the training runs."""
 
     def fit(self, data: PreparedData, seed: int) -> Copied:
-        """The medians."""
         return Copied(fit_op_medians([step.nodes for step in data.steps["train"]]))
 
 
@@ -60,7 +55,6 @@ class NearestNodes:
     """The measured latencies of the training run that shares most work; what it lacks, one constant per op."""
 
     def fit(self, data: PreparedData, seed: int) -> Copied:
-        """The runs' latencies by content."""
         return Copied(fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]}))
 
 
@@ -79,5 +73,4 @@ class Copied:
         return self.source.predict(step.nodes)
 
     def step_us(self, step: Step) -> float:
-        """Scheduled."""
         return step_time_us(step, self.latency_us(step))

@@ -99,7 +99,6 @@ class Tuned:
     store: Path = field(default=Path("outputs/tuning"), repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         require(self.trials >= 1, "trials", self.trials, "a whole number >= 1")
 
     def fit(self, data: PreparedData, seed: int) -> Answer:

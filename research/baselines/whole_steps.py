@@ -36,7 +36,6 @@ class MedianStep:
     """The median of the training steps, whatever is requested."""
 
     def fit(self, data: PreparedData, seed: int) -> SameStep:
-        """The median."""
         return SameStep(float(np.median([step.step_us for step in data.steps["train"]])))
 
 
@@ -55,7 +54,6 @@ class SameStep:
         return
 
     def step_us(self, step: Step) -> float:
-        """The constant."""
         return self.answer_us
 
 
@@ -64,7 +62,6 @@ class NearestStep:
     """The step time of the training run whose configuration is nearest."""
 
     def fit(self, data: PreparedData, seed: int) -> NearestOf:
-        """The training configurations."""
         return NearestOf(_known(data))
 
 
@@ -135,7 +132,6 @@ class Linear:
         return
 
     def step_us(self, step: Step) -> float:
-        """Its value there."""
         return float(np.exp(self.mean + self.known.of(step) @ self.weights))
 
 

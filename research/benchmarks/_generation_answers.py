@@ -22,7 +22,7 @@ from gnnperf.gnn.intervals.devices import group_names
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks._public_runs import mirror
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
-from research.pretraining.retained_forms import retained_forms
+from research.pretraining.forms import retained_forms
 from research.pretraining.rows import GENERATION, sampled, usable
 from research.tables import read_aiconfigurator, read_neusight
 

@@ -80,14 +80,7 @@ ASLEEP = ("torchrec-trace-sst_long_a2a_optimizer", "torchrec-trace-sst_sleep_pl_
 
 @dataclass(frozen=True)
 class PublicRuns:
-    """What can be trained and judged on.
-
-    Attributes:
-        graphs: name, <program>/<repeat> -> one typical step; its label is the median of the recording's steps.
-        family: name -> its family.
-        asleep: names of recordings in which a rank sleeps: judged apart, never trained on.
-        left_out: sentences: which recordings are not there, and why.
-    """
+    """What can be trained and judged on."""
 
     graphs: Mapping[str, RunGraph]
     family: Mapping[str, str]

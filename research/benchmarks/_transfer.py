@@ -21,9 +21,8 @@ from research.baselines.trees import FIXED
 from research.benchmarks._op_tables import scaled_nearest_us, scaled_neighbor_us
 from research.pretraining.encode import EncodedRows, encode, words_of
 from research.pretraining.few_rows import Requested, choose_rows, learn_from
-from research.pretraining.forms import CONVOLUTION, PRODUCT, FormConstants, form_names
+from research.pretraining.forms import CONVOLUTION, PRODUCT, FormConstants, form_names, retained_forms
 from research.pretraining.observation import Observation, fit_observation
-from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import sampled, spec_of
 
 JUDGED_ROWS, POOL_ROWS = 1500, 2000  # of each device

@@ -18,8 +18,7 @@ from gnnperf.graph import ExecutionGraph
 from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import DATASET, answered, folds, recorded_graphs, recordings
 from research.benchmarks._results import save_result
-from research.evaluation.intervention_summary import KindSummary, summarize_trials
-from research.evaluation.interventions import LeftOut, Trial, evaluate_pairs
+from research.evaluation.interventions import KindSummary, LeftOut, Trial, evaluate_pairs, summarize_trials
 from research.evaluation.pairs import Change, read_pairs
 
 

@@ -45,17 +45,7 @@ MUST = 0.98
 
 @dataclass(frozen=True)
 class Row:
-    """One program.
-
-    Attributes:
-        run: its recording.
-        kind: program and parallelism.
-        ops, collectives: shares matched; NaN of collectives where there are none.
-        num_ops: of the recorded step, all ranks.
-        seconds: time to capture.
-        captured_us, recorded_us: predicted step times on the two graphs.
-        label_us: measured.
-    """
+    """One program."""
 
     run: str
     kind: str

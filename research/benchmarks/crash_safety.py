@@ -59,15 +59,7 @@ for _ in range(30):
 
 @dataclass(frozen=True)
 class Job:
-    """A command that writes a folder.
-
-    Attributes:
-        command: input and output -> argv; the first word is a script of the repository, or "gnnperf".
-        facts: what a complete output states, so that two outputs differ; raises where it is not complete.
-        inputs: of the earlier run and of the new one.
-        keeps: it replaces an earlier output; else each trial begins without one.
-        modules: imported before the first trial, so that a signal does not only meet imports.
-    """
+    """A command that writes a folder."""
 
     command: Callable[[Path, Path], list[str]]
     facts: Callable[[Path], object]

@@ -46,8 +46,7 @@ from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._frame import run_main
 from research.benchmarks._learned_jobs import AGAIN, GNN, data_config, dataset
 from research.benchmarks._networks import AsItIs, FineTuned
-from research.evaluation.record_files import read_records
-from research.evaluation.records import EvaluationRecord
+from research.evaluation.records import EvaluationRecord, read_records
 from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 
 MACHINE = "machine"  # a second one, in place of a program

@@ -40,8 +40,8 @@ from research.benchmarks._learned_jobs import (
     make,
     save_network,
 )
-from research.evaluation.record_files import read_records
-from research.evaluation.row_tables import print_tables
+from research.evaluation.records import read_records
+from research.evaluation.row_errors import print_tables
 
 SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
 SEEDS = (0, 1, 2, 3, 4)

@@ -31,7 +31,7 @@ from gnnperf.gnn.data.splits import PARTS, read_split
 from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
 from gnnperf.memory.recorded import captured_peak_memory
 from gnnperf.trace import read_run
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import right_aligned, run_main
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks._results import save_result
 from research.benchmarks.capture import kind_of, programs
@@ -80,19 +80,15 @@ def _nearest(row: Mapping[Hashable, Any], train: pd.DataFrame) -> float:
 
 def errors_table(rows: pd.DataFrame, title: str, by: str) -> Table:
     """Errors of the model by one column, and the mean errors of the other answers."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column(by)
-    for name in ("ranks", "mean", "median", "p90", "max", "bias"):
-        table.add_column(name, justify="right")
-    for name in ANSWERS[1:]:
-        table.add_column(f"{name.replace('_', ' ')}: mean", justify="right")
+    others = (f"{name.replace('_', ' ')}: mean" for name in ANSWERS[1:])
+    table = right_aligned(f"{title}: {by}", "ranks", "mean", "median", "p90", "max", "bias", *others)
     for value, group in [*rows.groupby(by, sort=False), ("all", rows)]:
         error = group["model"] / group["measured"] - 1
         size = error.abs()
         figures = (size.mean(), size.median(), size.quantile(0.9), size.max())
-        others = [(group[name] / group["measured"] - 1).abs().mean() for name in ANSWERS[1:]]
+        compared = [(group[name] / group["measured"] - 1).abs().mean() for name in ANSWERS[1:]]
         table.add_row(str(value), str(len(group)), *(_share(f) for f in figures), f"{100 * error.mean():+.1f} %",
-                      *(_share(f) for f in others))  # fmt: skip
+                      *(_share(f) for f in compared))  # fmt: skip
     return table
 
 

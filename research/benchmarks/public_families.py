@@ -39,8 +39,7 @@ from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._frame import run_main
 from research.benchmarks._networks import CachedNetwork, FineTuned
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, OwnScale, PublicRuns, public_runs
-from research.evaluation.record_files import read_records
-from research.evaluation.records import EvaluationRecord
+from research.evaluation.records import EvaluationRecord, read_records
 from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
 from research.pretraining.op_checkpoint import TRAINED
 

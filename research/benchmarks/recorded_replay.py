@@ -23,14 +23,7 @@ QUANTILES = (0.5, 0.9, 0.95, 1.0)
 
 @dataclass(frozen=True)
 class Replayed:
-    """One recording.
-
-    Attributes:
-        errors: [num_pairs] replayed / measured - 1 of the step: its period, or its makespan where it has none.
-        trivial: [num_pairs] the same for the answer "as the other step was".
-        aligned: share of nodes that both steps have.
-        peers: share of critical time in collectives whose peers were not traced.
-    """
+    """One recording."""
 
     recording: Recording
     errors: np.ndarray

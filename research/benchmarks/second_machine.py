@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from gnnperf.gnn import node_kinds
 from gnnperf.gnn.data.content import content_digest
@@ -31,12 +30,11 @@ from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.schedule import align
 from research.baselines.table import Place, ensure_record, load_split
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import right_aligned, run_main
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset, save_network
 from research.benchmarks._recorded_graphs import DATASET
-from research.evaluation.record_files import read_records
-from research.evaluation.records import EvaluationRecord
-from research.evaluation.row_tables import print_tables
+from research.evaluation.records import EvaluationRecord, read_records
+from research.evaluation.row_errors import print_tables
 
 OUT = Path("outputs/learned/test")
 BY_KIND = (("same-run", None), ("gnn", 0))  # row and seed
@@ -112,15 +110,17 @@ def _print_ratios(steps: Sequence[Step], first: SameRun) -> None:
     """Second machine over first: steps by program, nodes by kind."""
     by_program, by_kind = _step_ratios(steps, first), _node_ratios(steps, first)
     for title, by, pairs in (("steps", "program", by_program), ("nodes", "kind", by_kind)):
-        table = _table(f"{title}: time on the second machine over the first", (by, "count", "median", "p10", "p90"))
-        for name, ratios in sorted(_by(pairs).items()):
-            table.add_row(name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
+        table = right_aligned(
+            f"{title} by {by}: time on the second machine over the first", "count", "median", "p10", "p90"
+        )
+        for group, ratios in sorted(_by(pairs).items()):
+            table.add_row(group, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
         Console(width=100).print(table)
 
 
 def _print_kinds(records: Sequence[EvaluationRecord]) -> None:
     """What nodes of each kind weigh, and how far off rows are by time: of the first machine's recording, and seed 0."""
-    table = _table("nodes: share of their time, error by time in %", ("kind", "row", "share", "by time"))
+    table = right_aligned("nodes by kind: share of their time, error by time in %", "row", "share", "by time")
     for record in records:
         if (
             record.origin.split != AGAIN
@@ -153,13 +153,6 @@ def _by(pairs: Iterator[tuple[str, float]]) -> dict[str, list[float]]:
     for name, value in pairs:
         result.setdefault(name, []).append(value)
     return result
-
-
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
-    return table
 
 
 if __name__ == "__main__":

@@ -33,9 +33,8 @@ from gnnperf.whatif.reshard import Model, Recorded
 from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import recorded_graphs
 from research.evaluation.step_times import step_times_us
-from research.recording.placement_times import measure_all
-from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, problems
-from research.recording.workloads.mixed_tables import PlacedTable
+from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, measure_all, problems
+from research.recording.workloads.mixed_dlrm import PlacedTable
 
 DATASET = Path("datasets/cpu-sharding")
 PASSES = DATASET / "placements.json"
@@ -104,12 +103,7 @@ def placement_of(tables: Sequence[PlacedTable]) -> Placement:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predicted steps of a problem's candidates, [num_candidates] each.
-
-    Attributes:
-        calibrated_us: measured latencies of the one recording, and the analytical model held to them.
-        analytic_us: the analytical model's answers for all ops of the tables, as they are.
-    """
+    """Predicted steps of a problem's candidates, [num_candidates] each."""
 
     calibrated_us: np.ndarray
     analytic_us: np.ndarray

@@ -32,9 +32,9 @@ from gnnperf.trace import RunTrace
 from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
 from research.benchmarks._frame import run_main
 from research.benchmarks._public_runs import imported
-from research.pretraining.answer import corrections
-from research.pretraining.choice import by_sizes_only
+from research.pretraining.held_out import by_sizes_only
 from research.pretraining.op_checkpoint import TRAINED, OpCheckpoint, load_op_checkpoint
+from research.pretraining.predictor import corrections
 
 FORM, BY_SIZES = "form", "network, by sizes only"
 TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = "form, if TF32", "roofline", "op, other runs", "op, other projects"

@@ -45,7 +45,7 @@ from research.benchmarks._transfer import few as print_few
 from research.pretraining.encode import EncodedRows
 from research.pretraining.few_rows import Requested, choose_rows, learn_from
 from research.pretraining.fit import VIEWS, OpModel, fit, prepare
-from research.pretraining.retained_forms import retained_forms
+from research.pretraining.forms import retained_forms
 from research.pretraining.rows import CHIP, GENERATION, sampled, usable
 from research.tables import OpTable, read_aiconfigurator, read_neusight
 

@@ -41,7 +41,7 @@ from research.benchmarks._public_runs import mirror
 from research.benchmarks._results import save_result
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp, read_operator_list
-from research.pretraining.choice import by_sizes_only
+from research.pretraining.held_out import by_sizes_only
 from research.pretraining.op_checkpoint import TRAINED as CHECKPOINT
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from research.pretraining.predictor import PretrainedPredictor

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from research.evaluation.intervention_summary import KindSummary
-    from research.evaluation.interventions import LeftOut, Trial
+    from research.evaluation.interventions import KindSummary, LeftOut, Trial
 
 INTERVENTIONS = """\
 Pairs of recorded runs, B = A with one known change: the graph of A plus that change, against measured B.
@@ -30,7 +29,6 @@ better.
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the `interventions` and `noise-floor` commands."""
     for name, run, text, about in (
         ("interventions", _interventions, "known changes: predicted from A's graph, measured in B", INTERVENTIONS),
         ("noise-floor", _noise_floor, "the error of predicting one recording by another of the same run", FLOOR),
@@ -45,8 +43,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _interventions(args: argparse.Namespace) -> int:
     from gnnperf.gnn.data.recordings import read_recordings
-    from research.evaluation.intervention_summary import document, summarize_trials
-    from research.evaluation.interventions import evaluate_pairs
+    from research.evaluation.interventions import document, evaluate_pairs, summarize_trials
     from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
     from research.evaluation.pairs import read_pairs
 
@@ -67,9 +64,8 @@ def _interventions(args: argparse.Namespace) -> int:
 
 def _noise_floor(args: argparse.Namespace) -> int:
     from gnnperf.gnn.data.recordings import read_recordings
-    from research.evaluation.floor_summary import node_summary, step_summary
     from research.evaluation.loading import as_recorded
-    from research.evaluation.noise_floor import ACROSS, floor_tables
+    from research.evaluation.noise_floor import ACROSS, floor_tables, node_summary, step_summary
 
     _require_folder(args.dataset)
     recordings = read_recordings(args.dataset)
@@ -157,7 +153,6 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def write_json(path: Path | None, content: Mapping[str, object]) -> None:
-    """Where a path is given."""
     if path is None:
         return
     try:

@@ -24,7 +24,6 @@ lies above 0.5 and the share is 0.75 or more; "lost beyond noise": the interval 
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the `improvement` command."""
     parser = subparsers.add_parser("improvement", help="how often one learner beats another, beyond chance",
                                    description=DESCRIPTION,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
@@ -39,7 +38,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _improvement(args: argparse.Namespace) -> int:
     from research.evaluation.cli import write_json
-    from research.evaluation.record_files import read_records, same_question
+    from research.evaluation.records import read_records, same_question
     from research.evaluation.row_errors import REPEAT, rows_of
 
     records = read_records(args.folder, args.part)
@@ -62,7 +61,6 @@ def _improvement(args: argparse.Namespace) -> int:
 
 
 def _chosen(requested: Sequence[str] | None, allowed: Sequence[str], option: str) -> list[str]:
-    """What was requested, or all."""
     for name in requested or ():
         if name not in allowed:
             raise InputError(f"no {name!r}", where=option, allowed=", ".join(allowed) or "nothing is there")

@@ -79,7 +79,6 @@ class Way:
 
 
 def read_pairs(root: Path) -> tuple[Pair, ...]:
-    """The pairs of a data set."""
     path = root / PAIRS
     listed = read_json(path).get("pairs")
     if not isinstance(listed, list) or not listed:

@@ -35,7 +35,6 @@ class Pause:
     sleep_us: float
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Apply the edit."""
         if self.sleep_us == 0:
             return unedited(graph)
         at = gap_at(graph, self.rank, self.place)
@@ -100,7 +99,6 @@ class NoSpin:
     rank: int
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Apply the edit."""
         gone = np.zeros(graph.num_nodes, dtype=bool)
         gone[spins(graph, self.rank)] = True
         src, dst = ends(graph, Relation.LAUNCHES)

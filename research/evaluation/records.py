@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from gnnperf.core import InputError, require
+from gnnperf.core import InputError, require, write_bytes
 from gnnperf.gnn import NAME
 
 STEP_COLUMNS = ("recording", "run", "workload", "predicted_us", "measured_us")
@@ -41,7 +47,6 @@ class Origin:
     code: str
 
     def __post_init__(self) -> None:
-        """Names are folders."""
         for name in ("split", "row"):
             require(bool(NAME.fullmatch(getattr(self, name))), name, getattr(self, name), "letters, digits, _ . + -")
 
@@ -83,3 +88,103 @@ def _check_times(table: pd.DataFrame, columns: tuple[str, ...], where: str) -> N
         raise InputError("a predicted latency is not finite", where=where, allowed="0 us or more")
     if not (np.isfinite(measured).all() and (measured > 0).all()):
         raise InputError("a measured latency is not positive", where=where)
+
+
+# Cells on disk: <folder>/<split>/<row>/<seed>.parquet, `fixed.parquet` for an answer without chance.
+#
+# A file is whole or not there: it is written next to its place, then renamed.
+
+KEY = b"gnnperf.cell"
+FORMAT = 1
+FIXED = "fixed"
+MAKE = "python -m research.benchmarks.learned"
+
+
+def record_path(folder: Path, split: str, row: str, seed: int | None) -> Path:
+    return folder / split / row / f"{FIXED if seed is None else seed}.parquet"
+
+
+def write_record(record: EvaluationRecord, folder: Path) -> Path:
+    """Write it next to its place, then rename, so that a killed run leaves no half of it."""
+    origin = record.origin
+    path = record_path(folder, origin.split, origin.row, origin.seed)
+    nodes = _no_nodes() if record.nodes is None else record.nodes
+    table = pa.Table.from_pandas(nodes, preserve_index=False)
+    about = {
+        "format": FORMAT, **vars(origin), "fit_s": record.fit_s, "has_nodes": record.nodes is not None,
+        "coverage": None if np.isnan(record.coverage) else record.coverage, "steps": record.steps.to_dict("list"),
+    }  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = json.dumps(about, allow_nan=False).encode()
+    held = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({KEY: written}), held, compression="zstd")
+    write_bytes(path, held.getvalue().to_pybytes())
+    return path
+
+
+def read_record(path: Path) -> EvaluationRecord:
+    try:
+        table = pq.read_table(path)
+        about = json.loads((table.schema.metadata or {})[KEY])
+        if about["format"] != FORMAT:
+            raise ValueError(f"format {about['format']}")
+        return _record(about, table.to_pandas())
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, InputError) as error:
+        raise InputError(f"is no cell that can be read ({error})", where=str(path),
+                         remedy=f"delete it; {MAKE} makes it again") from error  # fmt: skip
+
+
+def read_records(folder: Path, part: str = "test") -> tuple[EvaluationRecord, ...]:
+    """All cells below a folder, by split, row and seed."""
+    if not folder.is_dir():
+        raise InputError("is no folder", where=str(folder), remedy=f"{MAKE} --out DIR makes cells")
+    records = tuple(read_record(path) for path in sorted(folder.glob("*/*/*.parquet")))
+    if not records:
+        raise InputError("holds no cells", where=str(folder), allowed="<split>/<row>/<seed>.parquet")
+    other = sorted({c.origin.part for c in records} - {part})
+    if other:
+        raise InputError(f"holds cells of the part {other[0]!r}", where=str(folder), allowed=f"cells of {part!r}",
+                         remedy="keep each part in a folder of its own")  # fmt: skip
+    return records
+
+
+def codes(records: Iterable[EvaluationRecord]) -> tuple[str, ...]:
+    """Hashes of the learning code that made these cells; more than one: not all are of one version."""
+    return tuple(sorted({record.origin.code for record in records}))
+
+
+def same_question(records: Iterable[EvaluationRecord]) -> None:
+    """Refuse cells of one split that were judged on different measurements, or fitted on different whole data."""
+    first: dict[str, EvaluationRecord] = {}
+    data: dict[tuple[str, str], str] = {}  # split, variant -> fingerprint
+    for record in records:
+        origin, place = record.origin, f"cells of {record.origin.split}, row {record.origin.row}"
+        if not _same_labels(record, first.setdefault(origin.split, record)):
+            raise InputError("judged on other measurements than the split's other rows", where=place,
+                             remedy=f"{MAKE} makes such cells again")  # fmt: skip
+        requested = (origin.split, origin.variant)
+        if origin.share == 1 and data.setdefault(requested, origin.data) != origin.data:
+            raise InputError("fitted on other data than the split's other rows", where=place,
+                             remedy=f"{MAKE} makes such cells again")  # fmt: skip
+
+
+def _same_labels(record: EvaluationRecord, other: EvaluationRecord) -> bool:
+    if not record.steps[["recording", "measured_us"]].equals(other.steps[["recording", "measured_us"]]):
+        return False
+    if record.nodes is None or other.nodes is None:
+        return True
+    return len(record.nodes) == len(other.nodes) and bool(
+        (record.nodes["measured_us"] == other.nodes["measured_us"]).all()
+    )
+
+
+def _record(about: dict[str, Any], nodes: pd.DataFrame) -> EvaluationRecord:
+    origin = Origin(**{f.name: about[f.name] for f in fields(Origin)})
+    coverage = float("nan") if about["coverage"] is None else float(about["coverage"])
+    steps = pd.DataFrame(about["steps"], columns=list(STEP_COLUMNS))
+    return EvaluationRecord(origin, float(about["fit_s"]), coverage, steps, nodes if about["has_nodes"] else None)
+
+
+def _no_nodes() -> pd.DataFrame:
+    return pd.DataFrame({"recording": np.zeros(0, np.int32), "kind": pd.Categorical([]),
+                         "predicted_us": np.zeros(0, np.float32), "measured_us": np.zeros(0, np.float32)})  # fmt: skip

@@ -79,7 +79,6 @@ class LatenciesOf:
     touched: Touched
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Apply the edit."""
         latency = graph.nodes["latency_us"].to_numpy(copy=True)
         touched = np.zeros(graph.num_nodes, dtype=bool)
         missing = np.zeros(5)  # touched nodes without a counterpart; nodes and us of this graph only; of the other only
@@ -95,13 +94,11 @@ class LatenciesOf:
 
 
 def _work(graph: ExecutionGraph, mask: np.ndarray) -> tuple[float, float]:
-    """(number, us) of work nodes."""
     work = mask & graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy()
     return float(work.sum()), float(np.nansum(graph.nodes["latency_us"].to_numpy()[work]))
 
 
 def _sentences(missing: np.ndarray) -> tuple[str, ...]:
-    """Of means per step."""
     touched, here, here_us, there, there_us = missing
     result = []
     if touched:
@@ -128,7 +125,6 @@ class WaitAs:
     phase: str | None = None
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Apply the edit."""
         leaves = exits(graph, self.collective, self.phase)
         waits_at = np.full(graph.num_nodes, -1, dtype=np.int64)
         for pair in aligned_steps(graph, self.other):

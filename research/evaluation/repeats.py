@@ -42,7 +42,6 @@ class RepeatOp:
     reference_run: ExecutionGraph | None = None
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Apply the edit."""
         require(self.times >= 1, "times", self.times, "1 or more")
         edited, came_from, is_copy = insert_copies(graph, units(graph, self.calls), self.times - 1)
         if self.reference_run is None or not is_copy.any():
@@ -68,7 +67,6 @@ class RunOnce:
     times: int
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Apply the edit."""
         require(self.times >= 1, "times", self.times, "1 or more")
         unit = units(graph, self.calls)
         gone = np.isin(unit, self._surplus(graph, unit)) & (unit >= 0)

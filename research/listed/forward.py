@@ -8,8 +8,7 @@ from math import prod
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.graph import Tensor
-from research.listed.call import INDEX, Call, floats
-from research.listed.layout import Layout, viewed
+from research.listed.call import INDEX, Call, Layout, floats, viewed
 
 F = Phase.FORWARD
 Items = tuple[Item, ...]
@@ -23,7 +22,6 @@ def linear_sizes(call: Call) -> tuple[int, int, int]:
 
 
 def linear(call: Call) -> Items:
-    """One product with the bias in it."""
     m, n, k = linear_sizes(call)
     return (views(F, "t"), op("aten::addmm", F, floats((n,)), floats((m, k)), floats((k, n))))
 
@@ -81,7 +79,6 @@ def dropout(call: Call) -> Items:
 
 
 def embedding(call: Call) -> Items:
-    """A row per index."""
     return (op("aten::embedding", F, table(call), indices(call)),)
 
 
@@ -94,7 +91,6 @@ def table(call: Call) -> Tensor:
 
 
 def indices(call: Call) -> Tensor:
-    """What is looked up."""
     return Tensor(call.op.tensors[0], INDEX)
 
 
@@ -124,7 +120,6 @@ def getitem(call: Call) -> Items:
 
 
 def setitem(call: Call) -> Items:
-    """Rows by a mask are written."""
     return (op("aten::copy_", F, call.output, call.output),) if call.is_tensor else ()
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.graph import Tensor
-from research.listed.call import Call, floats
+from research.listed.call import Call, Shape, floats
 from research.listed.forward import indices, linear_sizes, product_sizes, table
-from research.listed.layout import Shape
 
 B = Phase.BACKWARD
 Items = tuple[Item, ...]
@@ -137,12 +136,10 @@ def embedding(call: Call) -> Items:
 
 
 def mean(call: Call) -> Items:
-    """Expanded and divided."""
     return tuple(op("aten::div", B, x, None) for x in call.wanted)
 
 
 def where(call: Call) -> Items:
-    """Zero where the mask says so."""
     y = call.output
     return (op("aten::where", B, Tensor(y.shape, "bool"), y, None),) * len(call.wanted)
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op
 from research.listed import forward, gradients
-from research.listed.call import Call, Result
-from research.listed.layout import Layout, Shape, contiguous, permuted, viewed
+from research.listed.call import Call, Layout, Result, Shape, contiguous, permuted, viewed
 from research.listed.operator_list import NUMBER, ListedOp
 
 PERMUTING = ("permute", "transpose")
@@ -43,7 +42,6 @@ def _call(listed: ListedOp, results: dict[str, Result], training: bool, permuted
 
 
 def result_of(call: Call) -> Result:
-    """What the node hands on."""
     listed = call.op
     trained = listed.kind in TRAINED or is_lookup(call)
     gradient = call.training and listed.function not in UNTRAINED and (

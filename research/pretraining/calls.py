@@ -21,7 +21,7 @@ from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_size
 from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.analytic.kernels.call import KernelCall, known_rows, sized
 from gnnperf.hardware import DeviceSpec
-from research.pretraining.kinds import (
+from research.pretraining.rows import (
     BATCHED_PRODUCTS,
     CONVOLUTIONS,
     MATRIX_PRODUCTS,

@@ -57,7 +57,6 @@ class EncodedRows:
     observed: Observed
 
     def part(self, places: Tensor) -> EncodedRows:
-        """Some rows; devices stay."""
         return EncodedRows(
             self.x[places], self.codes[places], self.device[places], self.device_x, self.base_us[places],
             self.log_label[places], self.observed.part(places),
@@ -81,7 +80,6 @@ class EncodedRows:
 
 
 def words_of(rows: pd.DataFrame) -> Vocabulary:
-    """Words of training rows."""
     return fit_vocabulary([made.graph.nodes for made in op_graphs(rows)])
 
 

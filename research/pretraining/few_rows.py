@@ -50,7 +50,6 @@ class Requested:
     residual: Tensor
 
     def part(self, places: np.ndarray) -> Requested:
-        """Some of them."""
         where = torch.from_numpy(places)
         return Requested(self.rows.iloc[places].reset_index(drop=True), self.encoded.part(where), self.residual[where])
 

@@ -10,18 +10,30 @@ The constants that ship saw every GPU of the tables: `shipped_forms` is for answ
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from inspect import getsource
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.constants_file import constants_from
 from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
-from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
+from gnnperf.analytic.gemm.constants import GemmConstants, Members, default_gemm_constants
 from gnnperf.analytic.gemm.model import members_on, tiled_us
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
-from gnnperf.core import InputError
+from gnnperf.analytic.memory_bound.constants import (
+    EventGap,
+    MemoryConstants,
+    MemorySystem,
+    RowKernel,
+    default_memory_constants,
+)
+from gnnperf.core import InputError, write_text
+from gnnperf.gnn.data.cache import fingerprint
 from gnnperf.hardware import DeviceSpec, match_device
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms
 from research.fitting.gemm import fit_for_others, measured
@@ -76,7 +88,6 @@ def families(rows: pd.DataFrame) -> np.ndarray:
 
 
 def rate_key_of(family: str) -> str:
-    """A rate's key of that family."""
     return "bfloat16_matrix" if family == MATRIX else "float32"
 
 
@@ -152,3 +163,41 @@ def _spec(name: str) -> DeviceSpec:
     if result is None:
         raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
     return result
+
+
+# Constants of the closed forms for folds that leave GPUs out, fitted once and kept by fingerprint.
+
+
+def retained_forms(rows: pd.DataFrame, folder: Path) -> FormConstants:
+    """`fit_forms(rows)`, from the folder where the same code fitted the same rows before."""
+    numbers = [rows[name].to_numpy() for name in ("latency_us", "flops", "moved_bytes", "calls_before")]
+    digest = hashlib.sha256(b"".join(np.nan_to_num(n).tobytes() for n in numbers)).hexdigest()
+    names = sorted(rows["device"].unique())
+    path = folder / f"forms-{fingerprint(getsource(fit_forms), digest, names, len(rows))}.json"
+    if not path.is_file():
+        _write(path, fit_forms(rows))
+    return _read(path)
+
+
+def _write(path: Path, constants: FormConstants) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(asdict(constants)))
+
+
+def _read(path: Path) -> FormConstants:
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    gemm = {family: tuple(constants_from(member, GemmConstants, str(path)) for member in members)
+            for family, members in raw["gemm"].items()}  # fmt: skip
+    memory = raw["memory"]
+    if memory is not None:
+        gaps = {name: EventGap(**gap) for name, gap in memory["gaps"].items()}
+        systems = {name: MemorySystem(**system) for name, system in memory["systems"].items()}
+        rows_of = {name: _kernels(rows) for name, rows in memory["rows_of"].items()}
+        given = {"rows": _kernels(memory["rows"]), "gaps": gaps, "systems": systems, "rows_of": rows_of}
+        memory = MemoryConstants(**{**memory, **given})
+    convolution = raw["convolution"] and ConvolutionConstants(**raw["convolution"])
+    return FormConstants(gemm, memory, convolution, tuple(raw["devices"]))
+
+
+def _kernels(raw: Mapping[str, Mapping[str, float]]) -> dict[str, RowKernel]:
+    return {name: RowKernel(**kernel) for name, kernel in raw.items()}

@@ -7,7 +7,7 @@ generations   all GPUs of one generation, out of everything that is fitted
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,10 @@ from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from gnnperf.hardware import match_device
 from research.pretraining.calls import KIND
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
-from research.pretraining.forms import shipped_forms
+from research.pretraining.forms import retained_forms, shipped_forms
 from research.pretraining.graphs import grouped
-from research.pretraining.retained_forms import retained_forms
-from research.pretraining.rows import GENERATION, sampled
+from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint
+from research.pretraining.rows import GENERATION, KINDS, sampled
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 CHOOSES, JUDGES, BUCKETS = 0, 1, 5  # of weights, by hash
@@ -34,7 +34,7 @@ class HeldOut:
     """Rows of one kind on one device.
 
     Attributes:
-        kind: name of a research.pretraining.kinds.Kind.
+        kind: name of a research.pretraining.rows.Kind.
         device: name of the catalog.
         generation: of the device.
         errors: share -> |answer / measured - 1| [n] of the rows.
@@ -46,7 +46,6 @@ class HeldOut:
     errors: Mapping[float, np.ndarray]
 
     def mean(self, share: float) -> float:
-        """Mean error."""
         return float(self.errors[share].mean())
 
 
@@ -90,5 +89,72 @@ def held_out(model: OpModel, rows: pd.DataFrame) -> Iterable[HeldOut]:
 
 
 def of_kind(result: Sequence[HeldOut], kind: str) -> list[HeldOut]:
-    """Those of one kind."""
     return [one for one in result if one.kind == kind]
+
+
+# Where a network answers, and which share of its corrections is kept: by rows that were held out of its training.
+#
+# A share is kept where it errs less than the closed form by more than MARGIN of the closed form's error: what helps
+# less may as well be chance. For GPUs that no one trained on it must, next to, be worse by no more than that on any
+# generation. On GPUs that trained, sizes that were held out choose; but only of kinds that generations confirm: a table
+# is one campaign (a board, its clocks, caches as full as the loop leaves them, one library), and what is learned of one
+# campaign by itself is not yet the op's.
+
+MARGIN = 0.02
+NONE = 0.0  # the closed form
+
+
+def choose(sizes: Sequence[HeldOut], generations: Sequence[HeldOut]) -> tuple[KindAnswer, ...]:
+    result = []
+    for kind in KINDS:
+        own, others = of_kind(sizes, kind.name), of_kind(generations, kind.name)
+        confirmed = others_share(others)
+        share = own_share(own) if confirmed > 0 else NONE
+        devices = tuple(one.device for one in own if share > 0 and one.mean(share) <= one.mean(NONE))
+        result.append(KindAnswer(kind.name, devices, share, confirmed))
+    return tuple(result)
+
+
+def by_sizes_only(checkpoint: OpCheckpoint) -> OpCheckpoint:
+    """The same networks on every GPU that trained, with the shares of held-out sizes; generations do not count."""
+    lines = checkpoint.provenance["sizes"]
+    answers = tuple(
+        KindAnswer(kind, tuple(one["device"] for one in lines if one["kind"] == kind),
+                   next(one["share"] for one in lines if one["kind"] == kind), 0.0)
+        for kind in dict.fromkeys(one["kind"] for one in lines)
+    )  # fmt: skip
+    return replace(checkpoint, answers=answers)
+
+
+def own_share(result: Sequence[HeldOut]) -> float:
+    """The share with the least mean error over devices; 0: none helps by MARGIN."""
+    if not result:
+        return NONE
+    best = min(SHARES, key=lambda share: _mean(result, share))
+    return best if _mean(result, best) < (1 - MARGIN) * _mean(result, NONE) else NONE
+
+
+def others_share(result: Sequence[HeldOut]) -> float:
+    """The same over generations, each one vote, of the shares that no generation is worse with by MARGIN."""
+    generations = {one.generation: [o for o in result if o.generation == one.generation] for one in result}
+    if len(generations) < 2:  # one generation cannot tell of another
+        return NONE
+    fine = [share for share in SHARES if all(_no_worse(part, share) for part in generations.values())]
+    errors = {share: float(np.mean([_mean(part, share) for part in generations.values()])) for share in fine}
+    best = min(errors, key=errors.__getitem__)
+    return best if errors[best] < (1 - MARGIN) * errors[NONE] else NONE
+
+
+def judged_generations(result: Sequence[HeldOut]) -> list[tuple[HeldOut, float]]:
+    """Each with the share that all other generations choose for it."""
+    return [
+        (one, others_share([o for o in of_kind(result, one.kind) if o.generation != one.generation])) for one in result
+    ]
+
+
+def _no_worse(result: Sequence[HeldOut], share: float) -> bool:
+    return _mean(result, share) <= (1 + MARGIN) * _mean(result, NONE)
+
+
+def _mean(result: Sequence[HeldOut], share: float) -> float:
+    return float(np.mean([one.mean(share) for one in result]))

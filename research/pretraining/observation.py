@@ -120,7 +120,6 @@ class Observed:
         return Observed(self.call_us * machine_scale, self.issue_us * machine_scale, self.sharpness)
 
     def part(self, places: Tensor) -> Observed:
-        """Of some rows."""
         return Observed(self.call_us[places], self.issue_us[places], self.sharpness[places])
 
 

@@ -59,7 +59,7 @@ class KindAnswer:
     """Where a kind of op is answered, and how much of the correction is kept, in log space.
 
     Attributes:
-        kind: name of a research.pretraining.kinds.Kind.
+        kind: name of a research.pretraining.rows.Kind.
         devices: of the catalog, that trained on it and gain from it on sizes that no one trained on.
         own_share: on these devices; 0: the closed form.
         others_share: on all other GPUs; 0: the closed form.
@@ -99,7 +99,6 @@ class OpCheckpoint:
 
 
 def op_network(model: OpModel, config: ModelConfig) -> OpNetwork:
-    """A trained network as it is kept."""
     weights = {name: tensor.detach().clone() for name, tensor in model.network.state_dict().items()}
     return OpNetwork(config, model.prepared.vocabulary, model.normalizer, model.prepared.observation, weights)
 
@@ -119,7 +118,6 @@ def save_op_checkpoint(path: Path, checkpoint: OpCheckpoint) -> OpCheckpoint:
 
 
 def load_op_checkpoint(path: Path) -> OpCheckpoint:
-    """Read a checkpoint."""
     return op_checkpoint_from(read_stored(path, OURS))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from research.recording.cpu_gloo_pairs import only_paired, pairs
-from research.recording.cpu_gloo_runs import SLOW, plain_runs
+from research.recording.cpu_gloo_runs import SLOW, only_paired, pairs, plain_runs
 from research.recording.plan import Plan, Split
 from research.recording.run import Steps
 from research.recording.spec import RunSpec

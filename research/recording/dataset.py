@@ -63,7 +63,6 @@ def calibrate_first(raw: Path, minutes: float, say: Say) -> None:
 
 
 def copy_calibration(raw: Path, out: Path) -> None:
-    """Keep it next to the recordings."""
     if (raw / CALIBRATION).is_dir():
         shutil.copytree(raw / CALIBRATION, out / CALIBRATION, dirs_exist_ok=True)
 

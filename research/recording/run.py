@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from gnnperf.record import card
 from gnnperf.record.launcher import RankFailed, Transport, conditions, launch, put_transport_first
-from gnnperf.record.recorder import record, reserve
+from gnnperf.record.recorder import record
 from research.recording.spec import DeviceSleep, RunSpec, Sleep
 from research.recording.workloads.transformer import Parallel
 from research.recording.workloads.workload import At, Place, nothing
@@ -31,7 +31,7 @@ class Steps:
 
 def record_run(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int = 1, timeout_s: float = 180) -> None:
     """Record `spec` on gloo ranks of this machine."""
-    reserve(run_dir)
+    card.reserve(run_dir)
     try:
         launch(record_rank, (run_dir, spec, steps, repeat), world_size=spec.world_size, link=spec.link,
                timeout_s=timeout_s)  # fmt: skip
@@ -44,7 +44,6 @@ def record_run(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int = 1, t
 
 
 def record_rank(run_dir: Path, spec: RunSpec, steps: Steps, repeat: int) -> None:
-    """What one rank does."""
     workload = spec.workload
     trainer = workload.build()
     transport = transport_of(spec)

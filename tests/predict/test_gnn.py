@@ -117,7 +117,7 @@ def fallback_graph() -> ExecutionGraph:
 
 def _without_number(reason: str) -> str:
     """Several numbers of a huge kernel are out of range: which is farthest out is not the ladder's matter."""
-    number, out_of_range, rest = reason.partition(" beyond training")
+    number, out_of_range, rest = reason.partition(" outside the range of training")
     return f"(number){out_of_range}{rest}" if out_of_range and number in NAMES else reason
 
 
@@ -137,7 +137,7 @@ def test_each_rung_models_for_one_kernel_and_states_why(learned: Checkpoint, tmp
         TABLED: (Source.MEASURED, "measured"),
         LIKE: (Source.GNN, "alike in training"),
         NEW_OP: (Source.GNN_CALIBRATED, "op not in the vocabulary"),
-        HUGE: (Source.ANALYTIC, "(number) beyond training"),
+        HUGE: (Source.ANALYTIC, "(number) outside the range of training"),
         NAMELESS: (Source.UNCOVERED, "op not in the vocabulary, and the analytical model has no answer"),
     }
     kernels = (answer.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from gnnperf.record import machine
-from gnnperf.record.device import barrier, cuda_device
+from gnnperf.record.machine import barrier, cuda_device
 from gnnperf.record.peak_memory import CudaMemory, HostMemory, peak_memory_of_this_rank
 from gnnperf.record.step_clock import CudaClock, HostClock, clock_of_this_rank
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.record import gpu, host
+from gnnperf.record import host
+from gnnperf.record.machine import parse_clocks, parse_driver
 
 CPUINFO = """processor\t: 0
 model name\t: Some CPU @ 2.60GHz
@@ -72,10 +73,10 @@ def test_a_silent_kernel_gives_nulls(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_gpu_clocks_are_numbers_or_null() -> None:
-    assert gpu.parse_clocks("1980, 1980, 2619, 700.00\n") == {
+    assert parse_clocks("1980, 1980, 2619, 700.00\n") == {
         "clock_mhz": 1980, "max_clock_mhz": 1980, "memory_clock_mhz": 2619, "power_limit_w": 700}  # fmt: skip
-    assert gpu.parse_clocks("[N/A], 1980")["clock_mhz"] is None
-    assert set(gpu.parse_clocks("").values()) == {None}
+    assert parse_clocks("[N/A], 1980")["clock_mhz"] is None
+    assert set(parse_clocks("").values()) == {None}
 
 
 @pytest.mark.parametrize(
@@ -86,4 +87,4 @@ def test_gpu_clocks_are_numbers_or_null() -> None:
     ],
 )
 def test_the_driver_is_its_number_only(text: str) -> None:
-    assert gpu.parse_driver(text) == "550.54.15"
+    assert parse_driver(text) == "550.54.15"

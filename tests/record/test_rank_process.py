@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 PROGRAM = """
@@ -39,3 +44,50 @@ def test_a_step_touches_no_fresh_page() -> None:
     assert retained["told"]["pool_bytes"] > 0
     assert retained["faults"] < 100
     assert retained["faults"] < default["faults"]
+
+
+WITHIN_S = 60.0
+
+
+def wait_in_vain(folder: Path) -> None:
+    """What a rank does here: say who it is, then wait for what never comes."""
+    (folder / str(os.getpid())).touch()
+    time.sleep(600)
+
+
+def main(folder: Path) -> None:
+    """The launcher, in a process of its own."""
+    from gnnperf.record.launcher import launch
+
+    launch(wait_in_vain, (folder,), world_size=2, timeout_s=600)
+
+
+def test_ranks_end_with_a_launcher_that_is_killed(tmp_path: Path) -> None:
+    code = f"from pathlib import Path; from tests.record.test_rank_process import main; main(Path({str(tmp_path)!r}))"
+    launcher = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    try:
+        assert within(WITHIN_S, lambda: len(list(tmp_path.iterdir())) == 2)
+        ranks = [int(path.name) for path in tmp_path.iterdir()]
+        assert all(map(runs, ranks))
+    finally:
+        launcher.send_signal(signal.SIGKILL)
+        launcher.wait()
+    assert within(WITHIN_S, lambda: not any(map(runs, ranks)))
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Whether something holds before the time is up."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+
+import pytest
 
 from gnnperf.record.step_clock import all_objects, garbage_set_aside
+
+
+@pytest.fixture(autouse=True)
+def _nothing_frozen() -> Iterator[None]:
+    """Without the objects that tests/conftest.py freezes."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 class Thing:

@@ -63,7 +63,7 @@ def test_where_a_network_answers_it_is_stated_why_it_does_not_isolated() -> None
     source[:9], source[9] = Source.GNN, Source.GNN_CALIBRATED
     reason[9] = "op not in the vocabulary"
     blended = replace(answer, prediction=replace(answer.prediction, source=source, reason=reason))
-    line = "because: 5 analytic (no network was asked); 1 gnn_calibrated (op not in the vocabulary)"
+    line = "because: 5 analytic (no network in use); 1 gnn_calibrated (op not in the vocabulary)"
     assert line in _shown(blended)
     assert "because" not in _shown(answer)
 

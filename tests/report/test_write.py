@@ -180,7 +180,7 @@ GOLDEN = """\
   },
   "num_nodes_by_reason": {
     "analytic": {
-      "no network was asked": 15
+      "no network in use": 15
     }
   },
   "source_share": {

@@ -11,10 +11,9 @@ from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, fit, prepare
 from research.pretraining.forms import shipped_forms
-from research.pretraining.kinds import PRODUCTS
 from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network
 from research.pretraining.recipe import of_kinds
-from research.pretraining.rows import usable
+from research.pretraining.rows import PRODUCTS, usable
 from tests.research.op_rows import product_rows, table
 
 CONFIG = PretrainConfig(ModelConfig(hidden_channels=8, num_layers=1), steps=60, rows_per_step=8)

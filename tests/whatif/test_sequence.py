@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
@@ -50,6 +50,7 @@ def test_by_hand() -> None:
 @settings(max_examples=25)
 @given(sizes, st.sampled_from([2.0, 3.0, 0.5]))
 def test_edited_is_what_the_program_would_be_and_back(size: Size, factor: float) -> None:
+    assume(round(size.s * factor) != size.h)  # a length equal to the number of heads is ambiguous on the way back
     graph = attention_layer(size)
     edited = ScaleSequence(factor=factor)(graph).graph
     assert_same(edited, attention_layer(replace(size, s=round(size.s * factor))))

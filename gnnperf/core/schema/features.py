@@ -80,7 +80,7 @@ WORK_FEATURES = (
     Column("log_num_siblings", "float32", "log", "kernels of its op call"),
     Column("log_from_first", "float32", "log", "nodes of its lane before it in the step"),
     Column("log_to_last", "float32", "log", "nodes of its lane after it in the step"),
-    Column("log_analytic_us", "float32", "log us", "the analytical model's answer"),
+    Column("log_analytic_us", "float32", "log us", "the analytical model's prediction"),
     Column("analytic_unknown", "float32", "", "1: it has none"),
     Column("log_base_us", "float32", "log us", "what the residual multiplies"),
     Column("log_world_size", "float32", "log", "ranks of the run"),

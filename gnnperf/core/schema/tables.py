@@ -27,7 +27,7 @@ EVENT_COLUMNS = (
     Column("forward_event", "int64", "", "event_id of the forward op of this backward op; -1 none"),
     Column("op_event", "int64", "", "event_id of the innermost CPU op this belongs to; -1 none"),
     Column("launch_event", "int64", "", "device work: event_id of the runtime call that launched it; -1 none"),
-    Column("link", "category", "", "Link: how op_event was found; null on host events"),
+    Column("link", "category", "", "Link: how op_event was determined; null on host events"),
     Column("wait_event", "int64", "", "sync: correlation of the call that recorded the awaited event; -1 unknown"),
     Column("waiting_stream", "int64", "", "the stream that a stream wait holds back; -1 unknown"),
     Column("input_dims", "category", "", "JSON list of input shapes, one per argument; null unknown"),
@@ -110,7 +110,7 @@ PREDICTION_COLUMNS = (
     Column("family", "str", "", "OpFamily"),
     Column("dtype", "str", "", "dtype of the op's largest input"),
     Column("input_dims", "str", "", "JSON list of input shapes"),
-    Column("message_bytes", "float64", "bytes", "of a collective, as NODE_COLUMNS says; NaN unknown"),
+    Column("message_bytes", "float64", "bytes", "of a collective, as in NODE_COLUMNS; NaN unknown"),
     Column("thread", "int64", "", "host thread ordinal; -1 none"),
     Column("stream", "int64", "", "stream ordinal; -1 none"),
     Column("flops", "float64", "flop", "FLOPs of the node (its share of the op call); NaN unknown"),
@@ -121,15 +121,13 @@ PREDICTION_COLUMNS = (
     Column(
         "mean_latency_us", "float64", "us", "what the step adds up: in steps of about the median time; NaN if uncovered"
     ),
-    Column(
-        "latency_low_us", "float64", "us", "lower end of the interval; NaN: nothing tells how far the answer may be off"
-    ),
+    Column("latency_low_us", "float64", "us", "lower end of the interval; NaN: the error is unknown"),
     Column("latency_high_us", "float64", "us", "upper end of the interval"),
     Column("measured_start_us", "float64", "us", "measured start since that of the step; NaN unknown"),
     Column("measured_latency_us", "float64", "us", "measured latency; NaN unknown"),
     Column("measured_wait_us", "float64", "us", "measured wait of a blocking call before its own time; NaN unknown"),
-    Column("analytic_latency_us", "float64", "us", "the analytical model's answer; NaN if it has none"),
-    Column("bound", "str", "", "what the analytical model says a compute node's time is made of most: Bound"),
+    Column("analytic_latency_us", "float64", "us", "the analytical model's prediction; NaN if it has none"),
+    Column("bound", "str", "", "the largest part of a compute node's analytical latency: Bound"),
     Column("source", "str", "", "Source"),
     Column("reason", "str", "", "why it has this source"),
     Column("on_critical_path", "bool", "", "whether the step time changes with this node"),

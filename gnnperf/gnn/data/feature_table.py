@@ -37,7 +37,7 @@ def feature_page() -> str:
     kinds = ", ".join(f"`{kind}`" for kind in WORK_TYPES)
     sections = (
         (f"Numbers of work ({kinds})", "", _rows((*WORK_FEATURES, _text_feature()))),
-        ("Words of work", "Code 0 is a word that no training run has.", _rows(columns[field] for field in FIELDS)),
+        ("Tokens of work nodes", "Code 0 is the unknown token.", _rows(columns[field] for field in FIELDS)),
         ("Numbers of devices", "", _rows(DEVICE_FEATURES)),
         ("Numbers of links", "", _rows(LINK_FEATURES)),
     )

@@ -271,8 +271,8 @@ def opened(
     """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     if config.bucket_bytes is not None and cluster is not None:
-        raise InputError("a cluster says what its links are", where="data.bucket_bytes",
-                         allowed="cluster.inter.bucket_bytes beside cluster=")  # fmt: skip
+        raise InputError("a cluster file already describes its links", where="data.bucket_bytes",
+                         allowed="cluster.inter.bucket_bytes together with cluster=")  # fmt: skip
 
     def runs_of(folder: Path) -> Callable[[str], RunGraph]:
         read = read_runs(folder, cache_dir, hardware, cluster)

@@ -75,7 +75,7 @@ def _contended(step: Step, isolated_us: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _contention(step: Step) -> Contention:
-    assert step.base.isolated is not None, "the base is of ops alone"
+    assert step.base.isolated is not None, "the base has isolated latencies"
     return step.base.isolated.contention
 
 

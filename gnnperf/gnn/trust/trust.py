@@ -311,7 +311,7 @@ class Trust:
         reasons = np.stack([
             same,
             np.array([f"dtype {word} not seen on this device" for word in words], dtype=object)[of_node[rows]],
-            np.array([f"{name} beyond training" for name in NAMES], dtype=object)[place],
+            np.array([f"{name} outside the range of training" for name in NAMES], dtype=object)[place],
             np.full(len(rows), "unlike training", dtype=object),
             np.full(len(rows), "kernel of a program that training lacks", dtype=object),
         ])  # fmt: skip

@@ -17,7 +17,7 @@ import pkgutil
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -136,7 +136,7 @@ def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> 
         offer(own)
         raw = hydra.compose(name, overrides=words)
         for key, value in values.items():
-            OmegaConf.update(raw, key, escaped(value))
+            OmegaConf.update(raw, key, escaped(value), force_add=isinstance(value, Mapping))  # check_keys sees them all
         return to_typed(raw, node, own)
 
 

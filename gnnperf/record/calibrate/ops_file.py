@@ -94,7 +94,7 @@ def _dtypes(entry: Mapping[str, Any], num_tensors: int, where: str) -> tuple[str
 def _places(entry: Mapping[str, Any], num_tensors: int, where: str) -> tuple[int, ...]:
     places = entry.get("transposed", [])
     if not isinstance(places, list) or not all(type(place) is int and 0 <= place < num_tensors for place in places):
-        raise InputError(f"transposed is {places!r}", where=where, allowed="places of tensors, from 0, e.g. [1]")
+        raise InputError(f"transposed is {places!r}", where=where, allowed="positions of tensors, from 0, e.g. [1]")
     return tuple(places)
 
 
@@ -129,7 +129,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "shapes": (pa.string(), "JSON: one list per tensor argument, null for one left out"),
     "dtypes": (pa.string(), "JSON: of these tensors"),
     "arguments": (pa.string(), "JSON: the other arguments that were given, by name"),
-    "transposed": (pa.string(), "JSON: places of the tensors that lie in memory column by column"),
+    "transposed": (pa.string(), "JSON: positions of the tensors that are stored column by column"),
     "tf32": (pa.bool_(), "products in float32 may use TF32"),
     "tables": (pa.int64(), "calls in turn on tensors of their own (embedding tables); latency is per call"),
     "skew": (pa.float64(), "integer inputs: row = floor(rows u^skew), u uniform; 1: uniform"),

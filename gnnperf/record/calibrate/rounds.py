@@ -99,7 +99,7 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
     if done.returncode < 0:
         return f"was killed by {signal.Signals(-done.returncode).name}"
     sentences = done.stderr.strip().splitlines()
-    return f"ended with exit code {done.returncode} ({sentences[-1] if sentences else 'it said nothing'})"
+    return f"ended with exit code {done.returncode} ({sentences[-1] if sentences else 'no error message'})"
 
 
 def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:

@@ -16,7 +16,7 @@ import torch
 
 from gnnperf.core import InputError, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
-from gnnperf.record import gpu, host
+from gnnperf.record import host
 from gnnperf.record.calibrate import rounds
 from gnnperf.record.calibrate.comm import (
     MESSAGE_BYTES,
@@ -32,7 +32,7 @@ from gnnperf.record.calibrate.ops_file import parquet_bytes, rows
 from gnnperf.record.calibrate.point import Interval, OpPoint, to_json
 from gnnperf.record.calibrate.rounds import LinkFit, Result, results, run_rounds
 from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
-from gnnperf.record.machine import versions
+from gnnperf.record.machine import gpu_clocks, gpu_facts, versions
 from gnnperf.record.network import LOOPBACK, Link
 
 # The device that is calibrated: what it is called, its sizes, its clocks, and the versions that drive it.
@@ -97,8 +97,8 @@ def _cpu() -> Machine:
 
 
 def _gpu() -> Machine:
-    facts: Mapping[str, Any] = gpu.gpu_facts(torch.cuda.current_device())
-    clocks = gpu.gpu_clocks(torch.cuda.current_device())
+    facts: Mapping[str, Any] = gpu_facts(torch.cuda.current_device())
+    clocks = gpu_clocks(torch.cuda.current_device())
     clock_mhz = clocks["max_clock_mhz"] or _stated_clock_mhz()
     return Machine("cuda", "gpu", str(facts["name"]), int(facts["l2_bytes"] or DEFAULT_CACHE_BYTES),
                    int(facts["num_sms"]), clock_mhz * 1e6, float(facts["memory_bytes"]), clocks["power_limit_w"],
@@ -108,19 +108,14 @@ def _gpu() -> Machine:
 def _stated_clock_mhz() -> float:
     khz = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "clock_rate", None)
     if khz is None:
-        raise InputError("neither nvidia-smi nor torch tells this GPU's clock", where="--device cuda",
+        raise InputError("neither nvidia-smi nor torch reports this GPU's clock", where="--device cuda",
                          remedy="put nvidia-smi on the PATH")  # fmt: skip
     return float(khz) / 1e3
 
 
 def clocks(torch_device: str) -> dict[str, float | None]:
     """Of the device, now, MHz (and watts for a GPU's limit)."""
-    return gpu.gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host.clock_mhz()}
-
-
-def software() -> dict[str, str | None]:
-    """Versions: python, torch, cuda, nccl, gloo, driver, kernel."""
-    return versions()
+    return gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host.clock_mhz()}
 
 
 # What is measured on a machine: its suite, and the groups of ranks its links allow.
@@ -210,7 +205,8 @@ def check_out(out: Path, overwrite: bool) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out.parent).close()
     except OSError as error:
-        raise _unwritable(out, error) from None
+        raise InputError(f"cannot be written ({error.strerror or error})", where=str(out),
+                         remedy="choose a directory you may write to, with space left") from None  # fmt: skip
 
 
 def write(out: Path, files: Mapping[str, bytes]) -> None:
@@ -220,12 +216,7 @@ def write(out: Path, files: Mapping[str, bytes]) -> None:
             (temporary / name).write_bytes(content)
 
 
-def _unwritable(out: Path, error: OSError) -> InputError:
-    return InputError(f"cannot be written ({error.strerror or error})", where=str(out),
-                      remedy="choose a directory you may write to, with space left")  # fmt: skip
-
-
-# What a calibration found, as a device and a cluster in the catalog's own YAML.
+# Results of a calibration, as a device and a cluster in the catalog's own YAML.
 
 MEMORY_STREAM = "copy"  # half read, half written, as most ops are
 NOT_MEASURED = "not measured: "
@@ -323,7 +314,7 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
     facts: dict[str, object] = {
         "began": began.isoformat(timespec="seconds"),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-        "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": software(),
+        "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": versions(),
         **_topology(machine),
     }  # fmt: skip
     files = {OPS_FILE: parquet_bytes(rows(result, _columns(machine))), ROUNDS_FILE: _rounds_bytes(result, facts)}
@@ -345,7 +336,7 @@ def _spec_files(
 
 
 def _columns(machine: Machine) -> dict[str, object]:
-    result = software()
+    result = versions()
     return {"device": machine.label, "torch_version": result["torch"], "cuda_version": result["cuda"],
             "driver_version": result["driver"]}  # fmt: skip
 

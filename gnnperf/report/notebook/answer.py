@@ -189,7 +189,10 @@ def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **key
     """Answer for one step of a trace, or of a plan that never ran.
 
         predict("trace.json.gz", hardware="h100_sxm", whatif=[{"batch": {"factor": 2}}])
+        predict("trace.json.gz", hardware={"num_sms": 66}, words=["hardware=h100_sxm"])
         predict(plan="megatron_18b", hardware="a100_sxm", words=["plan.parallelism.tensor=4"])
+
+    A mapping changes keys of the choice in `words`; without one it has to be complete.
 
     Args:
         trace: trace file, directory of rank files, or archive; None: `plan` is requested.

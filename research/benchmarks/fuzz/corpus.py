@@ -246,9 +246,9 @@ def _checkpoint() -> bytes:
     from gnnperf.gnn.data.normalizer import Normalizer
     from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
     from gnnperf.gnn.models.stored import NUM_FEATURES
-    from research.pretraining.kinds import PRODUCTS
     from research.pretraining.observation import Observation, Wait
     from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, OpNetwork, save_op_checkpoint
+    from research.pretraining.rows import PRODUCTS
 
     words = Vocabulary({t: dict.fromkeys(FIELDS, ("word",)) for t in WORK})
     model = ModelConfig(hidden_channels=8, num_layers=1)

@@ -17,14 +17,7 @@ from research.benchmarks.fuzz.mutations import mutated_value
 
 @dataclass(frozen=True)
 class Target:
-    """A reader under test.
-
-    Attributes:
-        file: name of the file that holds the case's bytes.
-        make: bytes of a case.
-        read: reads the file at a path; returns, or raises InputError.
-        share: of all cases; slow readers get fewer.
-    """
+    """A reader under test."""
 
     file: str
     make: corpus.Make

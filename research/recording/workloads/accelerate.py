@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import device
-from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, nothing
+from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, device, nothing
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and what the loss compares with
 EAGER_STEPS = 3  # before capturing: libraries choose algorithms and workspaces in them
@@ -74,7 +73,6 @@ class CapturedTrainer:
 
     @property
     def replicated(self) -> tuple[nn.Module, ...]:
-        """Modules whose weights are the same on every rank."""
         return self.eager.replicated
 
     def step(self, at: At = nothing) -> torch.Tensor:

@@ -24,8 +24,6 @@ class Autoencoder(ReplicatedWorkload, kind="autoencoder", width="channels",
         channels: after the first convolution.
         image: height and width; a multiple of 4.
         latent: numbers that an image becomes.
-        batch: samples per rank.
-        bucket_mb: DDP's bucket.
     """
 
     channels: int = 16
@@ -35,7 +33,6 @@ class Autoencoder(ReplicatedWorkload, kind="autoencoder", width="channels",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return Vae(self)
 
     def draw(self) -> Tensors:
@@ -53,7 +50,6 @@ class Autoencoder(ReplicatedWorkload, kind="autoencoder", width="channels",
         return F.binary_cross_entropy_with_logits(restored, images) + 1e-3 * divergence
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.Adam(weights, lr=1e-3)
 
 

@@ -13,10 +13,18 @@ from torch.nn import functional as F
 
 from gnnperf.core import require
 from research.recording.workloads.accelerate import captured, compiled
-from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.replicate import own_batches, replicate, shared_by_ranks
 from research.recording.workloads.transformer import own_samples
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeated, repeats_here
+from research.recording.workloads.workload import (
+    SEED,
+    LossTrainer,
+    Trainer,
+    arithmetic,
+    device,
+    name_of,
+    repeated,
+    repeats_here,
+)
 
 CLASSES = 10
 STAGES = 3  # each halves the image and doubles the channels
@@ -74,7 +82,6 @@ class Cnn:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "cnn"
 
     @property
@@ -84,12 +91,10 @@ class Cnn:
 
     @property
     def width(self) -> int:
-        """Channels of the first stage."""
         return self.channels
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Replicated."""
         return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:

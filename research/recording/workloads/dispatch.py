@@ -72,7 +72,6 @@ class Padded:
         self.experts, self.capacity, self.ranks = experts, capacity, dist.get_world_size()
 
     def __call__(self, tokens: torch.Tensor, chosen: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-        """See `Dispatch`."""
         own, width = len(self.experts.up), tokens.shape[1]
         places = self._places(chosen.flatten())  # [N * top]
         sent = tokens.new_zeros(self.ranks * own * self.capacity + 1, width)
@@ -101,7 +100,6 @@ class Uneven:
         self.experts, self.ranks = experts, dist.get_world_size()
 
     def __call__(self, tokens: torch.Tensor, chosen: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-        """See `Dispatch`."""
         own, top = len(self.experts.up), chosen.shape[1]
         order = chosen.flatten().argsort(stable=True)  # [N * top]
         sending = chosen.flatten().bincount(minlength=self.ranks * own)  # [ranks * own]

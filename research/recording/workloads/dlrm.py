@@ -14,11 +14,19 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.exchange import Blocking, Transfer
 from research.recording.workloads.replicate import NUM_BATCHES, replicated
 from research.recording.workloads.sharded_tables import Sharding, sharded
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeated, repeats_here
+from research.recording.workloads.workload import (
+    SEED,
+    LossTrainer,
+    Trainer,
+    arithmetic,
+    device,
+    name_of,
+    repeated,
+    repeats_here,
+)
 
 DENSE_FEATURES = 13  # as in the Criteo data
 LEARNING_RATE = 0.01
@@ -67,17 +75,14 @@ class Dlrm:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "dlrm"
 
     @property
     def name(self) -> str:
-        """Sizes, and what else is not the default."""
         return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property
     def width(self) -> int:
-        """Columns per table."""
         return self.dim
 
     @property
@@ -86,7 +91,6 @@ class Dlrm:
         return {"dp": dist.get_world_size(), f"{self.sharding}_wise": dist.get_world_size()}
 
     def build(self) -> Trainer:
-        """This rank's part of the tables, the replicated perceptrons, and batches."""
         torch.sparse.check_sparse_tensor_invariants.disable()  # stated aloud, else torch warns at every start
         torch.manual_seed(SEED)
         network = Network(self)

@@ -70,7 +70,6 @@ class Transfer:
         return ended
 
     def start_forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """What will be received."""
         return self._start(self._forward, rows)
 
     def start_backward(self, gradient: torch.Tensor) -> torch.Tensor:
@@ -78,7 +77,6 @@ class Transfer:
         return self._start(self._backward, gradient.contiguous())
 
     def wait(self) -> torch.Tensor:
-        """What was started last, complete."""
         assert self._in_flight is not None, "nothing was started"
         received, work = self._in_flight
         self._in_flight = None

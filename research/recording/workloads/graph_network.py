@@ -25,7 +25,6 @@ class GraphNetwork(ReplicatedWorkload, kind="graph_network", width="hidden",
         nodes: of a graph.
         degree: edges into a node.
         batch: graphs per rank, as one graph of so many parts.
-        bucket_mb: DDP's bucket.
     """
 
     layers: int = 2
@@ -36,7 +35,6 @@ class GraphNetwork(ReplicatedWorkload, kind="graph_network", width="hidden",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return Network(self)
 
     def draw(self) -> Tensors:
@@ -53,12 +51,10 @@ class GraphNetwork(ReplicatedWorkload, kind="graph_network", width="hidden",
         return x, torch.stack([source, target]), sums.argmax(dim=1)
 
     def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
-        """Of the labels of nodes."""
         x, edge_index, labels = batch
         return F.cross_entropy(model(x, edge_index), labels)
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.Adam(weights, lr=1e-3, fused=True)
 
 

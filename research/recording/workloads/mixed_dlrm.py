@@ -6,7 +6,7 @@ dense [B, 13] ----> bottom MLP (DDP) -> concatenation -> top MLP (DDP) -> loss
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, cycle
 
@@ -14,11 +14,144 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from research.recording.workloads.device import device
+from gnnperf.core import InputError
 from research.recording.workloads.dlrm import DENSE_FEATURES, LEARNING_RATE, index_statistics, perceptron
-from research.recording.workloads.mixed_tables import MixedTables, PlacedTable, Weights
+from research.recording.workloads.exchange import Blocking, start_uneven_all_to_all
 from research.recording.workloads.replicate import NUM_BATCHES
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.sharded_tables import Sharding
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, device
+
+# Embedding tables of different sizes, each placed by itself: whole on one rank, or its rows or columns over all ranks.
+#
+# indices [B, P] per table -> all-to-all: to each rank those of the tables of which it holds a part
+# own parts, samples of every rank: lookups [ranks * B, columns] -> all-to-all: to each rank its samples' vectors
+# vectors [B, D] per table: the one that came (table), side by side (column), added up (row)
+#                                                                     backward: the gradient goes the same way back
+
+Weights = Callable[[int, int, int], torch.Tensor]  # table, rows and columns that are here -> [rows, columns]
+
+
+@dataclass(frozen=True)
+class PlacedTable:
+    """One table.
+
+    Attributes:
+        rows: how many it has.
+        dim: columns; sharded by column: a multiple of the number of ranks.
+        pooling: indices per sample, summed.
+        skew: exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform.
+        sharding: what a rank holds of it.
+        rank: which rank holds it, if it is whole.
+    """
+
+    rows: int
+    dim: int
+    pooling: int
+    skew: float
+    sharding: Sharding = Sharding.TABLE
+    rank: int = 0
+
+    def is_on(self, rank: int) -> bool:
+        return self.sharding != Sharding.TABLE or self.rank == rank
+
+    def columns(self, ranks: int) -> int:
+        """Columns of the part that a rank holds."""
+        return self.dim // ranks if self.sharding == Sharding.COLUMN else self.dim
+
+
+class MixedTables(nn.Module):
+    """This rank's parts of all tables.
+
+    Args:
+        tables: all of the model.
+        weights: gives the memory of each part; None: new.
+
+    Raises:
+        InputError: a rank would hold nothing, or columns cannot be shared equally.
+    """
+
+    def __init__(self, tables: Sequence[PlacedTable], batch: int, weights: Weights | None = None) -> None:
+        super().__init__()
+        self.tables, self.batch = tuple(tables), batch
+        self.ranks, self.rank = dist.get_world_size(), dist.get_rank()
+        _check(self.tables, self.ranks)
+        self.on = [[t for t, table in enumerate(tables) if table.is_on(rank)] for rank in range(self.ranks)]
+        self.widths = [[tables[t].columns(self.ranks) for t in on] for on in self.on]
+        self.bags = nn.ModuleList(self._bag(t, weights or _new) for t in self.on[self.rank])
+        sent = [batch * sum(self.widths[self.rank])] * self.ranks
+        received = [batch * sum(widths) for widths in self.widths]
+        self.starts = (start_uneven_all_to_all(sent, received), start_uneven_all_to_all(received, sent))
+
+    def _bag(self, t: int, weights: Weights) -> nn.EmbeddingBag:
+        table = self.tables[t]
+        rows = -(-table.rows // self.ranks) if table.sharding == Sharding.ROW else table.rows
+        weight = weights(t, rows, table.columns(self.ranks))
+        here, columns = weight.shape
+        return nn.EmbeddingBag(here, columns, mode="sum", sparse=True, _weight=weight)
+
+    def forward(self, indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Indices [B, P] int64 per table, of this rank's samples -> vectors [B, D] per table."""
+        requested = self._requested(indices)
+        pooled = torch.cat(
+            [self._look_up(*one) for one in zip(self.on[self.rank], self.bags, requested, strict=True)], dim=1
+        )
+        transfer = Blocking(*self.starts)
+        received = transfer.end(transfer.begin(pooled.flatten()))  # [B * columns of all parts]
+        return self._arranged(received)
+
+    def _requested(self, indices: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Indices of everybody's samples for the own parts, [ranks, B * P] each."""
+        rows = [[self.batch * self.tables[t].pooling for t in on] for on in self.on]
+        sent = torch.cat([indices[t].flatten() for on in self.on for t in on])
+        own = rows[self.rank]
+        received, work = start_uneven_all_to_all([*map(sum, rows)], [sum(own)] * self.ranks)(sent)
+        work.wait()
+        return received.view(self.ranks, -1).split(own, dim=1)
+
+    def _look_up(self, t: int, bag: nn.Module, requested: torch.Tensor) -> torch.Tensor:
+        """[ranks, B * P] -> [ranks * B, columns]; of rows, those that are here."""
+        requested = requested.reshape(self.ranks * self.batch, -1)  # [ranks * B, P]
+        if self.tables[t].sharding != Sharding.ROW:
+            pooled: torch.Tensor = bag(requested)
+            return pooled
+        own = requested % self.ranks == self.rank
+        ends = own.sum(dim=1).cumsum(dim=0)  # [ranks * B]
+        pooled = bag((requested // self.ranks)[own], nn.functional.pad(ends[:-1], (1, 0)))
+        return pooled
+
+    def _arranged(self, received: torch.Tensor) -> list[torch.Tensor]:
+        """What came from each rank, [B, columns] one after another -> vectors [B, D] per table."""
+        result: list[list[torch.Tensor]] = [[] for _ in self.tables]
+        by_rank = received.split([self.batch * sum(widths) for widths in self.widths])
+        for on, widths, part in zip(self.on, self.widths, by_rank, strict=True):
+            for t, vectors in zip(on, part.view(self.batch, -1).split(widths, dim=1), strict=True):
+                result[t].append(vectors)
+        return [_joined(table, parts) for table, parts in zip(self.tables, result, strict=True)]
+
+
+def _joined(table: PlacedTable, parts: list[torch.Tensor]) -> torch.Tensor:
+    """A table's vectors [B, D] from what its ranks gave."""
+    if table.sharding == Sharding.COLUMN:
+        return torch.cat(parts, dim=1)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _new(_: int, rows: int, columns: int) -> torch.Tensor:
+    return torch.randn(rows, columns, device=device())
+
+
+def _check(tables: Sequence[PlacedTable], ranks: int) -> None:
+    for rank in range(ranks):
+        if not any(table.is_on(rank) for table in tables):
+            raise InputError(f"rank {rank} would hold no table", where="tables", allowed="a part of one on every rank")
+    for t, table in enumerate(tables):
+        if table.sharding == Sharding.COLUMN and table.dim % ranks:
+            raise InputError(f"{table.dim} columns cannot be shared by {ranks} ranks", where=f"table {t}",
+                             allowed=f"multiples of {ranks}")  # fmt: skip
+
 
 Batch = tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]  # dense [B, 13], indices [B, P] per table, labels [B]
 
@@ -30,7 +163,6 @@ class MixedDlrm:
     Attributes:
         label: what tells it from others, for its name.
         tables: with their places.
-        batch: samples per rank.
         hidden: widths of both perceptrons.
     """
 
@@ -41,7 +173,6 @@ class MixedDlrm:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "mixed_dlrm"
 
     @property
@@ -51,7 +182,6 @@ class MixedDlrm:
 
     @property
     def width(self) -> int:
-        """Columns of all tables."""
         return sum(table.dim for table in self.tables)
 
     @property
@@ -60,7 +190,6 @@ class MixedDlrm:
         return dict.fromkeys(("dp", *(f"{table.sharding}_wise" for table in self.tables)), dist.get_world_size())
 
     def build(self) -> Trainer:
-        """This rank's part of the tables, the replicated perceptrons, and batches."""
         torch.manual_seed(SEED)
         network = Network(self)
         return trainer(self, network, batches(self), None)

@@ -24,8 +24,6 @@ class Mixer(ReplicatedWorkload, kind="mixer", width="hidden",
         layers: each mixes over patches, then over channels.
         hidden: channels of a patch.
         patch: height and width of a patch; divides 32.
-        batch: samples per rank.
-        bucket_mb: DDP's bucket.
     """
 
     layers: int = 2
@@ -35,7 +33,6 @@ class Mixer(ReplicatedWorkload, kind="mixer", width="hidden",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return Classifier(self)
 
     def draw(self) -> Tensors:
@@ -43,12 +40,10 @@ class Mixer(ReplicatedWorkload, kind="mixer", width="hidden",
         return torch.randn(self.batch, 3, SIDE, SIDE), torch.randint(0, CLASSES, (self.batch,))
 
     def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
-        """Of the labels, smoothed."""
         images, labels = batch
         return F.cross_entropy(model(images), labels, label_smoothing=0.1)
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.AdamW(weights, lr=1e-3, fused=True)
 
 

@@ -15,10 +15,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.dispatch import Dispatch, Experts, Padded, Uneven
 from research.recording.workloads.replicate import NUM_BATCHES, replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeats_here
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of, repeats_here
 
 HEAD = 32  # columns of an attention head
 NAMED_ALWAYS = {"layers": "l", "width": "w", "experts": "e", "sequence": "s", "batch": "b"}
@@ -67,12 +66,10 @@ class Moe:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "moe"
 
     @property
     def name(self) -> str:
-        """Sizes, and what else is not the default."""
         return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property

@@ -67,7 +67,6 @@ class Apply(nn.Module):
         self.function, self.settings = function, settings
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The function's result."""
         return self.function(*inputs, **self.settings)
 
 

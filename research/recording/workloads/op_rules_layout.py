@@ -8,8 +8,8 @@ from random import Random
 import torch
 from torch.nn import functional as F
 
-from research.recording.workloads.device import device
 from research.recording.workloads.op_rules import Op, Rule, Value, broadcast, free_of_weights, replaced
+from research.recording.workloads.workload import device
 
 MOST_DIMS = 5
 

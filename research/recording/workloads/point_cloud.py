@@ -25,8 +25,6 @@ class PointCloud(ReplicatedWorkload, kind="point_cloud", width="hidden",
         points: of a cloud.
         hidden: width of the first two layers; the others double it.
         layers: shared by points, at least two.
-        batch: clouds per rank.
-        bucket_mb: DDP's bucket.
     """
 
     points: int = 256
@@ -36,7 +34,6 @@ class PointCloud(ReplicatedWorkload, kind="point_cloud", width="hidden",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return Classifier(self)
 
     def draw(self) -> Tensors:
@@ -46,12 +43,10 @@ class PointCloud(ReplicatedWorkload, kind="point_cloud", width="hidden",
         return torch.randn(self.batch, self.points, 3) * stretch[:, None], labels
 
     def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
-        """Of the labels."""
         points, labels = batch
         return F.cross_entropy(model(points), labels)
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.AdamW(weights, lr=1e-3)
 
 

@@ -17,12 +17,11 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.op_rules import ALONG, ELEMENTWISE, REDUCTIONS, Op, Rule, Value
 from research.recording.workloads.op_rules_layout import BINARY, LAYOUT
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS, WEIGHTED
 from research.recording.workloads.replicate import own_batches, replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of
 
 FAMILIES: tuple[Sequence[Rule], ...] = (
     ELEMENTWISE, ALONG, REDUCTIONS, LAYOUT, BINARY, WEIGHTED, PRODUCTS, CONVOLUTIONS,
@@ -61,22 +60,18 @@ class RandomGraph:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "random_graph"
 
     @property
     def name(self) -> str:
-        """Sizes, and what else is not the default."""
         return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property
     def width(self) -> int:
-        """Elements that a value may have."""
         return self.scale
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Replicated."""
         return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:

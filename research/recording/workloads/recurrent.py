@@ -25,8 +25,6 @@ class Recurrent(ReplicatedWorkload, kind="recurrent", width="hidden",
         layers: of the LSTM.
         hidden: width of tokens and of the state.
         sequence: tokens per sample.
-        batch: samples per rank.
-        bucket_mb: DDP's bucket.
     """
 
     layers: int = 1
@@ -36,7 +34,6 @@ class Recurrent(ReplicatedWorkload, kind="recurrent", width="hidden",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return LanguageModel(self)
 
     def draw(self) -> Tensors:
@@ -45,12 +42,10 @@ class Recurrent(ReplicatedWorkload, kind="recurrent", width="hidden",
         return ((first + torch.arange(self.sequence + 1)) % VOCABULARY,)
 
     def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
-        """Of every next token."""
         (tokens,) = batch  # [B, S + 1]
         return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.SGD(weights, lr=1.0, momentum=0.9)
 
     def build(self) -> Trainer:
@@ -86,7 +81,6 @@ class ClippedTrainer:
 
     @property
     def replicated(self) -> tuple[nn.Module, ...]:
-        """Modules whose weights are the same on every rank."""
         return self.inner.replicated
 
     def step(self, at: At = nothing) -> torch.Tensor:

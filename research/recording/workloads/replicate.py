@@ -15,8 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from research.recording.workloads.device import device
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, device, name_of
 
 NUM_BATCHES = 4  # made before the first step and used in turn
 DEFAULT_BUCKET_MB = 25.0  # of DDP
@@ -90,7 +89,6 @@ class ReplicatedWorkload:
     _letters: ClassVar[Mapping[str, str]]
 
     def __init_subclass__(cls, *, kind: str, width: str, letters: Mapping[str, str]) -> None:
-        """Note what the program is called."""
         cls.kind, cls._width, cls._letters = kind, width, letters
 
     @property
@@ -105,15 +103,12 @@ class ReplicatedWorkload:
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Replicated."""
         return {"dp": dist.get_world_size()}
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         raise NotImplementedError
 
     def draw(self) -> Tensors:
-        """A random batch, on the CPU."""
         raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
@@ -121,7 +116,6 @@ class ReplicatedWorkload:
         raise NotImplementedError
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """What updates all weights."""
         raise NotImplementedError
 
     def build(self) -> Trainer:

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.device import device
 from research.recording.workloads.exchange import Transfer, start_all_gather, start_all_to_all, start_reduce_scatter
+from research.recording.workloads.workload import device
 
 
 class Sharding(StrEnum):
@@ -34,11 +34,11 @@ class TableSizes(Protocol):
     """What tables need to know of a model: how many, and rows and columns of each."""
 
     @property
-    def tables(self) -> int: ...  # noqa: D102
+    def tables(self) -> int: ...
     @property
-    def rows(self) -> int: ...  # noqa: D102
+    def rows(self) -> int: ...
     @property
-    def dim(self) -> int: ...  # noqa: D102
+    def dim(self) -> int: ...
 
 
 class ShardedTables(nn.Module):
@@ -167,7 +167,6 @@ SHARDED: dict[Sharding, Callable[[TableSizes], ShardedTables]] = {
 
 
 def sharded(size: TableSizes, sharding: Sharding) -> ShardedTables:
-    """This rank's part."""
     return Whole(size) if dist.get_world_size() == 1 else SHARDED[sharding](size)
 
 

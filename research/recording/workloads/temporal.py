@@ -25,8 +25,6 @@ class Temporal(ReplicatedWorkload, kind="temporal", width="channels",
         blocks: each looks twice as far back as the one before.
         channels: of every block.
         length: time steps of a series.
-        batch: series per rank.
-        bucket_mb: DDP's bucket.
     """
 
     blocks: int = 4
@@ -36,7 +34,6 @@ class Temporal(ReplicatedWorkload, kind="temporal", width="channels",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return Forecaster(self)
 
     def draw(self) -> Tensors:
@@ -46,12 +43,10 @@ class Temporal(ReplicatedWorkload, kind="temporal", width="channels",
         return (waves + 0.1 * torch.randn_like(waves),)
 
     def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
-        """Error of every next value."""
         (series,) = batch  # [B, SENSORS, S + 1]
         return F.mse_loss(model(series[:, :, :-1]), series[:, :, 1:])
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.Adam(weights, lr=2e-3)
 
 

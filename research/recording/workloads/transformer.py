@@ -14,12 +14,11 @@ from torch.nn import functional as F
 
 from gnnperf.core import InputError, require
 from research.recording.workloads.accelerate import captured, compiled
-from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.language_model import HEAD, Block, Recomputed, language_model, recomputed
 from research.recording.workloads.pipeline import ORDERS, Order, PipelineTrainer, layers_of_stage
 from research.recording.workloads.replicate import own_batches, replicate, shared_by_ranks
 from research.recording.workloads.tensor_parallel import can_be_cut, cut_blocks
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # tokens and targets, [B, S] int64 each
 NAMED_ALWAYS = {"layers": "l", "width": "w", "sequence": "s", "batch": "b"}
@@ -97,7 +96,6 @@ class Transformer:
 
     @property
     def kind(self) -> str:
-        """Which program this is."""
         return "transformer"
 
     @property
@@ -108,7 +106,6 @@ class Transformer:
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Ranks by kind of parallelism."""
         ranks = dist.get_world_size()
         return {
             Parallel.DDP: {"dp": ranks},
@@ -147,7 +144,6 @@ def _with_recomputation(model: nn.Sequential, size: Transformer) -> nn.Sequentia
 
 
 def _batches(size: Transformer, data_rank: int, samples: int) -> Iterator[Batch]:
-    """Micro-batches without end."""
     return own_batches(lambda: _batch(size, samples), data_rank)
 
 

@@ -24,8 +24,6 @@ class TwoTowers(ReplicatedWorkload, kind="two_towers", width="hidden",
         vocabulary: words of each tower.
         hidden: width of words and layers.
         layers: of a tower.
-        batch: pairs per rank.
-        bucket_mb: DDP's bucket.
     """
 
     vocabulary: int = 2000
@@ -35,7 +33,6 @@ class TwoTowers(ReplicatedWorkload, kind="two_towers", width="hidden",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return Retriever(self)
 
     def draw(self) -> Tensors:
@@ -50,7 +47,6 @@ class TwoTowers(ReplicatedWorkload, kind="two_towers", width="hidden",
         return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.Adagrad(weights, lr=0.05)
 
 

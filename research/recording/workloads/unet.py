@@ -23,8 +23,6 @@ class Unet(ReplicatedWorkload, kind="unet", width="channels",
         levels: each below the first halves the image and doubles the channels.
         channels: of the first level; a multiple of 4.
         image: height and width; a multiple of 2^(levels - 1).
-        batch: samples per rank.
-        bucket_mb: DDP's bucket.
     """
 
     levels: int = 2
@@ -34,7 +32,6 @@ class Unet(ReplicatedWorkload, kind="unet", width="channels",
     bucket_mb: float = 1.0
 
     def model(self) -> nn.Module:
-        """Fresh weights, on the CPU."""
         return Denoiser(self)
 
     def draw(self) -> Tensors:
@@ -46,12 +43,10 @@ class Unet(ReplicatedWorkload, kind="unet", width="channels",
         return (1 - share) * waves + share * noise, noise, times
 
     def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
-        """Error of the noise."""
         noisy, noise, times = batch
         return F.mse_loss(model(noisy, times), noise)
 
     def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Of all weights."""
         return torch.optim.AdamW(weights, lr=1e-3)
 
 

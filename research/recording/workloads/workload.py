@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from gnnperf.core import InputError
 
 SEED = 20260  # of weights and data; ranks add their number where they must differ
 
@@ -158,3 +160,30 @@ def repeated(op: Callable[..., torch.Tensor], times: int, *inputs: torch.Tensor)
             for _ in range(times - 1):
                 op(*inputs)
     return op(*inputs)
+
+
+# Where weights and batches of a workload live, and the dtype of its products.
+
+
+def device() -> torch.device:
+    """The current CUDA device where there is one, else the CPU. To stay on the CPU, hide CUDA devices."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+def _bfloat16() -> AbstractContextManager[object]:
+    return torch.autocast(device().type, dtype=torch.bfloat16)
+
+
+PRECISIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "float32": nullcontext,
+    "bfloat16": _bfloat16,
+}
+
+
+def arithmetic(precision: str) -> Callable[[], AbstractContextManager[object]]:
+    """What a forward runs in; weights stay float32."""
+    if precision not in PRECISIONS:
+        raise InputError(f"unknown precision {precision!r}", where="precision", allowed=", ".join(PRECISIONS))
+    return PRECISIONS[precision]

@@ -22,7 +22,7 @@ def job() -> Job:
     [
         (-9, "", r"a round was killed by SIGKILL.*nothing was written"),
         (1, "Traceback\nOSError: disk full\n", r"exit code 1 \(OSError: disk full\)"),
-        (1, "", r"exit code 1 \(it said nothing\)"),
+        (1, "", r"exit code 1 \(no error message\)"),
         (2, "aten::mm: shapes do not fit.\n", r"aten::mm: shapes do not fit"),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 import gnnperf
 from gnnperf.core.errors import InputError
@@ -21,7 +22,8 @@ from gnnperf.report.notebook import Answer
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.test_predict_script import _step
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "python.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "how-to" / "python.md"
 
 
 @pytest.fixture(name="trace")
@@ -82,6 +84,18 @@ def test_a_plan_with_words_and_settings_as_on_the_command_line() -> None:
     assert answer.findings == ()
 
 
+def test_a_device_is_a_mapping_or_a_choice_with_changes() -> None:
+    whole = yaml.safe_load((ROOT / "conf" / "hardware" / "a100_sxm_80gb.yaml").read_text(encoding="utf-8"))
+    given: list[tuple[dict[str, object], list[str]]] = [
+        (whole | {"memory_bandwidth_bytes_per_s": 4e12}, []),
+        ({"memory_bandwidth_bytes_per_s": 4e12}, ["hardware=a100_sxm_80gb"]),
+    ]
+    small = ["plan.model.layers=1", "plan.parallelism.data=1", "plan.schedule.global_batch=8"]
+    a, b = (gnnperf.predict(plan="gpt2_345m", hardware=h, mode="analytic", words=[*w, *small]) for h, w in given)
+    assert a.step_time_us == b.step_time_us
+    assert a.step.hardware == b.step.hardware == whole["name"]
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -90,6 +104,8 @@ def test_a_plan_with_words_and_settings_as_on_the_command_line() -> None:
         ({"trace": "x", "step": "first"}, r"step: bad value 'first'"),
         ({"plan": "gpt2_345m"}, r"hardware: a plan does not say"),
         ({"plan": "gpt2_345m", "hardware": "h1000"}, r"no hardware named 'h1000'"),
+        ({"plan": "gpt2_345m", "hardware": {"num_sms": 40}}, r"hardware: key 'name' is missing.*with name, kind"),
+        ({"plan": "gpt2_345m", "hardware": {"sms": 40}, "words": ["hardware=v100_sxm2_16gb"]}, r"unknown key 'sms'"),
         ({"trace": "x", "whatif": [{"bach": {"factor": 2}}]}, r"unknown edit 'bach'"),
         ({}, r"trace: a value is required"),
     ],

@@ -14,7 +14,7 @@ from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import FIELDS
 from research.baselines.hops import SIDES, WORK_SIDES, HopColumns, OneHop, Side, aggregate, edges, words
-from research.baselines.trees_table import WORK, Own, joint_codes
+from research.baselines.trees import WORK, Own, joint_codes
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from torch_geometric.nn import SAGEConv
 
 from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.judge import Answer
-from research.baselines.pooled import POOLED_START, PooledAnswer, PooledSage, as_graph, targets
-from research.baselines.pooled_network import GraphSage, batch
+from research.baselines.pooled import POOLED_START, GraphSage, PooledAnswer, PooledSage, as_graph, batch, targets
 from research.baselines.step_head import base_step_us
 
 SMALL = {**POOLED_START, "hidden_channels": 8}

@@ -11,7 +11,7 @@ from torch import nn
 
 from gnnperf.gnn.data.step_time import step_time_us
 from research.baselines.step_head import MAX_RESIDUAL, Reduction, StepHead, base_step_us, joined, one_step
-from research.baselines.trees_table import work_values
+from research.baselines.trees import work_values
 
 
 class Spy(nn.Module):

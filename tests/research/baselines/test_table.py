@@ -11,7 +11,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.splits import Split
 from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, with_share
-from research.evaluation.record_files import codes, read_record, read_records, record_path
+from research.evaluation.records import codes, read_record, read_records, record_path
 from tests.research.baselines.made_data import Scaled, twice_recorded
 
 SPLIT = Split("run", tuple(f"r{i}/{k}" for i in range(8) for k in (1, 2)), ("v/1",), ("t/1",))

@@ -13,7 +13,7 @@ from research.baselines.judge import Fit, fitted
 from research.baselines.rows import TRIVIAL
 from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records
 from research.baselines.whole_steps import SameStep
-from research.evaluation.record_files import read_records
+from research.evaluation.records import read_records
 from research.evaluation.row_errors import REPEAT
 from tests.research.baselines.made_data import Scaled, twice_recorded
 

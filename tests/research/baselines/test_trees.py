@@ -15,8 +15,7 @@ from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import contended_step_time_us, step_time_us
 from gnnperf.gnn.data.vocabulary import FIELDS
 from research.baselines.hops import trees_with_hops
-from research.baselines.trees import TREE_START, TreeAnswer, Trees, node_error
-from research.baselines.trees_table import WORK, Own, joint_codes, work_values
+from research.baselines.trees import TREE_START, WORK, Own, TreeAnswer, Trees, joint_codes, node_error, work_values
 
 SMALL = {**TREE_START, "num_leaves": 4, "min_child_samples": 1, "feature_fraction": 1.0}
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from research.evaluation.record_files import write_record
-from research.evaluation.records import EvaluationRecord, Origin
+from research.evaluation.records import EvaluationRecord, Origin, write_record
 
 RUNS = ("a", "b", "c")
 WORKLOADS = ("dlrm", "dlrm", "transformer")

@@ -13,8 +13,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import OpSelector
-from research.evaluation.intervention_summary import document, summarize_trials
-from research.evaluation.interventions import Trial, evaluate_pairs, relative_noise
+from research.evaluation.interventions import Trial, document, evaluate_pairs, relative_noise, summarize_trials
 from research.evaluation.pairs import Change, Pair, Way, edits, read_pairs
 from research.evaluation.repeats import RepeatOp
 from research.evaluation.step_times import step_times_us

@@ -15,8 +15,15 @@ from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.gnn.data.runs import node_kinds
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import OpSelector
-from research.evaluation.floor_summary import node_summary, step_summary
-from research.evaluation.noise_floor import ACROSS, WITHIN, floor_tables, node_errors, typical_step
+from research.evaluation.noise_floor import (
+    ACROSS,
+    WITHIN,
+    floor_tables,
+    node_errors,
+    node_summary,
+    step_summary,
+    typical_step,
+)
 from research.evaluation.repeats import RepeatOp
 from research.evaluation.run_sums import interval_over_groups
 from tests.gnn.data.data_sets import recording

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from gnnperf.core.errors import InputError
-from research.evaluation.record_files import read_record, read_records, record_path, same_question, write_record
-from research.evaluation.row_errors import node_figures, of_workload, step_figures, workloads
+from research.evaluation.records import read_record, read_records, record_path, same_question, write_record
+from research.evaluation.row_errors import node_figures, of_workload, seed_table, step_figures, workloads
 from research.evaluation.run_sums import node_gmae, node_gmae_by_time, step_geomean
 from tests.research.evaluation.made_records import folder_of, made
 
@@ -144,3 +145,20 @@ def test_seeds_of_one_row_on_different_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="seeds of one row"):
         step_geomean([made(), replace(other, steps=other.steps.assign(run=["a", "b", "d"]))])
     assert len(read_records(folder_of(tmp_path, made(), other))) == 2
+
+
+def test_every_seed_of_rows_that_have_several() -> None:
+    rows = {
+        "gnn": [made(seed=0, errors=(0.1, 0.1, 0.1)), made(seed=2, errors=(0.2, 0.2, 0.2))],
+        "mlp": [made("mlp", seed=1, errors=(0.3, 0.3, 0.3)), made("mlp", seed=2, errors=(0.4, 0.4, 0.4))],
+        "trees": [made("trees", seed=0)],
+        "analytic": [made("analytic", seed=None)],
+    }
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(seed_table("size", rows))
+    words = [line.split() for line in shown.get().splitlines()]
+    lines = words[words.index(["row", "0", "1", "2"]) :]  # below the title
+    assert lines[1] == ["gnn", "10.0", "/", "10.0", "(3)", "-", "20.0", "/", "20.0", "(3)"]
+    assert lines[2] == ["mlp", "-", "30.0", "/", "30.0", "(3)", "40.0", "/", "40.0", "(3)"]
+    assert len(lines) == 3

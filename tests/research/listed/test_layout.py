@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.listed.layout import Layout, contiguous, permuted, viewed
+from research.listed.call import Layout, contiguous, permuted, viewed
 
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 

@@ -8,7 +8,7 @@ import pytest
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.hardware import load_device
 from research.pretraining.calls import rows_of_calls
-from research.pretraining.kinds import BATCHED_PRODUCTS, CONVOLUTIONS, MATRIX_PRODUCTS, PRODUCTS
+from research.pretraining.rows import BATCHED_PRODUCTS, CONVOLUTIONS, MATRIX_PRODUCTS, PRODUCTS
 from research.tables.neusight import read_neusight
 
 V100, A100, P100 = (load_device(name) for name in ("v100_pcie_32gb", "a100_sxm_80gb", "p100"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,16 +17,19 @@ from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.core.errors import InputError
 from research.fitting.gemm import measured
 from research.fitting.memory import device_us
+from research.pretraining import forms
 from research.pretraining.forms import (
     CONVOLUTION,
     PRODUCT,
     STREAM,
+    FormConstants,
     base_us,
     families,
     fit_forms,
     form_names,
     shipped_forms,
 )
+from research.pretraining.forms import retained_forms as keep
 from research.pretraining.rows import spec_of, usable
 from research.tables.columns import completed, shapes_json
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
@@ -103,3 +107,22 @@ def test_a_form_without_constants_is_refused() -> None:
         base_us(product_rows(), replace(SHIPPED, gemm={}))
     with pytest.raises(InputError, match="convolution op aten::conv2d"):
         base_us(_convolution(), replace(SHIPPED, convolution=None))
+
+
+def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The constants that ship have every kind of field: memories, generations, gaps."""
+    requested = []
+
+    def fitted(rows: object) -> FormConstants:
+        requested.append(rows)
+        return shipped_forms()
+
+    rows = usable(table(product_rows((A100, V100)), add_rows())).rows
+    monkeypatch.setattr(forms, "fit_forms", fitted)
+    monkeypatch.setattr(forms, "getsource", lambda _: "of the test")
+    first, again = keep(rows, tmp_path), keep(rows, tmp_path)
+    assert len(requested) == 1
+    assert first == again
+    assert again.gemm == shipped_forms().gemm
+    assert again.memory == default_memory_constants()
+    assert again.convolution == default_convolution_constants()

@@ -13,9 +13,9 @@ import torch
 
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
-from research.pretraining.answer import corrections
-from research.pretraining.kinds import PRODUCTS
 from research.pretraining.op_checkpoint import load_op_checkpoint, save_op_checkpoint
+from research.pretraining.predictor import corrections
+from research.pretraining.rows import PRODUCTS
 from tests.research.op_networks import SHARE, call, checkpoint, small_rows
 
 V100, T4, CPU = (load_device(name) for name in ("v100_pcie_32gb", "t4", "cpu_generic"))

@@ -12,12 +12,9 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.training.pretrain_config import OpTablesConfig
 from gnnperf.trace.public.catalog import load_catalog
 from research.pretraining import held_out, recipe
-from research.pretraining.card import card
 from research.pretraining.forms import FormConstants, shipped_forms
-from research.pretraining.kinds import CONVOLUTIONS, PRODUCTS, kind_names
-from research.pretraining.recipe import of_kinds, trained_checkpoint
-from research.pretraining.rows import usable
-from research.pretraining.sources import sources
+from research.pretraining.recipe import card, of_kinds, trained_checkpoint
+from research.pretraining.rows import CONVOLUTIONS, PRODUCTS, kind_names, sources, usable
 from tests.research.op_networks import CONFIG
 from tests.research.op_rows import A100, T4, V100, product_rows, table
 

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from research.recording.placement_times import ROUNDS, measure
-from research.recording.sharding_problems import NUM_CANDIDATES, NUM_PROBLEMS, Problem, cpu_sharding, greedy, problems
-from research.recording.workloads.mixed_dlrm import MixedDlrm
-from research.recording.workloads.mixed_tables import PlacedTable
+from research.recording.sharding_problems import (
+    NUM_CANDIDATES,
+    NUM_PROBLEMS,
+    ROUNDS,
+    Problem,
+    cpu_sharding,
+    greedy,
+    measure,
+    problems,
+)
+from research.recording.workloads.mixed_dlrm import MixedDlrm, PlacedTable
 from research.recording.workloads.sharded_tables import Sharding
 
 SMALL = (PlacedTable(30, 4, 2, 1.0), PlacedTable(20, 4, 1, 1.0, rank=1))

@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from research.recording.workloads.mixed_dlrm import MixedDlrm
-from research.recording.workloads.mixed_tables import MixedTables, PlacedTable
+from research.recording.workloads.mixed_dlrm import MixedDlrm, MixedTables, PlacedTable
 from research.recording.workloads.sharded_tables import Sharding
 
 BATCH = 3

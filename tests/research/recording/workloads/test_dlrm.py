@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.record.launcher import RankFailed, launch
-from research.recording.workloads.device import arithmetic
 from research.recording.workloads.dlrm import Dlrm, index_statistics, interact
 from research.recording.workloads.sharded_tables import Sharding
+from research.recording.workloads.workload import arithmetic
 from tests.research.recording.workloads.table_checks import compare, train
 
 Ranks = list[dict[str, Any]]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.record.launcher import launch
-from research.recording.workloads.device import arithmetic
 from research.recording.workloads.op_rules import Value, broadcast
 from research.recording.workloads.op_rules_layout import BINARY
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS
 from research.recording.workloads.random_graph import FAMILIES, LARGEST_BOUND, Program, RandomGraph, compose, sources
+from research.recording.workloads.workload import arithmetic
 from tests.research.recording.workloads.programs import train
 
 SMALL = RandomGraph(num_ops=30, scale=16_000, batch=8)

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from gnnperf.record.launcher import launch
-from research.recording.workloads.cart_poles import PythonCartPoles, TensorCartPoles
-from research.recording.workloads.rl import Policy, Rl, loss_of, returns_of, roll_out
+from research.recording.workloads.rl import Policy, PythonCartPoles, Rl, TensorCartPoles, loss_of, returns_of, roll_out
 from tests.research.recording.workloads.balancing import PROGRAMS, train
 
 Ranks = list[dict[str, Any]]

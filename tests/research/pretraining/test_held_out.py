@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from research.pretraining.choice import choose, judged_generations, others_share, own_share
-from research.pretraining.held_out import SHARES, HeldOut, bucket_of
-from research.pretraining.kinds import KINDS, PRODUCTS
+from research.pretraining.held_out import (
+    SHARES,
+    HeldOut,
+    bucket_of,
+    choose,
+    judged_generations,
+    others_share,
+    own_share,
+)
+from research.pretraining.rows import KINDS, PRODUCTS
 
 KIND = PRODUCTS.name
 
