@@ -26,8 +26,7 @@ from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE, UNMODELED
 from research.benchmarks._frame import run_main
 from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.pretraining.forms import base_us
-from research.pretraining.retained_forms import retained_forms
+from research.pretraining.forms import base_us, retained_forms
 from research.pretraining.rows import GENERATION, sampled, spec_of
 
 OUT = Path("outputs/gpu_ratios")
