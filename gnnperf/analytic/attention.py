@@ -73,14 +73,14 @@ def flops(calls: Attentions, backward: bool = False) -> np.ndarray:
     return 2.0 * (FUSED_BACKWARD_PRODUCTS if backward else FORWARD_PRODUCTS) * calls.pairs * calls.head_dim
 
 
-def fused_bytes(calls: Attentions, item_bytes: int, backward: bool = False) -> np.ndarray:
+def fused_bytes(calls: Attentions, item_bytes: float, backward: bool = False) -> np.ndarray:
     """Bytes [calls]: queries, keys, values and result; backward also their gradients. No scores."""
     tokens = calls.batch * calls.heads * (calls.queries + calls.keys)  # queries and results, keys and values
     return tokens * calls.head_dim * float(2 * item_bytes * (2 if backward else 1))
 
 
 def fused_us(
-    calls: Attentions, item_bytes: int, peak_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants,
+    calls: Attentions, item_bytes: float, peak_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants,
     rates: FusedRates, backward: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""

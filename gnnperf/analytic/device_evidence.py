@@ -93,7 +93,7 @@ class DeviceEvidence:
         if self.device.kind == "cpu":
             return "specification; prices per op of another CPU, moved by rates per core"
         if not has_forms(self.device):
-            return "specification, roofline alone: closed forms are of NVIDIA's GPUs"
+            return "specification; a roofline per kind of op, of recordings on mi300x"
         if self.next_to:
             return f"specification; same {'chip' if self.same_chip else 'generation'}: {', '.join(self.next_to)}"
         return "specification; nothing of its generation was measured"

@@ -22,12 +22,13 @@ REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from 
 WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once
 WARP_THREADS = 32.0
 VECTOR_BYTES, MOST_THREADS = 16, 1024  # of one load, of one block
+WORD_BYTES = 4  # as long do elements take that no vector load can read (TraceLens, MIT: bf16 rows of 3137 and 5185)
 NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
 SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
 
 
 def row_kernel_us(
-    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
+    rows: np.ndarray, columns: np.ndarray, item_bytes: int | np.ndarray, device: DeviceSpec, constants: MemoryConstants,
     kernel: RowKernel, tensors: tuple[int, int] = (1, 1), resident: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a kernel over rows: floor + (issue^p + memory^p)^(1/p).
@@ -39,8 +40,9 @@ def row_kernel_us(
     cache (the same call in a loop).
     """
     num_read, num_written = tensors
-    tensor_bytes = rows * columns * float(item_bytes)  # [n]
-    in_flight = device.num_sms * kernel.rows_in_flight_per_sm * columns * float(item_bytes * (num_read + num_written))
+    item = np.asarray(item_bytes, float)
+    tensor_bytes = rows * columns * item  # [n]
+    in_flight = device.num_sms * kernel.rows_in_flight_per_sm * columns * item * (num_read + num_written)
     ratio = constants.cache_share * device.l2_bytes / np.maximum(in_flight, 1.0)  # [n]
     left = 1.0 / (1.0 + ratio**REUSE_SHARPNESS)  # [n]
     moved = tensor_bytes * (num_read + num_written + num_read * kernel.rereads * left)  # [n]
@@ -87,16 +89,19 @@ def softmax_us(
     """[n] us: short rows stay in a warp's registers, long ones are read again for maximum, sum and result.
 
     Rows shorter than a warp share one (torch's PersistentSoftmax.cuh: as many threads as the next power of two), and
-    so its instructions: they cost what fewer rows of a whole warp do.
+    so its instructions: they cost what fewer rows of a whole warp do. Long rows that do not start where vectors do are
+    read element by element: in 16 bits they take as long as in 32.
     """
     short = (columns <= WARP_COLUMNS) & (columns * item_bytes <= WARP_ROW_BYTES)  # [n]
     threads = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(columns, 1.0))), WARP_THREADS)  # [n] of a row
     sharing = WARP_THREADS / threads  # [n] rows in a warp
     tensors = SOFTMAX_BACKWARD if backward else (1, 1)
+    aligned = columns * item_bytes % VECTOR_BYTES == 0  # [n]
+    in_block = np.where(aligned, item_bytes, max(item_bytes, WORD_BYTES))  # [n]
     warp, block = (
-        row_kernel_us(rows / s, columns * s, item_bytes, device, constants,
+        row_kernel_us(rows / s, columns * s, item, device, constants,
                       constants.row_kernel(name, device.architecture), tensors, resident)
-        for name, s in (("softmax_warp", sharing), ("softmax_block", 1.0))
+        for name, s, item in (("softmax_warp", sharing, item_bytes), ("softmax_block", 1.0, in_block))
     )  # fmt: skip
     return np.where(short, warp, block)
 

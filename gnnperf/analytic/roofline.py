@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from gnnperf.analytic.constants_file import AboveZero, FromZero, read_constants
 from gnnperf.core import OpFamily
-from gnnperf.hardware import DeviceSpec
+from gnnperf.hardware import DeviceSpec, conf_dir
 
 MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # Matrix products in float32 do not use TF32 unless requested, convolutions do: by default
 # torch.backends.cuda.matmul.allow_tf32 is False and torch.backends.cudnn.allow_tf32 is True (torch 1.12 and later).
 FLOAT32_MATRIX_FAMILIES = (OpFamily.CONV,)
+CDNA_FILE = "cdna.yaml"
+OTHERS = "other"  # in CdnaConstants: families without an entry
 SLOWER_THAN = {"float16": "float32", "bfloat16": "float32", "float8": "float16", "int8": "float32"}
 
 
@@ -64,3 +69,51 @@ def compute_us(
     ratios = np.nan_to_num(compute / scale) ** power + np.nan_to_num(memory / scale) ** power
     soft = np.nan_to_num(largest) * np.where(largest > 0, ratios, 1.0) ** (1.0 / power)
     return np.where(unknown, np.nan, device.launch_floor_us + soft)
+
+
+@dataclass(frozen=True)
+class FamilyShares:
+    """What kernels of one family reach on AMD's CDNA GPUs."""
+
+    compute_share: AboveZero  # of the peak rate
+    bandwidth_share: AboveZero  # of the data sheet's
+    start_us: FromZero  # of each kernel, whatever it does
+
+
+@dataclass(frozen=True)
+class CdnaConstants:
+    """Constants of AMD's CDNA GPUs (MI100 to MI355X)."""
+
+    roofline_power: AboveZero
+    shares: Mapping[str, FamilyShares]  # of `cdna_kind`, with OTHERS
+    provenance: str
+
+    def of(self, kind: str) -> FamilyShares:
+        """Of one kind."""
+        return self.shares.get(kind, self.shares[OTHERS])
+
+
+@cache
+def default_cdna_constants() -> CdnaConstants:
+    """The constants that ship, conf/analytic/cdna.yaml."""
+    return read_constants(conf_dir("analytic") / CDNA_FILE, CdnaConstants)
+
+
+def cdna_kind(op_name: str, family: str) -> str:
+    """Key of CdnaConstants.shares: the family, but for batch norms, whose kernels are MIOpen's."""
+    if "batch_norm" in op_name:
+        return "batch_norm_backward" if "backward" in op_name else "batch_norm"
+    return family
+
+
+def shares_us(
+    flops: np.ndarray, moved_bytes: np.ndarray, rate_per_s: np.ndarray, num_kernels: np.ndarray, shares: FamilyShares,
+    bandwidth_per_s: float, power: float,
+) -> np.ndarray:  # fmt: skip
+    """Latency [n] of calls of one kind with all their kernels: starts + (compute^p + memory^p)^(1/p); NaN: no work."""
+    compute = np.nan_to_num(flops / (rate_per_s * shares.compute_share) * 1e6)  # [n] us
+    memory = np.nan_to_num(moved_bytes / (bandwidth_per_s * shares.bandwidth_share) * 1e6)  # [n] us
+    largest = np.maximum(compute, memory)  # [n]
+    scale = np.where(largest > 0, largest, 1.0)
+    soft = scale * ((compute / scale) ** power + (memory / scale) ** power) ** (1.0 / power)
+    return np.where(largest > 0, num_kernels * shares.start_us + soft, np.nan)

@@ -2,10 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.device_evidence
 
-Counts the rows that research/fitting/gemm.py, memory.py, convolution.py and cpu_constants.py
-fit on, as
-they choose them.
-`gnnperf devices` reads the file.
+Counts the rows that research/fitting/gemm.py, memory.py, convolution.py, cdna.py and cpu_constants.py fit on, as they
+choose them. `gnnperf devices` reads the file.
 """
 
 from __future__ import annotations
@@ -17,19 +15,21 @@ from pathlib import Path
 import pandas as pd
 
 from gnnperf.analytic.device_evidence import EVIDENCE_FILE, Evidence, save_evidence
+from gnnperf.analytic.roofline import CDNA_FILE
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import run_main
 from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows, product_rows, sample, spec
 from research.benchmarks._public_runs import mirror
+from research.fitting.cdna import measured as recorded_calls
 from research.fitting.convolution import some_of_each
-from research.fitting.gemm import FIT_ROWS
+from research.fitting.gemm import FIT_ROWS, GENERATION_ROWS
 from research.pretraining.graphs import grouped
 
 PROVENANCE = (
     "python -m research.benchmarks.device_evidence: rows that research/fitting/gemm.py, "
-    "memory.py, convolution.py "
+    "memory.py, convolution.py, cdna.py "
     "and cpu_constants.py fit on; licenses as the catalog of public files says"
 )
 OWN_LICENSE = "Apache-2.0"
@@ -49,12 +49,22 @@ def gpu_evidence() -> list[Evidence]:
     result: list[Evidence] = []
     for table in TABLES:
         every = rows[rows["table"] == table]
-        result += _counted(every, sample(every, FIT_ROWS[table]), pd.Series(table, every.index), "gemm.yaml")
+        fitted = sample(every, GENERATION_ROWS if table.startswith("gemm") else FIT_ROWS[table])
+        result += _counted(every, fitted, pd.Series(table, every.index), "gemm.yaml")
     memory, _ = memory_rows()
     result += _counted(memory, memory, memory["table"].map(ROW_OPS).fillna("elementwise"), "memory_bound.yaml")
     convolved, _ = convolution_rows()
     ops = pd.Series("convolution", convolved.index)
-    return result + _counted(convolved, some_of_each(convolved), ops, "convolution.yaml")
+    return result + _counted(convolved, some_of_each(convolved), ops, "convolution.yaml") + cdna_evidence()
+
+
+def cdna_evidence() -> list[Evidence]:
+    """Of the public recordings of AMD's GPUs."""
+    runs = pd.concat(recorded_calls(), ignore_index=True).groupby(["device", "project"])["run"].nunique()
+    return [
+        Evidence(device, source, license_of(source, "kineto"), "recordings", "any", count, count, CDNA_FILE)
+        for (device, source), count in zip(runs.index.tolist(), runs.tolist(), strict=True)
+    ]
 
 
 def cpu_evidence() -> list[Evidence]:
@@ -79,9 +89,9 @@ def _counted(every: pd.DataFrame, fitted: pd.DataFrame, ops: pd.Series, constant
 
 
 @cache
-def license_of(source: str) -> str:
-    """Of a repository's op tables; several are joined."""
-    result: Iterable[str] = {e.license for e in load_catalog() if e.repo == source and e.kind == "op-table"}
+def license_of(source: str, kind: str = "op-table") -> str:
+    """Of a repository's files of one kind; several are joined."""
+    result: Iterable[str] = {e.license for e in load_catalog() if e.repo == source and e.kind == kind}
     return ", ".join(sorted(result)) or "unknown"
 
 

@@ -2,7 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks trace_kernels
 
-Every op call with device time, all its kernels together. Nothing was fitted on these traces. "form, if TF32" answers
+Every op call with device time, all its kernels together. Only constants of AMD's GPUs were fitted on these traces
+(`research.fitting.cdna`). "form, if TF32" answers
 the float32 products once more, as if the program had allowed TF32, which a trace does not say. "op, other runs" is the
 trivial answer: the median time of calls of that name in all other recordings; "other projects" leaves out recordings
 of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by. With a

@@ -67,7 +67,7 @@ def result_edge(edge: np.ndarray, window: np.ndarray, stride: np.ndarray, paddin
     return np.floor((edge + 2 * padding - window) / stride) + 1
 
 
-def as_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:
+def as_products(calls: Convolutions, which: ConvolutionPass, item_bytes: float) -> Products:
     """The products that a convolution is [calls]; see the table in the module."""
     taps = calls.window_height * calls.window_width  # [calls]
     into, out = calls.in_channels / calls.groups, calls.out_channels / calls.groups
@@ -80,7 +80,7 @@ def as_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) ->
     return products(out, into * taps, results, calls.groups, item_bytes)
 
 
-def moved_bytes(calls: Convolutions, item_bytes: int) -> np.ndarray:
+def moved_bytes(calls: Convolutions, item_bytes: float) -> np.ndarray:
     """Image, weight and result once each [calls] bytes: two are read and one is written, in every pass."""
     image = calls.images * calls.in_channels * calls.in_height * calls.in_width
     weight = calls.out_channels * calls.in_channels / calls.groups * calls.window_height * calls.window_width
@@ -89,7 +89,7 @@ def moved_bytes(calls: Convolutions, item_bytes: int) -> np.ndarray:
 
 
 def convolution_us(
-    calls: Convolutions, which: ConvolutionPass, item_bytes: int, device: DeviceSpec, memory: MemoryConstants,
+    calls: Convolutions, which: ConvolutionPass, item_bytes: float, device: DeviceSpec, memory: MemoryConstants,
     product_us: ProductTime, splits: Splits = SPLITS,
 ) -> np.ndarray:  # fmt: skip
     """Time [calls] us: that of the products, or of moving the tensors where that is longer (depthwise, 1 x 1)."""
@@ -135,7 +135,7 @@ def winograd_applies(calls: Convolutions) -> np.ndarray:
     return square & (calls.stride == 1) & (calls.groups == 1)
 
 
-def fused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:
+def fused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: float) -> Products:
     """The products [calls] of minimal filtering in one kernel (no weight gradient): a place of a 4 x 4 tile each.
 
     Memory gives the image, of which a tile has 4 pixels of its own, and the kernel makes 16 places of them.
@@ -148,7 +148,7 @@ def fused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int)
     return products(tiles * places, out if forward else into, into if forward else out, 1, read_bytes)
 
 
-def unfused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:
+def unfused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: float) -> Products:
     """The batch of products [calls] between separate transforms: one for every place of a 6 x 6 tile."""
     tiles, places = _blocks(calls, which, UNFUSED_RESULTS), _places(UNFUSED_RESULTS)  # [calls]
     into, out = calls.in_channels, calls.out_channels
@@ -158,13 +158,13 @@ def unfused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: in
     return products(tiles, out if forward else into, into if forward else out, places, item_bytes)
 
 
-def weight_bytes(calls: Convolutions, results: int, item_bytes: int) -> np.ndarray:
+def weight_bytes(calls: Convolutions, results: int, item_bytes: float) -> np.ndarray:
     """What transforming the weight (or its gradient back) reads and writes [calls] bytes."""
     filters = calls.in_channels * calls.out_channels  # [calls]
     return filters * (WINOGRAD_WINDOW**2 + _places(results)) * float(item_bytes)
 
 
-def image_bytes(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> np.ndarray:
+def image_bytes(calls: Convolutions, which: ConvolutionPass, item_bytes: float) -> np.ndarray:
     """What the transforms of image and result read and write [calls] bytes: places on one side, pixels on the other."""
     elements = _blocks(calls, which, UNFUSED_RESULTS) * (_places(UNFUSED_RESULTS) + UNFUSED_RESULTS**2)  # [calls]
     return elements * (calls.in_channels + calls.out_channels) * float(item_bytes)
@@ -202,7 +202,7 @@ class Algorithms:
 
 
 def algorithms(
-    calls: Convolutions, which: ConvolutionPass, item_bytes: int, device: DeviceSpec, memory: MemoryConstants,
+    calls: Convolutions, which: ConvolutionPass, item_bytes: float, device: DeviceSpec, memory: MemoryConstants,
     product_us: ProductTime,
 ) -> Algorithms:  # fmt: skip
     """Every way to convolve without matrix units; arguments as of `convolution_us`."""

@@ -31,6 +31,7 @@ CALIBRATED_EDGE = 4096
 # matrix units were fitted on; those of lanes were fitted on the same product again and again.
 PROGRAM_TURNS = {True: 6.0, False: 1.0}
 SCALED = "aten::_scaled_mm"  # takes operands in 8 bits; other ops in 8 bits quantize their input
+ODD_SLOWDOWN = 3.4  # of what arithmetic or bytes take at least; TraceLens (MIT): bmm of bf16 with edges 3137, 5185
 SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with
 Size = tuple[float, float, float, float]  # batch, m, n, k
 
@@ -80,8 +81,26 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
             answer = product_us(setting, dtype, tf32, quantized)
             usual = PROGRAM_TURNS[rate_key(setting.device, dtype, tf32).endswith("_matrix")]
             turns = [usual if (own := calls[row].turns) is None else own for row in rows]
-            result[rows] = answer(products(m, n, k, batch, ITEM_BYTES[dtype], turns))
+            requested = products(m, n, k, batch, ITEM_BYTES[dtype], turns)
+            result[rows] = np.maximum(answer(requested), odd_us(requested, dtype, tf32, setting.device))
     return result
+
+
+def odd_us(requested: Products, dtype: str, tf32: bool, device: DeviceSpec) -> Array:
+    """[n] us that products of 16 bits with rows of an odd length take at least; 0 for others.
+
+    Such rows do not start where vectors do: libraries have older kernels for them, which read element by element.
+    """
+    key = rate_key(device, dtype, tf32)
+    odd = ((requested.n % 2 == 1) & (requested.n > 1)) | (requested.k % 2 == 1)  # [n] n = 1: a vector
+    if not key.endswith("_matrix") or ITEM_BYTES[dtype] != 2:
+        return np.zeros(len(odd))
+    flops = 2.0 * requested.batch * requested.m * requested.n * requested.k  # [n]
+    entries = requested.batch * (
+        requested.m * requested.k + requested.k * requested.n + requested.m * requested.n
+    )  # [n]
+    memory = entries * ITEM_BYTES[dtype] / device.memory_bandwidth_bytes_per_s
+    return np.where(odd, ODD_SLOWDOWN * np.maximum(flops / device.flops_per_s[key], memory) * US_PER_S, 0.0)
 
 
 def product_size(call: KernelCall) -> tuple[float, ...]:
@@ -113,8 +132,7 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool
     single = {**setting.gemm, batches: setting.gemm[one_by_one]}
 
     def answer(result: Products, splits: Splits = SPLITS) -> Array:
-        how = {"tf32": tf32, "splits": splits, "quantized": quantized}
-        us = gemm_us(device, dtype, result, constants=setting.gemm, **how)
+        us = gemm_us(device, dtype, result, tf32=tf32, constants=setting.gemm, splits=splits, quantized=quantized)
         rows = np.flatnonzero(result.batch > 1)
         if len(rows) and batches != one_by_one:
             requested, one = result.part(rows), replace(result.part(rows), batch=np.ones(len(rows)))

@@ -25,7 +25,16 @@ from gnnperf.analytic.memory_bound.calls import (
 )
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.normalization import rows_us
-from gnnperf.analytic.roofline import compute_us, flops_per_s, has_units
+from gnnperf.analytic.roofline import (
+    CdnaConstants,
+    cdna_kind,
+    compute_us,
+    default_cdna_constants,
+    flops_per_s,
+    has_units,
+    rate_key_of,
+    shares_us,
+)
 from gnnperf.core import OpFamily
 from gnnperf.hardware import DeviceSpec
 
@@ -34,6 +43,12 @@ def matmuls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of matrix products, with a sparse operand or without; NaN: neither form applies."""
     sparse = sparse_products_us(calls, setting)
     return np.where(np.isnan(sparse), products_us(calls, setting), sparse)
+
+
+def norms_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of norms: over rows, or streams (batch and group norms); NaN: bytes unknown."""
+    rows = rows_us(calls, setting)
+    return np.where(np.isnan(rows), streams_us(calls, setting), rows)
 
 
 def embeddings_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -59,7 +74,7 @@ FORMS: Mapping[str, Form] = {
     OpFamily.GEMM: matmuls_us,
     OpFamily.CONV: convolutions_us,
     OpFamily.ATTENTION: attentions_us,
-    OpFamily.NORM: rows_us,
+    OpFamily.NORM: norms_us,
     OpFamily.SOFTMAX: rows_us,
     OpFamily.REDUCTION: _or_chains(reductions_us),
     OpFamily.ELEMENTWISE: _or_chains(elementwise_calls_us),
@@ -71,19 +86,24 @@ FORMS: Mapping[str, Form] = {
     OpFamily.LOSS: streams_us,
     OpFamily.POOLING: streams_us,
 }
-OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the constants were fitted on NVIDIA's GPUs
+OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the forms' constants were fitted on NVIDIA's GPUs
 
 
 def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power: float) -> KernelTimes:
     """Latencies of distinct op calls on one device.
 
     Where a closed form applies, it answers: with a floor for each kernel after the first. Elsewhere (an unknown family,
-    shapes that were not recorded, a dtype without a rate, a CPU, an AMD GPU) it is the roofline of the whole call.
-    A call without work costs its floors.
+    shapes that were not recorded, a dtype without a rate, a CPU) it is the roofline of the whole call. AMD's GPUs have
+    a roofline of their own per family (`cdna_us`). A call without work costs its floors.
     """
     roofline = roofline_us(calls, device, roofline_power)  # [n]
     works = np.array([c.flops > 0 or c.moved_bytes > 0 for c in calls], bool)  # [n]
-    formed = forms_us(calls, device) if has_forms(device) else np.full(len(calls), np.nan)  # [n]
+    if has_forms(device):
+        formed = forms_us(calls, device)  # [n]
+    elif device.kind == "gpu":
+        formed = cdna_us(calls, device, default_cdna_constants())
+    else:
+        formed = np.full(len(calls), np.nan)
     by_form = works & ~np.isnan(formed) & ~np.isnan(roofline)
     more_floors = np.array([c.num_kernels - 1 for c in calls], float) * device.launch_floor_us  # [n]
     latency = np.where(by_form, formed, roofline) + more_floors
@@ -94,6 +114,28 @@ def has_forms(device: DeviceSpec) -> bool:
     """Whether the forms' constants hold for the device."""
     names = (device.architecture, device.name, *device.aliases)
     return device.kind == "gpu" and not any(name.startswith(OTHER_VENDOR) for name in names)
+
+
+def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaConstants) -> Array:
+    """[n] us of the whole call with one floor on an AMD GPU; NaN: neither FLOPs nor bytes are known.
+
+    Rates that were measured on the device are those of its products and copies: what the other kinds reach is relative
+    to them.
+    """
+    result = np.full(len(calls), np.nan)
+    kinds = np.array([cdna_kind(call.op_name, call.family) for call in calls], dtype=object)
+    kernels = np.array([call.num_kernels for call in calls], float)  # [n]
+    peak = np.array([device.flops_per_s[rate_key_of(device, call.family, call.dtype)] for call in calls], float)
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    if device.measured:
+        peak = peak / constants.of(OpFamily.GEMM).compute_share
+        bandwidth /= constants.of(OpFamily.COPY).bandwidth_share
+    for kind in dict.fromkeys(kinds.tolist()):
+        rows = np.flatnonzero(kinds == kind)
+        flops, moved = _flops(calls)[rows], of_bytes(calls)[rows]
+        shares = constants.of(kind)
+        result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], shares, bandwidth, constants.roofline_power)
+    return np.maximum(result - (kernels - 1) * device.launch_floor_us, device.launch_floor_us)
 
 
 def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:

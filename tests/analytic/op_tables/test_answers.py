@@ -133,8 +133,8 @@ def test_rows_are_answered_in_their_order() -> None:
 
 @pytest.mark.parametrize(("dtype", "name"), [("bfloat16", "bfloat16"), ("float8", "float8_e4m3fn")])
 def test_a_call_has_one_latency_in_tables_graphs_and_benchmarks(dtype: str, name: str, tmp_path: Path) -> None:
-    sizes = {"m": np.array([16.0, 2048.0]), "n": np.array([4096.0, 1024.0]), "k": np.array([4096.0, 8192.0])}
-    table = completed({**product_columns("aten::linear", *sizes.values(), dtype), "turns": 6, "launch_included": False,
+    m, n, k = np.array([16.0, 2048.0]), np.array([4096.0, 1024.0]), np.array([4096.0, 8192.0])
+    table = completed({**product_columns("aten::linear", m, n, k, dtype), "turns": 6, "launch_included": False,
                        "device": "NVIDIA H100 80GB HBM3", "latency_us": 1.0}, 2)  # fmt: skip
     family = default_gemm_constants()["matrix" if dtype == "bfloat16" else "float8"]
     expected = predicted_us(measured(table), family)
