@@ -22,7 +22,7 @@ STAMP := $(VENV)/.installed-$(PINS)
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint format bench docs environment clean
+.PHONY: demo test pytest lint format bench docs environment clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)
@@ -32,7 +32,11 @@ demo: $(STAMP)
 	@echo
 	@echo "The report: $(abspath $(DEMO))/predict/report.html"
 
-test: lint
+# Both at once: tests wait for their processes, and the type checker takes that time.
+test: $(STAMP)
+	$(MAKE) --no-print-directory -j2 lint pytest
+
+pytest: $(STAMP)
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)

@@ -63,7 +63,7 @@ def test_a_checkpoint_that_predicts(
     assert set(pd.read_csv(out / "errors.csv")["answer"]) == {"gnn", "base", "analytic", "op median", "nearest run"}
     answer = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
     assert np.isfinite(answer.latency_us).all()
-    assert checkpoint.provenance["training"]["optim"]["loss"] == "huber"
+    assert checkpoint.provenance["training"]["optim"]["huber_delta"] == 0.05
     assert checkpoint.provenance["training"]["processors"] == [{"name": "Epyc", "capability": "AVX2"}]
 
 

@@ -1,5 +1,5 @@
 from .edits import memory_edits as memory_edits
-from .effects import effects_kept_in as effects_kept_in
+from .effects import effects_cached_in as effects_cached_in
 from .measured import OUTSIDE as OUTSIDE
 from .measured import Measured as Measured
 from .measured import Part as Part

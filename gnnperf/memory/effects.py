@@ -18,7 +18,7 @@ import msgspec
 from gnnperf.core import InputError, write_bytes
 from gnnperf.memory.storages import Slot
 
-_MAX_KEPT = 50_000  # effects: some ten megabytes
+_MAX_CACHED = 50_000  # effects: some ten megabytes
 
 
 class CannotTell(Exception):
@@ -60,7 +60,7 @@ class Effect:
 
 
 @dataclass
-class _Kept:
+class _Cached:
     """What torch computed.
 
     Attributes:
@@ -73,27 +73,27 @@ class _Kept:
     composite: dict[str, bool] = field(default_factory=dict)
 
 
-_kept = _Kept()
+_cached = _Cached()
 
 
 @cache
 def is_composite(name: str) -> bool:
     """Whether an op is nothing but the ops that it calls, for autograd too."""
-    if name not in _kept.composite:
+    if name not in _cached.composite:
         from gnnperf.memory import torch_effects
 
-        _kept.composite[name] = torch_effects.is_composite(name)
-    return _kept.composite[name]
+        _cached.composite[name] = torch_effects.is_composite(name)
+    return _cached.composite[name]
 
 
 @cache
 def is_known(name: str) -> bool:
     """Whether torch has an op of this name in aten."""
-    if name not in _kept.known:
+    if name not in _cached.known:
         from gnnperf.memory import torch_effects
 
-        _kept.known[name] = torch_effects.is_known(name)
-    return _kept.known[name]
+        _cached.known[name] = torch_effects.is_known(name)
+    return _cached.known[name]
 
 
 @lru_cache(maxsize=20_000)
@@ -104,35 +104,35 @@ def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
         CannotTell: the op cannot be run from what was recorded of it.
     """
     key = f"{name} {slots}"
-    if key not in _kept.effects:
+    if key not in _cached.effects:
         from gnnperf.memory import torch_effects
 
         try:
-            _kept.effects[key] = torch_effects.effect_of(name, slots)
+            _cached.effects[key] = torch_effects.effect_of(name, slots)
         except CannotTell:
-            _kept.effects[key] = None
-    if (effect := _kept.effects[key]) is None:
+            _cached.effects[key] = None
+    if (effect := _cached.effects[key]) is None:
         raise CannotTell(name)
     return effect
 
 
 @contextmanager
-def effects_kept_in(folder: Path | None) -> Iterator[None]:
+def effects_cached_in(folder: Path | None) -> Iterator[None]:
     """Read effects of earlier predictions from a folder, and add the new ones to it; None: nothing is kept."""
     if folder is None:
         yield
         return
     path = folder / f"effects-{_code_hash()}.json"
-    earlier = _Kept()
+    earlier = _Cached()
     with suppress(OSError, msgspec.DecodeError):  # none yet, or damaged: they are computed again
-        earlier = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        earlier = msgspec.json.decode(path.read_bytes(), type=_Cached)
     for name in ("effects", "known", "composite"):
-        getattr(_kept, name).update(getattr(earlier, name))
+        getattr(_cached, name).update(getattr(earlier, name))
     yield
-    if len(earlier.effects) < len(_kept.effects) <= _MAX_KEPT:
+    if len(earlier.effects) < len(_cached.effects) <= _MAX_CACHED:
         with suppress(OSError, InputError):  # the graph, which goes to the same folder, warns
             folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, msgspec.json.encode(_kept))
+            write_bytes(path, msgspec.json.encode(_cached))
 
 
 @cache

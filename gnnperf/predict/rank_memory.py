@@ -55,12 +55,12 @@ def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None)
     run = read_run(Path(str(request.trace)))
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, notes=(*answer.notes, NO_SHAPES))
-    from gnnperf.memory import effects_kept_in, measured_peaks, peak_memory
+    from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory
 
     same = device is None or not request.hardware or device.name == answer.traced_hardware or _is_traced(answer)
     on_gpu = None if same or device is None else device.kind == "gpu"
     measured = measured_peaks(run.card) if same else {}
-    with effects_kept_in(request.cache_folder):
+    with effects_cached_in(request.cache_folder):
         peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, on_gpu=on_gpu)
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
     sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
@@ -75,12 +75,12 @@ def _is_traced(answer: StepPrediction) -> bool:
 def _edited(
     answer: StepPrediction, request: Request, run: RunTrace, device: DeviceSpec | None, on_gpu: bool | None
 ) -> StepPrediction:
-    from gnnperf.memory import effects_kept_in, memory_edits, peak_memory
+    from gnnperf.memory import effects_cached_in, memory_edits, peak_memory
 
     assert answer.whatif is not None, "chosen so"
     runs_on_gpu = answer.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
     edits = memory_edits(answer.prediction.graph, request.edits(), on_gpu=runs_on_gpu)
-    with effects_kept_in(request.cache_folder):
+    with effects_cached_in(request.cache_folder):
         peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, variant=edits.variant,
                             on_gpu=on_gpu)  # fmt: skip
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)

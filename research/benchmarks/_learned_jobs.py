@@ -105,13 +105,13 @@ def curve_jobs(out: Path, split: str, row: str, seeds: Sequence[int], part: str)
             for seed in seeds for share in CURVE_SHARES]  # fmt: skip
 
 
-def save_network(claim: str, records: Sequence[EvaluationRecord], split: str, steps: bool = True) -> None:
+def save_network(statement: str, records: Sequence[EvaluationRecord], split: str, steps: bool = True) -> None:
     """GMAE of nodes, and geomean of step errors, of the row gnn on a split, where it has records."""
     network = rows_of(records).get(split, {}).get("gnn", ())
     nodes = node_figures(network) if network else None
     if nodes is not None:
         values = (nodes.gmae, *([step_figures(network).gmae] if steps else []))
-        save_result(claim, *(100 * value for value in values))
+        save_result(statement, *(100 * value for value in values))
 
 
 def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:

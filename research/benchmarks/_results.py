@@ -18,12 +18,12 @@ _commit = ""  # of the measured code, while results are saved
 
 
 @dataclass(frozen=True)
-class Claim:
+class Statement:
     """A row of BENCHMARKS.md.
 
     Attributes:
         text: what was measured.
-        targets: of each value, in the claim's unit; None: no target.
+        targets: of each value, in the statement's unit; None: no target.
         command: prints the values.
         evidence: page and anchor below docs/benchmarks.
         unit: behind the values.
@@ -42,10 +42,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Result:
-    """Measured values of a claim.
+    """Measured values of a statement.
 
     Attributes:
-        values: in the claim's unit.
+        values: in the statement's unit.
         interval: 95 % bounds of the first value.
         commit: that measured it.
         date: of the measurement.
@@ -61,52 +61,52 @@ class Result:
 
 NEW, NETWORK = "new-traces.md", "network.md#the-learned-predictor-and-simpler-learners"
 UNSEEN, PROGRAMS = "unseen-programs.md", "unseen-programs.md#programs-that-nothing-was-fitted-on"
-CLAIMS = {
-    "trace_own_gpu": Claim("own GPU, default prediction of public GPU traces (rebuilt step), median / p90 error",
+STATEMENTS = {
+    "trace_own_gpu": Statement("own GPU, default prediction of public GPU traces (rebuilt step), median / p90 error",
                            (1.0, 5.0), RUN + "trace_evidence", f"{NEW}#the-step-on-its-own-gpu", digits=2),
-    "trace_uncovered": Claim("the same, measured nodes that end uncovered", (0.0,), RUN + "trace_evidence",
+    "trace_uncovered": Statement("the same, measured nodes that end uncovered", (0.0,), RUN + "trace_evidence",
                              f"{NEW}#the-step-on-its-own-gpu", "", digits=0),
-    "trace_blind": Claim("blind prediction of the same steps (`evidence=none`), median error", (None,),
+    "trace_blind": Statement("blind prediction of the same steps (`evidence=none`), median error", (None,),
                          RUN + "trace_evidence", f"{NEW}#the-step-on-its-own-gpu"),
-    "trace_forecast": Claim("forecast of a step from other steps, median error over runs", (3.0,),
+    "trace_forecast": Statement("forecast of a step from other steps, median error over runs", (3.0,),
                             RUN + "trace_evidence", f"{NEW}#forecasts-from-other-steps", digits=2),
-    "trace_forecast_copy": Claim("forecast no worse than a copy of another step, share of runs", (90.0,),
+    "trace_forecast_copy": Statement("forecast no worse than a copy of another step, share of runs", (90.0,),
                                  RUN + "trace_evidence", f"{NEW}#forecasts-from-other-steps", at_least=True, digits=0),
-    "links": Claim("device work linked to its launch, true ids hidden", (99.5,), RUN + "links",
+    "links": Statement("device work linked to its launch, true ids hidden", (99.5,), RUN + "links",
                    "graph.md#links-device-work-tied-to-the-cpu-op-that-launched-it", at_least=True, digits=2),
-    "collectives_matched": Claim("collectives matched over ranks, worst of nine runs", (98.0,), RUN + "links",
+    "collectives_matched": Statement("collectives matched over ranks, worst of nine runs", (98.0,), RUN + "links",
                                  "graph.md#collectives-matched-over-ranks", at_least=True),
-    "replay": Claim("strict replay of public GPU runs, step, median / p90 error", (1.0, None), RUN + "replay",
+    "replay": Statement("strict replay of public GPU runs, step, median / p90 error", (1.0, None), RUN + "replay",
                     "graph.md#strict-replay", digits=2),
-    "replay_explained": Claim("blocked host time explained by an edge, all / waits for the device", (90.0, None),
+    "replay_explained": Statement("blocked host time explained by an edge, all / waits for the device", (90.0, None),
                               RUN + "replay", "graph.md#strict-replay", at_least=True, digits=0),
-    "import_speed": Claim("import of 109,123 events, speed relative to HolisticTraceAnalysis", (8.0,),
+    "import_speed": Statement("import of 109,123 events, speed relative to HolisticTraceAnalysis", (8.0,),
                           RUN + "import_speed --peer PYTHON_WITH_HTA", "graph.md#speed", "x", at_least=True),
-    "interventions": Claim("known changes above noise, measured latencies, median error of the change", (15.0,),
+    "interventions": Statement("known changes above noise, measured latencies, median error of the change", (15.0,),
                            "gnnperf interventions datasets/cpu-gloo", "recorded-data.md#recorded-data-interventions"),
-    "analytic_interventions": Claim("known changes above noise, latencies of the model, sign right", (90.0,),
+    "analytic_interventions": Statement("known changes above noise, latencies of the model, sign right", (90.0,),
                                     RUN + "analytic_interventions",
                                     f"{UNSEEN}#known-changes-with-the-models-latencies", at_least=True),
-    "vtrain": Claim("1,440 transformer steps from configuration (simulated labels), mean error", (20.0,),
+    "vtrain": Statement("1,440 transformer steps from configuration (simulated labels), mean error", (20.0,),
                     RUN + "vtrain", "plans.md#plans-steps-that-never-ran"),
-    "peak_memory": Claim("peak memory of recorded runs, mean error", (8.0,), RUN + "peak_memory",
+    "peak_memory": Statement("peak memory of recorded runs, mean error", (8.0,), RUN + "peak_memory",
                          "memory.md#peak-memory"),
-    "unseen_workload": Claim("steps of CPU programs left out of every fit, mean error", (None,),
+    "unseen_workload": Statement("steps of CPU programs left out of every fit, mean error", (None,),
                              RUN + "unseen_workload",
                              f"{UNSEEN}#unseen-workloads-the-three-figures-of-lin-et-al-2022"),
-    "unseen_programs": Claim("steps of two programs never looked at, mean error", (15.0,), RUN + "unseen_programs",
+    "unseen_programs": Statement("steps of two programs never looked at, mean error", (15.0,), RUN + "unseen_programs",
                              PROGRAMS),
-    "convolution": Claim("convolutions, GPU left out, mean error", (None,), RUN + "convolution",
+    "convolution": Statement("convolutions, GPU left out, mean error", (None,), RUN + "convolution",
                          "closed-forms.md#closed-forms-kernels-and-collectives"),
-    "whole_models": Claim("whole models, unseen A100-80GB / L4, mean error", (7.6, 12.4), RUN + "whole_models",
+    "whole_models": Statement("whole models, unseen A100-80GB / L4, mean error", (7.6, 12.4), RUN + "whole_models",
                           "transfer.md#whole-models-on-neusights-rows"),
-    "learned_size": Claim("network: nodes of unseen sizes, GMAE (another recording 10.6 %)", (15.9,),
+    "learned_size": Statement("network: nodes of unseen sizes, GMAE (another recording 10.6 %)", (15.9,),
                           RUN + "learned --splits size", NETWORK),
-    "learned_workload": Claim("network: nodes / steps of an unseen program (analytical steps 8.6 %)", (18.6, 12.0),
+    "learned_workload": Statement("network: nodes / steps of an unseen program (analytical steps 8.6 %)", (18.6, 12.0),
                               RUN + "learned --splits workload", NETWORK),
-    "learned_more": Claim("the same, eight more programs in training", (18.6, 12.0),
+    "learned_more": Statement("the same, eight more programs in training", (18.6, 12.0),
                           RUN + "learned --splits workload+cpu-unseen", "network.md#more-programs-to-train-on"),
-    "second_machine": Claim("network: nodes / steps on a second machine (a copy 21.7 / 8.3 %)", (None, None),
+    "second_machine": Statement("network: nodes / steps on a second machine (a copy 21.7 / 8.3 %)", (None, None),
                             RUN + "second_machine", "intervals.md#a-second-machine-another-day"),
 }  # fmt: skip
 
@@ -124,39 +124,39 @@ def start_saving() -> None:
 
 
 def save_result(name: str, *values: float, interval: tuple[float, float] | None = None) -> None:
-    """Keep the values of a claim, if the command line has `--save`."""
+    """Keep the values of a statement, if the command line has `--save`."""
     if _commit:
         write_result(name, Result(values, interval, _commit, f"{datetime.now(UTC):%Y-%m-%d}", "command"))
 
 
 def write_result(name: str, result: Result) -> None:
     """Write docs/benchmarks/results/NAME.json."""
-    if len(result.values) != len(CLAIMS[name].targets):
-        raise ValueError(f"{name} has {len(CLAIMS[name].targets)} values")
+    if len(result.values) != len(STATEMENTS[name].targets):
+        raise ValueError(f"{name} has {len(STATEMENTS[name].targets)} values")
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.json").write_text(json.dumps(asdict(result), indent=1) + "\n", encoding="utf-8")
 
 
 def read_result(name: str) -> Result:
-    """The saved result of a claim."""
+    """The saved result of a statement."""
     given = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     interval = given["interval"]
     return Result(tuple(given["values"]), interval and tuple(interval), given["commit"], given["date"], given["source"])
 
 
-def row(claim: Claim, result: Result) -> Sequence[str]:
-    """Cells of BENCHMARKS.md: claim, value, interval, target, met, command, date."""
-    values = " / ".join(f"{value:,.{claim.digits}f}" for value in result.values) + claim.unit
-    interval = "-" if result.interval is None else "{:.1f} to {:.1f}".format(*result.interval) + claim.unit
-    known = [target for target in claim.targets if target is not None]
-    shown = " / ".join("-" if target is None else f"{target:g}" for target in claim.targets)
-    target = f"{'at least' if claim.at_least else 'at most'} {shown}{claim.unit}" if known else "-"
-    pairs = zip(result.values, claim.targets, strict=True)
-    met = [value >= t if claim.at_least else value <= t for value, t in pairs if t is not None]
+def row(statement: Statement, result: Result) -> Sequence[str]:
+    """Cells of BENCHMARKS.md: statement, value, interval, target, met, command, date."""
+    values = " / ".join(f"{value:,.{statement.digits}f}" for value in result.values) + statement.unit
+    interval = "-" if result.interval is None else "{:.1f} to {:.1f}".format(*result.interval) + statement.unit
+    known = [target for target in statement.targets if target is not None]
+    shown = " / ".join("-" if target is None else f"{target:g}" for target in statement.targets)
+    target = f"{'at least' if statement.at_least else 'at most'} {shown}{statement.unit}" if known else "-"
+    pairs = zip(result.values, statement.targets, strict=True)
+    met = [value >= t if statement.at_least else value <= t for value, t in pairs if t is not None]
     verdict = " / ".join("yes" if one else "no" for one in met) or "-"
     date = result.date + (f" ({result.commit})" if result.source == "command" else f" (page, {result.commit})")
-    text = f"[{claim.text}](docs/benchmarks/{claim.evidence})"
-    return text, values, interval, target, verdict, f"`{claim.command}`", date
+    text = f"[{statement.text}](docs/benchmarks/{statement.evidence})"
+    return text, values, interval, target, verdict, f"`{statement.command}`", date
 
 
 def _git(*words: str) -> str:

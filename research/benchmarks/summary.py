@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from research.benchmarks._results import CLAIMS, ROOT, read_result, row
+from research.benchmarks._results import ROOT, STATEMENTS, read_result, row
 
 FILE = ROOT / "BENCHMARKS.md"
 HEAD = """# Benchmarks
@@ -27,7 +27,7 @@ COLUMNS = ("claim", "value", "95 % interval", "target", "met", "command", "date"
 
 def text() -> str:
     """BENCHMARKS.md as the saved results have it."""
-    rows = [row(claim, read_result(name)) for name, claim in CLAIMS.items()]
+    rows = [row(statement, read_result(name)) for name, statement in STATEMENTS.items()]
     lines = [f"| {' | '.join(cells)} |" for cells in (COLUMNS, *rows)]
     return "\n".join([HEAD, lines[0], "|---" * len(COLUMNS) + "|", *lines[1:], ""])
 

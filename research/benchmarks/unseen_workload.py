@@ -122,11 +122,11 @@ def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataF
     return table
 
 
-def save_step_error(claim: str, runs: pd.DataFrame) -> None:
+def save_step_error(statement: str, runs: pd.DataFrame) -> None:
     """The model's mean error of the step, with its interval over runs."""
     size = (100 * (runs[MODEL["step"]] / runs["step_us"] - 1.0)).abs().to_numpy(float)
     low, high = interval_over_groups(size, np.arange(len(size)), np.mean)
-    save_result(claim, float(size.mean()), interval=(float(low), float(high)))
+    save_result(statement, float(size.mean()), interval=(float(low), float(high)))
 
 
 def by_workload(runs: pd.DataFrame) -> Table:

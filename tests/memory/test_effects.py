@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.memory import effects, torch_effects
-from gnnperf.memory.effects import CannotTell, effect_of, effects_kept_in, is_composite
+from gnnperf.memory.effects import CannotTell, effect_of, effects_cached_in, is_composite
 from gnnperf.memory.storages import Slot, TensorSlot
 
 
@@ -94,7 +94,7 @@ def test_an_op_that_makes_a_tensor_from_numbers_is_requested() -> None:
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "_kept", effects._Kept())
+    monkeypatch.setattr(effects, "_cached", effects._Cached())
     for function in (effect_of, is_composite):
         function.cache_clear()
 
@@ -103,14 +103,14 @@ def test_effects_are_kept_for_the_next_process(tmp_path: Path, monkeypatch: pyte
     call = ("aten::addmm", (tensor(6), tensor(8, 4), tensor(4, 6), "1", "1"))
     unknown = ("aten::no_such_op", (tensor(3),))
     _forget(monkeypatch)
-    with effects_kept_in(tmp_path):
+    with effects_cached_in(tmp_path):
         first, composite = effect_of(*call), is_composite("aten::linear")
         with pytest.raises(CannotTell):
             effect_of(*unknown)
     _forget(monkeypatch)
     monkeypatch.setattr(torch_effects, "effect_of", None)  # calling it would be an error
     monkeypatch.setattr(torch_effects, "is_composite", None)
-    with effects_kept_in(tmp_path):
+    with effects_cached_in(tmp_path):
         assert effect_of(*call) == first
         assert is_composite("aten::linear") == composite
         with pytest.raises(CannotTell):
@@ -121,7 +121,7 @@ def test_effects_are_kept_for_the_next_process(tmp_path: Path, monkeypatch: pyte
 def test_a_damaged_file_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for damage in (b"", b"{", b'{"effects": {"a": 3}}'):
         _forget(monkeypatch)
-        with effects_kept_in(tmp_path):
+        with effects_cached_in(tmp_path):
             effect_of("aten::relu", (tensor(8, 4),))
         (file,) = tmp_path.iterdir()
         assert b"aten::relu" in file.read_bytes()

@@ -10,23 +10,23 @@ import pytest
 
 from gnnperf.core import InputError
 from research.benchmarks import _results, summary
-from research.benchmarks._results import CLAIMS, FOLDER, Result, read_result, row, save_result, start_saving
+from research.benchmarks._results import FOLDER, STATEMENTS, Result, read_result, row, save_result, start_saving
 
 RESULT = Result((0.5, 7.0), (0.4, 0.6), "abc", "2026-11-25", "command")
 
 
 def test_the_file_is_what_the_saved_results_give() -> None:
     assert summary.FILE.read_text(encoding="utf-8") == summary.text()
-    assert {path.stem for path in FOLDER.glob("*.json")} == set(CLAIMS)
-    assert all(read_result(name).source in ("command", "page") for name in CLAIMS)
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(STATEMENTS)
+    assert all(read_result(name).source in ("command", "page") for name in STATEMENTS)
 
 
 def test_targets_decide_what_is_met() -> None:
-    claim = replace(CLAIMS["trace_own_gpu"], targets=(1.0, 5.0))
-    assert row(claim, RESULT)[1:5] == ("0.50 / 7.00 %", "0.4 to 0.6 %", "at most 1 / 5 %", "yes / no")
-    assert row(replace(claim, at_least=True, targets=(1.0, None)), RESULT)[3:5] == ("at least 1 / - %", "no")
-    assert row(claim, RESULT)[6] == "2026-11-25 (abc)"
-    assert row(claim, replace(RESULT, source="page"))[6] == "2026-11-25 (page, abc)"
+    statement = replace(STATEMENTS["trace_own_gpu"], targets=(1.0, 5.0))
+    assert row(statement, RESULT)[1:5] == ("0.50 / 7.00 %", "0.4 to 0.6 %", "at most 1 / 5 %", "yes / no")
+    assert row(replace(statement, at_least=True, targets=(1.0, None)), RESULT)[3:5] == ("at least 1 / - %", "no")
+    assert row(statement, RESULT)[6] == "2026-11-25 (abc)"
+    assert row(statement, replace(RESULT, source="page"))[6] == "2026-11-25 (page, abc)"
 
 
 def test_results_are_saved_on_request_with_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
