@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +47,8 @@ class OwnGpu:
         run: name of the run.
         kind: period, makespan or window (a trace without step marks).
         measured_us: the step.
-        blind_us, default_us: predicted without and with the measurements of the trace.
+        blind_us, default_us: predicted without and with the measurements of the trace; blind NaN where the trace does
+            not name a device of the catalog.
         removed_us: the default without stalls.
         blind_uncovered, uncovered: nodes that were measured and have no predicted latency.
     """
@@ -105,19 +107,27 @@ def _graph(recording: Recording) -> ExecutionGraph | None:
 
 def own_gpu(run: str, graph: ExecutionGraph) -> OwnGpu:
     """The step that predict.py chooses, predicted blind and by default."""
-    blind = predicted(graph, Request(evidence=BLIND))
+    blind = blind_prediction(graph)
     default = predicted(graph, Request(evidence=DEFAULT))
     removed = predicted(graph, Request(evidence=DEFAULT, stalls=Stalls.remove))
     return OwnGpu(
         run=run,
         kind=str(default.step_time_kind),
         measured_us=default.traced_step_time_us,
-        blind_us=blind.step_time_us,
+        blind_us=math.nan if blind is None else blind.step_time_us,
         default_us=default.step_time_us,
         removed_us=removed.step_time_us,
-        blind_uncovered=num_uncovered(blind),
+        blind_uncovered=0 if blind is None else num_uncovered(blind),
         uncovered=num_uncovered(default),
     )
+
+
+def blind_prediction(graph: ExecutionGraph) -> StepPrediction | None:
+    """The step without measurements; None: the trace does not name its device, which a blind prediction needs."""
+    try:
+        return predicted(graph, Request(evidence=BLIND))
+    except InputError:
+        return None
 
 
 def num_uncovered(answer: StepPrediction) -> int:
@@ -185,6 +195,7 @@ def own_table(rows: Sequence[OwnGpu]) -> str:
 
 
 def _own_row(name: str, reference: str, rows: Sequence[OwnGpu], predicted: str, compared: str) -> str:
+    rows = [row for row in rows if not math.isnan(getattr(row, f"{predicted}_us"))]
     ratio = np.array([getattr(row, f"{predicted}_us") / getattr(row, f"{compared}_us") for row in rows])
     missing = sum(row.blind_uncovered if predicted == "blind" else row.uncovered for row in rows)
     signed = 100 * (ratio - 1)
@@ -261,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                   for each in ([row.default_us for row in own], [row.blind_us for row in own])]  # fmt: skip
         save_result("trace_own_gpu", float(np.median(errors[0])), float(np.quantile(errors[0], 0.9)))
         save_result("trace_uncovered", sum(row.uncovered for row in own))
-        save_result("trace_blind", float(np.median(errors[1])))
+        save_result("trace_blind", float(np.nanmedian(errors[1])))
     if steps:
         print(f"\n{forecast_table(steps)}")
         by_run = errors_by_run(steps)

@@ -58,3 +58,11 @@ def test_tables_hold_medians_and_shares() -> None:
     lines = forecast_table(steps).splitlines()
     assert lines[2] == "| all | 2 | 3.00 / 4.60 % | 2.50 / 2.90 % | 2.50 / 3.70 % | 50 % | 50 % |"
     assert lines[-1].startswith("| of these, two or more steps to predict from | 1 | 1.00 / 1.00 % |")
+
+
+def test_a_trace_of_an_unnamed_gpu_has_a_default_prediction_and_no_blind_one() -> None:
+    row = own_gpu("toy", replace(two_rank_graph(), device_names=("", "")))
+    assert np.isnan(row.blind_us) and row.default_us == pytest.approx(row.measured_us, rel=0.01)
+    named = OwnGpu("a", "period", 100.0, 50.0, 101.0, 90.0, 7, 0)
+    table = own_table([row, named]).splitlines()
+    assert table[2].split(" | ")[2] == "1" and table[4].split(" | ")[2] == "2"
