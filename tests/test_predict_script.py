@@ -167,7 +167,7 @@ def test_edits_are_reported_with_the_unedited_step(run: Run, trace: Path, tmp_pa
     assert result["whatif"]["difference_us"] > 50.0
     assert result["whatif"]["step_time_us"] == pytest.approx(result["step_time_us"] + result["whatif"]["difference_us"])
     assert "what if: " in done.stdout
-    assert "InputStall(us=50, rank=None)" in (tmp_path / "edited" / "report.html").read_text()
+    assert "stall=us:50" in (tmp_path / "edited" / "report.html").read_text()
 
 
 def test_another_device_in_another_cluster(run: Run, trace: Path, tmp_path: Path) -> None:

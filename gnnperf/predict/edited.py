@@ -16,6 +16,7 @@ from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import EDIT, step_bounds_us
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.predict.target import with_collective_models
+from gnnperf.predict.whatif import written
 from gnnperf.whatif import Edit, Edited, HardwareChange, Requested, apply, requested
 
 # One prediction of a graph whose nodes run on different hardware: every node as on its own cluster.
@@ -113,7 +114,9 @@ def with_edits(
     if question.from_trace and not edited.hardware and chosen == cluster and unedited.step_time_us > 0:
         interval = step_bounds_us(EDIT, answer.step_time_us / unedited.step_time_us)
     unknown = tuple(dict.fromkeys(edited.unknown))
-    whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), unknown, edited.result, interval)
+    whatif = WhatIfAnswer(
+        tuple(map(written, edits)), answer, int(edited.touched.sum()), unknown, edited.result, interval
+    )
     own = [note for note in answer.notes if note not in unedited.notes]
     return replace(
         unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *unedited.warnings),

@@ -111,6 +111,17 @@ def edit_settings() -> dict[str, tuple[str, ...]]:
     return {name: tuple(f.name for f in fields(_given(hint))) for name, hint in typing.get_type_hints(WhatIf).items()}
 
 
+def written(edit: Edit) -> str:
+    """An edit as `parse_edit` reads it, e.g. batch=factor:2; of another callable the name of its class."""
+    names = {_given(hint): name for name, hint in typing.get_type_hints(WhatIf).items()}
+    name = names.get(type(edit))
+    if name is None:
+        return type(edit).__name__
+    settings = fields(edit)  # type: ignore[arg-type]  # every edit of the grammar is a dataclass
+    given = {f.name: getattr(edit, f.name) for f in settings if getattr(edit, f.name) != f.default}
+    return f"{name}={','.join(f'{key}:{value}' for key, value in given.items())}" if given else name
+
+
 def parse_edit(text: str) -> dict[str, dict[str, int | float | str]]:
     """An entry of the `whatif` list from `NAME`, `NAME=VALUE` or `NAME=SETTING:VALUE,...`.
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
     assert answer.warnings == unedited.warnings
     result = document(answer)["whatif"]
     assert result["difference_us"] == result["step_time_us"] - 185.0
-    assert result["edits"] == ["Straggler(rank=1, factor=2.0, work='all')"]
+    assert result["edits"] == ["straggler=rank:1,factor:2.0"]
     assert result["difference_share"] == pytest.approx(result["difference_us"] / 185.0)
     assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in page_of(answer)
     console = Console(width=120, record=True, file=io.StringIO())
