@@ -82,7 +82,7 @@ STATEMENTS = {
                               RUN + "replay", "graph.md#strict-replay", at_least=True, digits=0),
     "import_speed": Statement("import of 109,123 events, speed relative to HolisticTraceAnalysis", (8.0,),
                           RUN + "import_speed --peer PYTHON_WITH_HTA", "graph.md#speed", "x", at_least=True),
-    "interventions": Statement("known changes above noise, measured latencies, median error of the change", (15.0,),
+    "interventions": Statement("known changes above noise, measured latencies, median error of the change", (10.0,),
                            "gnnperf interventions datasets/cpu-gloo", "recorded-data.md#recorded-data-interventions"),
     "analytic_interventions": Statement("known changes above noise, latencies of the model, sign right", (90.0,),
                                     RUN + "analytic_interventions",
