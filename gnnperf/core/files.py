@@ -83,18 +83,22 @@ def _writing(path: Path) -> Iterator[None]:
 def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
     """A temporary file or folder, locked while it is written; removed at the end unless it was renamed."""
     prefix = f".{path.name[:NAME_CHARS]}."
-    with _locked(path.parent):
-        _remove_leftovers(path.parent, prefix)
-        temporary = path.with_name(f"{prefix}{secrets.token_hex(6)}{SUFFIX}")
-        if folder:
-            temporary.mkdir()
-        else:
-            temporary.touch(exist_ok=False)
-        lock = _lock(temporary)
+    temporary, lock = path.with_name(f"{prefix}{secrets.token_hex(6)}{SUFFIX}"), None
     try:
+        with _locked(path.parent):
+            _remove_leftovers(path.parent, prefix)
+            if folder:
+                temporary.mkdir()
+            else:
+                temporary.touch(exist_ok=False)
+            lock = _lock(temporary)
         yield temporary
     finally:
-        _remove(temporary)
+        try:
+            _remove(temporary)
+        except KeyboardInterrupt:  # in the middle of it
+            _remove(temporary)
+            raise
         if lock is not None:
             os.close(lock)
 
