@@ -21,7 +21,7 @@ from gnnperf.hardware import DeviceSpec
 REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from hits to misses is softer than a sweep's
 WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once
 WARP_THREADS = 32.0
-VECTOR_BYTES, MOST_THREADS = 16, 1024  # of one load, of one block
+VECTOR_BYTES = 16  # of one load
 WORD_BYTES = 4  # as long do elements take that no vector load can read (TraceLens, MIT: bf16 rows of 3137 and 5185)
 NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
 SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
@@ -104,17 +104,6 @@ def softmax_us(
         for name, s, item in (("softmax_warp", sharing, item_bytes), ("softmax_block", 1.0, in_block))
     )  # fmt: skip
     return np.where(short, warp, block)
-
-
-def uneven_rows(columns: np.ndarray, item_bytes: int) -> np.ndarray:
-    """[n] 1.0 where a block's vector loads do not fill rows of softmax, so that the rest is read element by element.
-
-    A block has the largest power of two of threads that the row's vectors of VECTOR_BYTES fill, at most MOST_THREADS;
-    what is left after whole blocks of vectors takes a loop of its own (torch's SoftMax.cu, ilpReduce).
-    """
-    vector = VECTOR_BYTES // item_bytes
-    threads = 2.0 ** np.floor(np.log2(np.clip(columns / vector, 1.0, MOST_THREADS)))  # [n]
-    return (columns % (threads * vector) != 0).astype(float)
 
 
 # op -> form, argument of the activation, argument of the scale (its elements are a row); None: the last axis is

@@ -91,7 +91,7 @@ def function_of(name: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def kernel_family(name: str) -> OpFamily:
-    """The family that a kernel's name tells: that of the function, else of its template arguments; else UNKNOWN."""
+    """The family that a kernel's name shows: that of the function, else of its template arguments; else UNKNOWN."""
     for text in (function_of(name).lower(), name.lower()):
         for family, words in _FAMILY_WORDS:
             if re.search(words, text):
@@ -100,7 +100,7 @@ def kernel_family(name: str) -> OpFamily:
 
 
 def measured_families(nodes: pd.DataFrame) -> np.ndarray:
-    """[num_nodes] str objects: the family of each node's op; where none is known, the one its kernel's name tells."""
+    """[num_nodes] str objects: the family of each node's op; if unknown, the one that its kernel's name shows."""
     family = nodes["family"].astype(object).to_numpy(copy=True)
     unknown = np.flatnonzero((nodes["family"] == OpFamily.UNKNOWN).to_numpy() & (nodes["stream"] >= 0).to_numpy())
     names = nodes["event_name"].astype(object).to_numpy()[unknown]

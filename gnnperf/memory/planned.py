@@ -15,11 +15,6 @@ from gnnperf.memory.measured import Part, PeakMemory
 
 CPU_ALIGNMENT_BYTES = 64  # c10/core/alignment.h: gAlignment
 CUDA_BLOCK_BYTES = 512  # c10/cuda/CUDACachingAllocator: kMinBlockSize
-CUDA_SMALL_BYTES = 2**20  # kSmallSize: the largest block of the pool for small ones
-CUDA_SMALL_SEGMENT_BYTES = 2 * 2**20  # kSmallBuffer
-CUDA_LARGE_BYTES = 10 * 2**20  # kMinLargeAlloc: from here on a segment is made for the block
-CUDA_LARGE_SEGMENT_BYTES = 20 * 2**20  # kLargeBuffer
-CUDA_ROUND_BYTES = 2 * 2**20  # kRoundLarge
 
 
 def cpu_block_bytes(requested_bytes: int) -> int:
@@ -30,20 +25,6 @@ def cpu_block_bytes(requested_bytes: int) -> int:
 def cuda_block_bytes(requested_bytes: int) -> int:
     """What `max_memory_allocated` counts for a tensor: multiples of 512 bytes (`round_size`, without divisions)."""
     return _up(requested_bytes, CUDA_BLOCK_BYTES)
-
-
-def cuda_segment_bytes(block_bytes: int) -> int:
-    """What the caching allocator asks the driver for when no free block fits (`get_allocation_size`).
-
-    Up to 1 MiB: 2 MiB, shared by small blocks; up to 10 MiB: 20 MiB; above: the block, in multiples of 2 MiB.
-    """
-    if block_bytes == 0:
-        return 0
-    if block_bytes <= CUDA_SMALL_BYTES:
-        return CUDA_SMALL_SEGMENT_BYTES
-    if block_bytes < CUDA_LARGE_BYTES:
-        return CUDA_LARGE_SEGMENT_BYTES
-    return _up(block_bytes, CUDA_ROUND_BYTES)
 
 
 def _up(num_bytes: int, unit_bytes: int) -> int:
@@ -111,7 +92,7 @@ def _lives(pair: Pair, uses: Sequence[Use], border: int) -> Iterable[tuple[int, 
 def _closed(name: str, life: tuple[int, int | None, int | None], border: int) -> tuple[int, int | None, int | None]:
     """A tensor that no op takes goes where it was made; what leaves stays for a neighbor."""
     num_bytes, made, last = life
-    assert made is not None or last is not None, f"nobody takes {name}"
+    assert made is not None or last is not None, f"no op takes {name}"
     backward = made is not None and made >= border
     leaves = made is not None and name == LEAVES[backward]
     return num_bytes, made, None if leaves else made if last is None else last
@@ -160,5 +141,5 @@ def _most(tensors: RankTensors) -> tuple[np.ndarray, str, np.ndarray]:
         if there[BLOCKS] + profile.most[BLOCKS] > most[BLOCKS]:
             most, at = there + profile.most, profile.at
         there = there + profile.net
-    assert there[ASKED] == 0, "a tensor that nobody lets go"
+    assert there[ASKED] == 0, "a tensor that is never released"
     return most, at, there

@@ -145,7 +145,7 @@ def _check_out(out: Path, overwrite: bool) -> None:
 COVERAGE = """\
 Who would answer for which part of a trace, before its prediction is believed.
 
-  gnnperf coverage TRACE --checkpoint FILE                  shares by source, ops that nobody answers for
+  gnnperf coverage TRACE --checkpoint FILE                  shares by source, uncovered ops
   gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
   gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
   gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Segment, Source
-from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited
@@ -143,6 +143,8 @@ def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> 
 def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """[num_nodes] time-weighted geometric mean of known ratios: of the family, else of the node type, else NaN.
 
+    A kernel of an unknown op has the family that its name shows.
+
     Args:
         nodes: of the graph.
         ratio: [num_nodes] of modeled nodes; NaN unknown.
@@ -151,9 +153,9 @@ def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray,
     """
     result = np.full(len(ratio), np.nan)
     known = changed & np.isfinite(ratio) & (weight_us > 0)
-    kind, family = (nodes[name].astype(str).to_numpy() for name in ("node_type", "family"))
+    kind, family = nodes["node_type"].astype(str).to_numpy(), measured_families(nodes)
     log, us = np.log(np.where(known, ratio, 1.0)), np.where(known, weight_us, 0.0)
-    keys = pd.DataFrame({"kind": kind, "family": family, "log": log, "us": us})
+    keys = pd.DataFrame({"kind": kind, "family": family.astype(str), "log": log, "us": us})
     keys["weighted"] = keys["log"] * keys["us"]
     for columns in (["kind"], ["kind", "family"]):  # the finer one replaces the coarser one
         sums = keys.groupby(columns)[["weighted", "us"]].transform("sum")

@@ -143,7 +143,7 @@ def backend() -> str | None:
 # What a card says about a GPU: model, memory, clocks and driver; nothing that names the one device or its host.
 
 DRIVER = Path("/proc/driver/nvidia/version")
-TOLD = {  # column of nvidia-smi -> key of the card
+QUERIED = {  # column of nvidia-smi -> key of the card
     "clocks.sm": "clock_mhz",
     "clocks.max.sm": "max_clock_mhz",
     "clocks.mem": "memory_clock_mhz",
@@ -170,12 +170,12 @@ def gpu_clocks(index: int) -> dict[str, float | None]:
     """Of one CUDA device, now; null where nvidia-smi is absent or silent."""
     unique = getattr(torch.cuda.get_device_properties(index), "uuid", None)
     if shutil.which("nvidia-smi") is None or unique is None:
-        return dict.fromkeys(TOLD.values())
-    query = ["nvidia-smi", f"--id=GPU-{unique}", f"--query-gpu={','.join(TOLD)}", "--format=csv,noheader,nounits"]
+        return dict.fromkeys(QUERIED.values())
+    query = ["nvidia-smi", f"--id=GPU-{unique}", f"--query-gpu={','.join(QUERIED)}", "--format=csv,noheader,nounits"]
     try:
         line = subprocess.run(query, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return dict.fromkeys(TOLD.values())
+        return dict.fromkeys(QUERIED.values())
     return parse_clocks(line)
 
 
@@ -183,7 +183,7 @@ def parse_clocks(line: str) -> dict[str, float | None]:
     """`1980, 1980, 2619, 700.00` -> the card's keys; what is not a number (`[N/A]`) is null."""
     words = [word.strip() for word in line.strip().split(",")]
     numbers = [float(word) if re.fullmatch(r"\d+(\.\d+)?", word) else None for word in words]
-    return dict(zip(TOLD.values(), [*numbers, *[None] * len(TOLD)], strict=False))
+    return dict(zip(QUERIED.values(), [*numbers, *[None] * len(QUERIED)], strict=False))
 
 
 def driver_version() -> str | None:

@@ -68,7 +68,7 @@ def interval(answer: StepPrediction) -> str:
 def comparison(answer: StepPrediction) -> str:
     """The measured value and the signed error, or why there is none."""
     if math.isnan(answer.traced_step_time_us):
-        return "planned: nobody ran it"
+        return "planned: it never ran"
     traced = time_text(answer.traced_step_time_us)
     if answer.step_time_ratio is not None:
         same_way = time_text(answer.traced_prediction_us)

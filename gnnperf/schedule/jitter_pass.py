@@ -60,12 +60,6 @@ def expected_maximum(mean, deviation, count):  # type: ignore[no-untyped-def] # 
     return top + later, max(second - first * first, 0.0)
 
 
-def expected_excess(count: int) -> float:
-    """E max of `count` standard normal draws."""
-    result: float = expected_maximum(np.zeros(1), np.ones(1), np.array([float(count)]))[0]
-    return result
-
-
 STEADY, MOMENT = 0, 1  # rows of a state: a deviation (us), a variance (us^2)
 
 

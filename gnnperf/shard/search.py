@@ -247,7 +247,7 @@ def _shoved(state: State, costs: Surrogate, rng: np.random.Generator) -> State:
 
 
 Price = Callable[[Placement], float]  # us of a step
-BY_SIZE, BY_LOOKUPS, BY_COST, FOUND = "greedy by size", "greedy by lookups", "greedy by predicted time", "search"
+BY_SIZE, BY_LOOKUPS, BY_COST, SEARCHED = "greedy by size", "greedy by lookups", "greedy by predicted time", "search"
 GREEDY = (BY_SIZE, BY_LOOKUPS, BY_COST)
 
 
@@ -302,7 +302,7 @@ def candidates(begins: Iterable[Placement], costs: Surrogate, effort: Effort) ->
 def rank(result: Iterable[Placement], given: Mapping[str, Placement], price: Price) -> tuple[Ranked, ...]:
     """Everything priced, the fastest first; of equally fast ones, found ones and earlier ones first."""
     origins: dict[Placement, str] = {}
-    for name, placement in (*((FOUND, one) for one in result), *given.items()):
+    for name, placement in (*((SEARCHED, one) for one in result), *given.items()):
         origins.setdefault(placement, name)
     requested = each(list(origins.items()), "pricing what was found", "placements")
     priced = [Ranked(placement, name, price(placement)) for placement, name in requested]

@@ -181,12 +181,6 @@ def apply(graph: ExecutionGraph, edits: Iterable[Edit]) -> Edited:
     return done
 
 
-def on_recording(edited: Edited) -> ExecutionGraph:
-    """The edited graph with the declared changes of latencies made to the recorded ones."""
-    latency_us = edited.latency_change.of(edited.graph.nodes["latency_us"].to_numpy())
-    return replace(edited.graph, nodes=edited.graph.nodes.assign(latency_us=latency_us))
-
-
 def chosen(nodes: pd.DataFrame, *types: NodeType, **equal: object) -> np.ndarray:
     """[num_nodes] bool: nodes of whole steps, of these types (none: any) and with these values (None: any)."""
     fits = nodes["step"].ge(0).to_numpy()

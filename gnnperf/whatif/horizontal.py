@@ -247,9 +247,9 @@ STACKED = "what it costs to bring inputs together and results apart: weights are
 BY_SHAPE = ("whether calls need each other's results in a way that shapes do not show: no tensor is followed (no feeds "
             "edges)")  # fmt: skip
 LEFT = "whether {} equal calls need each other's results: no tensor is followed (no feeds edges); they stay apart"
-TOLD = "whether the {} models share anything: the edit states that they do not"
+INDEPENDENT = "whether the {} models share anything: the edit states that they do not"
 MEMORY = "whether all models fit into memory side by side"
-FOUND = "{} calls become {}: {}"
+RESULT = "{} calls become {}: {}"
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ class FuseHorizontally:
         """Units that become one, and what is not known about them."""
         requested = calls.assign(is_free=calls["is_free"] & self._requested(calls))
         if self.models is not None:
-            return model_groups(requested, self.models), (TOLD.format(self.models),)
+            return model_groups(requested, self.models), (INDEPENDENT.format(self.models),)
         groups, left = independent_groups(graph, requested, unit)
         return groups, (BY_SHAPE, *([LEFT.format(left)] if left else []))
 
@@ -345,4 +345,4 @@ def _result(calls: pd.DataFrame, groups: list[np.ndarray]) -> str:
     counts: Counter[str] = Counter()
     for group in groups:
         counts[str(name.loc[group[-1]])] += len(group)
-    return FOUND.format(sum(map(len, groups)), len(groups), listed(counts))
+    return RESULT.format(sum(map(len, groups)), len(groups), listed(counts))

@@ -29,7 +29,7 @@ SHARDED = ("what flat buffers of parameters, gathered or scattered, become with 
            "more): they stay")  # fmt: skip
 FLOAT_BYTES = 4.0
 SENDS_GRADIENTS = "all_reduce"
-FOUND = "sequences of {} become {}; {} samples; tokens are sizes {}; tables of positions {}"
+RESULT = "sequences of {} become {}; {} samples; tokens are sizes {}; tables of positions {}"
 SAME_CAUSAL = 1e-6  # relative
 
 
@@ -119,7 +119,7 @@ def _result(sequence: Sequence, new_length: int) -> str:
     tables = ", ".join(str(list(shape)) for shape in sorted(sequence.positions)) or "none"
     samples = ", ".join(map(str, sorted(sequence.samples))) or "unknown"
     tokens = ", ".join(map(str, sorted(sequence.tokens))) or "none"
-    return FOUND.format(sequence.length, new_length, samples, tokens, tables)
+    return RESULT.format(sequence.length, new_length, samples, tokens, tables)
 
 
 # Buckets of gradients with those of a table of positions, which has a row per place of the sequence.

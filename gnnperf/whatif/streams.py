@@ -19,7 +19,7 @@ from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, consecutive, 
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, rewritten
 from gnnperf.whatif.graph_rewrite import next_retained
 
-SHARED = "how much slower both streams run while they share the device: only transfers beside kernels slow each other"
+SHARED = "how much slower both streams run while they share the device: only transfers next to kernels slow each other"
 EVENTS = ("what recording and waiting for events costs the host, and which calls of the host now wait for one stream "
           "only: no call is added or changed")  # fmt: skip
 NO_FEEDS = (
@@ -55,7 +55,7 @@ class MoveToStream:
         moved = named & followed(graph)
         if not moved.any():
             raise refusal(graph, f"{int(named.sum())} kernels of {self.op!r}, but no tensor of theirs is followed",
-                          "a graph with feeds edges: an execution trace beside the Kineto trace")  # fmt: skip
+                          "a graph with feeds edges: an execution trace next to the Kineto trace")  # fmt: skip
         left = int((named & ~moved).sum())
         unknown = (NO_FEEDS.format(left, int(named.sum())),) if left else ()
         edited = _on_own_streams(graph, moved)

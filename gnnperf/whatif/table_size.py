@@ -24,7 +24,7 @@ BAGS = LOOKUPS[1:]
 COUNTED = "how often a row is looked up again in a table of another size: as was counted"
 UNCOUNTED = "how often a row is looked up again in a table of another size, and what a cache holds of it"
 MESSAGES = "whether gradients of whole tables are sent: messages stay"
-FOUND = "tables {} become {}; {:.4g} MB of float32 become {:.4g} MB"
+RESULT = "tables {} become {}; {:.4g} MB of float32 become {:.4g} MB"
 
 
 def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
@@ -117,4 +117,4 @@ def _dense_gradient(call: DistinctCall, sizes: dict[Shape, Shape]) -> tuple[tupl
 def _result(sizes: dict[Shape, Shape]) -> str:
     old, new = (", ".join(str(list(shape)) for shape in shapes) for shapes in (sizes, sizes.values()))
     held = [sum(rows * columns * 4.0 / 1e6 for rows, columns in shapes) for shapes in (sizes, sizes.values())]
-    return FOUND.format(old, new, *held)
+    return RESULT.format(old, new, *held)

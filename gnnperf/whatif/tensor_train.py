@@ -210,7 +210,7 @@ ACCURACY = "whether the model learns as well with tables of rank {}"
 CACHED = "how much of the cores a cache holds: each look-up is assumed to read its rows of them"
 HELPERS = "which small ops around sparse gradients go: they stay, as messages of gradients of whole tables do"
 WHICH = "which of the tables with {} columns a gradient belongs to: assumed to be the first"
-FOUND = "table {} of {:.4g} MB becomes cores of {:.4g} MB: rows {}, columns {}, rank {}"
+RESULT = "table {} of {:.4g} MB becomes cores of {:.4g} MB: rows {}, columns {}, rank {}"
 
 
 @dataclass(frozen=True)
@@ -293,4 +293,4 @@ def _listed(argument: Argument, trains: dict[Shape, Train]) -> Argument:
 def _result(shape: Shape, train: Train) -> str:
     held = [FLOAT_BYTES * values / 1e6 for values in (prod(shape), train.elements)]
     rows, columns = (" x ".join(map(str, factors)) for factors in (train.rows, train.columns))
-    return FOUND.format(list(shape), *held, rows, columns, train.rank)
+    return RESULT.format(list(shape), *held, rows, columns, train.rank)

@@ -20,7 +20,7 @@ from gnnperf.whatif.declared import Place, gap_at
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, rewritten
 from gnnperf.whatif.units import host_units, with_launched
 
-CONTENTION = "how much faster work runs that no transfer runs beside any more, and how much slower work that one does"
+CONTENTION = "how much faster work runs without a transfer at the same time, and how much slower work that one does"
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def fed_by(graph: ExecutionGraph) -> dict[int, np.ndarray]:
 BY_SHAPE = ("who takes the results of {} parts: no tensor is followed (no feeds edges); the first call after each that "
             "takes a tensor of its shape is assumed to")  # fmt: skip
 BY_USER = "whether results are needed earlier than at {}: the edit states it"
-NOBODY = "who takes the results of {} of {} parts: they are waited for where they were"
+NO_CONSUMER = "who takes the results of {} of {} parts: they are waited for where they were"
 STORED = "what memory the messages hold until they are waited for"
 
 
@@ -191,7 +191,7 @@ class WaitLater:
             raise refusal(graph, what, remedy="state where it is needed (until=optimizer)")
         unknown: tuple[str, ...] = (CONTENTION, STORED, *how)
         if not known.all():
-            unknown += (NOBODY.format(int((~known).sum()), len(known)),)
+            unknown += (NO_CONSUMER.format(int((~known).sum()), len(known)),)
         return waiting(graph, leaves[known], waits_at[known], unknown)
 
     def _needed(

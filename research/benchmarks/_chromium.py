@@ -176,11 +176,6 @@ class Page:
         """One event of the mouse (mouseMoved, mousePressed, mouseReleased, mouseWheel)."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
-    def screenshot(self, path: Path, whole: bool = False) -> None:
-        """A picture (PNG) of what is seen, or of the whole page."""
-        result = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(result["data"]))
-
     def paper(self, path: Path) -> None:
         """The page as it is printed (PDF)."""
         path.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"]))

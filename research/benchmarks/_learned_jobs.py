@@ -69,7 +69,7 @@ CURVE_ROW, CURVE_SHARES = "gnn", (0.125, 0.25, 0.5)  # of the training runs; the
 
 AGAIN = "run-cpu-again"  # another day and machine
 UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on
-ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.splits names them
+OTHER_DATA = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.splits names them
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def run(job: Job) -> str:
 def data_config(split: str, learner: str = "", bucket_bytes: float | None = None) -> DataConfig:
     """The embedded data set, split so, and as this row takes it."""
     first, *more = split.split("+")
-    axis, _, other = first.partition("-") if first in ELSEWHERE else (first, "", "")
+    axis, _, other = first.partition("-") if first in OTHER_DATA else (first, "", "")
     config = DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],
                         bucket_bytes=bucket_bytes, test_path=str(dataset(other)) if other else None,
                         train_paths=[str(dataset(name)) for name in more])  # fmt: skip

@@ -50,7 +50,7 @@ class OwnGpu:
         blind_us, default_us: predicted without and with the measurements of the trace; blind NaN where the trace does
             not name a device of the catalog.
         removed_us: the default without stalls.
-        blind_uncovered, uncovered: nodes that were measured and have no predicted latency.
+        blind_uncovered, uncovered: nodes that were measured and have no predicted latency; None without a blind one.
     """
 
     run: str
@@ -59,7 +59,7 @@ class OwnGpu:
     blind_us: float
     default_us: float
     removed_us: float
-    blind_uncovered: int
+    blind_uncovered: int | None
     uncovered: int
 
 
@@ -117,7 +117,7 @@ def own_gpu(run: str, graph: ExecutionGraph) -> OwnGpu:
         blind_us=math.nan if blind is None else blind.step_time_us,
         default_us=default.step_time_us,
         removed_us=removed.step_time_us,
-        blind_uncovered=0 if blind is None else num_uncovered(blind),
+        blind_uncovered=None if blind is None else num_uncovered(blind),
         uncovered=num_uncovered(default),
     )
 
@@ -197,7 +197,8 @@ def own_table(rows: Sequence[OwnGpu]) -> str:
 def _own_row(name: str, reference: str, rows: Sequence[OwnGpu], predicted: str, compared: str) -> str:
     rows = [row for row in rows if not math.isnan(getattr(row, f"{predicted}_us"))]
     ratio = np.array([getattr(row, f"{predicted}_us") / getattr(row, f"{compared}_us") for row in rows])
-    missing = sum(row.blind_uncovered if predicted == "blind" else row.uncovered for row in rows)
+    counts = [row.blind_uncovered if predicted == "blind" else row.uncovered for row in rows]
+    missing = sum(count for count in counts if count is not None)
     signed = 100 * (ratio - 1)
     error = np.abs(signed)
     figures = (np.median(error), error.mean(), np.quantile(error, 0.9), error.max())

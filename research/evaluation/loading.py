@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from gnnperf.gnn.data.recordings import CARD, Recording, read_json
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, without_profiler
-from research.evaluation.profiler_cost import median_cost
 
 Load = Callable[[Recording], ExecutionGraph]
 
@@ -39,3 +40,10 @@ def without_profiler_cost(load: Load, costs: Mapping[str, ProfilerCost]) -> Load
         return graph if cost is None else without_profiler(graph, cost).graph
 
     return corrected
+
+
+def median_cost(costs: Sequence[ProfilerCost]) -> ProfilerCost:
+    """The median of each kind over cards of one machine: a single measurement may have been disturbed."""
+    table = [cost.by_kind() for cost in costs]
+    result = {kind: float(np.median([row[kind] for row in table])) for kind in table[0]}
+    return ProfilerCost(**result, provenance=f"median of {len(costs)} measurements")

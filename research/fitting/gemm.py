@@ -10,7 +10,7 @@ judge them on these tables. No row of a whole model or of its nodes is among the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -164,13 +164,6 @@ def fit_together(
     if data.family in QUANTIZED:  # serving kernels and two terms more: the tables have more to tell
         confidence, spread = OWN_CONFIDENCE, OWN_OFFSET_SPREAD
     return tuple(_fit(data, tiles, STEPS, begin, confidence, spread)[0] for tiles in TILES[data.family])
-
-
-def fit_apart(
-    parts: Iterable[Measured], start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
-) -> Members:
-    """The same of every generation by itself: what only one of them shows weighs as one voice among them."""
-    return tuple(member for part in parts for member in fit_together(part, start, confidence))
 
 
 def fit_by_kernels(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:

@@ -46,7 +46,7 @@ Written by `python train.py experiment=pretrained`, with the weights; every numb
 
 Two typed networks (gnnperf.gnn.models.gnn, one round of messages) can correct the analytical model's answers for
 single ops
-on NVIDIA GPUs, in log space: one for the GPUs that it was trained on, one for GPUs that nobody trained on. `predict.py`
+on NVIDIA GPUs, in log space: one for the GPUs that it was trained on, one for GPUs outside of training. `predict.py`
 takes it as `checkpoint=`. Host segments, copies, collectives, CPUs and every op that is not
 listed keep the analytical model's answer.
 """
@@ -54,7 +54,7 @@ NOT_FOR = """\
 ## What it must not be used for
 
 - Judging gnnperf, or anything else, on rows of the tables below: it was trained on them.
-- Ranking GPUs for a purchase without a measurement: errors on GPUs that nobody trained on are below, and a network that
+- Ranking GPUs for a purchase without a measurement: errors on GPUs outside of training are below, and a network that
   knows seven generations does not know the eighth.
 - CPUs, AMD GPUs, ops, dtypes and layouts that are not listed: it does not answer there. Where TF32 is on, convolutions
   keep the closed form.
@@ -63,7 +63,7 @@ NOT_FOR = """\
 """
 
 NOWHERE = """\
-No kind of op is kept: no share of the corrections told generations that were held out better by 2 %. The closed forms,
+No kind of op is kept: no share of the corrections improved held-out generations by 2 %. The closed forms,
 whose constants are fitted on the same tables, answer; the networks are what training on recorded runs can start from
 (`init_from`).
 """
@@ -80,16 +80,15 @@ def card(checkpoint: OpCheckpoint) -> str:
         _table(["repository", "license", "files", "commits"], map(_source, given["sources"])),
         "Rows that trained:\n",
         _table(["op", "GPU", "rows"], ((r["kind"], r["device"], f"{r['rows']:,}") for r in given["rows"])),
-        f"Words for ops: {', '.join(given['ops']['own'])}. Calls of traces are told by their sizes, whatever op "
+        f"Words for ops: {', '.join(given['ops']['own'])}. Calls of traces are identified by their sizes, whatever op "
         "multiplied.\n\nLeft out: " + "; ".join(f"{why}: {n:,}" for why, n in given["left_out"].items()) + ".\n",
-        "## Errors on sizes that nobody trained on\n\nGPUs that trained, weights (n, k; channels and window) that did "
+        "## Errors on sizes outside of training\n\nGPUs that trained, weights (n, k; channels and window) that did "
         "not: a fifth of them chose the shares, another fifth is judged here. Mean absolute error of the latency as "
         "the table's method reads it, in % (median, p90, largest). A kind is kept only where generations that were "
         "held out confirm it: what sizes of the same table say may be true of that campaign alone.\n",
         _errors(given["sizes"]),
-        "## Errors on generations that nobody trained on\n\nConstants of the closed forms and network without the "
-        "generation; its share is what the other generations choose. Kept: of the kind, on GPUs that nobody trained "
-        "on.\n",
+        "## Errors on generations outside of training\n\nConstants of the closed forms and network without the "
+        "generation; its share is what the other generations choose. Kept: of the kind, on GPUs outside of training.\n",
         _errors(given["generations"]),
         NOT_FOR,
         "## Versions\n\n" + ", ".join(f"{name} {version}" for name, version in

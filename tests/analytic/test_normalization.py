@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE, KERNEL
 
-from gnnperf.analytic.normalization import layer_norm_backward_us, layer_norm_us, row_kernel_us, softmax_us, uneven_rows
+from gnnperf.analytic.normalization import layer_norm_backward_us, layer_norm_us, row_kernel_us, softmax_us
 
 
 def row_us(rows: float, columns: float, **changed: float) -> float:
@@ -76,11 +76,6 @@ def test_more_bandwidth_is_never_slower(rows: int, columns: int, factor: float) 
     faster = replace(DEVICE, memory_bandwidth_bytes_per_s=DEVICE.memory_bandwidth_bytes_per_s * factor)
     shape = np.array([float(rows)]), np.array([float(columns)])
     assert softmax_us(*shape, 4, faster, CONSTANTS) <= softmax_us(*shape, 4, DEVICE, CONSTANTS)
-
-
-def test_blocks_of_vectors_fill_only_some_lengths() -> None:
-    # float16: vectors of 8; 1,536 columns are 192 vectors, a block of 128 threads takes 1,024 columns at a time
-    assert uneven_rows(np.array([1024.0, 1536.0, 2048.0, 3072.0, 4096.0, 5120.0]), 2).tolist() == [0, 1, 0, 1, 0, 1]
 
 
 def test_twice_the_lanes_issue_in_half_the_time() -> None:

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes, cuda_segment_bytes
+from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
 
-MIB = 2**20
 sizes = st.integers(0, 2**40)
 
 
@@ -20,15 +19,6 @@ def test_blocks_on_cuda_are_multiples_of_512_bytes(requested: int, block: int) -
     assert cuda_block_bytes(requested) == block
 
 
-@pytest.mark.parametrize(
-    ("block", "segment"),
-    [(0, 0), (512, 2 * MIB), (MIB, 2 * MIB), (MIB + 512, 20 * MIB), (10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB),
-     (11 * MIB, 12 * MIB), (21 * MIB, 22 * MIB)],
-)  # fmt: skip
-def test_segments_are_shared_by_small_blocks_and_made_for_large_ones(block: int, segment: int) -> None:
-    assert cuda_segment_bytes(block) == segment
-
-
 @given(sizes, sizes)
 def test_more_requested_is_never_less_handed_out(one: int, other: int) -> None:
     small, large = sorted((one, other))
@@ -37,7 +27,6 @@ def test_more_requested_is_never_less_handed_out(one: int, other: int) -> None:
 
 
 @given(sizes)
-def test_a_block_holds_what_was_requested_for_and_a_segment_its_block(requested: int) -> None:
+def test_a_block_holds_what_was_requested(requested: int) -> None:
     block = cuda_block_bytes(requested)
     assert requested <= block < requested + 512
-    assert cuda_segment_bytes(block) >= block

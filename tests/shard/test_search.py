@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.shard.problem import on_ranks, ways
-from gnnperf.shard.search import FOUND, Effort, candidates, rank, seeds
+from gnnperf.shard.search import SEARCHED, Effort, candidates, rank, seeds
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
 
@@ -58,7 +58,7 @@ def test_any_price_ranks() -> None:
 
     ranked = rank(placements[:3], {"given": placements[3], "again": placements[0]}, on_zero)
     assert [r.step_us for r in ranked] == [0.0, 1.0, 1.0, 2.0]
-    assert [r.origin for r in ranked] == ["given", FOUND, FOUND, FOUND]
+    assert [r.origin for r in ranked] == ["given", SEARCHED, SEARCHED, SEARCHED]
 
 
 def test_one_device_has_one_placement() -> None:

@@ -15,14 +15,19 @@ from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import StepLabel
-from gnnperf.whatif import Edit, InputStall, OpLatency, Place, Straggler, apply
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.whatif import Edit, Edited, InputStall, OpLatency, Place, Straggler, apply
 from gnnperf.whatif.declared import DeclarePause, ScaleNodes, gap_at
-from gnnperf.whatif.edit import on_recording
 from gnnperf.whatif.repeat import RepeatCalls
 from research.evaluation.step_times import step_times_us
 from tests.toys import make_graph, two_rank_graph
 from tests.whatif.loops import GAP_BW, GAP_MM, GAP_OPT, loop
+
+
+def on_recording(edited: Edited) -> ExecutionGraph:
+    """The edited graph with the declared changes of latencies made to the recorded ones."""
+    latency_us = edited.latency_change.of(edited.graph.nodes["latency_us"].to_numpy())
+    return replace(edited.graph, nodes=edited.graph.nodes.assign(latency_us=latency_us))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_the_gap_after_the_issue_waits() -> None:
     result = Block("all_reduce")(loop())
     assert step_times_us(result.graph) == pytest.approx([85.0, 85.0])
     assert len(result.graph.edges) == len(loop().edges)
-    assert "beside" in result.unknown[0]
+    assert "at the same time" in result.unknown[0]
 
 
 def test_twice_is_once() -> None:

@@ -183,7 +183,7 @@ def experts_backward(plan: TransformerPlan) -> tuple[Item, ...]:
 
 def _router(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     """Logits, their softmax in float32, the best k, the loss that balances, counts per expert."""
-    assert plan.experts is not None, "asked of plans with experts only"
+    assert plan.experts is not None, "only plans with experts have it"
     s, count = sizes(plan), plan.experts.count
     scores = Tensor((s.resident, count), "float32")
     return (
@@ -200,7 +200,7 @@ def _router(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
 
 def _counted(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     """Without a capacity: how many rows go where, known to the host before it sends them."""
-    assert plan.experts is not None, "asked of plans with experts only"
+    assert plan.experts is not None, "only plans with experts have it"
     if plan.experts.capacity_factor is not None:
         return ()
     several = plan.parallelism.expert > 1
@@ -209,7 +209,7 @@ def _counted(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
 
 
 def _router_backward(plan: TransformerPlan) -> tuple[Item, ...]:
-    assert plan.experts is not None, "asked of plans with experts only"
+    assert plan.experts is not None, "only plans with experts have it"
     s, count = sizes(plan), plan.experts.count
     scores = Tensor((s.resident, count), "float32")
     return (

@@ -112,7 +112,7 @@ class Routed:
 def routed(plan: TransformerPlan) -> Routed:
     """Of each rank of a plan with experts."""
     experts, ways = plan.experts, plan.parallelism
-    assert experts is not None, "asked of plans with experts only"
+    assert experts is not None, "only plans with experts have it"
     tokens, local = plan.resident_tokens, experts.count // ways.expert
     sent = tokens * experts.top_k
     if experts.capacity_factor is not None:
@@ -186,7 +186,7 @@ def layer_parameters(plan: TransformerPlan) -> int:
 
 def expert_layer_parameters(plan: TransformerPlan) -> Count:
     """Of one layer with experts on one rank. Experts have no biases (Megatron-LM's grouped products)."""
-    assert plan.experts is not None, "asked of plans with experts only"
+    assert plan.experts is not None, "only plans with experts have it"
     r, router = routed(plan), plan.model.hidden * plan.experts.count
     shared = attention_parameters(plan) + 2 * norm_parameters(plan) + router
     return Count(shared, r.local * mlp_parameters(plan, r.width, bias=False))

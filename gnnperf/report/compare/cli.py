@@ -17,7 +17,7 @@ DESCRIPTION = """\
 What changed from step A to step B: by node type, phase and op, as a waterfall whose parts add up to the change.
 
 A and B are each a folder that predict.py wrote (predicted) or a trace (measured). Each part is the time that the
-critical path spends there; beside it stand the latencies there, summed over all ranks.
+critical path spends there; next to it are the latencies there, summed over all ranks.
 
 exit code: 0, or 4 where step B is beyond --max-step-ms or --max-regression, or 2 for input that cannot be used
 """

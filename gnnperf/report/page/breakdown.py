@@ -105,7 +105,7 @@ MEASURED = "measured, summed"
 HEADS = ("nodes", "not covered", "on critical path", "share of step", "", "predicted, summed", MEASURED)
 SUMS_NOTE = (
     "The critical path passes every moment of the step once, so times on it add up to the step. Summed: latencies of "
-    "all nodes, on all ranks, whatever runs beside them."
+    "all nodes, on all ranks, whatever runs at the same time."
 )
 PART_NAMES = {
     "active_us": ("active", "compute"),
@@ -116,8 +116,8 @@ PART_NAMES = {
 }
 OCCUPANCY_NOTE = (
     "Mean over ranks. Active: a kernel or copy runs (on a CPU: an op). Exposed communication: a transfer, or waiting "
-    "for peers to come to it, beside which nothing of that runs. Where only the host works, a GPU is idle. The five "
-    "parts add up to the step; hidden transfers, beside which the rank is active, are part of active."
+    "for peers to come to it, while nothing of that runs. Where only the host works, a GPU is idle. The five "
+    "parts add up to the step; hidden transfers, during which the rank is active, are part of active."
 )
 
 

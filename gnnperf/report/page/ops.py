@@ -131,7 +131,7 @@ def uncovered(missing: dict[str, int]) -> Markup:
 # Peak memory per rank, as the console says it.
 
 
-BESIDE = ("counted as recorded", "measured", "error")
+COMPARED = ("counted as recorded", "measured", "error")
 
 
 def peak_memory(answer: StepPrediction) -> Markup:
@@ -139,11 +139,11 @@ def peak_memory(answer: StepPrediction) -> Markup:
     parts = list(dict.fromkeys(str(part) for rank in answer.peak_memory for part in rank.peak.parts_bytes))
     used = [part for part in parts if any(_of(rank, part) for rank in answer.peak_memory)]
     names = (part.replace("_", " ") for part in used)
-    heads = ("rank", "peak", *names, "DDP's buckets", "at", *BESIDE)
+    heads = ("rank", "peak", *names, "DDP's buckets", "at", *COMPARED)
     rows = [(*_sizes(rank, used), text_td(rank.peak.at or UNKNOWN), *_compared(rank)) for rank in answer.peak_memory]
     sentences = fit_lines(answer.peak_memory, answer.hardware)
     edited = [line for line in memory_lines(answer) if line.startswith("what if")]
-    unknown = () if any(rank.measured for rank in answer.peak_memory) else BESIDE
+    unknown = () if any(rank.measured for rank in answer.peak_memory) else COMPARED
     return Markup(f"{table('Peak memory', heads, rows, unknown)}{''.join(map(paragraph, [*sentences, *edited]))}")
 
 

@@ -78,7 +78,7 @@ How much faster a layer can get with a sparse weight (Shinn et al. 2023, The Spa
 
 The layer is weight [m, k] times [k, n]. Per pattern and sparsity: FLOPs of what is stored, bytes of it with the indices
 that say where it is, and the units that can use the pattern: single values run on plain units, blocks from 16 x 16 on
-matrix units, 2:4 on matrix units that know it. Speed-ups are told at the roof (peak rates and bandwidth) and as the
+matrix units, 2:4 on matrix units that know it. Speed-ups are given at the roof (peak rates and bandwidth) and as the
 analytical model predicts them (sustained rates, launch floor).
 
   gnnperf sparsity-roofline --m 4096 --n 2048 --k 4096 --dtype float16 --hardware h100_sxm --accuracy mine.csv

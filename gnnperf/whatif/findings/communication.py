@@ -62,7 +62,7 @@ def exposed_communication(step: Observed) -> list[Suspect]:
         f"{kind}: {all_us:,.0f} us of transfers per rank, of which {own_us:,.0f} us ({share:.1f} % of the step) "
         "pass while the rank computes nothing (means over ranks)",
     )
-    remedy = "issue it earlier or wait for it later, in smaller parts beside the work that is left; or send less"
+    remedy = "issue it earlier or wait for it later, in smaller parts next to the work that is left; or send less"
     ways = (
         Way((WaitLater(kind),), f"{{overlap:{{collective:{kind}}}}}"),
         Way((OpLatency(kind, factor=0.0),), f"{{latency:{{op:{kind},factor:0}}}} (nothing left of it)", at_most=True),

@@ -20,7 +20,7 @@ from gnnperf.whatif.findings.finding import SUSPICIOUS, Basis, Observed, Suspect
 from gnnperf.whatif.units import host_units, with_launched
 
 HOST_SHARE = (
-    0.2  # of the step: idle devices beside a busy host (median over ranks), or launches of small kernels (mean)
+    0.2  # of the step: idle devices next to a busy host (median over ranks), or launches of small kernels (mean)
 )
 FASTER = 0.5  # of the host time: what the edit tries
 MOST = 0.5  # share of the calls with kernels that are small

@@ -48,7 +48,7 @@ def serialized_streams(step: Observed) -> list[Suspect]:
     evidence = (
         f"{len(moved):,} of {sum(one.num_nodes for one in result):,} kernels and copies need nothing of what their "
         f"stream runs meanwhile and leave room for it; side by side they take {saved_us:,.0f} us less per rank",
-        f"most in {longest.phase} of rank {longest.rank}: {_listed(step, longest.moved)} beside "
+        f"most in {longest.phase} of rank {longest.rank}: {_listed(step, longest.moved)} next to "
         f"{_listed(step, longest.compared)}",
         f"what moves uses {100.0 * float(np.mean(use[moved, 0])):.0f} % of the device's sustained rates (mean)",
     )

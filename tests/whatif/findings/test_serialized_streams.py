@@ -47,7 +47,7 @@ def test_branches_that_leave_slack_are_detected_with_what_they_gain() -> None:
     assert result.at_most
     assert "2 of 6 kernels and copies need nothing of what their stream runs meanwhile" in result.evidence[0]
     assert "160 us less per rank" in result.evidence[0]
-    assert "aten::b1 (80 us), aten::b2 (80 us) beside aten::a1 (100 us), aten::a2 (100 us)" in result.evidence[1]
+    assert "aten::b1 (80 us), aten::b2 (80 us) next to aten::a1 (100 us), aten::a2 (100 us)" in result.evidence[1]
     assert "25 % of the device" in result.evidence[2]
     assert any("share the device" in one for one in result.unknown)
 
