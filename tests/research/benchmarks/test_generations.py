@@ -24,4 +24,4 @@ def test_bounds_follow_the_scores_of_the_same_group() -> None:
     lower, upper = expected_bounds(of_gemm["score"].to_numpy(), of_gemm[GENERATION].to_numpy(str), 0.9)
     assert low == pytest.approx(np.full(5, lower))
     assert high == pytest.approx(np.full(5, upper))
-    assert lower < -2 < 2 < upper < 9  # with the other group: beyond 9
+    assert lower < -2 < 2 < upper < 9  # 19 with the rows of the other group
