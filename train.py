@@ -85,8 +85,10 @@ def train(config: EntryConfig) -> float | None:
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
-        intervals = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
-        checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=intervals))
+        if config.data.source_path is None:  # corrections of measurements have no calibrated intervals
+            intervals = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
+            checkpoint = replace(checkpoint, intervals=intervals)
+        checkpoint = save_checkpoint(out / "checkpoint.pt", checkpoint)
 
         tables = evaluate(model, data, config.evaluate_on)
         write_comparison(tables, out / "errors.csv")
