@@ -1,12 +1,11 @@
-"""Rows of op tables given by networks that saw nothing of their generation, for `research.benchmarks.generations`.
+"""Closed forms on rows of op tables whose generation no constant was fitted on, for `research.benchmarks.generations`.
 
-Every generation is left out once (it is judged), and every pair of generations (what is chosen for one of them is
-chosen on the other). Answers are kept by fold, so that a run that was killed goes on.
+Every generation is left out once (it is judged), and every pair of generations (bounds for one of them come from the
+other). Fitted constants are kept by fold, so that a run that was killed goes on.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,30 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
-import gnnperf
 from gnnperf.gnn.intervals.devices import group_names
-from gnnperf.gnn.training.config import PretrainConfig
 from research.benchmarks._public_runs import mirror
-from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
-from research.pretraining.forms import retained_forms
-from research.pretraining.rows import GENERATION, sampled, usable
+from research.fitting.forms import base_us, retained_forms
+from research.fitting.observation import fit_observation
+from research.fitting.rows import GENERATION, sampled, usable
 from research.tables import read_aiconfigurator, read_neusight
 
-CONFIG = PretrainConfig()
-SEEDS = (0, 1, 2)
 GEMM, OPS = "bfloat16 products", "single ops in float32"
 TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of each device and kind
 KINDS = {"gemm": "product", "linear": "linear", "bmm": "bmm", "conv": "convolution", "softmax": "softmax",
          "ln": "layer norm", "add": "elementwise", "gelu": "elementwise"}  # fmt: skip
 KIND, LEFT, GROUP = "kind", "left", "group"
-CODE = ("core/schema/*", "hardware/*", "analytic/**/*", "graph/cost/*", "graph/tables", "gnn/data/*",
-        "gnn/models/*")  # fmt: skip
-SOURCES = (
-    *(f"gnnperf/{part}.py" for part in CODE),
-    *(f"research/{part}/*.py" for part in ("pretraining", "fitting", "tables")),
-)
 
 
 @dataclass(frozen=True)
@@ -79,12 +67,11 @@ def answers(campaign: str, keep: Path) -> pd.DataFrame:
 
     Returns:
         Columns left (tuple), device, generation, kind, family, dtype, group (of both), seen (bool, whether the
-        generation trained), measured, analytic, gnn (us, as the method reads them; gnn: geometric mean over networks
-        of SEEDS).
+        generation was fitted on), measured, analytic (us, as the method reads them).
     """
     every = folds(tables()[campaign], TRAIN_ROWS[campaign])
     result = [
-        _retained(fold, keep).assign(**{LEFT: pd.Series([fold.left] * len(fold.requested), dtype=object)})
+        _predicted(fold, keep).assign(**{LEFT: pd.Series([fold.left] * len(fold.requested), dtype=object)})
         for fold in every
     ]
     given = pd.concat(result, ignore_index=True)
@@ -93,32 +80,11 @@ def answers(campaign: str, keep: Path) -> pd.DataFrame:
     return given.assign(**{"family": family, "dtype": dtype, GROUP: group_names(family, dtype)})
 
 
-def _retained(fold: Fold, keep: Path) -> pd.DataFrame:
-    sums = [(len(part), float(part["latency_us"].sum())) for part in (fold.train, fold.requested)]
-    key = hashlib.sha256(repr((_code(), fold.left, sums, CONFIG, SEEDS)).encode()).hexdigest()
-    path = keep / f"answers-{key[:16]}.parquet"
-    if not path.is_file():
-        _predicted(fold, keep).to_parquet(path)
-    return pd.read_parquet(path)
-
-
-@cache
-def _code() -> str:
-    """Hash of what such answers depend on."""
-    checkout = Path(gnnperf.__file__).parents[1]
-    digest = hashlib.sha256(torch.__version__.encode())
-    for source in sorted(path for part in SOURCES for path in checkout.glob(part)):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
 def _predicted(fold: Fold, keep: Path) -> pd.DataFrame:
-    prepared = prepare(fold.train, retained_forms(fold.train, keep), CONFIG)
-    models = [fit(prepared, VIEWS[BY_SIZE], CONFIG, seed) for seed in SEEDS]
-    requested, seen = models[0].encode(fold.requested), ~fold.requested[GENERATION].isin(fold.left).to_numpy()
+    constants, rows = retained_forms(fold.train, keep), fold.requested
+    read_us = fit_observation(fold.train, constants).of(rows).read_us(base_us(rows, constants))
     return pd.DataFrame({
-        "device": fold.requested["device"].astype(str), GENERATION: fold.requested[GENERATION].astype(str),
-        KIND: fold.requested[KIND].astype(str), "seen": seen, "measured": fold.requested["latency_us"].to_numpy(float),
-        "analytic": np.exp(models[0].with_share(0.0).log_us(requested)),
-        "gnn": np.exp(np.mean([model.log_us(requested) for model in models], axis=0)),
+        "device": rows["device"].astype(str), GENERATION: rows[GENERATION].astype(str), KIND: rows[KIND].astype(str),
+        "seen": ~rows[GENERATION].isin(fold.left).to_numpy(), "measured": rows["latency_us"].to_numpy(float),
+        "analytic": read_us,
     })  # fmt: skip

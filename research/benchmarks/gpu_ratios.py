@@ -25,8 +25,8 @@ from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE, UNMODELED
 from research.benchmarks._frame import run_main
 from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.pretraining.forms import base_us, retained_forms
-from research.pretraining.rows import GENERATION, sampled, spec_of
+from research.fitting.forms import base_us, retained_forms
+from research.fitting.rows import GENERATION, sampled, spec_of
 
 OUT = Path("outputs/gpu_ratios")
 FITTED_ROWS, JUDGED_CALLS = 300, 400  # of each device and kind; of each kind

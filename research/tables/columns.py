@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,6 +95,13 @@ def joined(tables: Iterable[OpTable]) -> OpTable:
             dropped[reason] = dropped.get(reason, 0) + count
     rows = [table.rows for table in result] or [completed({}, 0)]
     return OpTable(pd.concat(rows, ignore_index=True), dropped)
+
+
+def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """Values of the columns `by` as text, and the positions [k] of the rows that have them; sorted by values."""
+    keys = rows[list(by)].astype(object).reset_index(drop=True)
+    for values, part in keys.groupby(list(by), sort=True):
+        yield tuple(str(value) for value in values), np.array(part.index)
 
 
 def shapes_json(tensors: Sequence[Sequence[npt.ArrayLike]]) -> npt.NDArray[np.object_]:

@@ -51,7 +51,6 @@ def test_where_records_go() -> None:
         (["experiment=[demo,trees]"], "model.hidden_channels: 48"),
         (["experiment=trivial", "resume=auto"], "resume: 'auto'"),
         (["experiment=graphsage", "init_from=a/checkpoint.pt"], "init_from: 'a/checkpoint.pt'"),
-        (["experiment=[trees,pretrained]", "pretrain.mirror=a"], "pretrain.mirror: 'a'"),
         (["learner.kind=forest"], "learner.kind"),
         (["learner.trials=3"], "1 where the learner is network"),
         (["row=../up"], "row: bad value"),
@@ -104,7 +103,6 @@ def test_what_the_rows_of_networks_are_reported() -> None:
     assert given_to_experiments("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
     without = given_to_experiments("experiment=no_residual")
     assert not without.data.residual_target and without.model.max_residual > ModelConfig().max_residual
-    assert given_to_experiments("experiment=pretrained").pretrain.mirror and not given_to_experiments().pretrain.mirror
     assert given_to_experiments("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
 
 

@@ -9,7 +9,7 @@ import pytest
 from gnnperf.gnn.intervals.devices import expected_bounds
 from research.benchmarks._generation_answers import GROUP
 from research.benchmarks.generations import _bounds
-from research.pretraining.rows import GENERATION
+from research.fitting.rows import GENERATION
 
 
 def _rows(generation: str, scores: np.ndarray, group: str = "gemm") -> pd.DataFrame:
