@@ -17,8 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.op_rules import ALONG, ELEMENTWISE, REDUCTIONS, Op, Rule, Value
-from research.recording.workloads.op_rules_layout import BINARY, LAYOUT
+from research.recording.workloads.op_rules import ALONG, BINARY, ELEMENTWISE, LAYOUT, REDUCTIONS, Op, Rule, Value
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS, WEIGHTED
 from research.recording.workloads.replicate import own_batches, replicated
 from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of

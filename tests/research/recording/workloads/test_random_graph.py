@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from research.recording.workloads.op_rules import Value, broadcast
-from research.recording.workloads.op_rules_layout import BINARY
+from research.recording.workloads.op_rules import BINARY, Value, broadcast
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS
 from research.recording.workloads.random_graph import FAMILIES, LARGEST_BOUND, Program, RandomGraph, compose, sources
 from research.recording.workloads.workload import arithmetic
