@@ -22,7 +22,7 @@ from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.network import Network
 from research.baselines.rows import simpler
-from research.baselines.trees import TREE_START
+from research.baselines.trees import TREE_SETTINGS
 from research.benchmarks._learned_jobs import ABLATIONS, LEARNED
 
 
@@ -31,9 +31,9 @@ def given(*words: str) -> EntryConfig:
 
 
 def test_settings_of_a_learner_on_the_command_line() -> None:
-    config = given("experiment=trees", "learner.settings.num_leaves=63", "learner.trials=4")
-    assert config.learner.settings == {**TREE_START, "num_leaves": 63.0}
-    assert (config.row, config.learner.trials, config.trains_network) == ("trees", 4, False)
+    config = given("experiment=trees", "learner.settings.num_leaves=63")
+    assert config.learner.settings == {**TREE_SETTINGS, "num_leaves": 63.0}
+    assert (config.row, config.trains_network) == ("trees", False)
     with pytest.raises(InputError, match=r"unknown key 'learner.settings.num_leafs'"):
         given("experiment=trees", "learner.settings.num_leafs=63")
 
@@ -50,7 +50,7 @@ def test_where_records_go() -> None:
         (["experiment=trees", "model=mlp"], "model.num_layers: 0 is for the network, and the learner trees"),
         (["experiment=[demo,trees]"], "model.hidden_channels: 48"),
         (["experiment=trivial", "resume=auto"], "resume: 'auto'"),
-        (["experiment=graphsage", "init_from=a/checkpoint.pt"], "init_from: 'a/checkpoint.pt'"),
+        (["experiment=trees", "init_from=a/checkpoint.pt"], "init_from: 'a/checkpoint.pt'"),
         (["experiment=[trees,pretrained]", "pretrain.mirror=a"], "pretrain.mirror: 'a'"),
         (["learner.kind=forest"], "learner.kind"),
         (["learner.trials=3"], "1 where the learner is network"),
