@@ -121,7 +121,9 @@ def test_learners_that_are_compared(
 ) -> None:
     """Several trainings leave their cells in one folder, from which one command says who is better."""
     shared = ("data.axis=run", f"out={tmp_path / 'out'}", f"cells={tmp_path / 'cells'}")
-    call_simpler(monkeypatch, "experiment=trees", "learner.settings.min_child_samples=1", "seed=0,1", *shared, "--multirun")
+    call_simpler(
+        monkeypatch, "experiment=trees", "learner.settings.min_child_samples=1", "seed=0,1", *shared, "--multirun"
+    )
     call_simpler(monkeypatch, "experiment=trivial", *shared)
     printed = capsys.readouterr().out
     assert "trees" in printed and "run, val: step time" in printed

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.benchmarks._transfer import Forms, forms_of
+from research.benchmarks._generations import DTYPES, FAMILIES, GEMM, KIND, OPS, closed_forms, tables
 from research.pretraining.rows import GENERATION, sampled
 
 CALL = ["table", "op", "shapes", "dtype"]
@@ -33,7 +32,7 @@ def pairs(rows: pd.DataFrame, num_rows: int, keep: Path) -> pd.DataFrame:
     """Calls before and after a change.
 
     Args:
-        rows: of `_generation_answers.tables`.
+        rows: of `_generations.tables`.
         num_rows: of each GPU and kind of op, to fit closed forms; as many calls are compared.
         keep: folder of fitted forms.
 
@@ -44,14 +43,16 @@ def pairs(rows: pd.DataFrame, num_rows: int, keep: Path) -> pd.DataFrame:
     for left in sorted(rows[GENERATION].unique()):
         out = (rows[GENERATION] == left).to_numpy()
         targets, others = rows[out].reset_index(drop=True), rows[~out].reset_index(drop=True)
-        forms = forms_of(others.iloc[sampled(others, num_rows, ["device", KIND], seed=0)].reset_index(drop=True), keep)
+        log_us = closed_forms(
+            others.iloc[sampled(others, num_rows, ["device", KIND], seed=0)].reset_index(drop=True), keep
+        )
         known = others.merge(targets[CALL].drop_duplicates(), on=CALL)[CALL].drop_duplicates()
         calls = targets.merge(known, on=CALL)[[*CALL, KIND]].drop_duplicates(CALL)
         calls = calls.iloc[sampled(calls, num_rows, [KIND], seed=1)][CALL]
-        sides = [_predicted(part.merge(calls, on=CALL), forms) for part in (others, targets)]
+        sides = [_predicted(part.merge(calls, on=CALL), log_us) for part in (others, targets)]
         result.append(_ratios("hardware", sides[0].merge(sides[1], on=[*CALL, KIND], suffixes=("_source", ""))))
         doubled = _doubled(targets, num_rows)
-        sides = [_predicted(part.reset_index(drop=True), forms) for part in doubled]
+        sides = [_predicted(part.reset_index(drop=True), log_us) for part in doubled]
         result.append(_ratios("shapes", _beside(*sides)))
     return pd.concat(result, ignore_index=True)
 
@@ -61,10 +62,10 @@ def _beside(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return before.add_suffix("_source").join(after)
 
 
-def _predicted(rows: pd.DataFrame, forms: Forms) -> pd.DataFrame:
+def _predicted(rows: pd.DataFrame, log_us: Callable[[pd.DataFrame], np.ndarray]) -> pd.DataFrame:
     """The rows with column model: log us by closed forms."""
     columns = [*CALL, KIND, GENERATION, "device", "latency_us"]
-    return rows[columns].assign(model=np.asarray(forms.requested(rows).log_us()))
+    return rows[columns].assign(model=log_us(rows))
 
 
 def _doubled(rows: pd.DataFrame, num_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:

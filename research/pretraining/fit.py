@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -26,26 +26,16 @@ SEED_STRIDE = 1_000_003
 GRADIENT_CLIP = 1.0
 CHUNK = 8192  # rows that are answered at a time
 
-# Views: which features the network sees of op-table rows. Dimensionless ones transfer, raw ones interpolate.
-# As they stand in traces; of one isolated op they say nothing, or which table a row is from.
+# Features that a network does not see: as they stand in traces; of one isolated op they say nothing, or which table a
+# row is from.
 HARDWARE = ("log_flops_per_sm", "log_bandwidth_per_sm", "log_cache_per_sm", "log_num_sms")
-SIZES = (
-    "log_flops", "log_bytes", "log_elements", "log_largest", "log_second", "log_first_dim", "log_last_dim",
-    "log_batch", "log_m", "log_n", "log_k",
-)  # fmt: skip
 PLACES = (
     "log_world_size", "log_ranks_per_node", "log_host_speed", "log_link_bytes_per_s", "log_link_latency_us",
 )  # fmt: skip
 
-BY_SIZE = "ratios and sizes"
-OWN = PLACES  # what a network drops that tells GPUs apart, for answers on those that it was trained on
-
-# View -> features that it drops; those that transfer.
-VIEWS: Mapping[str, tuple[str, ...]] = {
-    "ratios": (*HARDWARE, *SIZES, *PLACES),
-    BY_SIZE: (*HARDWARE, *PLACES),
-}
-assert set(HARDWARE + SIZES + PLACES) <= set(WORK_NAMES)
+OWN = PLACES  # of networks for GPUs that trained
+OTHERS = (*HARDWARE, *PLACES)  # of networks for all others: ratios and sizes transfer, numbers of few GPUs do not
+assert set(OTHERS) <= set(WORK_NAMES)
 
 
 @dataclass(frozen=True)
@@ -75,29 +65,23 @@ class OpModel:
         network: in evaluation mode.
         normalizer: of the training rows.
         prepared: words, base and waits.
-        share: of its corrections that is kept, in log space; 0: the base.
     """
 
     network: TypedGNN
     normalizer: Normalizer
     prepared: Prepared
-    share: float = 1.0
 
     def encode(self, rows: pd.DataFrame) -> EncodedRows:
         """Rows of research.pretraining.rows.usable as this model takes them."""
         return encode(rows, self.prepared.vocabulary, self.prepared.constants, self.prepared.observation)
 
     def residual(self, rows: EncodedRows) -> Tensor:
-        """[n] log(device latency / base), share included."""
-        return self.share * residuals(self.network, self.normalizer, rows)
+        """[n] log(device latency / base)."""
+        return residuals(self.network, self.normalizer, rows)
 
     def log_us(self, rows: EncodedRows) -> np.ndarray:
         """[n] log us that the rows' methods read."""
         return rows.log_us(self.residual(rows)).numpy()
-
-    def with_share(self, share: float) -> OpModel:
-        """The same with another share of its corrections."""
-        return replace(self, share=share)
 
 
 def residuals(network: TypedGNN, normalizer: Normalizer, rows: EncodedRows) -> Tensor:
@@ -125,7 +109,7 @@ def fit(prepared: Prepared, dropped: tuple[str, ...], config: PretrainConfig, se
 
     Args:
         prepared: of the training rows.
-        dropped: features that it is not shown (VIEWS).
+        dropped: features that it is not shown (OWN, OTHERS).
         config: how.
         seed: of weights, order and dropout.
     """

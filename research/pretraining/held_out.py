@@ -17,7 +17,7 @@ from gnnperf.core import each
 from gnnperf.gnn.training.config import PretrainConfig
 from gnnperf.hardware import match_device
 from research.pretraining.calls import KIND
-from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
+from research.pretraining.fit import OTHERS, OWN, OpModel, fit, prepare
 from research.pretraining.forms import retained_forms, shipped_forms
 from research.pretraining.graphs import grouped
 from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint
@@ -71,7 +71,7 @@ def unseen_generations(
     for generation in each(sorted(rows[GENERATION].unique()), "leaving out generations", "generations"):
         constants = retained_forms(every[every[GENERATION] != generation].reset_index(drop=True), folder)
         others = rows[rows[GENERATION] != generation].reset_index(drop=True)
-        model = fit(prepare(others, constants, config), VIEWS[BY_SIZE], config, seed)
+        model = fit(prepare(others, constants, config), OTHERS, config, seed)
         result += held_out(model, rows[rows[GENERATION] == generation])
     return result
 

@@ -115,10 +115,6 @@ class Observed:
         """[n] d log us that the method reads / d log us of the device: 1 seen whole, 0 hidden behind the wait."""
         return (self.log_us(log_device_us + STEP) - self.log_us(log_device_us - STEP)) / (2 * STEP)
 
-    def paced(self, machine_scale: float) -> Observed:
-        """On a host that takes `machine_scale` times as long."""
-        return Observed(self.call_us * machine_scale, self.issue_us * machine_scale, self.sharpness)
-
     def part(self, places: Tensor) -> Observed:
         return Observed(self.call_us[places], self.issue_us[places], self.sharpness[places])
 

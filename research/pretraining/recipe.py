@@ -17,7 +17,7 @@ from gnnperf.gnn import OpTablesConfig
 from gnnperf.hardware import conf_dir
 from gnnperf.predict import EntryConfig
 from research.pretraining.calls import KIND
-from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
+from research.pretraining.fit import OTHERS, OWN, OpModel, fit, prepare
 from research.pretraining.forms import shipped_forms
 from research.pretraining.graphs import grouped
 from research.pretraining.held_out import (
@@ -152,7 +152,7 @@ def trained_checkpoint(config: OpTablesConfig, seed: int) -> OpCheckpoint:
     answers = choose(sizes[CHOOSES], generations)
 
     own = fit(prepare(rows, shipped_forms(), config.own), OWN, config.own, seed)
-    others = fit(prepare(rows, shipped_forms(), config.others), VIEWS[BY_SIZE], config.others, seed)
+    others = fit(prepare(rows, shipped_forms(), config.others), OTHERS, config.others, seed)
     provenance = {
         "gnnperf": __version__,
         "libraries": {name: version(name) for name in LIBRARIES},

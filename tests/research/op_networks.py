@@ -9,7 +9,7 @@ import pandas as pd
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import PretrainConfig
-from research.pretraining.fit import BY_SIZE, OWN, VIEWS, fit, prepare
+from research.pretraining.fit import OTHERS, OWN, fit, prepare
 from research.pretraining.forms import shipped_forms
 from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network
 from research.pretraining.recipe import of_kinds
@@ -31,7 +31,7 @@ def small_rows() -> pd.DataFrame:
 def checkpoint() -> OpCheckpoint:
     """Answers float32 products on V100 with half of its corrections, and nothing else."""
     prepared = prepare(small_rows(), shipped_forms(), CONFIG)
-    own, others = fit(prepared, OWN, CONFIG, 0), fit(prepared, VIEWS[BY_SIZE], CONFIG, 0)
+    own, others = fit(prepared, OWN, CONFIG, 0), fit(prepared, OTHERS, CONFIG, 0)
     answer = KindAnswer(PRODUCTS.name, ("v100_pcie_32gb",), SHARE, 0.0)
     return OpCheckpoint(op_network(own, CONFIG.model), op_network(others, CONFIG.model), (answer,), {"seed": 0})
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from research.benchmarks._generation_answers import KIND
+from research.benchmarks._generations import KIND
 from research.fitting.trace_exponents import fitted, judged, left_out
 from research.pretraining.rows import GENERATION
 

@@ -14,13 +14,12 @@ from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import PretrainConfig
 from research.pretraining.encode import encode, fit_row_normalizer, words_of
-from research.pretraining.fit import VIEWS, OpModel, Prepared, fit, prepare
+from research.pretraining.fit import OTHERS, OWN, OpModel, Prepared, fit, prepare
 from research.pretraining.forms import FormConstants, base_us, fit_forms
 from research.pretraining.rows import usable
 from tests.research.op_rows import A100, T4, V100, product_rows, table
 
 CONFIG = PretrainConfig(ModelConfig(hidden_channels=8, num_layers=1), steps=60, rows_per_step=8)
-RATIOS = VIEWS["ratios"]
 
 
 @cache
@@ -41,7 +40,7 @@ def test_the_base_knows_which_gpus_it_was_fitted_on() -> None:
 
 def test_an_untrained_network_answers_the_base_as_the_method_sees_it() -> None:
     rows, prepared = _prepared()
-    model = fit(prepared, RATIOS, replace(CONFIG, steps=1, learning_rate=1e-12), seed=0)
+    model = fit(prepared, OTHERS, replace(CONFIG, steps=1, learning_rate=1e-12), seed=0)
     encoded = model.encode(rows)
     assert torch.allclose(model.residual(encoded), torch.zeros(len(rows), dtype=torch.float64), atol=1e-9)
     seen = encoded.observed.log_us(torch.from_numpy(np.log(base_us(rows, _constants()))))
@@ -50,22 +49,16 @@ def test_an_untrained_network_answers_the_base_as_the_method_sees_it() -> None:
 
 def test_training_lessens_the_error_and_repeats_to_the_bit() -> None:
     rows, prepared = _prepared()
-    first, again = (fit(prepared, RATIOS, CONFIG, seed=1) for _ in range(2))
+    first, again = (fit(prepared, OTHERS, CONFIG, seed=1) for _ in range(2))
     encoded = first.encode(rows)
     assert np.array_equal(first.log_us(encoded), again.log_us(encoded))
-    assert _error(first, rows) < _error(first.with_share(0.0), rows)
-
-
-def test_a_share_scales_corrections_in_log_space() -> None:
-    rows, prepared = _prepared()
-    model = fit(prepared, RATIOS, CONFIG, seed=1)
-    encoded = model.encode(rows)
-    assert torch.allclose(model.with_share(0.5).residual(encoded), 0.5 * model.residual(encoded))
+    untrained = fit(prepared, OTHERS, replace(CONFIG, steps=1, learning_rate=1e-12), seed=1)  # answers the base
+    assert _error(first, rows) < _error(untrained, rows)
 
 
 def test_a_row_is_answered_alike_isolated_and_among_others() -> None:
     rows, prepared = _prepared()
-    model = fit(prepared, RATIOS, CONFIG, seed=1)
+    model = fit(prepared, OTHERS, CONFIG, seed=1)
     encoded = model.encode(rows)
     isolated = encoded.part(torch.tensor([3]))
     assert np.allclose(model.log_us(isolated), model.log_us(encoded)[3], atol=1e-6)
@@ -74,7 +67,7 @@ def test_a_row_is_answered_alike_isolated_and_among_others() -> None:
 def test_a_gpu_that_no_one_trained_on_is_answered() -> None:
     _, prepared = _prepared()
     unseen = usable(table(product_rows((T4,)))).rows
-    model = fit(prepared, RATIOS, CONFIG, seed=1)
+    model = fit(prepared, OTHERS, CONFIG, seed=1)
     assert np.isfinite(model.log_us(model.encode(unseen))).all()
 
 
@@ -100,7 +93,6 @@ def _error(model: OpModel, rows: pd.DataFrame) -> float:
     return float(np.abs(model.log_us(model.encode(rows)) - np.log(rows["latency_us"])).mean())
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_view_drops_some_features(view: str) -> None:
-    assert set(VIEWS[view]) <= set(WORK_NAMES)
-    assert {"log_compute_us", "log_waves", "align_k"} <= set(WORK_NAMES) - set(VIEWS[view])
+@pytest.mark.parametrize("dropped", [OWN, OTHERS])
+def test_networks_see_ratios_and_sizes(dropped: tuple[str, ...]) -> None:
+    assert {"log_compute_us", "log_waves", "align_k", "log_m"} <= set(WORK_NAMES) - set(dropped)
