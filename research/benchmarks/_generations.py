@@ -1,18 +1,13 @@
-"""Op tables of several GPUs, and closed forms that were fitted without a generation."""
+"""Op tables that several GPUs have, for benchmarks that leave a generation out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import torch
 
 from research.benchmarks._public_runs import mirror
-from research.pretraining.forms import base_us, retained_forms
-from research.pretraining.observation import fit_observation
 from research.pretraining.rows import usable
 from research.tables import read_aiconfigurator, read_neusight
 
@@ -30,19 +25,3 @@ def tables() -> Mapping[str, pd.DataFrame]:
     """Rows with a kind, by campaign."""
     read = {GEMM: usable(read_aiconfigurator(mirror())).rows, OPS: usable(read_neusight(mirror())).rows}
     return {name: rows.assign(**{KIND: rows["table"].map(KINDS)}).dropna(subset=[KIND]) for name, rows in read.items()}
-
-
-def closed_forms(others: pd.DataFrame, keep: Path) -> Callable[[pd.DataFrame], np.ndarray]:
-    """Constants and waits fitted on rows of other GPUs: rows [n] -> [n] log us, as the method reads them.
-
-    Args:
-        others: of research.pretraining.rows.usable.
-        keep: folder of fitted constants.
-    """
-    constants = retained_forms(others, keep)
-    observation = fit_observation(others, constants)
-
-    def log_us(rows: pd.DataFrame) -> np.ndarray:
-        return np.asarray(observation.of(rows).log_us(torch.from_numpy(base_us(rows, constants)).log()))
-
-    return log_us

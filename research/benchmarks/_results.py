@@ -81,7 +81,7 @@ STATEMENTS = {
     "replay_explained": Statement("blocked host time explained by an edge, all / waits for the device", (90.0, None),
                               RUN + "replay", "graph.md#strict-replay", at_least=True, digits=0),
     "import_speed": Statement("import of 109,123 events, speed relative to HolisticTraceAnalysis", (8.0,),
-                          RUN + "import_speed --peer PYTHON_WITH_HTA", "graph.md#speed", "x", at_least=True),
+                          RUN + "speed --peer PYTHON_WITH_HTA", "graph.md#speed", "x", at_least=True),
     "interventions": Statement("known changes above noise, measured latencies, median error of the change", (10.0,),
                            "gnnperf interventions datasets/cpu-gloo", "recorded-data.md#recorded-data-interventions"),
     "vtrain": Statement("1,440 transformer steps from configuration (simulated labels), mean error", (20.0,),

@@ -15,13 +15,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import FILE, fit_device_intervals, save_device_intervals
 from gnnperf.hardware import conf_dir
 from research.benchmarks._frame import run_main
-from research.benchmarks._generations import DTYPES, FAMILIES, GEMM, KIND, OPS, closed_forms, tables
+from research.benchmarks._generations import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
 from research.benchmarks.gpu_ratios import HEADER, judged
+from research.pretraining.forms import base_us, retained_forms
+from research.pretraining.observation import fit_observation
 from research.pretraining.rows import GENERATION, sampled
 
 OUT = Path("outputs/generations")
@@ -62,7 +65,10 @@ def scores_of(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
         known = others.iloc[sampled(others, train_rows + OTHER_ROWS, ["device", KIND], seed=0)]
         train = np.random.default_rng(0).random(len(known)) >= OTHER_ROWS / (train_rows + OTHER_ROWS)  # [n]
         chosen = own.iloc[sampled(own, JUDGED_ROWS, ["device", KIND], seed=1)].reset_index(drop=True)
-        log_us = closed_forms(known[train].reset_index(drop=True), keep)(chosen)
+        fitted_on = known[train].reset_index(drop=True)
+        constants = retained_forms(fitted_on, keep)
+        device_us = torch.from_numpy(base_us(chosen, constants))
+        log_us = fit_observation(fitted_on, constants).of(chosen).log_us(device_us.log()).numpy()
         yield pd.DataFrame({
             GENERATION: generation, "device": chosen["device"].astype(str), "family": chosen[KIND].map(FAMILIES),
             "dtype": DTYPES[campaign], "score": np.log(chosen["latency_us"]) - log_us,

@@ -203,7 +203,7 @@ def _records(
     if not learners:
         return
     config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
-    data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__, earlier), 1.0)
+    data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__, earlier))
     for name, learner in learners.items():
         place = Place(out / "cells", name, SEED if name in (NETWORK, FROM_OPS) else None)
         made = ensure_record(place, learner, data)

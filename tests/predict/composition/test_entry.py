@@ -17,13 +17,13 @@ import train
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.training.config import LearnerKind, OptimConfig, TrainConfig
+from gnnperf.gnn.training.config import LearnerKind, TrainConfig
 from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.network import Network
 from research.baselines.rows import simpler
 from research.baselines.trees import TREE_SETTINGS
-from research.benchmarks._learned_jobs import ABLATIONS, LEARNED
+from research.benchmarks._learned_jobs import LEARNED
 
 
 def given(*words: str) -> EntryConfig:
@@ -87,12 +87,12 @@ def test_every_row_of_the_result_table_is_an_experiment() -> None:
     rows = set()
     for name in EXPERIMENTS:
         config = given_to_experiments(f"experiment={name}", "trainer.progress_bar=false")
-        if config.row in ABLATIONS or config.row == "mlp":
-            assert (LEARNED | ABLATIONS)[config.row] == Network(training_part(config))
+        if config.row == "mlp":
+            assert LEARNED[config.row] == Network(training_part(config))
         elif config.learner.kind not in (LearnerKind.network, LearnerKind.trivial):
             assert LEARNED[config.row] == simpler(config.learner)
         rows.add(config.row)
-    assert {*LEARNED, *ABLATIONS} - rows == {"hybrid"}
+    assert set(LEARNED) - rows == {"hybrid"}
     assert given_to_experiments("experiment=trivial").learner.kind is LearnerKind.trivial
 
 
@@ -100,10 +100,6 @@ def test_what_the_rows_of_networks_are_reported() -> None:
     assert given_to_experiments("experiment=gnn", "data.axis=workload").data.axis == "workload"
     assert given_to_experiments("experiment=gnn") == given_to_experiments()
     assert given_to_experiments("experiment=mlp").model == ModelConfig(num_layers=0)
-    assert given_to_experiments("experiment=no_reverse").model == ModelConfig(reverse=False)
-    assert given_to_experiments("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
-    without = given_to_experiments("experiment=no_residual")
-    assert not without.data.residual_target and without.model.max_residual > ModelConfig().max_residual
     assert given_to_experiments("experiment=pretrained").pretrain.mirror and not given_to_experiments().pretrain.mirror
     assert given_to_experiments("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
 
