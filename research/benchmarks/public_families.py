@@ -183,7 +183,7 @@ def make(result: PublicRuns, out: Path, families: Sequence[str], names: Sequence
     learners = rows(out)
     for family in families:
         config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
-        data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__), 1.0)
+        data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__))
         for name in names:
             made = ensure_record(Place(out / "cells", name, SEED if name == NETWORK else None), learners[name], data)
             print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)

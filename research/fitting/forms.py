@@ -37,13 +37,12 @@ from gnnperf.gnn.data.cache import fingerprint
 from gnnperf.hardware import DeviceSpec, match_device
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms
 from research.fitting.gemm import fit_for_others, measured
-from research.fitting.memory import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants
+from research.fitting.memory import device_us, fit_memory_constants
 from research.tables import grouped
 
 PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
 MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
 DTYPE = "float32"  # of rows that STREAM and CONVOLUTION were made for
-ROW_TABLES = (LAYER_NORM, SOFTMAX)
 CHUNK_ROWS = 4000
 FITTED_ROWS = 300  # of each device, to fit products
 FOLD = "fitted inside a fold"
