@@ -25,7 +25,7 @@ from research.benchmarks._public_runs import mirror
 from research.fitting.cdna import measured as recorded_calls
 from research.fitting.convolution import some_of_each
 from research.fitting.gemm import FIT_ROWS, GENERATION_ROWS
-from research.pretraining.graphs import grouped
+from research.tables import grouped
 
 PROVENANCE = (
     "python -m research.benchmarks.device_evidence: rows that research/fitting/gemm.py, "

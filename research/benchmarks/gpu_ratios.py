@@ -24,14 +24,18 @@ from gnnperf.gnn.intervals.devices import fit_device_intervals, save_device_inte
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE, UNMODELED
 from research.benchmarks._frame import run_main
-from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.pretraining.forms import base_us, retained_forms
-from research.pretraining.rows import GENERATION, sampled, spec_of
+from research.benchmarks._generations import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
+from research.fitting.forms import base_us, retained_forms
+from research.fitting.rows import GENERATION, sampled, spec_of
 
 OUT = Path("outputs/gpu_ratios")
 FITTED_ROWS, JUDGED_CALLS = 300, 400  # of each device and kind; of each kind
 PROGRAM = 20  # calls that are summed
 CALL = [KIND, "table", "op", "shapes", "dtype", "tf32", "stride", "padding", "calls_before"]
+HEADER = (
+    "| group | generation left out | scores | median error | within the bounds of the others | high/low |\n"
+    "|---|---|---|---|---|---|"
+)
 PROVENANCE = (
     "log of measured over predicted ratio of 20 calls on two GPUs, on rows of public op tables (aiconfigurator, "
     "Apache-2.0; NeuSight, MIT); the generation of the second GPU is left out of the constants; by "
@@ -47,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
     scores = pd.concat([each for name in (GEMM, OPS) for each in scores_of(name, given.out)], ignore_index=True)
-    print("| group | generation left out | programs | median error | within the bounds of the others | high/low |")
-    print("|---|---|---|---|---|---|")
+    print(HEADER)
     for row in judged(scores):
         print("| " + " | ".join(row) + " |")
     if given.write:

@@ -34,7 +34,7 @@ from gnnperf.trace import read_run
 from research.benchmarks._frame import right_aligned, run_main
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks._results import save_result
-from research.benchmarks.capture import kind_of, programs
+from research.recording.cpu_gloo_runs import plain_runs
 from research.recording.spec import RunSpec
 
 BATCHES_HELD = 4  # NUM_BATCHES of the programs
@@ -104,6 +104,20 @@ class Captured:
     run: str
     errors: tuple[float, ...]
     refused: str = ""
+
+
+def programs() -> list[RunSpec]:
+    """One per program and number of ranks: the loopback run where there is one."""
+    chosen: dict[object, RunSpec] = {}
+    for spec in sorted(plain_runs(), key=lambda s: s.link.name != "lo"):
+        chosen.setdefault((spec.workload, spec.world_size), spec)
+    return list(chosen.values())
+
+
+def kind_of(spec: RunSpec) -> str:
+    """dlrm table, transformer ddp, ..."""
+    how = getattr(spec.workload, "parallel", None) or getattr(spec.workload, "sharding", None) or "ddp"
+    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'one rank'}"
 
 
 def captured(spec: RunSpec, recording: Recording) -> Captured:

@@ -6,8 +6,6 @@ Of every family: rows are fitted on all other families but one, which validates 
 network's best epoch and how much it may correct), and judged on the family. The labels are those of the trace: the
 median period, of a single step its makespan, of a run without step marks the whole pass. Recordings of one program are
 one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
-gnn-from-ops is the network that starts from a checkpoint of op tables (`train.py experiment=pretrained`), instead of
-from nothing.
 host-pace and host-and-device-pace are no predictors: they take the speed of the machine from the recording itself.
 
 Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training of the row gnn
@@ -28,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import NodeType
-from gnnperf.gnn import TrainConfig, load_start
-from gnnperf.gnn.data.prepare import DataConfig, Earlier, prepare
+from gnnperf.gnn import TrainConfig
+from gnnperf.gnn.data.prepare import DataConfig, prepare
 from gnnperf.predict import composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network
@@ -37,11 +35,10 @@ from research.baselines.table import Place, SplitData, ensure_record
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._frame import run_main
-from research.benchmarks._networks import CachedNetwork, FineTuned
+from research.benchmarks._networks import CachedNetwork
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, OwnScale, PublicRuns, public_runs
 from research.evaluation.records import EvaluationRecord, read_records
 from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
-from research.pretraining.op_checkpoint import TRAINED
 
 ByFamily = Mapping[str, Mapping[str, EvaluationRecord]]  # family -> row -> its record
 
@@ -161,7 +158,7 @@ def _percent(share: float) -> str:
     return "-" if share != share else f"{100 * share:.1f}"
 
 
-OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"
+OUT, SEED, NETWORK = Path("outputs/public_families"), 0, "gnn"
 PACES = ((NodeType.HOST,), (NodeType.COMPUTE, NodeType.MEMORY))
 EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 epochs are a few hundred updates
 
@@ -176,13 +173,6 @@ def rows(out: Path) -> dict[str, Learner]:
     }  # fmt: skip
 
 
-def from_ops() -> FineTuned:
-    """The network that starts from a checkpoint of op tables."""
-    config = _settings()
-    start = load_start(TRAINED, config.model)
-    return FineTuned(config, start, start.sha256)
-
-
 def _settings() -> TrainConfig:
     return composed("train", TrainConfig, "experiment=gnn", "trainer.progress_bar=false",
                     f"trainer.max_epochs={EPOCHS}", f"data.batch_size={BATCH_SIZE}")  # fmt: skip
@@ -190,32 +180,18 @@ def _settings() -> TrainConfig:
 
 def make(result: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
     """The records that are missing."""
-    learners, ops = rows(out), from_ops() if FROM_OPS in names else None
+    learners = rows(out)
     for family in families:
-        _records(result, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
-        if ops is not None:
-            _records(result, out, family, {FROM_OPS: ops}, ops.start.earlier)
-
-
-def _records(
-    result: PublicRuns, out: Path, family: str, learners: Mapping[str, Learner], earlier: Earlier | None
-) -> None:
-    if not learners:
-        return
-    config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
-    data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__, earlier), 1.0)
-    for name, learner in learners.items():
-        place = Place(out / "cells", name, SEED if name in (NETWORK, FROM_OPS) else None)
-        made = ensure_record(place, learner, data)
-        print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
+        config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
+        data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__))
+        for name in names:
+            made = ensure_record(Place(out / "cells", name, SEED if name == NETWORK else None), learners[name], data)
+            print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Make what is missing, print."""
-    parser, every = (
-        argparse.ArgumentParser(prog="python -m research.benchmarks.public_families"),
-        [*rows(OUT), FROM_OPS],
-    )
+    parser, every = argparse.ArgumentParser(prog="python -m research.benchmarks.public_families"), list(rows(OUT))
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--rows", nargs="+", choices=every, default=every)

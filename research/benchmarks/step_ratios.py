@@ -32,7 +32,7 @@ from gnnperf.predict.request import TraceEvidence
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import run_main
 from research.benchmarks._recorded_graphs import CACHE, recordings
-from research.benchmarks.edits import shape_pairs
+from research.benchmarks.declared_edits import shape_pairs
 from research.benchmarks.other_hardware import pairs, recorded
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
 from research.evaluation.loading import as_recorded

@@ -9,8 +9,8 @@ called before. They were called in random order, so that what grows with that nu
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.convolution [OUT.yaml]
 
 writes conf/analytic/convolution.yaml, from NeuSight's convolutions (MIT) on every device of the catalog, with the
-constants of gemms and streams that ship. To judge the model, `python -m research.benchmarks.convolution` fits all of
-them again without the chip that it is judged on.
+constants of gemms and streams that ship. To judge the model, fit them again without the chip
+that it is judged on.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 
 Host overheads, lags and prices of ops: from all recordings of datasets/cpu-gloo, the profiler's own cost taken out, and
 the op tables datasets/cpu-ops, cpu-lookups and cpu-updates. So the model is not to be judged on these recordings with
-these constants: `research/benchmarks/unseen_workload.py` fits anew for each workload, and training fits on its own
-runs.
+these constants: benchmarks fit anew for each workload (`_recorded_graphs.folds`), and training fits on its own runs.
 """
 
 from __future__ import annotations

@@ -146,15 +146,6 @@ def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
     return (min(fits, key=lambda fit: fit[1])[0],)
 
 
-def fit_near(data: Measured, members: Members) -> Members:
-    """For one device, from a few of its products: each member fitted again from, and held near, what others gave it."""
-    retained = (*EXPECTED, "base_clock_share")
-    return tuple(
-        replace(_fit(data, m.tiles, STEPS, {n: getattr(m, n) for n in retained}, OWN_CONFIDENCE)[0], kernels=m.kernels)
-        for m in members
-    )
-
-
 def fit_together(
     data: Measured, start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
 ) -> Members:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from research.pretraining.rows import CHIP, GENERATION, NO_DEVICE, NO_FORM, sampled, spec_of, usable
+from research.fitting.rows import CHIP, GENERATION, NO_DEVICE, NO_FORM, sampled, spec_of, usable
 from tests.research.op_rows import A100, T4, V100, add_rows, product_rows, table
 
 

@@ -15,10 +15,8 @@ from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import KernelCall, Setting
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.core.errors import InputError
-from research.fitting.gemm import measured
-from research.fitting.memory import device_us
-from research.pretraining import forms
-from research.pretraining.forms import (
+from research.fitting import forms
+from research.fitting.forms import (
     CONVOLUTION,
     PRODUCT,
     STREAM,
@@ -29,8 +27,10 @@ from research.pretraining.forms import (
     form_names,
     shipped_forms,
 )
-from research.pretraining.forms import retained_forms as keep
-from research.pretraining.rows import spec_of, usable
+from research.fitting.forms import retained_forms as keep
+from research.fitting.gemm import measured
+from research.fitting.memory import device_us
+from research.fitting.rows import spec_of, usable
 from research.tables.columns import completed, shapes_json
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.pretraining.forms import FormConstants, base_us, shipped_forms
-from research.pretraining.observation import Observation, Observed, Wait, fit_observation
+from research.fitting.forms import FormConstants, base_us, shipped_forms
+from research.fitting.observation import Observation, Observed, Wait, fit_observation
 from research.tables.columns import completed
 from tests.research.op_rows import A100, T4, V100, add_rows, product_rows
 
@@ -18,8 +17,8 @@ NO_CONSTANTS = FormConstants({}, None, None, ())
 
 
 def _seen(call: float, issue: float, sharpness: float, device_us: float) -> float:
-    waits = Observed(*(torch.tensor([v], dtype=torch.float64) for v in (call, issue, sharpness)))
-    return float(waits.log_us(torch.tensor([device_us], dtype=torch.float64).log()).exp())
+    waits = Observed(*(np.array([v]) for v in (call, issue, sharpness)))
+    return float(waits.read_us(np.array([device_us])).item())
 
 
 def test_by_hand() -> None:
@@ -44,7 +43,7 @@ def test_a_gpu_waits_as_its_smallest_rows_say_and_an_unseen_one_as_the_typical()
     assert result.shares["toys", T4, "linear"] == pytest.approx(3.0)
     assert result.shares["toys", A100, "linear"] == pytest.approx(1.0)
     unseen = result.of(product_rows(("Tesla P4",)))
-    assert unseen.call_us.unique().tolist() == [result.waits["toys", "linear"].call_us]
+    assert np.unique(unseen.call_us).tolist() == [result.waits["toys", "linear"].call_us]
     assert result.of(slow).call_us[0] == pytest.approx(3 * float(unseen.call_us[0]))
 
 
@@ -85,7 +84,7 @@ def test_a_wait_that_grew_from_call_to_call_is_reported_by_the_calls_before() ->
     rows["latency_us"] = base_us(rows, constants) + 2.0 * (first + growth * rows["calls_before"])
     result = fit_observation(rows, constants)
     assert result.shares["toys", V100, "conv"] == pytest.approx(2.0)
-    seen = result.of(rows).log_us(torch.from_numpy(base_us(rows, constants)).log()).exp()
+    seen = result.of(rows).read_us(base_us(rows, constants))
     assert seen.tolist() == pytest.approx(rows["latency_us"].tolist())
     unseen = result.of(rows.assign(device="Tesla P4", calls_before=[np.nan, 0.0, 1000.0]))
     assert unseen.issue_us.tolist() == pytest.approx([first, first, first + 1000.0 * growth])

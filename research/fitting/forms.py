@@ -37,13 +37,12 @@ from gnnperf.gnn.data.cache import fingerprint
 from gnnperf.hardware import DeviceSpec, match_device
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms
 from research.fitting.gemm import fit_for_others, measured
-from research.fitting.memory import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants
-from research.pretraining.graphs import grouped
+from research.fitting.memory import device_us, fit_memory_constants
+from research.tables import grouped
 
 PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
 MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
 DTYPE = "float32"  # of rows that STREAM and CONVOLUTION were made for
-ROW_TABLES = (LAYER_NORM, SOFTMAX)
 CHUNK_ROWS = 4000
 FITTED_ROWS = 300  # of each device, to fit products
 FOLD = "fitted inside a fold"
@@ -92,7 +91,7 @@ def rate_key_of(family: str) -> str:
 
 
 def fit_forms(rows: pd.DataFrame) -> FormConstants:
-    """Constants from these rows only (pretrain.rows.usable).
+    """Constants from these rows only (research.fitting.rows.usable).
 
     Products that were measured in other ways are not mixed: each family takes the method with most rows.
     """

@@ -19,20 +19,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from gnnperf.analytic.memory_bound.constants import EventGap
+from research.fitting.forms import CONVOLUTION, FormConstants, base_us, families, form_names
 from research.fitting.memory import call_times_us
-from research.pretraining.forms import CONVOLUTION, FormConstants, base_us, families, form_names
-from research.pretraining.graphs import grouped
+from research.tables import grouped
 from research.tables.observation import SHARPNESS
 
 UNFITTED_ISSUE_SHARE = 0.5  # of tables that no constants were fitted on
 BEFORE = 1.0  # share of a wait that is over when the kernel starts: what is read is the sum of both
 LEAST_PACE = 0.01  # keeps a wait where short rows say that there is none
 LEAST_WAIT_US = 1e-6  # keeps logarithms finite
-STEP = 1e-4  # of a difference quotient
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Observation:
                 call = share * wait.of(rows["calls_before"].to_numpy(float)[places])  # [k]
                 result[places, 0] = call if wait.issue_share < BEFORE else 0.0
                 result[places, 1], result[places, 2] = call * wait.issue_share, wait.sharpness
-        return Observed(*(torch.from_numpy(column) for column in np.where(late[:, None], result, [0.0, 0.0, 1.0]).T))
+        return Observed(*np.where(late[:, None], result, [0.0, 0.0, 1.0]).T)
 
     def _mean(self, source: str) -> Wait:
         steady = {key: wait for key, wait in self.waits.items() if not wait.growth_us}
@@ -99,32 +96,20 @@ class Observed:
         sharpness: p.
     """
 
-    call_us: Tensor
-    issue_us: Tensor
-    sharpness: Tensor
+    call_us: np.ndarray
+    issue_us: np.ndarray
+    sharpness: np.ndarray
 
-    def log_us(self, log_device_us: Tensor) -> Tensor:
-        """[n] log us that the method reads -> from [n] log us of the device; smooth."""
-        call = self.call_us.clamp_min(LEAST_WAIT_US).log()  # [n]
-        begun = torch.logaddexp(self.issue_us.clamp_min(LEAST_WAIT_US).log(), log_device_us)  # [n]
-        begun = torch.where(self.issue_us > 0, begun, log_device_us)
-        soft = torch.logaddexp(self.sharpness * call, self.sharpness * begun) / self.sharpness  # [n]
-        return torch.where(self.call_us > 0, soft, begun)
-
-    def seen_share(self, log_device_us: Tensor) -> Tensor:
-        """[n] d log us that the method reads / d log us of the device: 1 seen whole, 0 hidden behind the wait."""
-        return (self.log_us(log_device_us + STEP) - self.log_us(log_device_us - STEP)) / (2 * STEP)
-
-    def paced(self, machine_scale: float) -> Observed:
-        """On a host that takes `machine_scale` times as long."""
-        return Observed(self.call_us * machine_scale, self.issue_us * machine_scale, self.sharpness)
-
-    def part(self, places: Tensor) -> Observed:
-        return Observed(self.call_us[places], self.issue_us[places], self.sharpness[places])
+    def read_us(self, device_us: np.ndarray) -> np.ndarray:
+        """[n] us that the method reads -> from [n] us of the device; smooth."""
+        call = np.log(np.maximum(self.call_us, LEAST_WAIT_US))  # [n]
+        begun = np.log(self.issue_us + device_us)  # [n]
+        soft = np.logaddexp(self.sharpness * call, self.sharpness * begun) / self.sharpness  # [n]
+        return np.exp(np.where(self.call_us > 0, soft, begun))
 
 
 def fit_observation(rows: pd.DataFrame, constants: FormConstants) -> Observation:
-    """From training rows (pretrain.rows.usable) and the constants that were fitted on the same GPUs."""
+    """From training rows (research.fitting.rows.usable) and the constants that were fitted on the same GPUs."""
     late = rows[rows["launch_included"].to_numpy(bool)]
     waits: dict[tuple[str, str], Wait] = {}
     shares: dict[tuple[str, str, str], float] = {}
