@@ -86,7 +86,7 @@ STATEMENTS = {
                            "gnnperf interventions datasets/cpu-gloo", "recorded-data.md#recorded-data-interventions"),
     "vtrain": Statement("1,440 transformer steps from configuration (simulated labels), mean error", (20.0,),
                     RUN + "vtrain", "plans.md#plans-steps-that-never-ran"),
-    "peak_memory": Statement("peak memory of recorded runs, mean error", (8.0,), RUN + "peak_memory",
+    "peak_memory": Statement("peak memory of recorded runs, test part, mean error", (8.0,), RUN + "peak_memory",
                          "memory.md#peak-memory"),
     "unseen_programs": Statement("steps of two programs never looked at, mean error", (15.0,), RUN + "unseen_programs",
                              PROGRAMS),

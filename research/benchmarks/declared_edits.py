@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
@@ -44,7 +43,7 @@ from gnnperf.whatif import (
     apply,
 )
 from gnnperf.whatif.edit import Edited, unedited
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
 from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
 from research.evaluation.pairs import PAIRS, Change
 
@@ -273,9 +272,7 @@ def outcomes() -> tuple[list[Predicted], list[str]]:
 def main() -> None:
     """Print a row per pair, then the summary."""
     results, left_out = outcomes()
-    console = Console(width=170)
-    console.print(_pairs(results))
-    console.print(_summary(results))
+    show(_pairs(results), _summary(results), width=170)
     for line in left_out:
         print(f"left out: {line}")
 

@@ -22,7 +22,7 @@ import pandas as pd
 
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.gnn import summarize
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._op_tables import (
     TABLES,
     is_held_out,
@@ -146,7 +146,8 @@ def _predicted_us(rows: pd.DataFrame, constants: Members) -> np.ndarray:
 
 def _header(title: str, trivial: Iterable[str]) -> None:
     names = ("table", "GPU", "rows", "mean", "median", "p90", "max", "bias", *(f"{t}: mean" for t in trivial))
-    print(f"\n{title}\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}", flush=True)
+    print(f"\n{title}\n")
+    print_head(*names)
 
 
 def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
@@ -157,7 +158,7 @@ def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
     shares = (model.mean_ape, model.median_ape, model.p90_ape, model.max_ape)
     records = [f"{len(judged)}", *(f"{s:.1%}" for s in shares), f"{model.bias:+.1%}",
              *(f"{t.mean_ape:.1%}" for t in trivial)]  # fmt: skip
-    print(f"| {label} | {' | '.join(records)} |", flush=True)
+    print_row(label, *records)
     return [e.mean_ape for e in errors.values()]
 
 

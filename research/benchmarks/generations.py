@@ -9,7 +9,6 @@ products.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,9 +18,9 @@ import pandas as pd
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import FILE, fit_device_intervals, save_device_intervals
 from gnnperf.hardware import conf_dir
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._generations import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.benchmarks.gpu_ratios import HEADER, judged
+from research.benchmarks.gpu_ratios import HEAD, judged
 from research.fitting.forms import base_us, retained_forms
 from research.fitting.observation import fit_observation
 from research.fitting.rows import GENERATION, sampled
@@ -36,8 +35,7 @@ PROVENANCE = (
 
 def main(arguments: Sequence[str]) -> None:
     """Print errors, coverage and width per generation; write the bounds if requested."""
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.generations", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = parser_of(__doc__)
     parser.add_argument("--ops", action="store_true", help="single ops in float32 in place of products")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the fitted constants")
     parser.add_argument("--write", action="store_true")
@@ -46,9 +44,9 @@ def main(arguments: Sequence[str]) -> None:
         parser.error("--write ships bounds of products: leave out --ops")
     given.out.mkdir(parents=True, exist_ok=True)
     scores = pd.concat(scores_of(OPS if given.ops else GEMM, given.out), ignore_index=True)
-    print(HEADER)
+    print_head(*HEAD)
     for row in judged(scores):
-        print("| " + " | ".join(row) + " |")
+        print_row(*row)
     if given.write:
         devices = ", ".join(sorted(set(scores["device"])))
         result = fit_device_intervals(scores, LEVEL)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.cli import INTERRUPTED
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._learned_jobs import (
     AFTER_OTHERS,
     FIXED,
@@ -76,8 +76,7 @@ def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.learned", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", nargs="+", choices=[*FIXED, *LEARNED], help="default: all")
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="as _learned_jobs.data_config takes them")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))

@@ -15,12 +15,14 @@ validate, every other run that both machines recorded is judged. Network and set
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn import build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.recordings import Repeats, read_recordings
@@ -54,20 +56,18 @@ def main(arguments: Sequence[str]) -> None:
         result = pd.concat(draws).groupby("row", sort=False)[list(FIGURES)]
         mean, low, high = result.mean(), result.min(), result.max()
         table = right_aligned(f"{folder.name}: {requested.runs} shared runs, mean of {requested.draws} draws", *FIGURES)
-        for row in mean.index:
-            cells = (f"{mean.at[row, f]:.1f} ({low.at[row, f]:.1f} to {high.at[row, f]:.1f})" for f in FIGURES)
+        for row, values in mean.iterrows():
+            cells = (f"{values[f]:.1f} ({low[f][row]:.1f} to {high[f][row]:.1f})" for f in FIGURES)
             table.add_row(str(row), *cells)
         show(table)
-        nodes, steps = mean.at["network", FIGURES[0]], mean.at["network", FIGURES[2]]
+        nodes, steps = mean.loc["network", [FIGURES[0], FIGURES[2]]]
         save_result(f"machine_transfer_{folder.name}", f"{nodes:.1f} % / {steps:.1f} %")
 
 
 def judged(folder: Path, num_runs: int, seed: int) -> pd.DataFrame:
     """Figures of every row for one draw of shared runs."""
-    cache = Path(DataConfig().cache_dir).expanduser()
     here, there = read_recordings(folder), read_recordings(FIRST)
     data, config = _prepared(folder, _split(here, sorted(set(here) & set(there)), num_runs, seed), seed)
-    del cache
     with TemporaryDirectory() as out:
         config.out = out
         network = fit(config, data, build_model(config, data))
@@ -111,8 +111,6 @@ def _stored(step: Step, name: str) -> np.ndarray:
 
 def _ratio_us(step: Step, data: PreparedData) -> np.ndarray:
     """[num_nodes] the copy times the ratio of the analytical models."""
-    from gnnperf.analytic import AnalyticPredictor
-
     assert data.source_constants is not None, "it was prepared with a source"
     there = AnalyticPredictor(data.source_constants).predict(step.graph, step.cluster).latency_us
     copy_us, here = _stored(step, "base_us"), step.base.latency_us
@@ -144,7 +142,7 @@ def _figures(predicted: np.ndarray, measured: np.ndarray, steps_off: np.ndarray)
 def _again(steps: Sequence[Step]) -> dict[str, float]:
     """The error of each recording of a run as a prediction of the next one; of runs that were recorded twice."""
     predicted, measured, off = [], [], []
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         if run_of(before.run) != run_of(after.run):
             continue
         rows = align(after.graph, before.graph)

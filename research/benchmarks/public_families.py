@@ -14,7 +14,6 @@ that was killed goes on after its last whole epoch.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import NodeType
@@ -34,7 +32,7 @@ from research.baselines.network import Network
 from research.baselines.table import Place, SplitData, ensure_record
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import parser_of, percent, run_main, show
 from research.benchmarks._networks import CachedNetwork
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, OwnScale, PublicRuns, public_runs
 from research.evaluation.records import EvaluationRecord, read_records
@@ -106,7 +104,7 @@ def families(result: PublicRuns) -> Table:
         devices = sorted({run.cluster.device.name for run in runs})
         table.add_row(family, str(len(runs)), str(len({run.run.rpartition("/")[0] for run in runs})),
                       ", ".join(devices), f"{min(steps_ms):.1f} to {max(steps_ms):.1f}",
-                      _percent(float(np.mean([_with_shapes(run.graph.nodes) for run in runs]))),
+                      percent(float(np.mean([_with_shapes(run.graph.nodes) for run in runs]))),
                       "a pass" if family in ONE_PASS else "steps")  # fmt: skip
     return table
 
@@ -122,7 +120,7 @@ def by_family(title: str, result: ByFamily, figure: Callable[[EvaluationRecord],
     ordered = [family for family in FAMILIES if family in result]
     table = Table("row", *(f"{family} ({count[family]})" for family in ordered), title=title, title_justify="left")
     for row in _rows(result):
-        table.add_row(row, *(_percent(figure(result[f][row])) if row in result[f] else "-" for f in ordered))
+        table.add_row(row, *(percent(figure(result[f][row])) if row in result[f] else "-" for f in ordered))
     return table
 
 
@@ -138,9 +136,9 @@ def over_all(title: str, result: ByFamily, figures: Callable[[EvaluationRecord],
             table.add_row(
                 row,
                 str(given.count),
-                _percent(given.gmae),
-                f"{_percent(given.low)} - {_percent(given.high)}",
-                *map(_percent, spread),
+                percent(given.gmae),
+                f"{percent(given.low)} - {percent(given.high)}",
+                *map(percent, spread),
             )
     return table
 
@@ -152,10 +150,6 @@ def _rows(result: ByFamily) -> list[str]:
 def _gmae(record: EvaluationRecord) -> float:
     result = node_figures([record])
     return float("nan") if result is None else result.gmae
-
-
-def _percent(share: float) -> str:
-    return "-" if share != share else f"{100 * share:.1f}"
 
 
 OUT, SEED, NETWORK = Path("outputs/public_families"), 0, "gnn"
@@ -191,7 +185,7 @@ def make(result: PublicRuns, out: Path, families: Sequence[str], names: Sequence
 
 def main(arguments: Sequence[str]) -> None:
     """Make what is missing, print."""
-    parser, every = argparse.ArgumentParser(prog="python -m research.benchmarks.public_families"), list(rows(OUT))
+    parser, every = parser_of(__doc__), list(rows(OUT))
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--rows", nargs="+", choices=every, default=every)
@@ -200,9 +194,7 @@ def main(arguments: Sequence[str]) -> None:
     result = public_runs()
     if not args.print_only:
         make(result, args.out, args.families, args.rows)
-    console = Console(width=200)
-    for table in tables(read_records(args.out / "cells", "test"), result):
-        console.print(table)
+    show(*tables(read_records(args.out / "cells", "test"), result), width=200)
     for line in result.left_out:
         print(f"left out: {line}")
 

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
@@ -22,7 +21,7 @@ from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.schedule import schedule_with_contention
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
 
 DEVICE = "a100_sxm_80gb"
 GUESSED_MFU = 0.5
@@ -108,7 +107,7 @@ def main(argv: Sequence[str]) -> None:
         name = f"{stage_parameters(plan, 0) / 1e9:.0f} B, {plan.model.sequence} positions"
         printed.add_row(row.source, name, str(plan.schedule.micro_batch), str(plan.parallelism.world_size),
                         f"{row.tokens_per_s:.0f}", *(f"{x:.1f}" for x in shown))  # fmt: skip
-    Console(width=140).print(printed)
+    show(printed, width=140)
 
 
 if __name__ == "__main__":

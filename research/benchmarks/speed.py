@@ -10,7 +10,6 @@ libraries are not counted in "file -> ...", nor in the peer. It runs in its own 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -20,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from research.benchmarks._frame import right_aligned, run_main, show
+from research.benchmarks._frame import parser_of, right_aligned, run_main, show
 from research.benchmarks._public_runs import graph_recordings, mirror
 from research.benchmarks._results import save_result
 
@@ -83,7 +82,7 @@ def turn(file: Path, peer: str | None) -> dict[str, Measured]:
 
 def main(arguments: Sequence[str]) -> None:
     """Take turns, then print medians."""
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.speed")
+    parser = parser_of(__doc__)
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--peer", help="interpreter that can import hta (HolisticTraceAnalysis 0.5.0)")
     parser.add_argument("--repeats", type=int, default=5)

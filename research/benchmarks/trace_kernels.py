@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import default_constants
@@ -28,7 +27,7 @@ from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import match_device
 from gnnperf.trace import RunTrace
 from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
 from research.benchmarks._public_runs import imported
 
 FORM = "form"
@@ -137,7 +136,7 @@ def print_families(calls: pd.DataFrame) -> None:
         head = (str(gpu), str(family), f"{part['share'].sum():.1%}", f"{formed:.0%}")
         for place, line in enumerate(lines(part) or [("none",)]):
             printed.add_row(*(head if place == 0 else ("", "", "", "")), *line)
-    Console(width=150).print(printed)
+    show(printed, width=150)
 
 
 def print_gpus(calls: pd.DataFrame) -> None:
@@ -150,7 +149,7 @@ def print_gpus(calls: pd.DataFrame) -> None:
                 f"{part.loc[part[ROOFLINE].isna(), 'share'].sum():.0%}")  # fmt: skip
         for place, line in enumerate(lines(known.assign(**{TF32: np.nan}))):
             printed.add_row(*(head if place == 0 else ("", "", "", "")), *line)
-    Console(width=150).print(printed)
+    show(printed, width=150)
 
 
 def print_summary(calls: pd.DataFrame) -> None:

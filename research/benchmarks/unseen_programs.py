@@ -24,14 +24,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import default_constants
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph import ExecutionGraph
 from research.baselines.whole_steps import totals
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
 from research.benchmarks._recorded_graphs import (
     Fold,
     Graphs,
@@ -174,10 +173,9 @@ def main() -> None:
 
 
 def _print(title: str, result: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> None:
-    runs, console = over_runs(result), Console(width=140)
+    runs = over_runs(result)
     print(f"\nprograms {title}")
-    console.print(figures(result, runs, others))
-    console.print(by_workload(runs))
+    show(figures(result, runs, others), by_workload(runs), width=140)
     print_means(result, runs)
 
 

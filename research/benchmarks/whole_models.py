@@ -13,7 +13,6 @@ times of the nodes, summed.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +34,7 @@ from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_dev
 from gnnperf.predict import Mode
 from gnnperf.predict.api import models_for
 from gnnperf.schedule import schedule, schedule_with_contention
-from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, parser_of, run_main, show
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._results import save_result
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
@@ -292,9 +291,7 @@ def _show(title: str, printed: Table) -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Print all tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m research.benchmarks whole_models", description=__doc__.split("\n")[0]
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--checkpoint", type=Path, help="a trained network, compared with the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")
