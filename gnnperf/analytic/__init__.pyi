@@ -10,7 +10,6 @@ from .constants import AnalyticConstants as AnalyticConstants
 from .constants import constants_from_plain as constants_from_plain
 from .constants import default_constants as default_constants
 from .constants import load_constants as load_constants
-from .constants import save_constants as save_constants
 from .constants_file import read_constants as read_constants
 from .contention_constants import default_contention as default_contention
 from .copies import CopyPath as CopyPath

@@ -1,23 +1,20 @@
-"""Files of constants (conf/analytic/*.yaml): one reader for all of them, and one writer."""
+"""Files of constants (conf/analytic/*.yaml): one reader for all of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from gnnperf.core import InputError, write_text
-from gnnperf.hardware import read_yaml, yaml_text
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from gnnperf.core import InputError
+from gnnperf.hardware import read_yaml
 
 ConstantsT = TypeVar("ConstantsT")
 AboveZero = Annotated[float, Meta(gt=0.0)]
@@ -58,12 +55,6 @@ def require_names(values: Mapping[str, object], names: Collection[str], where: s
     """
     if odd := sorted(map(str, set(values) ^ set(names))):
         raise InputError(f"missing or unknown: {', '.join(odd)}", where=where, allowed=", ".join(map(str, names)))
-
-
-def write_constants(path: Path, constants: DataclassInstance, digits: int) -> None:
-    """Write constants as YAML, where they come from first; whole or not at all."""
-    values = asdict(constants)
-    write_text(path, yaml_text({"provenance": values.pop("provenance"), **rounded(values, digits)}))
 
 
 def rounded(value: Any, digits: int) -> Any:

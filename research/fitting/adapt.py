@@ -19,11 +19,11 @@ import numba
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.least_squares import fit_logs
 from gnnperf.core import InputError, NodeType, require
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule.longest_path import TimedEdges, checked, forward_pass, timed_edges
+from research.fitting.logs import fit_logs
 
 WEIGHTS = (0.5, 0.15, 0.05, 0.02)  # strongest first: of two that are as good, the stronger is taken
 UNLABELED = float("inf")  # the weight under which no label moves a factor

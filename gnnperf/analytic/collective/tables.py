@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,18 +58,6 @@ def collective_table(parts: Mapping[str, object], num_rows: int) -> CollectiveTa
     bad = int((~good).sum())
     retained = rows[good.to_numpy()].reset_index(drop=True)
     return CollectiveTable(retained, {f"{parts['source']}: {UNMEASURED}": bad} if bad else {})
-
-
-def joined(tables: Iterable[CollectiveTable]) -> CollectiveTable:
-    """All rows of several tables, renumbered; counts of what was left out are added."""
-    result = list(tables)
-    dropped: dict[str, int] = {}
-    for table in result:
-        for reason, count in table.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
-    empty = {name: np.empty(0) for name in COLUMNS}
-    rows = [table.rows for table in result] or [collective_table(empty, 0).rows]
-    return CollectiveTable(pd.concat(rows, ignore_index=True), dropped)
 
 
 def _column(values: object, kind: str, num_rows: int) -> pd.Series:
