@@ -138,20 +138,13 @@ class Schedule:
 
 @dataclass(frozen=True)
 class TimedEdges:
-    """The constraints of a graph in the engine's form.
+    """The constraints of a graph in the engine's form."""
 
-    Attributes:
-        index: [num_timed] rows of graph.edges.
-        src, dst: [num_timed] int64.
-        from_start: [num_timed] bool, the constraint leaves the START of src (launches).
-        order: [num_nodes] topological order; in_first, by_dst: incoming edges by node.
-    """
-
-    index: np.ndarray
-    src: np.ndarray
+    index: np.ndarray  # [num_timed] rows of graph.edges
+    src: np.ndarray  # src, dst: [num_timed] int64
     dst: np.ndarray
-    from_start: np.ndarray
-    order: np.ndarray
+    from_start: np.ndarray  # [num_timed] bool, the constraint leaves the START of src (launches)
+    order: np.ndarray  # [num_nodes] topological order; in_first, by_dst: incoming edges by node
     in_first: np.ndarray
     by_dst: np.ndarray
 

@@ -22,15 +22,11 @@ _EDGE_CLASSES = (
 
 @dataclass(frozen=True)
 class ClassMedians:
-    """Medians per class, finest class first.
+    """Medians per class, finest class first."""
 
-    Attributes:
-        nodes: one table (class -> median latency_us) per level of graph.CLASS_LEVELS from _FINEST on.
-        edges: one table (class -> median lag_us) per level of _EDGE_CLASSES.
-    """
-
+    # one table (class -> median latency_us) per level of graph.CLASS_LEVELS from _FINEST on
     nodes: tuple[pd.Series, ...]
-    edges: tuple[pd.Series, ...]
+    edges: tuple[pd.Series, ...]  # one table (class -> median lag_us) per level of _EDGE_CLASSES
 
     def latency_us(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] median latency of each node's class; NaN where no class was seen."""

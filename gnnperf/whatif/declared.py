@@ -157,15 +157,10 @@ class DeclarePause:
 
 @dataclass(frozen=True)
 class ScaleNodes:
-    """Each of the given nodes takes a multiple of its latency: for changes that no op name or rank selects.
+    """Each of the given nodes takes a multiple of its latency: for changes that no op name or rank selects."""
 
-    Attributes:
-        nodes: node ids of the graph.
-        factors: one per node, 0 or more.
-    """
-
-    nodes: tuple[int, ...]
-    factors: tuple[float, ...]
+    nodes: tuple[int, ...]  # node ids of the graph
+    factors: tuple[float, ...]  # one per node, 0 or more
 
     def __post_init__(self) -> None:
         require(len(self.nodes) == len(self.factors), "factors of nodes", len(self.factors), f"{len(self.nodes)}")

@@ -31,17 +31,11 @@ MIXED = "how a library goes about a group of unlike ranks: a transfer takes what
 
 @dataclass(frozen=True)
 class Requested:
-    """Which cluster predicts which node; a transfer has a row for every rank that takes part.
+    """Which cluster predicts which node; a transfer has a row for every rank that takes part."""
 
-    Attributes:
-        clusters: each once, in the order of their first node.
-        node: [num_rows] node ids, every node at least once.
-        cluster: [num_rows] index into `clusters`.
-    """
-
-    clusters: tuple[ClusterSpec, ...]
-    node: np.ndarray
-    cluster: np.ndarray
+    clusters: tuple[ClusterSpec, ...]  # each once, in the order of their first node
+    node: np.ndarray  # [num_rows] node ids, every node at least once
+    cluster: np.ndarray  # [num_rows] index into `clusters`
 
 
 def requested(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[HardwareChange]) -> Requested:

@@ -38,20 +38,13 @@ from gnnperf.whatif.units import call_table
 
 @dataclass(frozen=True)
 class NewCall:
-    """One call.
+    """One call."""
 
-    Attributes:
-        name: of the op.
-        arguments: its shapes.
-        flops, bytes: without a formula; NaN unknown.
-        dtype: of its tensors.
-    """
-
-    name: str
-    arguments: tuple[Argument, ...]
-    flops: float = float("nan")
+    name: str  # of the op
+    arguments: tuple[Argument, ...]  # its shapes
+    flops: float = float("nan")  # flops, bytes: without a formula; NaN unknown
     bytes: float = float("nan")
-    dtype: str = "float32"
+    dtype: str = "float32"  # of its tensors
 
     def cost(self) -> tuple[str, float, float]:
         """(family, FLOPs, bytes): by formula, else as given."""
@@ -73,17 +66,11 @@ def _adds(name: str, arguments: tuple[Argument, ...], added: int, flops: float |
 
 @dataclass(frozen=True)
 class Train:
-    """The factors of one table.
+    """The factors of one table."""
 
-    Attributes:
-        rows: [3] their product is the table's rows, or a little more.
-        columns: [3] their product is the table's columns.
-        rank: between neighbors.
-    """
-
-    rows: tuple[int, int, int]
-    columns: tuple[int, int, int]
-    rank: int
+    rows: tuple[int, int, int]  # [3] their product is the table's rows, or a little more
+    columns: tuple[int, int, int]  # [3] their product is the table's columns
+    rank: int  # between neighbors
 
     @property
     def cores(self) -> tuple[Shape, Shape, Shape]:

@@ -19,20 +19,13 @@ from gnnperf.whatif.edit import ON_DEVICE, chosen, ends, is_type, refusal
 
 @dataclass(frozen=True)
 class OpSelector:
-    """Which calls of an op.
+    """Which calls of an op."""
 
-    Attributes:
-        op: name of the outermost op, e.g. aten::linear.
-        input_dims: its input shapes as the graph has them (JSON); None any.
-        phase: forward, backward, optimizer; None any.
-        ranks: None all.
-        ordinals: which of the calls that all else selects, counted from 0 on each rank in each step; None all.
-    """
-
-    op: str
-    input_dims: str | None = None
-    phase: str | None = None
-    ranks: Sequence[int] | None = None
+    op: str  # name of the outermost op, e.g. aten::linear.
+    input_dims: str | None = None  # its input shapes as the graph has them (JSON); None any
+    phase: str | None = None  # forward, backward, optimizer; None any
+    ranks: Sequence[int] | None = None  # None all
+    # which of the calls that all else selects, counted from 0 on each rank in each step; None all
     ordinals: Sequence[int] | None = None
 
     def names(self, nodes: pd.DataFrame) -> np.ndarray:

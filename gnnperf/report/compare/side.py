@@ -27,29 +27,19 @@ AGAIN = "predict again with this version (predict.py … out=DIR)"
 
 @dataclass(frozen=True)
 class Side:
-    """A step, predicted or measured.
+    """A step, predicted or measured."""
 
-    Attributes:
-        where: what the user named.
-        run: the run's name.
-        who: "measured", or the mode that predicted it.
-        hardware: device ("" unknown).
-        step_time_us: of `step_time_kind`.
-        step_time_kind: period, makespan or window.
-        is_lower_bound: some work has no latency and is left out.
-        nodes: [num_work] table with COLUMNS of the nodes that are work; `critical_us` is the time that the critical
-            path spends at a node.
-        evidence: what the prediction took from measurements of its trace; "" a replay, or written before that was kept.
-    """
-
-    where: str
-    run: str
-    who: str
-    hardware: str
-    step_time_us: float
-    step_time_kind: StepTimeKind
-    is_lower_bound: bool
+    where: str  # what the user named
+    run: str  # the run's name
+    who: str  # "measured", or the mode that predicted it
+    hardware: str  # device ("" unknown)
+    step_time_us: float  # of `step_time_kind`
+    step_time_kind: StepTimeKind  # period, makespan or window
+    is_lower_bound: bool  # some work has no latency and is left out
+    # [num_work] table with COLUMNS of the nodes that are work; `critical_us` is the time that the critical path
+    # spends at a node
     nodes: pd.DataFrame
+    # what the prediction took from measurements of its trace; "" a replay, or written before that was kept
     evidence: str = ""
 
 

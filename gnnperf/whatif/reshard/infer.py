@@ -21,18 +21,12 @@ from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Model, lane_of
 
 @dataclass(frozen=True)
 class Seen:
-    """One part of a table as a rank looks it up.
+    """One part of a table as a rank looks it up."""
 
-    Attributes:
-        rows, columns: of the part.
-        lookups: rows looked up, one number per step.
-        samples: vectors that come out.
-    """
-
-    rows: int
+    rows: int  # rows, columns: of the part
     columns: int
-    lookups: tuple[int, ...]
-    samples: int
+    lookups: tuple[int, ...]  # rows looked up, one number per step
+    samples: int  # vectors that come out
 
     @property
     def by_row(self) -> bool:
