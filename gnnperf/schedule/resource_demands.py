@@ -31,7 +31,7 @@ class ResourceDemands(NamedTuple):
     core_share: np.ndarray  # [num_nodes] share of a core that a transfer needs on each of its ranks, at full speed
     # [num_nodes] time at the limit that a transfer's bytes need on a line that a token bucket limits
     line_us: np.ndarray
-    # the places of node n are places[first_place[n]:first_place[n + 1]], one per rank of a transfer; none of another node
+    # of node n: places[first_place[n]:first_place[n + 1]], one per rank of a transfer; none of another node
     first_place: np.ndarray
     places: np.ndarray
     first_link: np.ndarray  # first_link, links: likewise the directed links that a transfer crosses
