@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,11 +103,12 @@ def test_a_plan_has_predicted_points_only() -> None:
 RUN = Path(__file__).resolve().parents[3] / "datasets/cpu-gloo/bert_l2_w128_s128_b8_x2_lo/1"
 
 
-@pytest.fixture(name="folder")
-def _folder(tmp_path: Path) -> str:
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The toy's two gemms: 512 cubed in float32 on a V100, predicted in 100 and 240 us, measured in 100 and 120."""
-    write_report(toy_answer({GEMM_1: 240.0}), tmp_path / "out")
-    return str(tmp_path / "out")
+    out = tmp_path_factory.mktemp("roofline") / "out"
+    write_report(toy_answer({GEMM_1: 240.0}), out)
+    return str(out)
 
 
 def test_a_folder_is_drawn_measured_and_predicted(
@@ -134,7 +136,7 @@ def test_the_page_is_one_file_with_a_picture(folder: str, tmp_path: Path) -> Non
     assert "prefers-color-scheme: dark" in page
     assert "<script" not in page
     assert "://" not in page and "Content-Security-Policy" in page
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "r.html"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.html"]
 
 
 def test_other_hardware_has_a_picture_of_its_own(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,11 +192,12 @@ def test_a_folder_stands_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixtur
     [("{}", "key 'name' is missing"), ("[1]", "[1] are no numbers of a device. What to do: predict again")],
 )
 def test_numbers_that_cannot_be_used_are_one_message(
-    folder: str, numbers: str, message: str, capsys: pytest.CaptureFixture[str]
+    folder: str, numbers: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = Path(folder) / "prediction.json"
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    file = Path(copy) / "prediction.json"
     file.write_text(file.read_text().replace('"hardware_numbers": null', f'"hardware_numbers": {numbers}', 1))
-    assert cli.main(["roofline", folder]) == 2
+    assert cli.main(["roofline", str(copy)]) == 2
     error = capsys.readouterr().err
     assert "prediction.json, key 'hardware_numbers'" in error and message in error
     assert len(error.splitlines()) == 1
