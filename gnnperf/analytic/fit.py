@@ -80,20 +80,18 @@ def robust_mean(values: np.ndarray) -> float:
 
 
 def fit_constants(
-    graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None,
-    base: AnalyticConstants | None = None,
-) -> AnalyticConstants:  # fmt: skip
+    graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None
+) -> AnalyticConstants:
     """All that graphs of one kind of device tell; runs whose ranks share cores count only if there are no others.
 
     Args:
         graphs: with labels.
         device: what they ran on.
         calibrated: calls of the device's own op table (cpu.measured.read_calibrated_calls); CPU only.
-        base: keeps what is not fitted; None: constants that have seen no run of such a device.
     """
     every = list(graphs)
     result = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
-    start = fit_host_overheads(result, base or unfitted(device.kind))
+    start = fit_host_overheads(result, unfitted(device.kind))
     start = fit_lags(result, device.kind, start)
     calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:

@@ -153,8 +153,8 @@ def family_of(key: str, batched: bool, dtype: str = "") -> str:
 
 
 def gemm_us(
-    device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, launch_included: bool = False,
-    constants: Mapping[str, Members] | None = None, splits: Splits = SPLITS, quantized: bool = False,
+    device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, splits: Splits = SPLITS,
+    constants: Mapping[str, Members] | None = None, quantized: bool = False,
 ) -> Array:  # fmt: skip
     """[rows] us of products on one device; in 8 and 4 bits with the kernel that quantizes the left operand.
 
@@ -169,7 +169,7 @@ def gemm_us(
     for batched in (False, True):
         rows = np.flatnonzero((result.batch > 1) == batched)
         members = members_on(device, family[family_of(key, batched, dtype)], key)
-        us[rows] = tiled_us(result.part(rows), numbers, members, launch_included, splits, quantized)
+        us[rows] = tiled_us(result.part(rows), numbers, members, False, splits, quantized)
     return us
 
 

@@ -116,12 +116,12 @@ def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:
 MEASURED = "measured"
 
 
-def read_measured(trace: Path, step: int | None = None, cache_dir: Path | None = None) -> Side:
+def read_measured(trace: Path, step: int | None = None) -> Side:
     """A measured step of a trace."""
     if not trace.exists():
         raise InputError("no such file or directory", where=str(trace),
                          allowed="a folder that predict.py wrote, or a trace")  # fmt: skip
-    return measured_side(load_graph(trace, cache_dir), str(trace), step)
+    return measured_side(load_graph(trace, None), str(trace), step)
 
 
 def measured_side(graph: ExecutionGraph, where: str, step: int | None = None) -> Side:
