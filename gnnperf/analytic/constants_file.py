@@ -37,8 +37,7 @@ def read_constants(path: Path, kind: type[ConstantsT]) -> ConstantsT:
 def constants_from(raw: Any, kind: type[ConstantsT], where: str) -> ConstantsT:
     """The constants in plain values. All fields are required, also those with a default.
 
-    Raises:
-        InputError: names the first key that is unknown or missing, or whose value has another type or range.
+    Raises InputError: names the first key that is unknown or missing, or whose value has another type or range.
     """
     try:
         return _constants(raw, kind, "")
@@ -48,11 +47,7 @@ def constants_from(raw: Any, kind: type[ConstantsT], where: str) -> ConstantsT:
 
 
 def require_names(values: Mapping[str, object], names: Collection[str], where: str) -> None:
-    """Refuse a mapping with other names.
-
-    Raises:
-        InputError: a name is missing or unknown.
-    """
+    """Refuse a mapping with other names. Raises InputError: a name is missing or unknown."""
     if odd := sorted(map(str, set(values) ^ set(names))):
         raise InputError(f"missing or unknown: {', '.join(odd)}", where=where, allowed=", ".join(map(str, names)))
 

@@ -55,8 +55,7 @@ def _lookup(pair: int, segments: pd.Index, ops: pd.Index, constants: AnalyticCon
 def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -> np.ndarray:
     """Delay along each edge [num_edges] us; 0 where the edge has no class.
 
-    Raises:
-        InputError: a class without a constant.
+    Raises InputError: a class without a constant.
     """
     table = constants.lag_us[device_kind]
     code, names = pd.factorize(classes.astype(object), use_na_sentinel=True)

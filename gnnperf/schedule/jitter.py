@@ -54,12 +54,8 @@ def arrival_lags_us(
 
     Ranks that a rank stands for (`ExecutionGraph.stands_for`) count: a folded graph waits as long as the whole one.
 
-    Args:
-        graph: one step.
-        latency_us: [num_nodes] finite.
-        lag_us: [num_edges] finite.
-        jitter: of every rank.
-        repeats: whether the step follows on itself: ranks then begin it as far apart as they end it.
+    Of one step, [num_nodes] and [num_edges] finite; `repeats`: it follows on itself, and ranks begin it as far apart as
+    they end it.
     """
     edges = timed_edges(graph)
     kinds, of_node = _kinds(graph)

@@ -234,12 +234,7 @@ def schedule_copies(
 ) -> Schedule:
     """The (max, +) pass over copies of one step, each with latencies of its own; checked values only.
 
-    Args:
-        graph: one step.
-        edges: its constraints.
-        latency_us: [num_copies, num_nodes].
-        lag_us: [num_edges].
-        ready_us: [num_nodes] earliest starts of the first copy.
+    `latency_us` is [num_copies, num_nodes], `ready_us` [num_nodes] holds for the first copy.
     """
     timed_lag_us, lanes = lag_us[edges.index], lane_ends(graph.nodes)
     awaited, waiting = cross_step_edges(graph, lanes)

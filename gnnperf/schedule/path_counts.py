@@ -59,12 +59,7 @@ def constraints_of(graph: ExecutionGraph, lag_us: np.ndarray, num_copies: int) -
 
 
 def step_visits(constraints: StepConstraints, latency_us: np.ndarray) -> StepVisits:
-    """Schedule the copies and walk back along what was binding.
-
-    Args:
-        constraints: of the step.
-        latency_us: [num_nodes] finite float64.
-    """
+    """Schedule the copies and walk back along what was binding."""
     copies, num_nodes = constraints.num_copies, len(latency_us)
     binding = np.empty((copies, num_nodes), dtype=np.int64)  # edge that fixed a node's start; -1: its ready time
     cause = np.full((copies, num_nodes), -1, dtype=np.int64)  # node of the copy before that fixed its ready time

@@ -132,11 +132,8 @@ def _medians_of(
 ) -> np.ndarray:
     """Class medians fitted on other steps; in a single-step run, for each rank those of the other ranks.
 
-    Args:
-        graph: the whole run.
-        owner: [n] rank of each answer; collectives are no rank's (-1), and what no rank owns is requested of all.
-        latency_step: the step that is replayed.
-        ask: fitted medians -> [n] answers.
+    `ask` maps fitted medians to [n] answers; `owner` [n]: rank of each. Collectives are no rank's (-1): what no rank
+    owns is requested of all.
     """
     if len(graph.steps) > 1:
         return ask(fit_medians(graph, _fit_nodes(graph, latency_step, None)))

@@ -105,11 +105,7 @@ def grown(shape: Shape, at: int, factor: float) -> Shape:
 
 
 def whole(size: int, factor: float, what: str, where: str) -> int:
-    """A size times a factor.
-
-    Raises:
-        InputError: it does not stay whole.
-    """
+    """A size times a factor. Raises InputError: it does not stay whole."""
     result = max(round(size * factor), 1)
     if abs(size * factor - result) > WHOLE * size * factor:
         raise InputError(f"{size} x {factor:g} is no whole {what}", where=where,
@@ -120,8 +116,7 @@ def whole(size: int, factor: float, what: str, where: str) -> int:
 def check_whole(batch: Batch, factor: float) -> tuple[int, ...]:
     """Sizes that are no multiple of the batch: data decide them (how many rows of a table fall to a rank).
 
-    Raises:
-        InputError: the smallest size, of which the others are multiples, does not stay whole.
+    Raises InputError: the smallest size, of which the others are multiples, does not stay whole.
     """
     least = min(batch.sizes | batch.samples)
     whole(least, factor, "size", "factor of the batch")

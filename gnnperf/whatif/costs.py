@@ -59,27 +59,13 @@ def formula_cost(name: str, arguments: tuple[Argument, ...], dtype: str | None) 
 
 
 def with_shapes(
-    name: str,
-    old: tuple[Argument, ...],
-    new: tuple[Argument, ...],
-    recorded: Cost,
-    dtype: str | None,
-    factor: float,
-    num_siblings: int = 1,
-    results: frozenset[int] = frozenset(),
-) -> Cost:
+    name: str, old: tuple[Argument, ...], new: tuple[Argument, ...], recorded: Cost, dtype: str | None, factor: float,
+    num_siblings: int = 1, results: frozenset[int] = frozenset(),
+) -> Cost:  # fmt: skip
     """The cost of a node after a change of shapes that scales the batch by `factor`.
 
-    Args:
-        name: of the op.
-        old: its shapes before.
-        new: its shapes after.
-        recorded: before.
-        dtype: of its largest input; None unknown.
-        factor: new batch / old batch.
-        num_siblings: nodes that share the call's cost.
-        results: numbers of elements that a result has when the batch is summed up: those of parameters. The part of a
-            sum without a formula is its result.
+    `dtype` of its largest input; `num_siblings` nodes share the call's cost. `results`: numbers of elements that a
+    result has when the batch is summed up, those of parameters. The part of a sum without a formula is its result.
     """
     before, after = formula_cost(name, old, dtype), formula_cost(name, new, dtype)
     item = DTYPE_BYTES.get(dtype or "float32", 4)

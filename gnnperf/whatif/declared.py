@@ -195,8 +195,7 @@ class Place(StrEnum):
 def gap_at(graph: ExecutionGraph, rank: int, place: Place) -> np.ndarray:
     """[num_steps] the gap (T1) of the rank's main thread at this place of every step.
 
-    Raises:
-        InputError: the rank is not in the graph, or a step has no such place.
+    Raises InputError: the rank is not in the graph, or a step has no such place.
     """
     if rank not in graph.ranks:
         raise refusal(graph, f"rank {rank} is not in the graph", ", ".join(map(str, graph.ranks)))

@@ -113,18 +113,9 @@ def rewritten(
     result: tuple[str, ...] = (),
     **columns: Any,
 ) -> Edited:
-    """An edit that keeps the nodes of the graph.
+    """An edit that keeps the nodes of the graph, and gives them other `columns`; arguments as of `Edited`.
 
-    Args:
-        graph: before.
-        touched: [num_nodes] bool.
-        unknown: assumptions.
-        predicted: [num_nodes] bool, nodes whose recorded latency no longer holds; None: none.
-        edges: other edges; None: the same.
-        change: declared latencies.
-        hardware: declared hardware.
-        result: for the user to check.
-        **columns: other columns of nodes.
+    `predicted` [num_nodes] bool: nodes whose recorded latency no longer holds.
     """
     nodes = graph.nodes.assign(**columns)
     if predicted is not None:

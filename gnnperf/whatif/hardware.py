@@ -89,11 +89,7 @@ def _transfers_of(graph: ExecutionGraph, ranks: Sequence[int] | None) -> np.ndar
 
 
 def _work_of(graph: ExecutionGraph, ranks: tuple[int, ...] | None) -> np.ndarray:
-    """[num_nodes] bool: work of these ranks; None: of all.
-
-    Raises:
-        InputError: the graph has not all of them.
-    """
+    """[num_nodes] bool: work of these ranks; None: of all. Raises InputError: the graph has not all of them."""
     rank = graph.nodes["rank"].to_numpy()
     missing = [one for one in ranks or () if one not in graph.ranks]
     if missing or ranks == ():

@@ -55,12 +55,8 @@ class Sequence:
 def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
     """The sizes of a graph.
 
-    Args:
-        graph: with shapes.
-        length: which one, where a program has several; None: its only one.
-
-    Raises:
-        InputError: no attention tells a length, several do, or none is the one that is requested.
+    `length`: which one, where a program has several; None: its only one. Raises InputError: no attention tells a
+    length, several do, or none is the one that is requested.
     """
     calls, batch = calls_of(graph.nodes), find_batch(graph)
     result = sorted({size for call in calls for size in _lengths(call)})

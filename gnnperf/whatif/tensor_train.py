@@ -153,10 +153,7 @@ def _indices(looked_up: int) -> NewCall:
 def replace_calls(graph: ExecutionGraph, unit: np.ndarray, calls: Mapping[int, Sequence[NewCall]]) -> Edited:
     """The graph with other calls in place of some.
 
-    Args:
-        graph: a whole window or one step.
-        unit: [num_nodes] number of the call of each node; -1 none.
-        calls: number of a call -> what it becomes, one or more in order of execution.
+    `unit` [num_nodes]: the call of each node, -1 none; `calls`: of some, one or more new ones in order of execution.
     """
     came_from, touched = np.arange(graph.num_nodes), np.zeros(graph.num_nodes, dtype=bool)
     for count in sorted({len(new) for new in calls.values()}):

@@ -43,8 +43,7 @@ class OpSelector:
 def units(graph: ExecutionGraph, selector: OpSelector) -> np.ndarray:
     """[num_nodes] number of the selected op call that each node belongs to, in order of execution; -1 none.
 
-    Raises:
-        InputError: no such call, or it is a collective (whose peers would have to take part).
+    Raises InputError: no such call, or it is a collective (whose peers would have to take part).
     """
     host = host_units(graph)
     selected = selector.names(graph.nodes) & (host >= 0)

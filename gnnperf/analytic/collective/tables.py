@@ -104,8 +104,7 @@ def _own(result: pd.DataFrame, path: Path) -> CollectiveTable:
 def read_calibrated(path: Path) -> CollectiveTable:
     """The collectives of an ops.parquet, each from the last rank's arrival to the last end.
 
-    Raises:
-        InputError: not such a file.
+    Raises InputError: not such a file.
     """
     rows = rows_of_kind(path, "collective", CALIBRATED_COLUMNS)
     links = rows["link"].astype(str).map(link_name)
@@ -131,8 +130,7 @@ def link_name(measured: str) -> str:
 def rows_of_kind(path: Path, kind: str, needed: Sequence[str]) -> pd.DataFrame:
     """Rows of an op table of one kind ("op", "collective"), numbered from 0.
 
-    Raises:
-        InputError: not readable, or one of the needed columns is missing.
+    Raises InputError: not readable, or one of the needed columns is missing.
     """
     remedy = "name an ops.parquet"
     with untrusted.reading(path, remedy=remedy):

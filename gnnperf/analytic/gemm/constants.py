@@ -135,8 +135,7 @@ def default_gemm_constants() -> Mapping[str, Members]:
 def load_gemm_constants(path: Path) -> Mapping[str, Members]:
     """Family -> members.
 
-    Raises:
-        InputError: not readable, another version, an unknown or missing key, a number out of range.
+    Raises InputError: not readable, another version, an unknown or missing key, a number out of range.
     """
     raw = read_yaml(path)
     if raw.get("version") != VERSION:

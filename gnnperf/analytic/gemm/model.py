@@ -87,8 +87,7 @@ def products(
 def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumbers:
     """Numbers of one device for products in `dtype`, as arrays of one row.
 
-    Raises:
-        InputError: a CPU, or a dtype that the catalog has no rate for.
+    Raises InputError: a CPU, or a dtype that the catalog has no rate for.
     """
     rate = device.flops_per_s.get(rate_key(device, dtype, tf32))
     if device.kind != "gpu" or rate is None:
@@ -160,8 +159,7 @@ def gemm_us(
 
     `quantized`: it comes in that form already (aten::_scaled_mm).
 
-    Raises:
-        InputError: see `numbers_of`.
+    Raises InputError: see `numbers_of`.
     """
     family = constants or default_gemm_constants()
     key, numbers = rate_key(device, dtype, tf32), numbers_of(device, dtype, tf32)  # numbers of one row

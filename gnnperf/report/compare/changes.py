@@ -69,8 +69,7 @@ class Comparison:
 def compare(a: Side, b: Side) -> Comparison:
     """Two steps next to each other.
 
-    Raises:
-        InputError: their step times are of different kinds, which are different quantities.
+    Raises InputError: their step times are of different kinds, which are different quantities.
     """
     if a.step_time_kind is not b.step_time_kind:
         raise InputError(

@@ -51,8 +51,7 @@ def is_prediction(path: Path) -> bool:
 def read_prediction(folder: Path) -> Side:
     """What predict.py wrote.
 
-    Raises:
-        InputError: no prediction of this version of the format is there, or it cannot be read.
+    Raises InputError: no prediction of this version of the format is there, or it cannot be read.
     """
     given = read_document(folder / DOCUMENT)
     with reading(folder / DOCUMENT, "cannot be understood", remedy=AGAIN):

@@ -164,8 +164,7 @@ def with_messages(
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """The nodes with the messages of another placement; [num_nodes] bool: whose changed.
 
-    Raises:
-        InputError: the graph `name` has other exchanges than those of `before`.
+    Raises InputError: the graph `name` has other exchanges than those of `before`.
     """
     old, new = exchanges(model, before), exchanges(model, after)
     sent = nodes["message_bytes"].to_numpy(copy=True)
@@ -226,11 +225,7 @@ class Recorded:
 
     @classmethod
     def read(cls, graph: ExecutionGraph, model: Model, before: Placement) -> Recorded:
-        """Find the units.
-
-        Raises:
-            InputError: the graph does not look these tables up as `before` says.
-        """
+        """Find the units. Raises InputError: the graph does not look these tables up as `before` says."""
         model.check(before)
         held = [model.parts(before, rank) for rank in range(model.ranks)]
         lanes = [tuple(lane_of(graph, rank, step.step) for rank in graph.ranks) for step in graph.steps]
@@ -292,8 +287,7 @@ def _inside(unit: Unit, known: Sequence[Unit]) -> Unit:
 def _nearest(known: Sequence[Unit], part: Part, rank: int) -> Unit:
     """The recorded unit to copy for a part: of the same table if it was divided alike, there if it was there.
 
-    Raises:
-        InputError: the recording shows no table divided like that.
+    Raises InputError: the recording shows no table divided like that.
     """
     alike = [unit for unit in known if unit.part.split is part.split]
     if not alike:

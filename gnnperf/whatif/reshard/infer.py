@@ -37,8 +37,7 @@ class Seen:
 def infer(graph: ExecutionGraph) -> tuple[Model, Placement]:
     """The tables of a recorded run in the order in which ranks look them up, with uniform indices, and their places.
 
-    Raises:
-        InputError: nothing is looked up, or ranks do so for different numbers of samples.
+    Raises InputError: nothing is looked up, or ranks do so for different numbers of samples.
     """
     lanes = {rank: [lane_of(graph, rank, step.step) for step in graph.steps] for rank in graph.ranks}
     heads = [_seen(lanes[rank]) for rank in graph.ranks]
@@ -68,8 +67,7 @@ def _seen(lanes: Sequence[Lane]) -> list[Seen]:
 def _part(calls: Sequence[tuple[Shape, ...]]) -> Seen:
     """From the shapes of its lookup in every step: weight, indices, offsets.
 
-    Raises:
-        InputError: they were not recorded, or it is another kind of lookup.
+    Raises InputError: they were not recorded, or it is another kind of lookup.
     """
     if any(len(shapes) < 3 or len(shapes[0]) != 2 or not shapes[1] or not shapes[2] for shapes in calls):
         raise InputError("a lookup without weight, indices and offsets", where="the recorded placement",

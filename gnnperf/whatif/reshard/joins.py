@@ -58,15 +58,9 @@ class Change:
 def rewrite(graph: ExecutionGraph, changes: Sequence[Change]) -> tuple[ExecutionGraph, np.ndarray, np.ndarray]:
     """The graph with every stretch exchanged for its copies.
 
-    Args:
-        graph: a window or one step.
-        changes: that do not overlap, each on one host lane, in order.
-
-    Returns:
-        the graph; [num_nodes] the node that each one is or copies; [num_nodes] bool: which are copies.
-
-    Raises:
-        InputError: what gives way waits for other lanes, or others for it.
+    `changes` do not overlap, each is on one host lane, in order. Returns the graph, [num_nodes] the node that each one
+    is or copies, and [num_nodes] bool: which are copies. Raises InputError: what gives way waits for other lanes, or
+    others for it.
     """
     pieces, home, at = [], [], 0
     for one in changes:

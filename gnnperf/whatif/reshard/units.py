@@ -189,8 +189,7 @@ class Unit:
 def lane_of(graph: ExecutionGraph, rank: int, step: int) -> Lane:
     """The calls of the thread that looks tables up.
 
-    Raises:
-        InputError: no thread does, several do, or their nodes are not in a row.
+    Raises InputError: no thread does, several do, or their nodes are not in a row.
     """
     nodes = graph.nodes
     mine = (nodes["rank"] == rank) & (nodes["step"] == step) & (nodes["thread"] >= 0)
@@ -221,14 +220,9 @@ Blocks = dict[Block, list[list[Unit]]]  # per lane, its units in the order they 
 
 
 def blocks(lanes: Sequence[Lane], parts: Sequence[Sequence[Part]]) -> Blocks:
-    """Block -> per lane, its units in the order they run.
+    """Of lanes of one step, one per rank, with what each of these ranks holds.
 
-    Args:
-        lanes: of one step, one per rank.
-        parts: what each of these ranks holds.
-
-    Raises:
-        InputError: a rank looks up, differentiates or updates other tables than it holds.
+    Raises InputError: a rank looks up, differentiates or updates other tables than it holds.
     """
     finders = {Block.FORWARD: _forward, Block.BACKWARD: _backward, Block.UPDATE: _updates}
     rough = {block: [units(*pair) for pair in zip(lanes, parts, strict=True)] for block, units in finders.items()}
