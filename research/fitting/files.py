@@ -18,7 +18,7 @@ from research.devices.evidence import Evidence
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-GEMM_DIGITS, PRICE_DIGITS = 5, 4  # significant
+GEMM_DIGITS = 5  # significant
 
 
 def write_constants(path: Path, constants: DataclassInstance, digits: int) -> None:
@@ -28,7 +28,6 @@ def write_constants(path: Path, constants: DataclassInstance, digits: int) -> No
 
 
 def save_constants(constants: AnalyticConstants, path: Path) -> None:
-    prices = constants.op_prices
     overheads = {SEPARATOR.join(key): round(value, 3) for key, value in sorted(constants.host_overhead_us.items())}
     raw = {
         "provenance": constants.provenance,
@@ -41,7 +40,7 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "lag_us": {kind: _rounded(lags) for kind, lags in constants.lag_us.items()},
         "segment_us": _rounded(constants.segment_us),
         "host_overhead_us": overheads,
-        "op_prices": prices and {**asdict(prices), "families": rounded(asdict(prices)["families"], PRICE_DIGITS)},
+        "op_prices": None if constants.op_prices is None else constants.op_prices.to_plain(),
     }
     write_text(path, yaml_text(raw))
 

@@ -8,7 +8,7 @@ An op that was never seen pays its family's prices, a family that was never seen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Annotated
 
@@ -16,10 +16,12 @@ import numpy as np
 import pandas as pd
 from msgspec import Meta
 
+from gnnperf.analytic.constants_file import rounded
 from gnnperf.analytic.cpu.counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts, paid_families
 from gnnperf.core import InputError, OpFamily, require
 from gnnperf.hardware import DeviceSpec
 
+DIGITS = 4  # significant, in a file
 Price = Annotated[float, Meta(ge=0.0, le=1e18)]  # FLOP/s included
 BACK_OFF = str(OpFamily.ELEMENTWISE)
 
@@ -62,6 +64,11 @@ class OpCoefficients:
     def __post_init__(self) -> None:
         if BACK_OFF not in self.families:
             raise InputError(f"has no prices of the family {BACK_OFF!r}", where="families")
+
+    def to_plain(self) -> dict[str, object]:
+        """Names and numbers only, for a file."""
+        families = {name: rounded(asdict(family), DIGITS) for name, family in self.families.items()}
+        return {"core": asdict(self.core), "families": families}
 
     def latency_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n] us of calls (counts.KEYS) on a CPU; NaN where neither FLOPs nor bytes are known."""
