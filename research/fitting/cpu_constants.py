@@ -13,10 +13,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.analytic import fit_constants, read_calibrated_calls, save_constants
+from gnnperf.analytic import fit_constants, read_calibrated_calls
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.hardware import conf_dir
 from research.benchmarks._recorded_graphs import OP_TABLES, recorded_graphs
+from research.fitting.files import save_constants
 
 PROVENANCE = (
     "host_overhead_us, segment_us, lag_us.cpu and op_prices: fitted by research/fitting/cpu_constants.py on "

@@ -24,7 +24,6 @@ from gnnperf.analytic.gemm.constants import (
     Quantize,
     kernels_of,
     load_gemm_constants,
-    save_gemm_constants,
 )
 from gnnperf.analytic.gemm.model import (
     ITEM_BYTES,
@@ -46,6 +45,7 @@ from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._op_tables import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
+from research.fitting.files import save_gemm_constants
 
 Array = npt.NDArray[np.float64]
 

@@ -18,11 +18,11 @@ from gnnperf.analytic.gemm.constants import (
     load_gemm_constants,
     matrix_kernels_of,
     members_for,
-    save_gemm_constants,
 )
 from gnnperf.analytic.gemm.model import DeviceNumbers, gemm_us, numbers_of, products, quantize_us, rate_key, tiled_us
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
+from research.fitting.files import save_gemm_constants
 
 # Nothing but arithmetic costs anything: the other terms are as good as free.
 IDEAL = GemmConstants(

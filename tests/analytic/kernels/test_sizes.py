@@ -12,7 +12,7 @@ import pytest
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.attention import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
-from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, _both, convolved_us, passes
+from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, convolution_size, convolved_us, passes
 from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
@@ -79,7 +79,7 @@ def test_flops_tell_whether_a_backward_gives_both_gradients() -> None:
     both = call(BOTH, [[2, 8, 5, 5], [2, 4, 10, 10], [8, 4, 3, 3]])
     assert passes(both) == (GRAD_INPUT, GRAD_WEIGHT)
     assert passes(replace(both, flops=both.flops / 2)) == (GRAD_WEIGHT,)  # a first layer
-    assert _both(both) == pytest.approx((2, 4, 8, 10, 10, 3, 3, 5, 5, 2, 1))
+    assert convolution_size(both) == pytest.approx((2, 4, 8, 10, 10, 3, 3, 5, 5, 2, 1))
 
 
 def test_depthwise_convolutions_are_no_products() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnperf.analytic.sparsity_roofline import roofs_of
+from gnnperf.analytic import roofs_of
 from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph import build_graph
 from gnnperf.hardware import default_cluster, match_device

@@ -20,78 +20,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
-from gnnperf.analytic.gemm.model import family_of, members_on, rate_key
+from gnnperf.analytic import US, OpRow, answer_rows, rate_key_of
+from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.analytic.gemm.sparse_calls import SMALLEST_MATRIX_BLOCK
-from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.memory_bound.streams import US, stream_share
-from gnnperf.analytic.op_tables import OpRow, answer_rows
 from gnnperf.analytic.op_tables.columns import Sparsity
-from gnnperf.analytic.roofline import rate_key_of
 from gnnperf.core import require
 from gnnperf.graph import DTYPE_BYTES, index_bytes
 from gnnperf.hardware import DeviceSpec
 
-# The roofs of a device (Williams, Waterman, Patterson 2009): bandwidth, and one FLOP rate per kind of unit and dtype;
-# attainable(I) = min(rate, bandwidth x I), I FLOPs per byte. Sustained on NVIDIA's GPUs: the shares that were fitted on
-# products (without the power limit) and streams. Calibrated devices: measured. Others: the shares of the specification.
-
-
-@dataclass(frozen=True)
-class Roof:
-    """One rate: per second."""
-
-    sustained: float  # what well-written kernels reach
-    peak: float | None  # of the vendor; None: a calibrated device, of which only the former is known
-
-
-@dataclass(frozen=True)
-class DeviceRoofs:
-    """All roofs of a device."""
-
-    device: DeviceSpec  # whose
-    bandwidth: Roof  # bytes per second of its memory
-    flops: dict[str, Roof]  # key of DeviceSpec.flops_per_s -> FLOPs per second
-
-    def ridge(self, key: str) -> float:
-        """FLOPs per byte from which on the sustained FLOP rate is what limits."""
-        return self.flops[key].sustained / self.bandwidth.sustained
-
-
-def roofs_of(device: DeviceSpec) -> DeviceRoofs:
-    """The roofs of one device."""
-    bandwidth = device.memory_bandwidth_bytes_per_s
-    return DeviceRoofs(
-        device,
-        _roof(bandwidth, _bandwidth_share(device), device),
-        {key: _roof(rate, _flops_share(device, key), device) for key, rate in device.flops_per_s.items()},
-    )
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
+TWO_FOUR_SPARSITY = 0.5
+SIXTEENTHS = 16
 
 
 def roof_us(flops: float, moved_bytes: float, flops_per_s: float, bytes_per_s: float) -> float:
     """The shortest time that a roof allows: max(FLOPs / rate, bytes / bandwidth)."""
     return max(flops / flops_per_s, moved_bytes / bytes_per_s) * US
-
-
-def _roof(rate: float, share: float, device: DeviceSpec) -> Roof:
-    return Roof(rate, None) if device.measured else Roof(rate * share, rate)
-
-
-def _bandwidth_share(device: DeviceSpec) -> float:
-    return stream_share(device, default_memory_constants()) if has_forms(device) else device.sustained_bandwidth_share
-
-
-def _flops_share(device: DeviceSpec, key: str) -> float:
-    if not has_forms(device):
-        return device.sustained_flops_share
-    members = default_gemm_constants()[family_of(key, batched=False)]
-    return typical(members_on(device, members, key), "compute_share")
-
-
-DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
-TWO_FOUR_SPARSITY = 0.5
-SIXTEENTHS = 16
 
 
 @dataclass(frozen=True)
@@ -112,12 +56,10 @@ class Layer:
 
     @property
     def item_bytes(self) -> int:
-        """Of an element."""
         return DTYPE_BYTES[self.dtype]
 
     @property
     def flops(self) -> float:
-        """Of the dense layer."""
         return 2.0 * self.m * self.n * self.k
 
     def bytes_with(self, weight_bytes: float) -> float:
@@ -142,7 +84,6 @@ class Pattern:
 
     @property
     def name(self) -> str:
-        """As on the command line."""
         raise NotImplementedError
 
     def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
@@ -162,7 +103,6 @@ class Dense(Pattern):
     only_sparsity: float | None = 0.0
 
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
-        """See `Pattern`."""
         rate = device.flops_per_s[_units(layer, device, matrix=True)]
         weight_bytes = float(layer.item_bytes * layer.m * layer.k)
         return Cost(layer.flops, layer.bytes_with(weight_bytes), rate, _linear(layer, None))
@@ -177,17 +117,14 @@ class Blocks(Pattern):
 
     @property
     def name(self) -> str:
-        """As on the command line."""
         return UNSTRUCTURED if self.edge == 1 else f"{BLOCK}{self.edge}"
 
     def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
-        """See `Pattern`."""
         if layer.m % self.edge or layer.k % self.edge:
             return f"{self.edge} does not divide m, {layer.m}, and k, {layer.k}"
         return None
 
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
-        """See `Pattern`."""
         density = 1.0 - sparsity
         retained = density * layer.m * layer.k
         where_bytes = index_bytes(retained / self.edge**2, layer.m / self.edge)
@@ -204,7 +141,6 @@ class TwoFour(Pattern):
     only_sparsity: float | None = TWO_FOUR_SPARSITY
 
     def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
-        """See `Pattern`."""
         if device.sparse_matrix_speedup <= 1.0:
             return f"{device.name} has no units for it"
         if not _units(layer, device, matrix=True).endswith("_matrix"):
@@ -213,7 +149,6 @@ class TwoFour(Pattern):
         return f"{SIXTEENTHS} does not divide k, {layer.k}" if layer.k % SIXTEENTHS else None
 
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
-        """See `Pattern`."""
         packed = layer.k * (10 if layer.item_bytes == 1 else 9) // SIXTEENTHS  # elements of a row, places among them
         rate = device.flops_per_s[_units(layer, device, matrix=True)]
         row = OpRow("aten::_cslt_sparse_mm", ((layer.m, packed), (layer.k, layer.n)), (layer.dtype,) * 2,

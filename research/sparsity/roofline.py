@@ -1,4 +1,4 @@
-"""The Sparsity Roofline of a layer as table, words, CSV and pictures."""
+"""The Sparsity Roofline of a layer as table, sentences, CSV and pictures, with a user's accuracies (a CSV file)."""
 
 from __future__ import annotations
 
@@ -9,98 +9,23 @@ from html import escape
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from gnnperf.analytic import BLOCK, UNSTRUCTURED, Blocks, Dense, Layer, Pattern, SparsityPoint, TwoFour, sparsity_points
-from gnnperf.core import InputError, csv_text, html_page, write_bytes
+from gnnperf.core import InputError
 from gnnperf.hardware import DeviceSpec
 from gnnperf.report.roofline.chart import Axis, Chart
+from gnnperf.report.roofline.sheet import NUM_COLORS, Sheet
 from gnnperf.report.text import share_text, time_text
-
-# A table and words around it, shown on the terminal or in a page; and files.
-
-SUFFIXES = (".html", ".csv")
-NUM_COLORS = 8
-STYLE = """
-:root { color-scheme: light dark; --line: #8886; --soft: #667; --c0: #2f6fbb; --c1: #b5561c; --c2: #2e8b57;
-  --c3: #8a4fb0; --c4: #b03060; --c5: #7a6a00; --c6: #00808a; --c7: #555 }
-@media (prefers-color-scheme: dark) { :root { --soft: #aab; --c0: #7db3f0; --c1: #f0a35e; --c2: #7bd3a0; --c3: #c9a0ea;
-  --c4: #f08bb0; --c5: #d9c75a; --c6: #6fd6df; --c7: #bbb } }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 2rem 0 .4rem } .dim { color: var(--soft); margin: .15rem 0 }
-.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100% }
-td, th { padding: .2rem .5rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap }
-td:first-child, th:first-child { text-align: left }
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif } svg text { fill: currentColor }
-.grid { stroke: var(--line); stroke-width: .5 } polyline { fill: none; stroke-width: 1.8 }
-.sustained { stroke: currentColor } .peak { stroke: var(--soft); stroke-dasharray: 6 4 } .pair { stroke: var(--line) }
-circle { stroke-width: 2 } .hollow { fill: none }
-""" + "\n".join(
-    f".s{n} {{ stroke: var(--c{n}) }} circle.f{n} {{ stroke: var(--c{n}); fill: var(--c{n}) }} "
-    f"circle.h{n} {{ stroke: var(--c{n}); fill: none }} text.t{n} {{ fill: var(--c{n}) }} "
-    f".k{n} {{ color: var(--c{n}) }}"
-    for n in range(NUM_COLORS)
+from research.sparsity.patterns import (
+    BLOCK,
+    UNSTRUCTURED,
+    Blocks,
+    Dense,
+    Layer,
+    Pattern,
+    SparsityPoint,
+    TwoFour,
+    sparsity_points,
 )
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Attributes: title; lines: sentences above; heads: of the columns; rows: texts; picture: SVG, "" none."""
-
-    title: str
-    lines: tuple[str, ...]
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    picture: str = ""
-
-
-def rendered(sheets: Sequence[Sheet]) -> RenderableType:
-    """On the terminal. Names come from others, so nothing is read as markup."""
-    parts = list[RenderableType]()
-    for sheet in sheets:
-        parts += [*_sentences(sheet), _table(sheet)]
-    return Group(*parts)
-
-
-def page(title: str, sheets: Sequence[Sheet]) -> bytes:
-    """One HTML file without scripts or references, light and dark."""
-    body = "\n".join(_section(sheet) for sheet in sheets)
-    return html_page(title, STYLE, f"<h1>{escape(title)}</h1>\n{body}").encode()
-
-
-def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) -> None:
-    """By its suffix, whole or not at all."""
-    content = page(title, sheets) if path.suffix == ".html" else csv_text(table).encode()
-    try:
-        write_bytes(path, content)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error
-
-
-def _sentences(sheet: Sheet) -> list[Text]:
-    return [Text(sheet.title, style="bold"), *(Text(f"  {line}", style="dim") for line in sheet.lines)]
-
-
-def _table(sheet: Sheet) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for place, head in enumerate(sheet.heads):
-        table.add_column(head, justify="right" if place else "left", no_wrap=place > 0)
-    for row in sheet.rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _section(sheet: Sheet) -> str:
-    lines = "\n".join(f'<p class="dim">{escape(line)}</p>' for line in sheet.lines)
-    heads = "".join(f"<th>{escape(head)}</th>" for head in sheet.heads)
-    rows = "\n".join("<tr>" + "".join(f"<td>{escape(td)}</td>" for td in row) + "</tr>" for row in sheet.rows)
-    table = f'<div class="scroll"><table><tr>{heads}</tr>\n{rows}</table></div>'
-    return f"<h2>{escape(sheet.title)}</h2>\n{lines}\n{sheet.picture}\n{table}"
-
-
-# A user's accuracies: a CSV file with the columns pattern, sparsity and accuracy.
 
 COLUMNS = ("pattern", "sparsity", "accuracy")
 PATTERNS = f"{UNSTRUCTURED}, {TwoFour().name}, {BLOCK}N (N the edge, e.g. {BLOCK}32)"
@@ -168,7 +93,23 @@ MODEL = (
     "the analytical model, sustained rates and the launch floor; faster than at the roof against the dense layer where "
     "that one is farther from its own roof"
 )
+NUM_TICKS = 6  # at most, about
 KEY = "lines: at the roof; dots: predicted"
+
+
+@dataclass(frozen=True)
+class EvenAxis(Axis):
+    """Not logarithmic; ticks at multiples of 1, 2 or 5 times a power of ten."""
+
+    def at(self, value: float) -> float:
+        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    def ticks(self) -> list[float]:
+        least = (self.high - self.low) / NUM_TICKS
+        decade = 10.0 ** math.floor(math.log10(least))
+        step = next(nice * decade for nice in (1, 2, 5, 10) if nice * decade >= least * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [step * number for number in range(first, last + 1)]
 
 
 @dataclass(frozen=True)
@@ -265,7 +206,7 @@ def _colors(result: SparsityRoofline) -> dict[str, int]:
 
 def _by_sparsity(result: SparsityRoofline) -> str:
     top = max(max(p.roof_speedup, p.model_speedup or 0.0) for p in result.points)
-    chart = Chart(Axis(0.0, 1.0, "sparsity", False), Axis(0.0, 1.1 * top, "speed-up over the dense layer", False))
+    chart = Chart(EvenAxis(0.0, 1.0, "sparsity"), EvenAxis(0.0, 1.1 * top, "speed-up over the dense layer"))
     chart.line([(0.0, 1.0), (1.0, 1.0)], "peak")
     for name, number in _colors(result).items():
         own = [p for p in result.points if p.pattern == name]
@@ -290,9 +231,8 @@ def _by_accuracy(result: SparsityRoofline) -> str:
     margin = 0.1 * (high - low) or 1.0
     top = max(p.model_speedup or p.roof_speedup for p in result.points if (p.pattern, p.sparsity) in stated)
     kind = "predicted" if result.points[0].model_us is not None else "at the roof"
-    chart = Chart(
-        Axis(0.0, 1.2 * max(top, 1.0), f"speed-up, {kind}", False), Axis(low - margin, high + margin, "accuracy", False)
-    )
+    speedups = EvenAxis(0.0, 1.2 * max(top, 1.0), f"speed-up, {kind}")
+    chart = Chart(speedups, EvenAxis(low - margin, high + margin, "accuracy"))
     for p in result.points:
         accuracy = stated.get((p.pattern, p.sparsity))
         speedup = p.model_speedup if kind == "predicted" else p.roof_speedup
