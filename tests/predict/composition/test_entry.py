@@ -132,7 +132,7 @@ def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, toy_data: None
 ) -> None:
     out = tmp_path / "sweep"
-    call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=2", "seed=choice(5,6)")
+    call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=1", "seed=choice(5,6)")
     result = yaml.safe_load((out / "optimization_results.yaml").read_text())
     errors = [pd.read_csv(out / str(trial) / "errors.csv") for trial in (0, 1)]
     assert all(set(table["part"]) == {"val"} for table in errors)
