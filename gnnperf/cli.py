@@ -25,6 +25,7 @@ MODULE_OF_COMMAND = {
     "collectives": "gnnperf.predict.cli",
     "shard": "gnnperf.shard.cli",
     "coverage": "gnnperf.predict.cli",
+    "devices": "gnnperf.analytic.devices_cli",
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gnnperf.analytic.device_evidence import EVIDENCE_FILE, Evidence
 from gnnperf.analytic.roofline import CDNA_FILE
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware import conf_dir
@@ -21,7 +22,6 @@ from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import run_main
 from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows, product_rows, sample, spec
 from research.benchmarks._public_runs import mirror
-from research.devices.evidence import EVIDENCE_FILE, Evidence
 from research.fitting.cdna import measured as recorded_calls
 from research.fitting.convolution import some_of_each
 from research.fitting.files import save_evidence

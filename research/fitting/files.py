@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from gnnperf.analytic import AnalyticConstants
 from gnnperf.analytic.constants import SEPARATOR
 from gnnperf.analytic.constants_file import rounded
+from gnnperf.analytic.device_evidence import Evidence
 from gnnperf.analytic.gemm.constants import FAMILIES, VERSION, Members
 from gnnperf.core import write_text
 from gnnperf.hardware import yaml_text
-from research.devices.evidence import Evidence
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

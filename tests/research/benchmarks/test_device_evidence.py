@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gnnperf.analytic.constants_file import read_constants
+from gnnperf.analytic.device_evidence import EvidenceFile, shipped_evidence
 from gnnperf.core.errors import InputError
 from research.benchmarks.device_evidence import cpu_evidence, gpu_evidence
-from research.devices.evidence import EvidenceFile, shipped_evidence
 from research.fitting.files import save_evidence
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 
+from gnnperf.analytic.device_evidence import DeviceEvidence, Evidence, Standing, catalog_evidence, shipped_evidence
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.cli import main
 from gnnperf.hardware import device_names, load_device
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import conf_dir
-from research.devices.cli import add_parsers
-from research.devices.evidence import DeviceEvidence, Evidence, Standing, catalog_evidence, shipped_evidence
 
 
 def _evidence(device: str, fitted: int) -> Evidence:
@@ -61,15 +60,8 @@ def test_shipped_evidence_names_the_devices_of_the_constants() -> None:
     assert all(one.fitted <= one.rows for one in shipped_evidence())
 
 
-def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    add_parsers(parser.add_subparsers())
-    parsed = parser.parse_args(["devices", *arguments])
-    return int(parsed.run(parsed))
-
-
 def test_the_table_has_every_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run() == 0
+    assert main(["devices"]) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in device_names())
     assert "measured" in printed
@@ -77,7 +69,7 @@ def test_the_table_has_every_device(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_holds_numbers_and_evidence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--json") == 0
+    assert main(["devices", "--json"]) == 0
     result = {one["device"]: one for one in json.loads(capsys.readouterr().out)}
     assert set(result) == set(device_names())
     assert result["h100_sxm"]["memory_bandwidth_bytes_per_s"] == 3.35e12

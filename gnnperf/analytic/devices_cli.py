@@ -10,7 +10,7 @@ from gnnperf.core import console, to_json, write_out
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from research.devices.evidence import DeviceEvidence
+    from gnnperf.analytic.device_evidence import DeviceEvidence
 
 DESCRIPTION = """\
 Every device of the catalog (conf/hardware), and what answers for it stand on:
@@ -26,6 +26,7 @@ WIDTH = 160
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `devices`."""
     parser = subparsers.add_parser("devices", help="the catalog of hardware, with the evidence behind answers",
                                    description=DESCRIPTION,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
@@ -34,7 +35,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from research.devices.evidence import catalog_evidence
+    from gnnperf.analytic.device_evidence import catalog_evidence
 
     result = catalog_evidence()
     if arguments.json:

@@ -1,1 +1,0 @@
-"""The catalog of hardware, with the measurements behind answers for each device: `gnnperf devices`."""
