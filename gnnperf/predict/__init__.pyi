@@ -25,5 +25,9 @@ from .step_prediction import Alternative as Alternative
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .target import traced_name as traced_name
+from .throughput import PriceConfig as PriceConfig
+from .throughput import RunConfig as RunConfig
+from .throughput import Throughput as Throughput
+from .throughput import throughput_of as throughput_of
 from .whatif import edit_settings as edit_settings
 from .whatif import parse_edit as parse_edit
