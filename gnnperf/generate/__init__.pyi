@@ -60,6 +60,7 @@ from .transformer.compression import FLOATING as FLOATING
 from .transformer.compression import SUM as SUM
 from .transformer.compression import WORK as WORK
 from .transformer.compression import check_compression as check_compression
+from .transformer.plan import TransformerPlan as TransformerPlan
 from .uses import LEAVES as LEAVES
 from .uses import NotAccounted as NotAccounted
 from .uses import Pair as Pair

@@ -15,6 +15,7 @@ class StepWork:
         model_flops: that the forward and the backward pass need, without recomputation.
         hardware_flops: those, and what is computed again.
         dtype: of the matrix products.
+        formula: how the FLOPs are counted, in words; "" they are unknown.
     """
 
     samples: float | None = None
@@ -22,3 +23,4 @@ class StepWork:
     model_flops: float | None = None
     hardware_flops: float | None = None
     dtype: str | None = None
+    formula: str = ""

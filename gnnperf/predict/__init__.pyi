@@ -24,6 +24,7 @@ from .request import check as check
 from .step_prediction import Alternative as Alternative
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
+from .step_rates import peak_flops_per_s as peak_flops_per_s
 from .target import traced_name as traced_name
 from .throughput import PriceConfig as PriceConfig
 from .throughput import RunConfig as RunConfig

@@ -19,7 +19,6 @@ from gnnperf.whatif import Finding
 DOUBTED, NUM_DOUBTS = (Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED), 3
 UNKNOWN = "unknown"
 MOST_WARNINGS, MOST_STEPS = 3, 12  # shown above the result; named
-ALTERNATIVE_HEADS = ("hardware", "placement", "step", "ratio", "interval of the ratio")
 ROUNDING_US = 1e-6  # a picosecond: no duration is shorter
 UNITS = ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s"))  # below this many us: divide by, unit
 MEANING = {
@@ -123,21 +122,6 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
         first, *measured, *(f"  {edit}" for edit in whatif.edits),
         *(f"  found: {sentence}" for sentence in whatif.result), *(f"  not known: {one}" for one in whatif.unknown),
     ]  # fmt: skip
-
-
-def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
-    """ALTERNATIVE_HEADS of the traced hardware, predicted the same way, and of every device; [] for one device."""
-    if not answer.alternatives:
-        return []
-    rows: list[tuple[str, ...]] = []
-    if answer.traced_prediction_us is not None:
-        rows.append((answer.traced_hardware, "", time_text(answer.traced_prediction_us), "1.000", ""))
-    for one in answer.alternatives:
-        bound = "at least " if one.is_lower_bound else ""
-        bounds = "" if one.ratio_interval is None else f"{one.ratio_interval[0]:.2f} to {one.ratio_interval[1]:.2f}"
-        ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
-        rows.append((one.hardware, one.placement, f"{bound}{time_text(one.step_time_us)}", ratio, bounds))
-    return rows
 
 
 def notes_left(answer: StepPrediction) -> str:

@@ -15,6 +15,10 @@ from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import mlp_parameters, norm_parameters
 from gnnperf.generate.work import StepWork
 
+FORMULA = (
+    "model FLOPs = tokens x (6 x parameters + 12 x layers x hidden x sequence), of experts those of a token; HFU adds "
+    "what is computed again"
+)
 PRODUCT_FLOPS = 2.0  # per parameter and token: multiply and add
 TRAINING = 3.0  # forward; backward for inputs and for weights
 ATTENTION_FLOPS = 4.0  # per layer, hidden column, token and position: scores and context, multiply and add
@@ -30,6 +34,7 @@ def step_work_of(plan: TransformerPlan) -> StepWork:
         model_flops=model,
         hardware_flops=model + _recomputed_flops(plan) * tokens,
         dtype=plan.model.dtype,
+        formula=FORMULA,
     )
 
 
