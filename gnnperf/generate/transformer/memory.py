@@ -22,7 +22,8 @@ from gnnperf.generate.transformer.copies import Offload
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.items import Group, Item, Op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Sharding, TransformerPlan
+from gnnperf.generate.transformer.passes import Pass, passes
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Sharding, TransformerPlan
 from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.generate.transformer.tensors import FLOAT_BYTES, embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import update, zero_gradients
@@ -85,53 +86,6 @@ def rank_of(role: Role, ways: Parallelism) -> int:
     return role.shard + ways.tensor * (role.replica + ways.data * role.stage)
 
 
-# In which order a stage runs the passes of its micro-batches.
-#
-# 1F1B, 2 stages, 3 micro-batches          GPipe
-# stage 0   F0 F1 B0 F2 B1    B2           F0 F1 F2          B2 B1 B0
-# stage 1      F0 B0 F1 B1 F2 B2              F0 F1 F2 B2 B1 B0
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One micro-batch through one chunk of a stage, forward or backward."""
-
-    backward: bool
-    micro_batch: int
-    chunk: int = 0
-
-
-def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:
-    """Of one stage, in order (Narayanan et al. 2021, section 2.2)."""
-    micro_batches, stages = plan.num_micro_batches, plan.parallelism.pipeline
-    if plan.schedule.pipeline is Pipeline.GPIPE:
-        forward = tuple(Pass(False, i) for i in range(micro_batches))
-        return (*forward, *(Pass(True, i) for i in reversed(range(micro_batches))))
-    if plan.schedule.pipeline is Pipeline.INTERLEAVED:
-        chunks = plan.schedule.chunks
-        warm = min(2 * (stages - stage - 1) + (chunks - 1) * stages, micro_batches * chunks)
-        return _alternating(_chunked(plan, backward=False), _chunked(plan, backward=True), warm)
-    ahead, back = (tuple(Pass(backward, i) for i in range(micro_batches)) for backward in (False, True))
-    return _alternating(ahead, back, min(stages - stage - 1, micro_batches))
-
-
-def _alternating(forward: tuple[Pass, ...], backward: tuple[Pass, ...], warm: int) -> tuple[Pass, ...]:
-    """`warm` passes forward, then one forward and one backward, then what is left backward."""
-    pairs = zip(forward[warm:], backward, strict=False)
-    return (*forward[:warm], *(each for pair in pairs for each in pair), *backward[len(forward) - warm :])
-
-
-def _chunked(plan: TransformerPlan, *, backward: bool) -> tuple[Pass, ...]:
-    """As many micro-batches as stages through one chunk, then through the next; backward from the last chunk."""
-    stages, chunks = plan.parallelism.pipeline, plan.schedule.chunks
-    result = []
-    for k in range(plan.num_micro_batches * chunks):
-        round_, place = divmod(k, stages * chunks)
-        chunk, within = divmod(place, stages)
-        result.append(Pass(backward, round_ * stages + within, chunks - 1 - chunk if backward else chunk))
-    return tuple(result)
-
-
 _ADAM, _GRADIENTS_AT = "aten::_fused_adam_", 1  # of its lists: parameters, gradients, two moments
 _UPDATE = ("aten::copy_", "aten::mul_", "aten::norm", "aten::mul_", _ADAM, "aten::copy_")
 ASSUMED = "Python's names hold no tensor beyond its last use, and a stage lets go of what it has sent"
@@ -163,6 +117,7 @@ def _check_settings(plan: TransformerPlan) -> None:
         "compression": plan.compression == Compression(),
         "another layer than Megatron-LM's of 2022": plan.block == Block(),
         "sequence parallelism": not ways.sequence,
+        "a backward pass in two parts": not schedule.pipeline.splits_backward,
         "checkpointing in parts": schedule.checkpoint_every == 1 and schedule.recomputed_layers is None,
     }
     for setting, known in counted.items():

@@ -91,6 +91,7 @@ def _check_division(plan: TransformerPlan) -> None:
     _divides(batch, schedule.global_batch, "parallelism.data x schedule.micro_batch", "schedule.global_batch")
     if schedule.chunks > 1:
         require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
+    if schedule.pipeline is Pipeline.INTERLEAVED:
         _divides(ways.pipeline, plan.num_micro_batches, "parallelism.pipeline", "the number of micro-batches")
     _divides(schedule.checkpoint_every, plan.layers_per_chunk, "schedule.checkpoint_every", "the layers of a chunk")
     if plan.splits_sequence:
@@ -201,11 +202,24 @@ MLP_FACTOR = 4  # width of the MLP over that of the model, where the block does 
 
 
 class Pipeline(StrEnum):
-    """Order of a stage's forward and backward passes (Narayanan et al. 2021, section 2.2)."""
+    """Order of a stage's forward and backward passes (gnnperf.generate.transformer.passes)."""
 
-    GPIPE = "gpipe"
-    ONE_F_ONE_B = "1f1b"
-    INTERLEAVED = "interleaved"
+    GPIPE = "gpipe"  # Huang et al. 2019
+    ONE_F_ONE_B = "1f1b"  # Narayanan et al. 2019, PipeDream-flush
+    INTERLEAVED = "interleaved"  # Narayanan et al. 2021, section 2.2
+    BREADTH_FIRST = "breadth_first"  # Lamy-Poirier 2023 (arXiv 2211.05953): all micro-batches through a chunk
+    ZB_H1 = "zb_h1"  # Qi et al. 2023 (arXiv 2401.10241): gradients of weights fill the bubble
+    ZB_H2 = "zb_h2"  # the same with more micro-batches in flight
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether a stage holds several parts of the model."""
+        return self in (Pipeline.INTERLEAVED, Pipeline.BREADTH_FIRST)
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether gradients of inputs and of weights are passes of their own."""
+        return self in (Pipeline.ZB_H1, Pipeline.ZB_H2)
 
 
 class Recompute(StrEnum):
@@ -287,7 +301,7 @@ class Schedule:
         global_batch: samples of a step, over all replicas.
         micro_batch: samples that pass through the pipeline together.
         pipeline: order of passes.
-        chunks: parts of the model that each stage holds; more than one is interleaved.
+        chunks: parts of the model that each stage holds; more than one with interleaved and breadth_first only.
         recompute: activation checkpointing.
         reduction: when gradients are summed over replicas.
         bucket_bytes: of gradients; they go when so many are ready.
@@ -315,9 +329,8 @@ class Schedule:
         require(self.bucket_bytes > 0, "schedule.bucket_bytes", self.bucket_bytes, "more than 0")
         require(self.gradient_dtype in (*HALF_DTYPES, "float32"), "schedule.gradient_dtype", self.gradient_dtype,
                 ", ".join((*HALF_DTYPES, "float32")))  # fmt: skip
-        interleaved = self.pipeline is Pipeline.INTERLEAVED
-        require(interleaved == (self.chunks > 1), "schedule.chunks", self.chunks,
-                "more than 1 with schedule.pipeline interleaved, else 1")  # fmt: skip
+        require(self.pipeline.has_chunks == (self.chunks > 1), "schedule.chunks", self.chunks,
+                "more than 1 with schedule.pipeline interleaved or breadth_first, else 1")  # fmt: skip
         self._check_checkpoints()
 
     def _check_checkpoints(self) -> None:
