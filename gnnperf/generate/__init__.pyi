@@ -62,6 +62,8 @@ from .transformer.compression import WORK as WORK
 from .transformer.compression import check_compression as check_compression
 from .transformer.plan import TransformerPlan as TransformerPlan
 from .uses import LEAVES as LEAVES
+from .uses import HeldFor as HeldFor
+from .uses import Hold as Hold
 from .uses import NotAccounted as NotAccounted
 from .uses import Pair as Pair
 from .uses import RankTensors as RankTensors

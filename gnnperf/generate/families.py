@@ -10,13 +10,14 @@ from gnnperf.generate.convolutional.build import build_network, replica_tensors
 from gnnperf.generate.convolutional.plan import ConvolutionalPlan, convolutional_from
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.plan import RecommendationPlan
+from gnnperf.generate.recommendation.rank_memory import recommendation_tensors
 from gnnperf.generate.recommendation.read import is_recommendation, recommendation_from
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.flops import step_work_of
 from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.uses import NotAccounted, RankTensors
+from gnnperf.generate.uses import RankTensors
 from gnnperf.generate.work import StepWork
 from gnnperf.graph import ExecutionGraph
 
@@ -50,7 +51,7 @@ def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
         NotAccounted: the plan has an op of which nothing stated what it makes.
     """
     if isinstance(plan, RecommendationPlan):
-        raise NotAccounted("a batched lookup")
+        return recommendation_tensors(plan)
     return replica_tensors(plan) if isinstance(plan, ConvolutionalPlan) else stage_tensors(plan)
 
 

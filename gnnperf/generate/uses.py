@@ -30,12 +30,14 @@ class Use:
         takes: names of tensors.
         makes: name -> bytes.
         gradients_bytes: gradients of parameters that it makes and that stay until the step's end.
+        of_weights: nothing but the update waits for it; a backward pass in two parts runs it in the second one.
     """
 
     op: str
     takes: tuple[str, ...] = ()
     makes: tuple[tuple[str, int], ...] = ()
     gradients_bytes: tuple[int, ...] = ()
+    of_weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,33 @@ class Pair:
     Attributes:
         forward, backward: in order.
         enters: x and dy, those that come from a neighbor -> bytes.
+        weights: what follows the backward pass later, where that has two parts.
     """
 
     forward: tuple[Use, ...]
     backward: tuple[Use, ...]
     enters: dict[str, int] = field(default_factory=dict)
+    weights: tuple[Use, ...] = ()
+
+    def split(self) -> Pair:
+        """The same with a backward pass in two parts: gradients of inputs, then of weights."""
+        inputs, weights = (tuple(u for u in self.backward if u.of_weights is part) for part in (False, True))
+        return Pair(self.forward, inputs, self.enters, weights)
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """One run of a pair, in one direction."""
+    """One run of a pair, in one direction.
+
+    Attributes:
+        pair: see there.
+        backward: or forward.
+        of_weights: the second part of a backward pass.
+    """
 
     pair: Pair
     backward: bool
+    of_weights: bool = False
 
 
 class HeldFor(StrEnum):

@@ -59,7 +59,8 @@ def experts_backward(plan: TransformerPlan, gradient: str) -> tuple[Uses, str]:
     back, gone = _from_experts(plan, made, "d_")
     return (
         use("aten::index_select", f"{gradient} order", d_weighed=rows),
-        use(f"{TRITON}mul_mul_sum", f"d_weighed {returned} weights", d_returned=rows, d_weights=s.half(r.sent).num_bytes),
+        use(f"{TRITON}mul_mul_sum", f"d_weighed {returned} weights", d_returned=rows,
+            d_weights=s.half(r.sent).num_bytes),
         *there,
         *products,
         *back,

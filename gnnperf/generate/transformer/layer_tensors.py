@@ -22,6 +22,7 @@ from gnnperf.graph import DTYPE_BYTES
 
 FLOAT_BYTES, INDEX_BYTES = DTYPE_BYTES["float32"], DTYPE_BYTES["int64"]
 Uses = tuple[Use, ...]
+ADDED = Use("aten::add_", ("d_weight",), of_weights=True)
 TRITON = "triton_poi_fused_"
 GATHER, SCATTER = "all_gather", "reduce_scatter"  # no ops: they are not checked against the program
 
@@ -36,12 +37,14 @@ def stream_bytes(s: Sizes) -> int:
     return s.stream.num_bytes
 
 
-def weight_gradient(s: Sizes, takes: str, elements: int, op: str = "aten::mm") -> Uses:
-    """A weight's gradient, and where it goes."""
-    num_bytes = s.half(elements).num_bytes
+def weight_gradient(
+    s: Sizes, takes: str, elements: int, op: str = "aten::mm", *, of_weights: bool = True
+) -> Uses:  # fmt: skip
+    """A weight's gradient, and where it goes; `of_weights`: see Use, of the op that makes it."""
+    num_bytes, given = s.half(elements).num_bytes, tuple(takes.split())
     if not s.adds_gradients:
-        return (Use(op, tuple(takes.split()), (), (num_bytes,)),)
-    return (use(op, takes, d_weight=num_bytes), use("aten::add_", "d_weight"))
+        return (Use(op, given, (), (num_bytes,), of_weights),)
+    return (Use(op, given, (("d_weight", num_bytes),), (), of_weights), ADDED)
 
 
 # Norms.
@@ -66,7 +69,10 @@ def norm_backward(plan: TransformerPlan, gradient: str, takes: str, forward: str
     out = {makes: stream_bytes(s)}
     if not s.adds_gradients:
         return (Use(op, tuple(given.split()), tuple(out.items()), (weight,) * len(names)),)
-    return (use(op, given, **out, **dict.fromkeys(names, weight)), *(use("aten::add_", name) for name in names))
+    return (
+        use(op, given, **out, **dict.fromkeys(names, weight)),
+        *(Use("aten::add_", (name,), of_weights=True) for name in names),
+    )
 
 
 # What tensor-parallel ranks exchange.

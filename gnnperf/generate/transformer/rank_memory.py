@@ -12,7 +12,7 @@ the backward pass. ZeRO-2 has the send buffers only, ZeRO-1 neither: its sums go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gnnperf.generate.transformer.copies import Store
@@ -24,10 +24,11 @@ from gnnperf.generate.transformer.gradients import (
     held_gradient_dtype,
     unit_parameters,
 )
+from gnnperf.generate.transformer.passes import Gradient, Pass, passes
 from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import owned_count, stage_count, stage_parameters
 from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses, layers_uses
-from gnnperf.generate.uses import Hold, HeldFor, Pair, Stretch, Use, kept_bytes, use
+from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, kept_bytes, use
 from gnnperf.graph import DTYPE_BYTES
 
 FLOAT_BYTES = DTYPE_BYTES["float32"]
@@ -39,7 +40,7 @@ GATHER, COPY_OUT, RESHARD, REDUCE = "all_gather", "fsdp::split_with_sizes_copy",
 
 
 def parameters_bytes(plan: TransformerPlan, stage: int) -> int:
-    """Of weights on the device: whole, or the rank's part in the dtype of the optimizer or, with that on the host, not."""
+    """Of weights on the device: whole, or the rank's part, in float32 unless the optimizer is on the host."""
     if plan.sharding.state is not Sharded.PARAMETERS:
         return stage_parameters(plan, stage) * DTYPE_BYTES[plan.model.dtype]
     dtype = "float32" if plan.offload.optimizer is Store.DEVICE else plan.model.dtype
@@ -88,17 +89,22 @@ class Pairs:
         stream = layer_uses(plan).enters["x"]
         self.received = Pair((use("recv", y=stream),), (use("send", "dy"),), {"dy": stream})
         self.sent = Pair((use("send", "x"),), (use("recv", dx=stream),), {"x": stream})
-        self.first, self.last = embedding_uses(plan), head_uses(plan)
+        self.first, self.last = (self._split(pair) for pair in (embedding_uses(plan), head_uses(plan)))
+
+    def _split(self, pair: Pair) -> Pair:
+        """In two parts where the order of passes has them."""
+        return pair.split() if self._plan.schedule.pipeline.splits_backward else pair
 
     def layers(self, layers: tuple[int, ...], *, recomputed: bool) -> Pair:
         """Of one layer, or of several that are computed again together."""
         key = (recomputed, tuple(map(self._plan.has_experts, layers)))
         if key not in self._known:
             several = len(layers) > 1
-            self._known[key] = (
+            pair = (
                 layers_uses(self._plan, layers) if several
                 else layer_uses(self._plan, layers[0], recomputed=recomputed)
             )  # fmt: skip
+            self._known[key] = self._split(pair)
         return self._known[key]
 
 
@@ -164,8 +170,22 @@ class Changes:
             yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._kept_buffer))
             self._kept_buffer = None
 
-    def backward(self, at: Visited, before: Visited | None) -> Iterator[Stretch | Hold]:
-        """One unit's backward pass; `before` is the unit that comes next."""
+    def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
+        """One unit's backward pass, or a part of it; `before` is the unit that comes next."""
+        if gradient is not Gradient.WEIGHTS:
+            yield from self._begin_backward(at, before)
+            yield Stretch(at.pair, True)
+        if gradient is Gradient.WEIGHTS:
+            yield Stretch(at.pair, True, True)
+        if gradient is Gradient.INPUT:
+            return
+        if self._gathers(at.unit, at.pair):
+            yield from self._reshard(at.unit)
+        if self.plan.sharding.reduces_every_pass and self._has_parameters(at.unit, at.pair):
+            yield from self._reduce(at)
+
+    def _begin_backward(self, at: Visited, before: Visited | None) -> Iterator[Hold]:
+        """The unit's parameters and activations; those of the unit before are fetched ahead."""
         gathers = self._gathers(at.unit, at.pair)
         if gathers and at.unit not in self.whole:
             if at.unit not in self.buffers:
@@ -176,12 +196,7 @@ class Changes:
             self.whole.add(at.unit)
         if before is not None and self._gathers(before.unit, before.pair) and before.unit not in self.whole:
             yield from self._issue(before.unit)
-        yield from self._return(at, before)
-        yield Stretch(at.pair, True)
-        if gathers:
-            yield from self._reshard(at.unit)
-        if self.plan.sharding.reduces_every_pass and self._has_parameters(at.unit, at.pair):
-            yield from self._reduce(at)
+        yield from self._return(before)
 
     def end_of_backward(self) -> Iterator[Hold]:
         """The last send buffer goes."""
@@ -242,8 +257,8 @@ class Changes:
             yield self._hold(HeldFor.ACTIVATIONS, "Memcpy DtoH", -gone)
         self._pending.append(size)
 
-    def _return(self, at: Visited, before: Visited | None) -> Iterator[Hold]:
-        """What the unit kept, where no one fetched it, and what the one before kept, which is fetched ahead."""
+    def _return(self, before: Visited | None) -> Iterator[Hold]:
+        """What the unit before kept, which is fetched ahead; what has not left yet stays."""
         if self.plan.offload.activations is Store.DEVICE:
             return
         if before is not None and before.is_layer:
@@ -254,6 +269,32 @@ class Changes:
 
     def _hold(self, held_for: HeldFor, op: str, num_bytes: int) -> Hold:
         return Hold(op, held_for, num_bytes)
+
+
+def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
+    """All of a stage's step, in order."""
+    pairs, changes = Pairs(plan), Changes(plan)
+    order = passes(plan, stage)
+    for place, each in enumerate(order):
+        units = visited(plan, each.chunk * plan.parallelism.pipeline + stage, pairs)
+        if not each.backward:
+            for unit in units:
+                yield from changes.forward(unit)
+            yield from changes.end_of_forward()
+            continue
+        for at in reversed(range(len(units))):
+            if each.gradient is Gradient.WEIGHTS and not units[at].pair.weights:
+                continue  # messages have no weights
+            yield from changes.backward(units[at], units[at - 1] if at else None, each.gradient)
+        if _ends_backward(order, place):
+            yield from changes.end_of_backward()
+    yield from compressed(plan, stage)
+    yield Stretch(optimizer(plan, stage), False)
+
+
+def _ends_backward(order: tuple[Pass, ...], place: int) -> bool:
+    """Whether no backward pass follows at once: the end of autograd's run."""
+    return place + 1 == len(order) or order[place + 1].micro_batch != order[place].micro_batch
 
 
 def compressed(plan: TransformerPlan, stage: int) -> Iterator[Hold]:
@@ -273,8 +314,3 @@ def optimizer(plan: TransformerPlan, stage: int) -> Pair:
     full = DTYPE_BYTES[held_gradient_dtype(plan)] == FLOAT_BYTES
     own = owned_count(plan, stage).total * FLOAT_BYTES
     return Pair((Use("aten::copy_", gradients_bytes=() if full else (own,)),), ())
-
-
-def released(step: Iterable[Stretch | Hold]) -> tuple[Stretch | Hold, ...]:
-    """All of a step, without changes of nothing."""
-    return tuple(each for each in step if isinstance(each, Stretch) or each.num_bytes)

@@ -63,7 +63,9 @@ def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None
 def layers_uses(plan: TransformerPlan, layers: tuple[int, ...]) -> Pair:
     """Several layers that are computed again together: only the first one's input is kept."""
     s = sizes(plan)
-    stream, forward, backward = stream_bytes(s), [], []
+    stream = stream_bytes(s)
+    forward: list[Use] = []
+    backward: list[Use] = []
     for place, layer in enumerate(layers):
         own = {"x": "x" if place == 0 else f"x_{place}", "y": "y" if place == len(layers) - 1 else f"x_{place + 1}"}
         forward += [_renamed(item, own, f"_{place}") for item in _forward(plan, layer)]
@@ -112,7 +114,7 @@ def embedding_uses(plan: TransformerPlan) -> Pair:
     s, learned, dropout = sizes(plan), plan.block.positions is Positions.LEARNED, plan.block.dropout
     x, stream, ids = x_bytes(s), stream_bytes(s), s.tokens * INDEX_BYTES
     rows, places = plan.vocabulary_per_rank * s.hidden, s.sequence * s.hidden
-    out, forward = "words", [use("data", **{"tokens": ids, **({"positions": ids} if learned else {})})]
+    out, forward = "words", [use("data", tokens=ids, positions=ids) if learned else use("data", tokens=ids)]
     forward.append(use("aten::embedding", "tokens", words=x))
     if plan.splits_sequence:
         forward.append(use(SCATTER, out, part=stream))
@@ -133,9 +135,9 @@ def embedding_uses(plan: TransformerPlan) -> Pair:
         back.append(use(GATHER, d_out, d_words=x))
         whole = "d_words"
     table = "aten::embedding_dense_backward"
-    back += weight_gradient(s, f"{whole} tokens", rows, table)
+    back += weight_gradient(s, f"{whole} tokens", rows, table, of_weights=False)
     if learned:
-        back += weight_gradient(s, f"{d_out} positions", places, table)
+        back += weight_gradient(s, f"{d_out} positions", places, table, of_weights=False)
     return Pair(tuple(forward), tuple(back), {"dy": stream})
 
 
