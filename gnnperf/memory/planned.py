@@ -63,7 +63,7 @@ def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, ..
     """Forward and backward of a pair, and the second part of a backward pass that has two."""
     uses, border = (*pair.forward, *pair.backward, *pair.weights), len(pair.forward)
     change = np.zeros((2, len(uses), 3), dtype=np.int64)  # made at an op, gone after it
-    for num_bytes, made, gone in _lives(pair, uses, border):
+    for num_bytes, made, gone in lives(pair):
         size = np.array([num_bytes, 0, block_bytes(num_bytes)])
         if made is not None:
             change[0, made] += size
@@ -76,8 +76,12 @@ def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, ..
     return tuple(_profile(uses[a:b], change[:, a:b]) for a, b in itertools.pairwise(ends))
 
 
-def _lives(pair: Pair, uses: Sequence[Use], border: int) -> Iterable[tuple[int, int | None, int | None]]:
-    """(bytes, op that makes it, op after which it is gone) of every tensor; None: a neighbor does it."""
+def lives(pair: Pair) -> Iterable[tuple[int, int | None, int | None]]:
+    """(bytes, op that makes it, op after which it is gone) of every tensor; None: a neighbor does it.
+
+    Ops are numbered through forward, backward and the second part of a backward pass.
+    """
+    uses, border = (*pair.forward, *pair.backward, *pair.weights), len(pair.forward)
     open_: dict[str, tuple[int, int | None, int | None]] = {
         name: (num_bytes, None, None) for name, num_bytes in pair.enters.items()
     }

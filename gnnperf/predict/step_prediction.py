@@ -93,6 +93,13 @@ class RankMemory:
         return None if self.measured is None else self.measured.error(self.peak)
 
     @property
+    def fits(self) -> bool | None:
+        """Whether the peak fits into the device; None: unknown, because the device or a part of the peak is."""
+        if self.left_bytes is None or (self.left_bytes >= 0 and self.peak.missing):
+            return None
+        return self.left_bytes >= 0
+
+    @property
     def left_bytes(self) -> float | None:
         """Of the device's memory; negative: it does not fit; None unknown."""
         return None if self.device_bytes is None else self.device_bytes - self.peak.peak_bytes

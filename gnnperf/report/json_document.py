@@ -111,17 +111,19 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "rank": peak.rank,
         "step_name": peak.step,
         "peak_bytes": peak.peak_bytes,
+        "most_reserved_bytes": peak.most_reserved_bytes,
         "parts_bytes": {str(part): num_bytes for part, num_bytes in peak.parts_bytes.items()},
         "ddp_buckets_bytes": peak.buckets_bytes,
         "held_between_steps_bytes": peak.held_between_steps_bytes,
         "at": peak.at or None,
         "unknown": list(peak.unknown),
+        "missing": list(peak.missing),
         "measured_method": None if measured is None else measured.method,
         "measured_peak_bytes": None if measured is None else measured.peak_bytes,
         "counted_by_that_method_bytes": None if measured is None else measured.counted_bytes(peak),
         "error": rank.error,
         "device_bytes": rank.device_bytes,
-        "fits": None if rank.left_bytes is None else rank.left_bytes >= 0,
+        "fits": rank.fits,
     }
 
 

@@ -239,8 +239,8 @@ class Changes:
         sum_bytes = DTYPE_BYTES[self.plan.schedule.gradient_dtype]
         self._sending = count.total * sum_bytes
         yield self._hold(HeldFor.TEMPORARY, REDUCE, self._sending)
-        made = sum(n for each in at.pair.backward for n in each.gradients_bytes)
-        yield self._hold(HeldFor.GRADIENTS, REDUCE, -made)
+        for made in (n for each in (*at.pair.backward, *at.pair.weights) for n in each.gradients_bytes):
+            yield self._hold(HeldFor.GRADIENTS, REDUCE, -made)
         part, held = count.over(self.plan).total, DTYPE_BYTES[held_gradient_dtype(self.plan)]
         first, on_host = (at.unit,) not in self._parts, self.plan.offload.optimizer is not Store.DEVICE
         self._parts.add((at.unit,))
