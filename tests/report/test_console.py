@@ -264,3 +264,12 @@ def test_what_is_no_limit_is_refused_before_the_work(
         read_threshold(limits[0], limits[1], against)
     assert message in str(error.value)
     assert error.value.exit_code == 2
+
+
+def test_of_many_ranks_the_fullest_are_lines() -> None:
+    ranks = tuple(
+        RankMemory(replace(PEAK, rank=n, parts_bytes={Part.ACTIVATIONS: (n + 1) * MIB}), None) for n in range(20)
+    )
+    lines = memory_lines(replace(toy_answer(), peak_memory=ranks))
+    assert [line.split(":")[0] for line in lines[:8]] == [f"peak memory of rank {n}" for n in range(12, 20)]
+    assert lines[8] == "12 more ranks hold no more than these"
