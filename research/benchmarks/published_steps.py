@@ -68,7 +68,7 @@ def _megatron(
     """A row of table 1; `ways` are tensor, pipeline and data parallel, `batch` is that of a step and of a pass."""
     schedule = {"global_batch": batch[0], "micro_batch": batch[1], "chunks": chunks,
                 "pipeline": "interleaved" if chunks > 1 else "1f1b"}  # fmt: skip
-    changes = {
+    changes: dict[str, Mapping[str, object]] = {
         "model": {"layers": layers, "hidden": hidden, "heads": heads}, "schedule": schedule,
         "parallelism": dict(zip(("tensor", "pipeline", "data"), ways, strict=True)),
     }  # fmt: skip

@@ -223,8 +223,9 @@ def _in_pipeline(**settings: Any) -> TransformerPlan:
 
 
 def test_gradients_that_are_released_leave_each_rank_its_part() -> None:
-    """One layer's sum at a time and the parts, instead of all sums."""
-    kept, released = (planned_peak(stage_tensors(_in_pipeline(release=r))[1]) for r in (False, True))
+    """With chunks one layer's sum at a time and the parts, instead of all sums."""
+    chunks = {"pipeline": Pipeline.INTERLEAVED, "chunks": 2}
+    kept, released = (planned_peak(stage_tensors(_in_pipeline(release=r, **chunks))[1]) for r in (False, True))
     assert kept.parts_bytes[Part.GRADIENTS] == 2 * LAYER * 4
     assert released.parts_bytes[Part.GRADIENTS] < kept.parts_bytes[Part.GRADIENTS]
     assert released.held_between_steps_bytes == kept.held_between_steps_bytes - 2 * LAYER * 4 * 3 // 4
