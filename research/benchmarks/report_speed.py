@@ -3,9 +3,9 @@
     python -m research.benchmarks report_speed
 
 dlrm-8     the public trace of 8 ranks (GNNPERF_DATA_MIRROR; left out without it)
-planned    gpt_405b with four micro-batches under 1F1B: 16 ranks, more than 200,000 nodes
+planned    gpt_405b with five micro-batches under 1F1B: 16 ranks, more than 200,000 nodes
 as if recorded  the planned one with measured times, intervals and noise on every number, which do not compress
-a million       the same with 18 micro-batches: predicted and measured slices and arrows, more than a million events
+a million       the same with 24 micro-batches: predicted and measured slices and arrows, more than a million events
 
 Seconds are for nodes and page from a finished prediction, medians of repeats, on the clock and of the processor: on a
 machine that has other work they are far apart. Opening is from asking for the file to
@@ -39,7 +39,7 @@ from research.benchmarks._frame import run_main
 
 TRACE = "facebookresearch+param/et_replay/tests/inputs/dlrm_kineto.tar.gz"
 PLAN = Path("conf/plan/gpt_405b.yaml")
-MICRO_BATCHES, OF_A_MILLION, SEQUENCES = 4, 18, 128  # per replica; sequences that a micro-batch of all replicas takes
+MICRO_BATCHES, OF_A_MILLION, SEQUENCES = 5, 24, 128  # per replica; sequences that a micro-batch of all replicas takes
 REPEATS = 3
 NOISE = 0.05
 # A frame is over when a pixel of it can be read.

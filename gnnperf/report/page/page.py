@@ -11,7 +11,7 @@ import pandas as pd
 from gnnperf.predict import StepPrediction
 from gnnperf.report.devices import alternative_heads, alternative_rows
 from gnnperf.report.json_document import document
-from gnnperf.report.page import breakdown, markup, ops, path
+from gnnperf.report.page import breakdown, markup, memory, ops, path
 from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
 from gnnperf.report.summary import family_errors, work_table
@@ -210,7 +210,7 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
     yield "ops", "Top ops", ops.ops(work, step_us)
     yield "errors", "Errors by op family", ops.errors(_errors(answer, nodes), answer)
     if answer.peak_memory:
-        yield "memory", "Peak memory", ops.peak_memory(answer)
+        yield "memory", "Peak memory", ops.peak_memory(answer) + memory.timelines(answer)
     yield "provenance", "Provenance", _provenance(answer)
 
 
