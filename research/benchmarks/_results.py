@@ -98,6 +98,11 @@ STATEMENTS = {
                               RUN + "learned --splits workload", NETWORK),
     "learned_more": Statement("the same, eight more programs in training", (18.6, 12.0),
                           RUN + "learned --splits workload+cpu-unseen", "network.md#more-programs-to-train-on"),
+    "machine_transfer_again": Statement(
+        "network: nodes / steps of another machine, from runs of the first and 8 shared ones", (14.0, 6.0),
+        RUN + "machine_transfer", "intervals.md#from-one-machine-to-another"),
+    "machine_transfer_random": Statement(
+        "the same, a third machine", (14.0, 6.0), RUN + "machine_transfer", "intervals.md#from-one-machine-to-another"),
     "second_machine": Statement("network: nodes / steps on a second machine (a copy 21.7 / 8.3 %)", (None, None),
                             RUN + "second_machine", "intervals.md#a-second-machine-another-day"),
 }  # fmt: skip

@@ -56,12 +56,12 @@ def main(arguments: Sequence[str]) -> None:
         result = pd.concat(draws).groupby("row", sort=False)[list(FIGURES)]
         mean, low, high = result.mean(), result.min(), result.max()
         table = right_aligned(f"{folder.name}: {requested.runs} shared runs, mean of {requested.draws} draws", *FIGURES)
-        for row, values in mean.iterrows():
-            cells = (f"{values[f]:.1f} ({low[f][row]:.1f} to {high[f][row]:.1f})" for f in FIGURES)
-            table.add_row(str(row), *cells)
+        for row in map(str, mean.index):
+            ends = zip(mean.loc[row], low.loc[row], high.loc[row], strict=True)
+            table.add_row(row, *(f"{at:.1f} ({least:.1f} to {most:.1f})" for at, least, most in ends))
         show(table)
-        nodes, steps = mean.loc["network", [FIGURES[0], FIGURES[2]]]
-        save_result(f"machine_transfer_{folder.name}", f"{nodes:.1f} % / {steps:.1f} %")
+        result_name = f"machine_transfer_{folder.name.removeprefix('cpu-')}"
+        save_result(result_name, *map(float, mean.loc["network", [FIGURES[0], FIGURES[2]]]))
 
 
 def judged(folder: Path, num_runs: int, seed: int) -> pd.DataFrame:

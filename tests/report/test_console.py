@@ -179,6 +179,23 @@ def test_whether_it_fits_is_one_sentence() -> None:
     ]  # fmt: skip
 
 
+def test_what_was_not_found_never_fits_and_may_still_be_too_large() -> None:
+    """The tensors that are known are a lower bound."""
+    lower_bound = replace(PEAK, missing=("weights", "gradients", "optimizer state"))
+    answers = [
+        replace(_on_device(size * MIB), peak_memory=(RankMemory(lower_bound, None, size * MIB),))
+        for size in (12.0, 8.0)
+    ]
+    unknown, too_large = (memory_lines(answer)[-1] for answer in answers)
+    assert unknown == (
+        "whether memory fits is unknown: the trace does not show gradients, optimizer state and weights; the tensors "
+        "that it shows take 9 MiB of 12 MiB of big_gpu on rank 1"
+    )
+    assert too_large.startswith("memory does not fit: rank 1 needs 9 MiB of 8 MiB of big_gpu")
+    assert [document(answer)["peak_memory"][0]["fits"] for answer in answers] == [None, False]
+    assert document(answers[0])["peak_memory"][0]["missing"] == ["weights", "gradients", "optimizer state"]
+
+
 def test_memory_with_edits_is_reported_with_the_one_without() -> None:
     larger = replace(PEAK, parts_bytes={**PEAK.parts_bytes, Part.ACTIVATIONS: 14 * MIB})
     edited = replace(toy_answer(), peak_memory=(RankMemory(larger, None),))
@@ -234,3 +251,12 @@ def test_what_is_no_limit_is_refused_before_the_work(
         read_threshold(limits[0], limits[1], against)
     assert message in str(error.value)
     assert error.value.exit_code == 2
+
+
+def test_of_many_ranks_the_fullest_are_lines() -> None:
+    ranks = tuple(
+        RankMemory(replace(PEAK, rank=n, parts_bytes={Part.ACTIVATIONS: (n + 1) * MIB}), None) for n in range(20)
+    )
+    lines = memory_lines(replace(toy_answer(), peak_memory=ranks))
+    assert [line.split(":")[0] for line in lines[:8]] == [f"peak memory of rank {n}" for n in range(12, 20)]
+    assert lines[8] == "12 more ranks hold no more than these"

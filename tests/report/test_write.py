@@ -130,8 +130,8 @@ GOLDEN = {
     "critical_path_share": {
         "compute": 0.8243243243243243, "collective": 0.13513513513513514, "host": 0.04054054054054054, "comm": 0.0,
     },
-    "critical_path_delay_us": 0.0, "uncovered_ops": {}, "uncovered_measured_share": 0.0, "peak_memory": None,
-    "findings": None, "whatif": None, "warnings": ["the sun shines"], "notes": [],
+    "critical_path_delay_us": 0.0, "uncovered_ops": {}, "uncovered_measured_share": 0.0, "throughput": None,
+    "peak_memory": None, "findings": None, "whatif": None, "warnings": ["the sun shines"], "notes": [],
     "provenance": {"gnnperf": "0", "input_sha256": {"toy": "00"}},
 }  # fmt: skip
 

@@ -61,6 +61,7 @@ class Op:
         dims, types, values: JSON as in schema.EVENT_COLUMNS.
         phase: part of the step.
         lane: where its kernel runs.
+        of_weights: its result is a weight's gradient, which nothing but the update waits for.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Op:
     values: str | None
     phase: Phase
     lane: Lane = Lane.COMPUTE
+    of_weights: bool = False
 
     @cached_property
     def cost(self) -> OpCost:
@@ -194,7 +196,8 @@ class Placed:
 
 
 def op(
-    name: str, phase: Phase, *arguments: Argument, values: Sequence[str] | None = None, lane: Lane = Lane.COMPUTE
+    name: str, phase: Phase, *arguments: Argument, values: Sequence[str] | None = None, lane: Lane = Lane.COMPUTE,
+    of_weights: bool = False,
 ) -> Op:  # fmt: skip
     """An op from its arguments."""
     return Op(
@@ -204,6 +207,7 @@ def op(
         None if values is None else json.dumps(values),
         phase,
         lane,
+        of_weights,
     )
 
 

@@ -38,7 +38,7 @@ def weight_gradient(s: Sizes, rows: int, depth: int, columns: int) -> tuple[Item
     """Of [rows, depth] x [depth, columns], added to that of earlier micro-batches."""
     return (
         views(B, "t", "t"),
-        op("aten::mm", B, s.half(columns, rows), s.half(rows, depth)),
+        op("aten::mm", B, s.half(columns, rows), s.half(rows, depth), of_weights=True),
         views(B, "reshape", "t"),
         *accumulate(s, columns * depth),
     )
@@ -52,14 +52,16 @@ def product_backward(s: Sizes, rows: int, depth: int, columns: int) -> tuple[Ite
 def bias_backward(s: Sizes, rows: int, columns: int) -> tuple[Item, ...]:
     """A sum over tokens."""
     grad = s.half(rows, columns)
-    return (op("aten::sum", B, grad, None, None, values=["", "[0]", "True"]), *accumulate(s, columns))
+    summed = op("aten::sum", B, grad, None, None, values=["", "[0]", "True"], of_weights=True)
+    return (summed, *accumulate(s, columns))
 
 
 def accumulate(s: Sizes, parameters: int) -> tuple[Item, ...]:
     """A weight's gradient, added to the sum over micro-batches; nothing where it leaves the rank in every pass."""
     if not s.adds_gradients:
         return ()
-    return (op("aten::add_", B, Tensor((parameters,), s.gradient_dtype), s.half(parameters)),)
+    held = Tensor((parameters,), s.gradient_dtype)
+    return (op("aten::add_", B, held, s.half(parameters), of_weights=True),)
 
 
 def up_columns(plan: TransformerPlan, width: int) -> int:
@@ -216,7 +218,7 @@ def _router_backward(plan: TransformerPlan) -> tuple[Item, ...]:
         op("aten::_softmax_backward_data", B, scores, scores),
         op("aten::copy_", B, s.half(s.resident, count), scores),
         op("aten::mm", B, s.half(s.resident, count), s.half(count, s.hidden)),
-        op("aten::mm", B, s.half(count, s.resident), s.stream),
+        op("aten::mm", B, s.half(count, s.resident), s.stream, of_weights=True),
         *accumulate(s, count * s.hidden),
         op("aten::add", B, s.stream, s.stream),
     )
@@ -277,6 +279,6 @@ def _batched_backward(plan: TransformerPlan, depth: int, columns: int) -> tuple[
     s, r = sizes(plan), routed(plan)
     return (
         op("aten::bmm", B, s.half(r.local, r.computed, columns), s.half(r.local, columns, depth)),
-        op("aten::bmm", B, s.half(r.local, depth, r.computed), s.half(r.local, r.computed, columns)),
+        op("aten::bmm", B, s.half(r.local, depth, r.computed), s.half(r.local, r.computed, columns), of_weights=True),
         *accumulate(s, r.local * depth * columns),
     )

@@ -21,10 +21,10 @@ from gnnperf.generate.transformer.gradients import (
     Visit,
     unit_parameters,
 )
-from gnnperf.generate.transformer.items import Await, Group, HostWait, Item, Lane, Placed, Record, Transfer, op
+from gnnperf.generate.transformer.items import Await, Group, HostWait, Item, Lane, Op, Placed, Record, Transfer, op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.memory import Pass, passes
 from gnnperf.generate.transformer.mlp import B
+from gnnperf.generate.transformer.passes import Gradient, Pass, flagged_passes
 from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import Count, routed, sizes
 from gnnperf.generate.transformer.update import GradientOffload, reduce_gradients, update, zero_gradients
@@ -276,18 +276,37 @@ class _Stage:
 
 def stage_program(plan: TransformerPlan, stage: int) -> tuple[Placed, ...]:
     """All items of a step."""
-    here = _Stage(plan, stage, settings(plan), _Shelf())
-    order = passes(plan, stage)
-    ends = {(each.backward, each.chunk): each for each in order}  # the last pass of each chunk
-    starts = {(each.backward, each.chunk): each for each in reversed(order)}
-    result = list(here.shelf.placed(zero_gradients(plan, stage)))
-    for each in order:
-        key = (each.backward, each.chunk)
-        direction = _backward if each.backward else _forward
-        result += direction(here, each, starts[key] == each, ends[key] == each)
-    for setting in here.around:
-        result += here.shelf.placed(setting.after_passes())
-    return (*result, *here.shelf.placed((*reduce_gradients(plan, stage), *update(plan, stage))))
+    program = StageProgram(plan, stage)
+    result = list(program.before_passes())
+    for each, first, final in flagged_passes(plan, stage):
+        result += program.of_pass(each, first=first, final=final)
+    return (*result, *program.after_passes())
+
+
+class StageProgram:
+    """The parts of a stage's program. Items that are equal are one object.
+
+    Args:
+        plan: the configuration.
+        stage: of its pipeline.
+    """
+
+    def __init__(self, plan: TransformerPlan, stage: int) -> None:
+        self._here = _Stage(plan, stage, settings(plan), _Shelf())
+
+    def before_passes(self) -> tuple[Placed, ...]:
+        """Before the first pass."""
+        return self._here.shelf.placed(zero_gradients(self._here.plan, self._here.stage))
+
+    def of_pass(self, each: Pass, *, first: bool, final: bool) -> Iterator[Placed]:
+        """One pass; `first`, `final`: whether it is the first or last of its kind and chunk."""
+        return (_backward if each.backward else _forward)(self._here, each, first, final)
+
+    def after_passes(self) -> tuple[Placed, ...]:
+        """After the last pass: what settings leave to do, sums of gradients, the update."""
+        here = self._here
+        last = [item for setting in here.around for item in setting.after_passes()]
+        return here.shelf.placed((*last, *reduce_gradients(here.plan, here.stage), *update(here.plan, here.stage)))
 
 
 def settings(plan: TransformerPlan) -> tuple[Around, ...]:
@@ -323,19 +342,30 @@ def _forward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Pla
 
 def _backward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
     part, last = _virtual(here, each)
-    if part < last:
+    of_inputs, of_weights = (each.gradient is not kind for kind in (Gradient.WEIGHTS, Gradient.INPUT))
+    if part < last and of_inputs:
         yield from _received(here, Group.NEXT, Phase.BACKWARD, f"backward {each.micro_batch} {part}")
     units = _units(here, part)
     for place in reversed(range(len(units))):
         at = Visit(units, place, each.micro_batch, first, final, part)
-        for setting in here.around:
-            yield from here.shelf.placed(setting.before_backward(at))
-        yield from _unit_backward(here, units[place])
-        for setting in here.around:
-            yield from here.shelf.placed(setting.after_backward(at))
-    if part:
+        if of_inputs:
+            for setting in here.around:
+                yield from here.shelf.placed(setting.before_backward(at))
+        yield from _gradients(here, units[place], each.gradient)
+        if of_weights:
+            for setting in here.around:
+                yield from here.shelf.placed(setting.after_backward(at))
+    if part and of_inputs:
         send = _message(here, "send", Group.PREVIOUS, Phase.BACKWARD)
         yield Placed(send, f"backward {each.micro_batch} {part - 1}")
+
+
+def _gradients(here: _Stage, unit: Unit, gradient: Gradient) -> Iterator[Placed]:
+    """A unit's backward items: all, or those that make gradients of weights, or the others."""
+    for placed in _unit_backward(here, unit):
+        weights = isinstance(placed.item, Op) and placed.item.of_weights
+        if gradient is Gradient.BOTH or weights == (gradient is Gradient.WEIGHTS):
+            yield placed
 
 
 def _unit_forward(here: _Stage, unit: Unit) -> tuple[Placed, ...]:
@@ -370,8 +400,8 @@ def _unit_backward(here: _Stage, unit: Unit) -> Iterator[Placed]:
 
 def _units(here: _Stage, part: int) -> tuple[Unit, ...]:
     """What a pass through a part of the model visits."""
-    per, last = here.plan.layers_per_chunk, here.plan.parallelism.pipeline * here.plan.schedule.chunks - 1
-    layers = (Unit(UnitKind.LAYER, part * per + i) for i in range(per))
+    last = here.plan.parallelism.pipeline * here.plan.schedule.chunks - 1
+    layers = (Unit(UnitKind.LAYER, layer) for layer in here.plan.layers_of_part(part))
     return (*((FIRST,) if part == 0 else ()), *layers, *((LAST,) if part == last else ()))
 
 

@@ -48,6 +48,9 @@ def test_the_host_waits_for_the_last_kernel_and_transfer() -> None:
         small(2, 2, 2),
         small(2, 2, 2, order=Pipeline.GPIPE),
         small(2, 2, 2, order=Pipeline.INTERLEAVED, chunks=2),
+        small(2, 2, 2, order=Pipeline.BREADTH_FIRST, chunks=2),
+        small(2, 2, 2, order=Pipeline.ZB_H1, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
+        small(1, 4, 2, order=Pipeline.ZB_H2),
         small(2, 2, 2, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
         small(1, 4, 2, recompute=Recompute.NONE),
     ],
@@ -88,6 +91,29 @@ def test_interleaving_divides_the_bubble_by_the_chunks() -> None:
     """Ibid., section 2.2.2: (p - 1) / (v m)."""
     graph = build_plan(small(pipeline=2, batch=4, order=Pipeline.INTERLEAVED, chunks=2))
     assert _equal_stages_us(graph, 1.0) == pytest.approx(4 * 2 * 2 * (1 + 1 / (2 * 4)))
+
+
+@pytest.mark.parametrize("order", [Pipeline.ZB_H1, Pipeline.ZB_H2])
+def test_gradients_of_weights_fill_the_bubble(order: Pipeline) -> None:
+    """Qi et al. 2023: with F = B = W the last stage starts p - 1 late and then never waits."""
+    graph = build_plan(small(pipeline=4, batch=8, order=order, recompute=Recompute.NONE))
+    nodes, kernel = graph.nodes, (graph.nodes["device"] >= 0).to_numpy()
+    one = nodes["op_name"].isin(["aten::_softmax", "aten::_softmax_backward_data"]).to_numpy()
+    weights = (nodes["input_dims"].astype(str) == "[[768, 128], [128, 256]]").to_numpy()  # of queries, keys and values
+    latency_us = np.where(kernel & (one | weights), 1.0, 0.0)
+    assert schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us == pytest.approx(3 * 8 + 3)
+
+
+@pytest.mark.parametrize("order", [Pipeline.ZB_H1, Pipeline.ZB_H2, Pipeline.GPIPE])
+def test_every_order_of_passes_has_the_kernels_of_1f1b(order: Pipeline) -> None:
+    def kernels(plan: TransformerPlan) -> list[str]:
+        nodes = build_plan(plan).nodes
+        kernel = nodes["device"] >= 0
+        return sorted(
+            nodes["op_name"].astype(str)[kernel] + nodes["input_dims"].astype(object).fillna("").astype(str)[kernel]
+        )
+
+    assert kernels(small(pipeline=2, order=order)) == kernels(small(pipeline=2))
 
 
 def test_buckets_hide_behind_the_backward_pass() -> None:

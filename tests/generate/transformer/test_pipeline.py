@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.generate.transformer.memory import Pass, passes
+from gnnperf.generate.transformer.passes import Pass, passes
 from gnnperf.generate.transformer.plan import Pipeline
 from tests.generate.transformer.plans import small
 

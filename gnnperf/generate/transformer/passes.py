@@ -1,0 +1,235 @@
+"""In which order a stage runs the passes of its micro-batches.
+
+    1F1B, 2 stages, 3 micro-batches          GPipe                                ZB-H1: W is the gradient of weights
+    stage 0   F0 F1 B0 F2 B1    B2           F0 F1 F2          B2 B1 B0           F0 F1 B0 W0 F2 B1 W1 B2 W2
+    stage 1      F0 B0 F1 B1 F2 B2              F0 F1 F2 B2 B1 B0                    F0 B0 F1 B1 W0 F2 B2 W1 W2
+
+The bubble of p equal stages, of v chunks each, that take F, B and W per micro-batch (idle time of a stage between its
+first and last pass):
+
+    GPipe, 1F1B                    (p - 1) (F + B + W)          Huang et al. 2019; Narayanan et al. 2019
+    interleaved, breadth-first     (p - 1) (F + B + W) / v      Narayanan et al. 2021, section 2.2; Lamy-Poirier 2023
+    ZB-H1                          (p - 1) (F + B - W)          Qi et al. 2023 (arXiv 2401.10241), table 1
+    ZB-H2                          (p - 1) (F + B - 2 W)        ibid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from gnnperf.generate.transformer.plan import Pipeline, TransformerPlan
+
+
+class Gradient(StrEnum):
+    """What a backward pass computes."""
+
+    BOTH = "both"
+    INPUT = "input"  # B: what the stage before waits for
+    WEIGHTS = "weights"  # W: what nothing but the update waits for
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One micro-batch through one chunk of a stage, forward or backward.
+
+    Attributes:
+        backward: or forward.
+        micro_batch: which, from 0.
+        chunk: of the stage, from 0.
+        gradient: of a backward pass.
+    """
+
+    backward: bool
+    micro_batch: int
+    chunk: int = 0
+    gradient: Gradient = Gradient.BOTH
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the order of passes depends on.
+
+    Attributes:
+        pipeline: which.
+        stages, micro_batches, chunks: of a replica; chunks of each stage.
+    """
+
+    pipeline: Pipeline
+    stages: int
+    micro_batches: int
+    chunks: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Of the model, over all stages; part i is chunk i // stages of stage i % stages."""
+        return self.stages * self.chunks
+
+
+def order_of(plan: TransformerPlan) -> Order:
+    """Of a plan."""
+    schedule = plan.schedule
+    return Order(schedule.pipeline, plan.parallelism.pipeline, plan.num_micro_batches, schedule.chunks)
+
+
+def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:
+    """Of one stage, in order."""
+    return stage_passes(order_of(plan), stage)
+
+
+def flagged_passes(plan: TransformerPlan, stage: int) -> list[tuple[Pass, bool, bool]]:
+    """Of one stage, in order, with whether each is the first and the last of its kind and chunk."""
+    return _flagged(passes(plan, stage))
+
+
+def stage_passes(order: Order, stage: int) -> tuple[Pass, ...]:
+    """Of one stage, in order."""
+    stages, count, chunks = order.stages, order.micro_batches, order.chunks
+    if order.pipeline is Pipeline.GPIPE:
+        return _gpipe(count)
+    if order.pipeline is Pipeline.BREADTH_FIRST:
+        return _breadth_first(count, chunks)
+    if order.pipeline is Pipeline.INTERLEAVED:
+        return _interleaved(stages, stage, count, chunks)
+    if order.pipeline is Pipeline.ZB_H1:
+        return _zero_bubble(count, warm=stages - stage, delay=stage)
+    if order.pipeline is Pipeline.ZB_H2:
+        return _zero_bubble(count, warm=2 * (stages - stage) - 1, delay=2 * stage)
+    ahead, back = (tuple(Pass(backward, i) for i in range(count)) for backward in (False, True))
+    return _alternating(ahead, back, min(stages - stage - 1, count))
+
+
+def _gpipe(count: int) -> tuple[Pass, ...]:
+    """All forward, then all backward, the last one first."""
+    return (*(Pass(False, i) for i in range(count)), *(Pass(True, i) for i in reversed(range(count))))
+
+
+def _breadth_first(count: int, chunks: int) -> tuple[Pass, ...]:
+    """All micro-batches through one chunk, then through the next; backward from the last chunk."""
+    forward = (Pass(False, i, chunk) for chunk in range(chunks) for i in range(count))
+    return (*forward, *(Pass(True, i, chunk) for chunk in reversed(range(chunks)) for i in range(count)))
+
+
+def _interleaved(stages: int, stage: int, count: int, chunks: int) -> tuple[Pass, ...]:
+    warm = min(2 * (stages - stage - 1) + (chunks - 1) * stages, count * chunks)
+    forward, backward = (_chunked(stages, count, chunks, backward=backward) for backward in (False, True))
+    return _alternating(forward, backward, warm)
+
+
+def _alternating(forward: tuple[Pass, ...], backward: tuple[Pass, ...], warm: int) -> tuple[Pass, ...]:
+    """`warm` passes forward, then one forward and one backward, then what is left backward."""
+    pairs = zip(forward[warm:], backward, strict=False)
+    return (*forward[:warm], *(each for pair in pairs for each in pair), *backward[len(forward) - warm :])
+
+
+def _chunked(stages: int, count: int, chunks: int, *, backward: bool) -> tuple[Pass, ...]:
+    """As many micro-batches as stages through one chunk, then through the next; backward from the last chunk."""
+    result = []
+    for k in range(count * chunks):
+        round_, place = divmod(k, stages * chunks)
+        chunk, within = divmod(place, stages)
+        result.append(Pass(backward, round_ * stages + within, chunks - 1 - chunk if backward else chunk))
+    return tuple(result)
+
+
+def _zero_bubble(count: int, *, warm: int, delay: int) -> tuple[Pass, ...]:
+    """`warm` forward, then B, W and F in turn; W runs `delay` micro-batches behind B, so that its stage never waits.
+
+    Qi et al. 2023, section 2: with H1 a stage holds no more micro-batches than with 1F1B, with H2 about twice as many.
+    """
+    warm = min(warm, count)
+    result = [Pass(False, i) for i in range(warm)]
+    for i in range(count):
+        result.append(Pass(True, i, gradient=Gradient.INPUT))
+        if i >= delay:
+            result.append(Pass(True, i - delay, gradient=Gradient.WEIGHTS))
+        if warm + i < count:
+            result.append(Pass(False, warm + i))
+    left = range(max(count - delay, 0), count)
+    return (*result, *(Pass(True, i, gradient=Gradient.WEIGHTS) for i in left))
+
+
+# When passes run: each after the one before it on its stage, and after the pass of another stage that it takes from.
+
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass of a stage among all of a step, in an order in which what it waits for comes before it.
+
+    Attributes:
+        stage: that runs it.
+        each: the pass.
+        first, final: whether it is the first or last of its kind and chunk on its stage.
+        before: place of the stage's pass before it; NONE: it is the stage's first.
+        source: place of the pass whose result it takes; NONE: the first part's forward passes take none.
+    """
+
+    stage: int
+    each: Pass
+    first: bool
+    final: bool
+    before: int
+    source: int
+
+
+@lru_cache(maxsize=1024)
+def steps(order: Order) -> tuple[Step, ...]:
+    """All passes of all stages."""
+    waiting = [_flagged(stage_passes(order, stage)) for stage in range(order.stages)]
+    result: list[Step] = []
+    done: dict[tuple[str, int, int], int] = {}
+    latest, at = [NONE] * order.stages, [0] * order.stages
+    while len(result) < sum(map(len, waiting)):
+        begun = len(result)
+        for stage, own in enumerate(waiting):
+            while at[stage] < len(own):
+                each, first, final = own[at[stage]]
+                source = _source(order, stage, each)
+                if source is not None and source not in done:
+                    break
+                done[_result(order, stage, each)] = len(result)
+                place = NONE if source is None else done[source]
+                result.append(Step(stage, each, first, final, latest[stage], place))
+                latest[stage] = len(result) - 1
+                at[stage] += 1
+        assert len(result) > begun, "an order of passes that waits for itself"
+    return tuple(result)
+
+
+def _flagged(order: tuple[Pass, ...]) -> list[tuple[Pass, bool, bool]]:
+    """Passes with whether each is the first and the last of its kind and chunk."""
+    kinds = [(each.backward, each.chunk, each.gradient) for each in order]
+    ends = dict(zip(kinds, order, strict=True))
+    starts = dict(zip(reversed(kinds), reversed(order), strict=True))
+    return [(each, starts[kind] is each, ends[kind] is each) for kind, each in zip(kinds, order, strict=True)]
+
+
+def _result(order: Order, stage: int, each: Pass) -> tuple[str, int, int]:
+    kind = str(each.gradient) if each.gradient is Gradient.WEIGHTS else "backward" if each.backward else "forward"
+    return kind, each.micro_batch, each.chunk * order.stages + stage
+
+
+def _source(order: Order, stage: int, each: Pass) -> tuple[str, int, int] | None:
+    part = each.chunk * order.stages + stage
+    if not each.backward:
+        return ("forward", each.micro_batch, part - 1) if part else None
+    if each.gradient is Gradient.WEIGHTS:
+        return "backward", each.micro_batch, part
+    if part == order.parts - 1:
+        return "forward", each.micro_batch, part
+    return "backward", each.micro_batch, part + 1
+
+
+def ends_us(order: Sequence[Step], length_us: Sequence[float]) -> list[float]:
+    """[num_passes] when each ends, of passes that take `length_us` [num_passes]."""
+    result: list[float] = []
+    for step, length in zip(order, length_us, strict=True):
+        begin = result[step.before] if step.before >= 0 else 0.0
+        if step.source >= 0 and result[step.source] > begin:
+            begin = result[step.source]
+        result.append(begin + length)
+    return result
