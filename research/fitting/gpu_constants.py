@@ -18,11 +18,11 @@ from pathlib import Path
 from gnnperf.analytic import fit_host_overheads, fit_lags, load_constants, save_constants
 from gnnperf.analytic.graph_launches import fit_graph_launches
 from gnnperf.graph import ExecutionGraph, build_graph
-from gnnperf.graph.profiler_cost import ProfilerCost, without_profiler
 from gnnperf.hardware import conf_dir
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
+from research.evaluation.profiler_cost import ProfilerCost, without_profiler
 
 RUNS = (
     "dlrm-8", "hta/trace_diff/control", "hta/negative_queue_length_values_check", "hta/nccl_parser_config",

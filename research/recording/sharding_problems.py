@@ -17,8 +17,9 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-from gnnperf.record.launcher import Transport, launch, put_transport_first
+from gnnperf.record.launcher import launch
 from gnnperf.record.step_clock import garbage_set_aside
+from research.recording.network import Transport
 from research.recording.plan import Plan
 from research.recording.run import Steps
 from research.recording.spec import RunSpec
@@ -206,7 +207,7 @@ def _measure_rank(problem: Problem, file: Path) -> None:
 def _visit(model: MixedDlrm, network: Network, data: list[Batch], memory: _Memory) -> float:
     """Median step in microseconds, from one start to the next."""
     loop = trainer(model, network, data, memory)
-    put_transport_first(Transport.REAL_TIME)
+    Transport.REAL_TIME.put_first()
     dist.barrier()
     starts = []
     for _ in range(DROPPED + TIMED + 1):

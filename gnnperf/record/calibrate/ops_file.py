@@ -185,8 +185,3 @@ def parquet_bytes(outcome: Sequence[Mapping[str, object]]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
-
-
-def read_table(content: bytes) -> list[dict[str, object]]:
-    """Rows of a file that `parquet_bytes` made."""
-    return [dict(row) for row in pq.read_table(io.BytesIO(content)).to_pylist()]

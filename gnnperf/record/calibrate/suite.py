@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from gnnperf.record.calibrate.point import Direction, OpPoint, op_point
@@ -150,13 +151,5 @@ def lookups(lookup: Lookup) -> Iterable[OpPoint]:
 
 def footprint_bytes(point: OpPoint) -> int:
     """Of one call's tensors."""
-    return sum(
-        _volume(shape) * ITEM_BYTES.get(dtype, 4) for shape, dtype in zip(point.shapes, point.dtypes, strict=True)
-    )
-
-
-def _volume(shape: Sequence[int] | None) -> int:
-    volume = 1 if shape is not None else 0
-    for edge in shape or ():
-        volume *= edge
-    return volume
+    tensors = zip(point.shapes, point.dtypes, strict=True)
+    return sum(prod(shape) * ITEM_BYTES.get(dtype, 4) for shape, dtype in tensors if shape is not None)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
-import io
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -98,27 +96,6 @@ def _entry(row: dict[str, str]) -> Entry:
     cells.update({key: int(row[key]) for key in NUMBERS if row[key]})
     cells["mirror_sha256"] = row["mirror_sha256"] or row["sha256"]
     return Entry(**cells)  # type: ignore[arg-type]
-
-
-def save_catalog(entries: Iterable[Entry], path: Path) -> None:
-    """Write a catalog; the same entries always give the same bytes."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=9, fileobj=raw, mtime=0) as packed:
-        packed.write(_csv(entries).encode())
-    part.replace(path)
-
-
-def _csv(entries: Iterable[Entry]) -> str:
-    """The catalog as text, header first."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for entry in sorted(entries, key=lambda e: e.name):
-        cells = {c: getattr(entry, c) for c in COLUMNS}
-        if entry.mirror_sha256 == entry.sha256:
-            cells["mirror_sha256"] = None
-        writer.writerow("" if value is None else value for value in cells.values())
-    return text.getvalue()
 
 
 def select(
@@ -217,45 +194,3 @@ def build(recording: Recording, folder: Path, out: Path) -> Path:
     run = read_run([folder / entry.name for entry in recording.entries], name=recording.name)
     write_run(run, target)
     return target
-
-
-# Make the shipped catalog from a mirror's catalog.csv: `python -m gnnperf.trace.public.catalog MIRROR_DIR`.
-
-
-def entry_from_mirror(row: dict[str, str]) -> Entry:
-    """One row of a mirror's catalog.csv; an empty cell is unknown."""
-    return Entry(
-        name=row["file"],
-        kind=row["kind"],
-        run=row["run"] or None,
-        repo=row["repo"],
-        commit=row["commit"] or None,
-        path=row["upstream_path"],
-        size_bytes=int(row["bytes"]),
-        sha256=row["upstream_sha256"],
-        mirror_sha256=row["sha256"],
-        license=row["licence"],
-        gpu=row["gpu"] or None,
-        rank=_number(row["rank"]),
-        world_size=_number(row["world_size"]),
-        steps=_number(row["steps"]),
-        with_shapes=row["with_shapes"] or None,
-        scrubbed=row["scrubbed"] or None,
-        note=row["note"] or None,
-    )
-
-
-def _number(td: str) -> int | None:
-    """An integer that a spreadsheet may have written as 3.0; None if empty."""
-    return int(float(td)) if td else None
-
-
-def main(mirror: Path) -> None:
-    """Replace the shipped catalog."""
-    with (mirror / "catalog.csv").open(encoding="utf-8", newline="") as file:
-        save_catalog([entry_from_mirror(row) for row in csv.DictReader(file)], CATALOG)
-    print(f"{CATALOG}: {CATALOG.stat().st_size:,} bytes")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
