@@ -30,20 +30,13 @@ _CONTENT = ("node_type", "collective", "op_name", "message_bytes", "group_size")
 
 @dataclass(frozen=True)
 class CollectiveNodes:
-    """Nodes and edges to append, and corrected labels of the comm exit nodes.
+    """Nodes and edges to append, and corrected labels of the comm exit nodes."""
 
-    Attributes:
-        nodes: collective nodes (and peer_wait nodes, where peers were not traced).
-        edges: joins, releases, and what lets those go on whom no transfer releases.
-        exit_node, exit_us: [num_parts] measured exit latencies; NaN where peers are missing.
-        counts: matched, incomplete and inconsistent collectives.
-    """
-
-    nodes: pd.DataFrame
-    edges: EdgeList
-    exit_node: np.ndarray
-    exit_us: np.ndarray
-    counts: dict[str, int]
+    nodes: pd.DataFrame  # collective nodes (and peer_wait nodes, where peers were not traced)
+    edges: EdgeList  # joins, releases, and what lets those go on whom no transfer releases
+    exit_node: np.ndarray  # [num_parts] exit node of each part
+    exit_us: np.ndarray  # [num_parts] measured exit latencies; NaN where peers are missing
+    counts: dict[str, int]  # matched, incomplete and inconsistent collectives
 
 
 def collective_nodes(

@@ -85,29 +85,19 @@ STEP_MARK = re.compile(r"ProfilerStep#?\s*(\d+)")
 
 @dataclass(frozen=True)
 class RankEvents:
-    """Arrays of length num_events, in the order of the TraceTable.
+    """Arrays of length num_events, in the order of the TraceTable."""
 
-    Attributes:
-        table: the rank's TraceTable.
-        start_ns, end_ns: int64, relative to the run's base time.
-        kind, name: str objects.
-        calls: CallClass of runtime calls, OTHER elsewhere.
-        is_device: device work.
-        parent: innermost enclosing host event of the same thread; -1 none.
-        op: outermost operator that is not a mere scope (Lin et al.'s "op"); -1 between ops.
-    """
-
-    table: TraceTable
+    table: TraceTable  # the rank's TraceTable
     rank: int
-    start_ns: np.ndarray
-    end_ns: np.ndarray
-    kind: np.ndarray
-    name: np.ndarray
-    calls: np.ndarray
-    is_device: np.ndarray
+    start_ns: np.ndarray  # int64, relative to the run's base time
+    end_ns: np.ndarray  # int64, likewise
+    kind: np.ndarray  # str objects
+    name: np.ndarray  # str objects
+    calls: np.ndarray  # CallClass of runtime calls, OTHER elsewhere
+    is_device: np.ndarray  # device work
     thread: np.ndarray
-    parent: np.ndarray
-    op: np.ndarray
+    parent: np.ndarray  # innermost enclosing host event of the same thread; -1 none
+    op: np.ndarray  # outermost operator that is not a mere scope (Lin et al.'s "op"); -1 between ops
 
     def column(self, name: str) -> np.ndarray:
         """[num_events] a column of the TraceTable; categories as objects, missing as None."""

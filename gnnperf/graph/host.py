@@ -21,27 +21,17 @@ _LAST = np.iinfo(np.int32).max
 
 @dataclass(frozen=True)
 class Pieces:
-    """Stretches of host time in order of thread and execution; all [num_pieces].
+    """Stretches of host time in order of thread and execution; all [num_pieces]."""
 
-    Attributes:
-        thread: host thread.
-        begin_ns, end_ns: extent.
-        segment: Segment, str objects.
-        op: event id of the op, or of the call if no op encloses it (T1: what comes next); -1 at a step's end.
-        call: event id of the runtime call of a T4; -1 otherwise.
-        burst: number of the fork/join this piece takes part in; -1 none.
-        unit, inner: sort keys: the op's ordinal over all threads, and the position within the op.
-    """
-
-    thread: np.ndarray
+    thread: np.ndarray  # host thread
     begin_ns: np.ndarray
     end_ns: np.ndarray
-    segment: np.ndarray
-    op: np.ndarray
-    call: np.ndarray
-    burst: np.ndarray
-    unit: np.ndarray
-    inner: np.ndarray
+    segment: np.ndarray  # Segment, str objects
+    op: np.ndarray  # event id of the op, or of the call if no op encloses it (T1: what comes next); -1 at a step's end
+    call: np.ndarray  # event id of the runtime call of a T4; -1 otherwise
+    burst: np.ndarray  # number of the fork/join this piece takes part in; -1 none
+    unit: np.ndarray  # sort key: the op's ordinal over all threads
+    inner: np.ndarray  # sort key: the position within the op
 
     def __len__(self) -> int:
         return len(self.thread)
@@ -193,17 +183,12 @@ def _between(
 
 @dataclass(frozen=True)
 class Bursts:
-    """Where threads fork and join; positions in the Pieces they came with.
+    """Where threads fork and join; positions in the Pieces they came with."""
 
-    Attributes:
-        fork, join: [num_bursts] main-thread T1 before and after the burst.
-        first, last: [num_bursts] first and last piece of the burst (one row per thread of a burst).
-    """
-
-    fork: np.ndarray
-    join: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
+    fork: np.ndarray  # [num_bursts] main-thread T1 before the burst
+    join: np.ndarray  # [num_bursts] ... and after it
+    first: np.ndarray  # [num_bursts] first piece of the burst (one row per thread of a burst)
+    last: np.ndarray  # [num_bursts] last piece of it
 
 
 def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple[Pieces, Bursts]:

@@ -118,36 +118,23 @@ _ONE_SIDED = ("broadcast", "reduce", "scatter", "gather")  # not every rank need
 
 @dataclass(frozen=True)
 class CommPart:
-    """One rank's kernel in a collective.
+    """One rank's kernel in a collective."""
 
-    Attributes:
-        rank_index: position of the rank among the traced ones.
-        work: number of the work in its rank.
-        step: step ordinal.
-        launched_ns: when its launch call began.
-        begin_ns, end_ns: extent of the kernel.
-        key: (kind, group) that must agree over ranks.
-        bytes: message size of this rank; NaN unknown.
-        group_size: as the trace says; -1 unknown.
-        sends: it is the sending end of a send/receive.
-        buffered: a send of a host thread: it ends when the system has taken the message, not when that has come.
-        hidden: it was mostly over when it was waited for: nothing saw it end.
-        even_bytes: message of the even exchange that keeps this rank as busy as its uneven one; NaN: it is even, or the
-            trace does not state its parts.
-    """
-
-    rank_index: int
-    work: int
-    step: int
-    launched_ns: int
-    begin_ns: int
+    rank_index: int  # position of the rank among the traced ones
+    work: int  # number of the work in its rank
+    step: int  # step ordinal
+    launched_ns: int  # when its launch call began
+    begin_ns: int  # of the kernel
     end_ns: int
-    key: tuple[str, str]
-    bytes: float
-    group_size: int
-    sends: bool = False
+    key: tuple[str, str]  # (kind, group) that must agree over ranks
+    bytes: float  # message size of this rank; NaN unknown
+    group_size: int  # as the trace says; -1 unknown
+    sends: bool = False  # it is the sending end of a send/receive
+    # a send of a host thread: it ends when the system has taken the message, not when that has come
     buffered: bool = False
-    hidden: bool = False
+    hidden: bool = False  # it was mostly over when it was waited for: nothing saw it end
+    # message of the even exchange that keeps this rank as busy as its uneven one; NaN: it is even, or the trace does
+    # not state its parts
     even_bytes: float = float("nan")
 
 

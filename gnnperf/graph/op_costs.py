@@ -88,17 +88,11 @@ PRODUCTS = ("aten::mm", "aten::addmm", "aten::matmul", "aten::linear")
 
 @dataclass(frozen=True)
 class StoredOperand:
-    """The sparse operand of a product.
+    """The sparse operand of a product."""
 
-    Attributes:
-        elements: of the dense matrix.
-        retained: values that are stored.
-        index_bytes: that say where they are.
-    """
-
-    elements: int
-    retained: int
-    index_bytes: float
+    elements: int  # of the dense matrix
+    retained: int  # values that are stored
+    index_bytes: float  # that say where they are
 
 
 def sparse_products(events: RankEvents) -> dict[int, StoredOperand]:
@@ -147,20 +141,13 @@ _MAX_CLIMB = 8
 
 @dataclass(frozen=True)
 class OpCosts:
-    """All [n]; NaN, "unknown" and None where nothing is known.
+    """All [n]; NaN, "unknown" and None where nothing is known."""
 
-    Attributes:
-        event: event id of the op whose formula was used; -1 none.
-        flops, bytes: of the whole op call.
-        family: OpFamily, str objects.
-        dtype: str objects or None.
-    """
-
-    event: np.ndarray
-    flops: np.ndarray
-    bytes: np.ndarray
-    family: np.ndarray
-    dtype: np.ndarray
+    event: np.ndarray  # event id of the op whose formula was used; -1 none
+    flops: np.ndarray  # of the whole op call
+    bytes: np.ndarray  # of the whole op call
+    family: np.ndarray  # OpFamily, str objects
+    dtype: np.ndarray  # str objects or None
 
 
 def launching_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:

@@ -24,16 +24,11 @@ from gnnperf.graph.works import Works
 
 @dataclass(frozen=True)
 class LaneEnds:
-    """First and last node of every lane, and the last node of every rank's main thread.
+    """First and last node of every lane, and the last node of every rank's main thread."""
 
-    Attributes:
-        first, last: [num_lanes] node ids.
-        last_main: [num_ranks] node ids.
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    last_main: np.ndarray
+    first: np.ndarray  # [num_lanes] node ids
+    last: np.ndarray  # [num_lanes]
+    last_main: np.ndarray  # [num_ranks] node ids
 
 
 def lane_keys(nodes: pd.DataFrame) -> np.ndarray:
@@ -68,25 +63,16 @@ def consecutive(lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class RankGraph:
-    """Nodes and edges of one rank, numbered from 0.
-
-    Attributes:
-        events, works: what they were made from.
-        nodes: [num_nodes] host pieces, then works; a communication kernel is two nodes, arrive and exit.
-        edges: edges within the rank.
-        first_node, last_node: [num_works] node ids of each work.
-        hidden: [num_works] bool, see matching.CommPart.
-        counts: what was left out, by reason.
-    """
+    """Nodes and edges of one rank, numbered from 0."""
 
     events: RankEvents
     works: Works
-    nodes: pd.DataFrame
-    edges: EdgeList
-    first_node: np.ndarray
-    last_node: np.ndarray
-    hidden: np.ndarray
-    counts: dict[str, int]
+    nodes: pd.DataFrame  # [num_nodes] host pieces, then works; a communication kernel is two nodes, arrive and exit
+    edges: EdgeList  # edges within the rank
+    first_node: np.ndarray  # [num_works] node ids of each work
+    last_node: np.ndarray  # [num_works]
+    hidden: np.ndarray  # [num_works] bool, see matching.CommPart
+    counts: dict[str, int]  # what was left out, by reason
 
 
 def rank_graph(

@@ -46,22 +46,15 @@ WINDOW = "window"
 
 @dataclass(frozen=True)
 class StepWindows:
-    """The steps all ranks have in common.
+    """The steps all ranks have in common."""
 
-    Attributes:
-        names: [num_steps] marks as written, or ("window",) for traces without marks.
-        begin_ns, end_ns: [num_ranks, num_steps] host time; a step ends where the next begins.
-        cpu_end_ns: [num_ranks, num_steps] CPU end of the step: where the next mark begins, or the last mark ends.
-        main_thread: [num_ranks] thread that carries the marks, or the busiest outside of backward.
-        continues: [num_steps] bool, the step before it in the run is the step before it here: it has a period.
-    """
-
-    names: tuple[str, ...]
-    begin_ns: np.ndarray
-    end_ns: np.ndarray
+    names: tuple[str, ...]  # [num_steps] marks as written, or ("window",) for traces without marks
+    begin_ns: np.ndarray  # [num_ranks, num_steps] host time
+    end_ns: np.ndarray  # [num_ranks, num_steps] where the next step begins
+    # [num_ranks, num_steps] CPU end of the step: where the next mark begins, or the last mark ends
     cpu_end_ns: np.ndarray
-    main_thread: np.ndarray
-    continues: np.ndarray
+    main_thread: np.ndarray  # [num_ranks] thread that carries the marks, or the busiest outside of backward
+    continues: np.ndarray  # [num_steps] bool, the step before it in the run is the step before it here: it has a period
 
     @property
     def has_marks(self) -> bool:

@@ -32,17 +32,12 @@ _TIMING_CANDIDATES = 4
 
 @dataclass(frozen=True)
 class HostWaits:
-    """What host calls wait for; all [2, num_edges] (work, call event).
+    """What host calls wait for; all [2, num_edges] (work, call event)."""
 
-    Attributes:
-        before_call: work launched earlier: awaited by synchronizing calls, drained streams, full launch queues.
-        own_copy: the copy that the call itself started and waits for.
-        guessed: inferred from time distances; for calls nothing else explains.
-    """
-
+    # work launched earlier: awaited by synchronizing calls, drained streams, full launch queues
     before_call: np.ndarray
-    own_copy: np.ndarray
-    guessed: np.ndarray
+    own_copy: np.ndarray  # the copy that the call itself started and waits for
+    guessed: np.ndarray  # inferred from time distances; for calls nothing else explains
 
 
 def host_waits(events: RankEvents, works: Works) -> HostWaits:
@@ -310,15 +305,10 @@ _GAP_NS = 30_000
 
 @dataclass(frozen=True)
 class EventWaits:
-    """Waits between streams; both [2, num_edges] (work, work).
+    """Waits between streams; both [2, num_edges] (work, work)."""
 
-    Attributes:
-        named: the trace names the streams and the record.
-        ordered: from program order, where it does not.
-    """
-
-    named: np.ndarray
-    ordered: np.ndarray
+    named: np.ndarray  # the trace names the streams and the record
+    ordered: np.ndarray  # from program order, where it does not
 
     @property
     def all(self) -> np.ndarray:

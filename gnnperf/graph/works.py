@@ -108,35 +108,23 @@ def _content(events: RankEvents, ops: np.ndarray) -> tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Works:
-    """Device work in order of start; all [num_works].
+    """Device work in order of start; all [num_works]."""
 
-    Attributes:
-        event: event id (of the first kernel, for a graph launch).
-        call: event id of the launching runtime call; -1 launched before the window or unknown.
-        op: event id of the CPU op; -1 none.
-        recorded_op: event id of the op that tells its sizes: `op`, or that of the capture pass.
-        begin_ns, end_ns: extent.
-        stream: ordinal of the stream by first use, unique over the devices of the rank; device: as in the file.
-        is_copy, is_comm: bool.
-        num_kernels: 1, or the number of kernels under a graph launch.
-        ordinal, num_siblings: position among the kernels (the copies, the collectives) of one op call.
-        before_window: bool, launched before the profiler's window.
-    """
-
-    event: np.ndarray
-    call: np.ndarray
-    op: np.ndarray
-    recorded_op: np.ndarray
+    event: np.ndarray  # event id (of the first kernel, for a graph launch)
+    call: np.ndarray  # event id of the launching runtime call; -1 launched before the window or unknown
+    op: np.ndarray  # event id of the CPU op; -1 none
+    recorded_op: np.ndarray  # event id of the op that tells its sizes: `op`, or that of the capture pass
     begin_ns: np.ndarray
     end_ns: np.ndarray
+    # ordinal of the stream by first use, unique over the devices of the rank; device: as in the file
     stream: np.ndarray
     device: np.ndarray
-    is_copy: np.ndarray
-    is_comm: np.ndarray
-    num_kernels: np.ndarray
-    ordinal: np.ndarray
-    num_siblings: np.ndarray
-    before_window: np.ndarray
+    is_copy: np.ndarray  # bool
+    is_comm: np.ndarray  # bool
+    num_kernels: np.ndarray  # 1, or the number of kernels under a graph launch
+    ordinal: np.ndarray  # position among the kernels (the copies, the collectives) of one op call
+    num_siblings: np.ndarray  # how many these are
+    before_window: np.ndarray  # bool, launched before the profiler's window
 
     def __len__(self) -> int:
         return len(self.event)

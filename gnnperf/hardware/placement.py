@@ -88,19 +88,13 @@ class _Cores(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Placement:
-    """As a run's card says.
+    """As a run's card says."""
 
-    Attributes:
-        hosts: the ranks are divided over so many hosts, in equal blocks.
-        bandwidth_bytes_per_s: of each host's link, per direction; None not limited, or not stated.
-        bucket_bytes: of the token bucket that limits it; None: not stated.
-        core_sets: per rank the processor cores it was bound to, numbered over the machines of the run (two hosts may
-            be namespaces of one machine); empty: not stated.
-    """
-
-    hosts: int
-    bandwidth_bytes_per_s: float | None = None
-    bucket_bytes: float | None = None
+    hosts: int  # the ranks are divided over so many hosts, in equal blocks
+    bandwidth_bytes_per_s: float | None = None  # of each host's link, per direction; None not limited, or not stated
+    bucket_bytes: float | None = None  # of the token bucket that limits it; None: not stated
+    # per rank the processor cores it was bound to, numbered over the machines of the run (two hosts may be namespaces
+    # of one machine); empty: not stated
     core_sets: tuple[tuple[int, ...], ...] = ()
 
     @property

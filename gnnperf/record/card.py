@@ -26,27 +26,17 @@ SHARED = ("host", "host_facts", "link_probe", "recorded_at")  # of a part: once 
 
 @dataclass(frozen=True)
 class Description:
-    """What the caller says about a run; goes into the card as it is.
+    """What the caller says about a run; goes into the card as it is."""
 
-    Attributes:
-        workload: which program: dlrm, transformer, cnn, or a name of the user's own.
-        parameters: its sizes; JSON values.
-        parallelism: ranks by kind: dp, tp, pp, ep, ...
-        precision: dtype of the arithmetic.
-        batch: samples per rank and step.
-        link: what the ranks talk over, e.g. {"backend": "gloo", "medium": "loopback"}; empty: what can be seen of it.
-        repeat: which recording of the same run this is, from 1; None if it is not part of a series.
-        conditions: anything else under which it ran; JSON values.
-    """
-
-    workload: str = ""
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    parallelism: Mapping[str, int] = field(default_factory=dict)
-    precision: str = "float32"
-    batch: int | None = None
+    workload: str = ""  # which program: dlrm, transformer, cnn, or a name of the user's own
+    parameters: Mapping[str, object] = field(default_factory=dict)  # its sizes; JSON values
+    parallelism: Mapping[str, int] = field(default_factory=dict)  # ranks by kind: dp, tp, pp, ep, ...
+    precision: str = "float32"  # dtype of the arithmetic
+    batch: int | None = None  # samples per rank and step
+    # what the ranks talk over, e.g. {"backend": "gloo", "medium": "loopback"}; empty: what can be seen of it
     link: Mapping[str, object] = field(default_factory=dict)
-    repeat: int | None = None
-    conditions: Mapping[str, object] = field(default_factory=dict)
+    repeat: int | None = None  # which recording of the same run this is, from 1; None if it is not part of a series
+    conditions: Mapping[str, object] = field(default_factory=dict)  # anything else under which it ran; JSON values
 
     def __post_init__(self) -> None:
         """Refuse what a card cannot hold."""

@@ -53,25 +53,17 @@ _LAUNCH = attrgetter("grid", "block", "registers", "shared_bytes", "occupancy") 
 
 @dataclass
 class Parts:
-    """What has been read of a file so far.
+    """What has been read of a file so far."""
 
-    Attributes:
-        columns: of each stretch: arrays [num_events of the stretch]; a column that a stretch lacks is unknown there.
-        names: codes of event names, over all stretches.
-        texts: codes of undecoded shapes, dtypes and values, over all stretches.
-        launches: codes of undecoded launches of kernels, over all stretches.
-        metadata: place in the file -> metadata of a collective.
-        flows: ph, id, tid and ts of forward-backward arrows.
-        size: number of events.
-    """
-
+    # of each stretch: arrays [num_events of the stretch]; a column that a stretch lacks is unknown there
     columns: list[dict[str, np.ndarray]] = field(default_factory=list)
-    names: Codes = field(default_factory=Codes)
+    names: Codes = field(default_factory=Codes)  # codes of event names, over all stretches
+    # codes of undecoded shapes, dtypes and values, over all stretches
     texts: dict[str, Codes] = field(default_factory=lambda: {name: Codes() for name in JSON_FIELDS})
-    launches: Codes = field(default_factory=Codes)
-    metadata: dict[int, CommArgs] = field(default_factory=dict)
-    flows: list[Any] = field(default_factory=list)
-    size: int = 0
+    launches: Codes = field(default_factory=Codes)  # codes of undecoded launches of kernels, over all stretches
+    metadata: dict[int, CommArgs] = field(default_factory=dict)  # place in the file -> metadata of a collective
+    flows: list[Any] = field(default_factory=list)  # ph, id, tid and ts of forward-backward arrows
+    size: int = 0  # number of events
 
 
 def add(parts: Parts, events: list[Any]) -> None:
@@ -180,29 +172,19 @@ ANNOTATION_NAMES = ("ProfilerStep", "Optimizer.step#", "Optimizer.zero_grad#", "
 
 @dataclass(frozen=True)
 class Assembled:
-    """The rows of one rank, sorted by start, longer first, outer op first.
+    """The rows of one rank, sorted by start, longer first, outer op first."""
 
-    Attributes:
-        columns: every column of schema.EVENT_COLUMNS that a single event states; arrays or categoricals [num_events].
-        kind: [num_events] int8, code of EventKind in KIND_CODES.
-        names: the text of each code of the column `name`.
-        side: [num_events] int64 each of SIDE_FIELDS, -1 unknown: for linking only.
-        metadata: row -> metadata of a collective, where the event has any.
-        flows: forward-backward arrows, both ends, times in ns on the table's scale.
-        base_ns: absolute time of start_ns = 0.
-        head: the file's top level.
-        dropped: how many events were left out, by reason.
-    """
-
+    # every column of schema.EVENT_COLUMNS that a single event states; arrays or categoricals [num_events]
     columns: dict[str, Any]
-    kind: np.ndarray
-    names: list[str]
-    side: dict[str, np.ndarray]
-    metadata: dict[int, CommArgs]
-    flows: list[tuple[str, object, int, int]]  # ph, id, thread, start_ns
-    base_ns: int
-    head: Head
-    dropped: dict[str, int]
+    kind: np.ndarray  # [num_events] int8, code of EventKind in KIND_CODES
+    names: list[str]  # the text of each code of the column `name`
+    side: dict[str, np.ndarray]  # [num_events] int64 each of SIDE_FIELDS, -1 unknown: for linking only
+    metadata: dict[int, CommArgs]  # row -> metadata of a collective, where the event has any
+    # ends of forward-backward arrows: ph, id, thread, start in ns on the table's scale
+    flows: list[tuple[str, object, int, int]]
+    base_ns: int  # absolute time of start_ns = 0
+    head: Head  # the file's top level
+    dropped: dict[str, int]  # how many events were left out, by reason
 
     def __len__(self) -> int:
         return len(self.kind)

@@ -57,25 +57,17 @@ class _Node(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True)
 class Node:
-    """One op of an execution trace.
-
-    Attributes:
-        id, parent: node numbers.
-        rf_id: number of the recorded function, in order of start over all threads.
-        thread: small number of the thread, from 1.
-        values, shapes, types: one entry per argument; a tensor's value begins with its id.
-        outputs, output_types: the same of what it returns.
-    """
+    """One op of an execution trace."""
 
     id: int
-    parent: int
-    rf_id: int
-    thread: int
+    parent: int  # id of the op around it
+    rf_id: int  # number of the recorded function, in order of start over all threads
+    thread: int  # small number of the thread, from 1
     name: str
-    values: list[Any]
+    values: list[Any]  # one per argument, as shapes and types; a tensor's value begins with its id
     shapes: list[Any]
     types: list[Any]
-    outputs: list[Any]
+    outputs: list[Any]  # one per result
     output_types: list[Any]
 
 
@@ -169,17 +161,12 @@ MIN_REPEATED_SHARE = 0.9  # of the nodes found first: a repetition finds as many
 
 @dataclass(frozen=True)
 class Matched:
-    """Rows of the execution trace's nodes.
+    """Rows of the execution trace's nodes."""
 
-    Attributes:
-        repetitions: for each time the trace is found in the table: node id -> row of the table.
-        key: which of the table's numbers they were matched by.
-        share: matched nodes / all nodes, where most are matched.
-    """
-
+    # for each time the trace is found in the table: node id -> row of the table
     repetitions: tuple[dict[int, int], ...]
-    key: str
-    share: float
+    key: str  # which of the table's numbers they were matched by
+    share: float  # matched nodes / all nodes, where most are matched
 
 
 def match(table: Assembled, trace: ExecutionTrace) -> Matched:

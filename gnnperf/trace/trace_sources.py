@@ -31,17 +31,11 @@ FORMS = "a Kineto file (.json, .json.gz), a directory of rank files, a .zip, .ta
 
 @dataclass(frozen=True)
 class Source:
-    """One file as found.
+    """One file as found."""
 
-    Attributes:
-        path: as the user may recognize it: the path given, and the member of it.
-        folder: where in the given path it lies, "" at its top.
-        data: its bytes, still packed.
-    """
-
-    path: str
-    folder: str
-    data: bytes
+    path: str  # as the user may recognize it: the path given, and the member of it
+    folder: str  # where in the given path it lies, "" at its top
+    data: bytes  # its bytes, still packed
 
     @property
     def name(self) -> str:

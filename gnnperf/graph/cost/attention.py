@@ -17,20 +17,14 @@ BACKWARD_PRODUCTS_QK, BACKWARD_PRODUCTS_V = 3, 2  # scores, dQ, dK over the head
 
 
 class Layout(NamedTuple):
-    """Argument numbers of an attention op.
+    """Argument numbers of an attention op."""
 
-    Attributes:
-        first: number of q; k and v follow.
-        heads_first: [batch, heads, length, dim] if true, else [batch, length, heads, dim].
-        causal: argument number of the flag; None if the op has none.
-        packed: argument number of the cumulative lengths of a packed batch, whose lengths are not recorded.
-        causal_values: the texts of `causal` that mean masked (flags, or mask kinds of the efficient kernels).
-    """
-
-    first: int
-    heads_first: bool
-    causal: int | None = None
+    first: int  # number of q; k and v follow
+    heads_first: bool  # [batch, heads, length, dim] if true, else [batch, length, heads, dim]
+    causal: int | None = None  # argument number of the flag; None if the op has none
+    # argument number of the cumulative lengths of a packed batch, whose lengths are not recorded
     packed: int | None = None
+    # the texts of `causal` that mean masked (flags, or mask kinds of the efficient kernels)
     causal_values: tuple[str, ...] = ("True", "true")
 
 

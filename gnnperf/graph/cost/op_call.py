@@ -56,21 +56,14 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class OpCall:
-    """One op call as recorded. Arguments count from 0 and keep the place they have in the op's schema.
+    """One op call as recorded. Arguments count from 0 and keep the place they have in the op's schema."""
 
-    Attributes:
-        name: op name as the profiler wrote it.
-        tensors: [num_args] the tensor of each argument; None where it is no tensor or unknown.
-        lists: [num_args] tensors of each TensorList argument; None where it is no list or its shapes are unknown.
-        values: [num_args] text of each scalar argument ("" unknown or not a scalar).
-        dtype_assumed: a shape was recorded without its dtype.
-    """
-
-    name: str
-    tensors: tuple[Tensor | None, ...]
+    name: str  # op name as the profiler wrote it
+    tensors: tuple[Tensor | None, ...]  # [num_args] the tensor of each argument; None where it is no tensor or unknown
+    # [num_args] tensors of each TensorList argument; None where it is no list or its shapes are unknown
     lists: tuple[tuple[Tensor, ...] | None, ...]
-    values: tuple[str, ...]
-    dtype_assumed: bool
+    values: tuple[str, ...]  # [num_args] text of each scalar argument ("" unknown or not a scalar)
+    dtype_assumed: bool  # a shape was recorded without its dtype
 
     def tensor(self, arg: int) -> Tensor:
         """Tensor argument `arg`."""

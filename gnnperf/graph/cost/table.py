@@ -14,20 +14,13 @@ from gnnperf.graph.cost.op_call import Formula, UnknownCost, parse_call
 
 @dataclass(frozen=True)
 class OpCost:
-    """What one call of an op costs.
+    """What one call of an op costs."""
 
-    Attributes:
-        flops: FLOPs executed, a multiply-add counts two; NaN unknown.
-        bytes: bytes read and written; NaN unknown. Views cost a true zero of both.
-        family: family of the formula; UNKNOWN for ops that are not in the table.
-        dtype: torch name of the dtype of the largest input; None not recorded (bytes then assume float32).
-        assumed: what the trace does not say and the formula took for granted, e.g. ("dtype float32",).
-    """
-
-    flops: float
-    bytes: float
-    family: OpFamily
-    dtype: str | None
+    flops: float  # FLOPs executed, a multiply-add counts two; NaN unknown
+    bytes: float  # bytes read and written; NaN unknown. views cost a true zero of both
+    family: OpFamily  # family of the formula; UNKNOWN for ops that are not in the table
+    dtype: str | None  # torch name of the dtype of the largest input; None not recorded (bytes then assume float32)
+    # what the trace does not say and the formula took for granted, e.g. ("dtype float32",)
     assumed: tuple[str, ...] = ()
 
 

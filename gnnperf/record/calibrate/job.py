@@ -136,17 +136,11 @@ FLUSHED_SHARE = 2  # of the last-level cache is overwritten
 
 @dataclass(frozen=True)
 class HostTimer:
-    """From the call to the end of its work, by the host's clock.
+    """From the call to the end of its work, by the host's clock."""
 
-    Attributes:
-        finish: waits for the device's work.
-        flush: overwrites the last-level cache.
-        launch_included: the host's part of a call is in the time.
-    """
-
-    finish: Callable[[], object]
-    flush: Callable[[], object]
-    launch_included: bool = True
+    finish: Callable[[], object]  # waits for the device's work
+    flush: Callable[[], object]  # overwrites the last-level cache
+    launch_included: bool = True  # the host's part of a call is in the time
 
     def sample_us(self, calls: Sequence[Call], cache: Cache) -> float:
         """Of one call; warm calls are repeated until they take SHORTEST_US together."""
@@ -224,29 +218,17 @@ LAUNCH_TIMEOUT_S = 900.0
 
 @dataclass(frozen=True)
 class Job:
-    """What one round measures.
+    """What one round measures."""
 
-    Attributes:
-        points: JSON lines of ops.
-        comm: JSON lines of collectives.
-        ranks: world size of the collectives.
-        device: "cpu" or "cuda".
-        host_costs: whether the host's own costs are measured.
-        cache_bytes: last-level cache of the device.
-        seed: of contents and order.
-        seconds: of the round, next to starting processes.
-        out: where its readings go, one JSON line each.
-    """
-
-    points: tuple[str, ...]
-    comm: tuple[str, ...]
-    ranks: int
-    device: str
-    host_costs: bool
-    cache_bytes: int
-    seed: int
-    seconds: float
-    out: str
+    points: tuple[str, ...]  # JSON lines of ops
+    comm: tuple[str, ...]  # JSON lines of collectives
+    ranks: int  # world size of the collectives
+    device: str  # "cpu" or "cuda"
+    host_costs: bool  # whether the host's own costs are measured
+    cache_bytes: int  # last-level cache of the device
+    seed: int  # of contents and order
+    seconds: float  # of the round, next to starting processes
+    out: str  # where its readings go, one JSON line each
 
 
 def run_job(job: Job) -> list[Reading]:

@@ -30,50 +30,33 @@ class Cache(StrEnum):
 
 @dataclass(frozen=True)
 class OpPoint:
-    """One op at one size.
+    """One op at one size."""
 
-    Attributes:
-        op: as in traces, e.g. "aten::mm", or with its overload "aten::add.out".
-        shapes: one per tensor argument, in the order of the op's schema; None for an optional tensor left out.
-        dtypes: of these tensors.
-        arguments: the other arguments, by name of the schema; what is left out takes the schema's default.
-        direction: forward, or the gradient.
-        tables: so many calls in turn, each with tensors of its own (tables compete for the cache); times are per call.
-        skew: access of integer inputs: row = floor(rows u^skew), u uniform; 1 is uniform, larger is hotter.
-        tf32: products in float32 may use TF32.
-        transposed: places of tensors that lie in memory column by column (the last two axes are exchanged).
-        flops: of one call; None unknown.
-        moved_bytes: read and written at least; None unknown.
-    """
-
-    op: str
+    op: str  # as in traces, e.g. "aten::mm", or with its overload "aten::add.out"
+    # one per tensor argument, in the order of the op's schema; None for an optional tensor left out
     shapes: tuple[Shape | None, ...]
-    dtypes: tuple[str, ...]
+    dtypes: tuple[str, ...]  # of these tensors
+    # the other arguments, by name of the schema; what is left out takes the schema's default
     arguments: tuple[tuple[str, Any], ...] = ()
-    direction: Direction = Direction.FORWARD
+    direction: Direction = Direction.FORWARD  # forward, or the gradient
+    # so many calls in turn, each with tensors of its own (tables compete for the cache); times are per call
     tables: int = 1
-    skew: float = 1.0
-    tf32: bool = False
+    skew: float = 1.0  # access of integer inputs: row = floor(rows u^skew), u uniform; 1 is uniform, larger is hotter
+    tf32: bool = False  # products in float32 may use TF32
+    # places of tensors that lie in memory column by column (the last two axes are exchanged)
     transposed: tuple[int, ...] = ()
-    flops: float | None = None
-    moved_bytes: float | None = None
+    flops: float | None = None  # of one call; None unknown
+    moved_bytes: float | None = None  # read and written at least; None unknown
 
 
 @dataclass(frozen=True)
 class CommPoint:
-    """One collective, or a send/receive, of one group.
+    """One collective, or a send/receive, of one group."""
 
-    Attributes:
-        op: name of CollectiveKind.
-        num_bytes: of one rank's input (all_gather: its own part; reduce_scatter: all parts).
-        ranks: ranks of the group, in the order of its members.
-        link: what joins them: "lo", "0.25g", or a GPU topology's word ("NV18", "PIX").
-    """
-
-    op: str
-    num_bytes: int
-    ranks: tuple[int, ...]
-    link: str
+    op: str  # name of CollectiveKind
+    num_bytes: int  # of one rank's input (all_gather: its own part; reduce_scatter: all parts)
+    ranks: tuple[int, ...]  # ranks of the group, in the order of its members
+    link: str  # what joins them: "lo", "0.25g", or a GPU topology's word ("NV18", "PIX")
 
 
 @dataclass(frozen=True)
@@ -91,21 +74,13 @@ _KINDS: dict[str, type[OpPoint] | type[CommPoint] | type[HostPoint]] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """One point's median in one round.
+    """One point's median in one round."""
 
-    Attributes:
-        point: what.
-        cache: before each call.
-        launch_included: True: from the call to the end of its work, seen by the host; False: the device's own time.
-        latency_us: median over the samples, of one call.
-        num_samples: how many.
-    """
-
-    point: Point
-    cache: Cache
-    launch_included: bool
-    latency_us: float
-    num_samples: int
+    point: Point  # what
+    cache: Cache  # before each call
+    launch_included: bool  # True: from the call to the end of its work, seen by the host; False: the device's own time
+    latency_us: float  # median over the samples, of one call
+    num_samples: int  # how many
 
 
 def to_json(point: Point) -> str:

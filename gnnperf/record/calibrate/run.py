@@ -41,31 +41,18 @@ DEFAULT_CACHE_BYTES = 32 * 2**20  # where neither the kernel nor CUDA says
 
 @dataclass(frozen=True)
 class Machine:
-    """The device at hand.
+    """The device at hand."""
 
-    Attributes:
-        torch_device: "cpu" or "cuda".
-        kind: "cpu" or "gpu".
-        label: as its maker calls it.
-        cache_bytes: last-level cache.
-        num_sms: SMs; CPU: 1, because a rank has one core.
-        clock_hz: highest that is known.
-        memory_bytes: capacity.
-        power_limit_w: None unknown.
-        count: how many there are: GPUs, or cores this process may use.
-        fp8: whether it multiplies in float8.
-    """
-
-    torch_device: str
-    kind: str
-    label: str
-    cache_bytes: int
-    num_sms: int
-    clock_hz: float
-    memory_bytes: float
-    power_limit_w: float | None
-    count: int
-    fp8: bool
+    torch_device: str  # "cpu" or "cuda"
+    kind: str  # "cpu" or "gpu"
+    label: str  # as its maker calls it
+    cache_bytes: int  # last-level cache
+    num_sms: int  # SMs; CPU: 1, because a rank has one core
+    clock_hz: float  # highest that is known
+    memory_bytes: float  # capacity
+    power_limit_w: float | None  # None unknown
+    count: int  # how many there are: GPUs, or cores this process may use
+    fp8: bool  # whether it multiplies in float8
 
     @property
     def name(self) -> str:
@@ -123,19 +110,12 @@ LOOPBACK = "lo"  # the link of ranks on CPUs
 
 @dataclass(frozen=True)
 class Ask:
-    """What a calibration is requested.
+    """What a calibration is requested."""
 
-    Attributes:
-        ranks: of the groups whose collectives are measured; 0 or 1: none.
-        ops: measure these only; None: the suite.
-        sizes: of the suite; None: the device's own.
-        message_bytes: of the collectives.
-    """
-
-    ranks: int
-    ops: tuple[OpPoint, ...] | None = None
-    sizes: Sizes | None = None
-    message_bytes: tuple[int, ...] = MESSAGE_BYTES
+    ranks: int  # of the groups whose collectives are measured; 0 or 1: none
+    ops: tuple[OpPoint, ...] | None = None  # measure these only; None: the suite
+    sizes: Sizes | None = None  # of the suite; None: the device's own
+    message_bytes: tuple[int, ...] = MESSAGE_BYTES  # of the collectives
 
 
 def job_for(machine: Machine, ask: Ask) -> Job:

@@ -27,25 +27,15 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a suite covers.
+    """What a suite covers."""
 
-    Attributes:
-        products: dtype -> edges n of n x n x n products.
-        tf32: edges of float32 products with TF32.
-        oblong: (m, k, n) of float32 and bfloat16 products.
-        batched: (batch, n) of n x n x n products.
-        stream_bytes: bytes of one operand of copy, sum and triad.
-        lookups: embedding lookups.
-        backward: edges of float32 products whose gradient is measured.
-    """
-
-    products: dict[str, tuple[int, ...]]
-    stream_bytes: tuple[int, ...]
-    lookups: tuple[Lookup, ...]
-    tf32: tuple[int, ...] = ()
-    oblong: tuple[tuple[int, int, int], ...] = ()
-    batched: tuple[tuple[int, int], ...] = ()
-    backward: tuple[int, ...] = ()
+    products: dict[str, tuple[int, ...]]  # dtype -> edges n of n x n x n products
+    stream_bytes: tuple[int, ...]  # bytes of one operand of copy, sum and triad
+    lookups: tuple[Lookup, ...]  # embedding lookups
+    tf32: tuple[int, ...] = ()  # edges of float32 products with TF32
+    oblong: tuple[tuple[int, int, int], ...] = ()  # (m, k, n) of float32 and bfloat16 products
+    batched: tuple[tuple[int, int], ...] = ()  # (batch, n) of n x n x n products
+    backward: tuple[int, ...] = ()  # edges of float32 products whose gradient is measured
 
 
 CPU = Sizes(

@@ -19,45 +19,25 @@ CATALOG = Path(__file__).parent / "catalog.csv.gz"
 
 @dataclass(frozen=True)
 class Entry:
-    """One public file. None: the catalog does not know.
+    """One public file. None: the catalog does not know."""
 
-    Attributes:
-        name: unique; also the path of the file below a mirror or a fetch folder.
-        kind: kineto, execution-trace, archive, op-table, collective-table, step-table, ...
-        run: the recording the file belongs to; None for tables.
-        repo: owner/name of the GitHub repository.
-        commit: the commit the bytes were published in; None: they can only come from a mirror.
-        path: path inside the repository.
-        size_bytes: size of the mirrored file.
-        sha256: of the bytes upstream.
-        mirror_sha256: of the mirrored bytes (the same unless re-compressed or scrubbed).
-        license: license of the repository, and what is special about this file.
-        gpu: device name.
-        rank: rank of the run.
-        world_size: ranks of the run, traced or not.
-        steps: whole steps in the file.
-        with_shapes: "yes" or "no": whether ops carry their input shapes.
-        scrubbed: what the mirror removed, e.g. "environment removed".
-        note: what was measured.
-    """
-
-    name: str
-    kind: str
-    run: str | None
-    repo: str
-    commit: str | None
-    path: str
-    size_bytes: int
-    sha256: str
-    mirror_sha256: str
-    license: str
-    gpu: str | None
-    rank: int | None
-    world_size: int | None
-    steps: int | None
-    with_shapes: str | None
-    scrubbed: str | None
-    note: str | None
+    name: str  # unique; also the path of the file below a mirror or a fetch folder
+    kind: str  # kineto, execution-trace, archive, op-table, collective-table, step-table, ...
+    run: str | None  # the recording the file belongs to; None for tables
+    repo: str  # owner/name of the GitHub repository
+    commit: str | None  # the commit the bytes were published in; None: they can only come from a mirror
+    path: str  # path inside the repository
+    size_bytes: int  # size of the mirrored file
+    sha256: str  # of the bytes upstream
+    mirror_sha256: str  # of the mirrored bytes (the same unless re-compressed or scrubbed)
+    license: str  # license of the repository, and what is special about this file
+    gpu: str | None  # device name
+    rank: int | None  # rank of the run
+    world_size: int | None  # ranks of the run, traced or not
+    steps: int | None  # whole steps in the file
+    with_shapes: str | None  # "yes" or "no": whether ops carry their input shapes
+    scrubbed: str | None  # what the mirror removed, e.g. "environment removed"
+    note: str | None  # what was measured
 
     @property
     def recompressed(self) -> bool:
@@ -138,15 +118,10 @@ TRACE_KINDS = ("kineto", "execution-trace", "archive")
 
 @dataclass(frozen=True)
 class Recording:
-    """Files that were recorded together.
+    """Files that were recorded together."""
 
-    Attributes:
-        name: folder name for the run, unique in the catalog.
-        entries: its rank files, execution traces and archives.
-    """
-
-    name: str
-    entries: tuple[Entry, ...]
+    name: str  # folder name for the run, unique in the catalog
+    entries: tuple[Entry, ...]  # its rank files, execution traces and archives
 
 
 def recordings(entries: Sequence[Entry]) -> tuple[Recording, ...]:
