@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -69,7 +70,7 @@ def _leaves_its_host(graph: ExecutionGraph, comm: np.ndarray) -> np.ndarray:
 # Measured labels of the joint graph: step times, and the delay along binding edges.
 
 
-def step_labels(ranks: list[RankGraph], windows: StepWindows, nodes: pd.DataFrame) -> tuple[StepLabel, ...]:
+def step_labels(ranks: list[RankGraph], windows: StepWindows) -> tuple[StepLabel, ...]:
     """Period and makespan of every whole step (definitions: schema.StepTimeKind)."""
     completion = windows.cpu_end_ns / 1000.0  # [num_ranks, num_steps]
     for i, rank in enumerate(ranks):
@@ -189,7 +190,7 @@ def _received(part: CommPart, last_ns: int, wait: _Wait) -> int:
 # Tensor dependencies: from an execution trace's tensor ids, else from forward/backward links.
 
 
-def feed_edges(ranks: list[RankGraph], offsets: list[int], nodes: pd.DataFrame) -> EdgeList:
+def feed_edges(ranks: list[RankGraph], offsets: list[int]) -> EdgeList:
     """`feeds` from the last node of the producing op to the first node of the consuming op."""
     edges = EdgeList()
     for rank, offset in zip(ranks, offsets, strict=False):
@@ -339,16 +340,20 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     edges = concat_tables([
         *(r.edges.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
         joint.edges.table(),
-        feed_edges(ranks, offsets, nodes).table(),
+        feed_edges(ranks, offsets).table(),
     ])  # fmt: skip
     nodes = nodes.assign(node_id=np.arange(len(nodes), dtype=np.int64))
     edges = edges.assign(lag_us=measured_lags(nodes, edges))
-    device_names = tuple(_device_name(run, i) for i in range(len(run.tables)))
+    listed = [table.meta.devices for table in run.tables]  # may be more than ranks, all of one kind or none named
+    device_names = tuple(one[min(i, len(one) - 1)].name if one else "" for i, one in enumerate(listed))
+    counts = Counter[str]()
+    for rank in ranks:
+        counts.update(rank.counts)
     graph = ExecutionGraph(
-        name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows, nodes),
+        name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows),
         ranks=tuple(e.rank for e in events), world_size=run.world_size, device_names=device_names,
         placement=placement_of(run.card), tables=table_counts(run.card),
-        counts=_counts(ranks, joint.counts), warnings=(*run.warnings, *_warnings(windows, events)),
+        counts=dict(counts) | joint.counts, warnings=(*run.warnings, *_warnings(windows, events)),
     )  # fmt: skip
     return add_hardware(graph).validate()
 
@@ -385,20 +390,6 @@ def _with_exits(nodes: pd.DataFrame, exit_node: np.ndarray, exit_us: np.ndarray)
     latency[exit_node] = exit_us
     start[exit_node] -= np.nan_to_num(exit_us)
     return nodes.assign(latency_us=latency, start_us=start)
-
-
-def _device_name(run: RunTrace, rank_index: int) -> str:
-    """The rank's own device; a file may list more devices than ranks, all of one kind or none named."""
-    devices = run.tables[rank_index].meta.devices
-    return devices[min(rank_index, len(devices) - 1)].name if devices else ""
-
-
-def _counts(ranks: list[RankGraph], joint: dict[str, int]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for rank in ranks:
-        for reason, count in rank.counts.items():
-            total[reason] = total.get(reason, 0) + count
-    return total | joint
 
 
 def _warnings(windows: StepWindows, events: list[RankEvents]) -> tuple[str, ...]:

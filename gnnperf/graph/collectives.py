@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Relation, Segment
-from gnnperf.graph.matching import SEND_RECV, CommPart, Release, is_complete, is_consistent, releases
+from gnnperf.graph.matching import SEND_RECV, CommPart, Release, group_size, is_consistent, releases
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.hardware import UNKNOWN, progression
@@ -43,7 +43,7 @@ def collective_nodes(
     groups: list[tuple[CommPart, ...]], ranks: list[RankGraph], offsets: list[int], nodes: pd.DataFrame, world_size: int
 ) -> CollectiveNodes:
     """One collective node per group; node ids continue after `nodes`."""
-    complete = np.array([is_complete(g, world_size) for g in groups], dtype=bool)
+    complete = np.array([len(g) == group_size(g, world_size) for g in groups], dtype=bool)
     arrive = [[offsets[p.rank_index] + int(ranks[p.rank_index].first_node[p.work]) for p in g] for g in groups]
     release = releases(groups)
     begin, transfer = _moments(groups, release)
@@ -61,7 +61,7 @@ def collective_nodes(
         **{k: (v if k != "step" else np.asarray(v)) for k, v in copied.items()},
         collective=_kinds(groups, nodes["collective"].iloc[first]),
         message_bytes=np.array([_message_bytes(g) for g in groups]),
-        group_size=np.array([_group_size(g, world_size) for g in groups]),
+        group_size=np.array([group_size(g, world_size) for g in groups]),
         group_first=lowest, group_stride=stride,
         start_us=np.where(complete, begin, np.nan),
         latency_us=np.where(complete & ~hidden, transfer, np.nan),
@@ -91,11 +91,6 @@ def _kinds(groups: list[tuple[CommPart, ...]], of_first: pd.Series) -> np.ndarra
     """[num_groups] kind of each collective, as its parts say; of a send and its receive: both."""
     direct = np.array([g[0].key[0] == SEND_RECV and len(g) > 1 for g in groups], dtype=bool)
     return np.where(direct, SEND_RECV, of_first.astype(object).where(of_first.notna(), None).to_numpy())
-
-
-def _group_size(group: tuple[CommPart, ...], world_size: int) -> int:
-    stated = max(p.group_size for p in group)
-    return stated if stated > 0 else world_size
 
 
 def _moments(groups: list[tuple[CommPart, ...]], release: list[list[Release]]) -> tuple[np.ndarray, np.ndarray]:

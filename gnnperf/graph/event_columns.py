@@ -122,11 +122,6 @@ def is_dispatcher_op(name: str) -> bool:
     return _DISPATCHER_OP.fullmatch(name) is not None and not name.startswith(("autograd::", "torch::autograd"))
 
 
-def is_comm_call(name: str) -> bool:
-    """Whether the name is an operator that starts a collective or waits for one."""
-    return _COMM_CALL.match(name) is not None
-
-
 def is_host_transfer(name: str) -> bool:
     """Whether the name is a range that gloo records: of a worker thread, or of a send or receive."""
     return name.startswith("gloo:")
@@ -143,7 +138,7 @@ def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
     calls = np.where(is_call, by_category(events["name"], call_class, np.int8), CallClass.OTHER)
     is_op = by_category(events["kind"], lambda k: k == EventKind.CPU_OP, bool)
     dispatcher = by_category(events["name"], is_dispatcher_op, bool)
-    comm_call = by_category(events["name"], is_comm_call, bool) & (not is_device.any())
+    comm_call = by_category(events["name"], lambda n: bool(_COMM_CALL.match(n)), bool) & (not is_device.any())
     # The range of a send or receive lasts until it is waited for, across whatever its thread does meanwhile.
     is_scope = ~by_category(events["name"], is_host_transfer, bool)
     thread = events["thread"].to_numpy()

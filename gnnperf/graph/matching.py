@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -55,15 +55,12 @@ def even_bytes(events: RankEvents, item_bytes: np.ndarray) -> np.ndarray:
 
 def stated_around(events: RankEvents, values: np.ndarray, places: Sequence[int]) -> float:
     """The first known one of `values` [num_events] at some events or at what encloses them; NaN without any."""
-    around = (event for place in places for event in _enclosing(events, place))
-    return next((float(values[event]) for event in around if not np.isnan(values[event])), float("nan"))
-
-
-def _enclosing(events: RankEvents, event: int) -> Iterator[int]:
-    """The event, then what encloses it, innermost first."""
-    while event >= 0:
-        yield event
-        event = int(events.parent[event])
+    for event in places:
+        while event >= 0:
+            if not np.isnan(values[event]):
+                return float(values[event])
+            event = int(events.parent[event])
+    return float("nan")
 
 
 def _splits(events: RankEvents, event: int) -> Splits | None:
@@ -114,6 +111,7 @@ def _json(text: Any) -> Any:
 
 SEND_RECV = "send_recv"
 _ONE_SIDED = ("broadcast", "reduce", "scatter", "gather")  # not every rank needs every other
+_CLOCKS_AGREE_NS = 50_000  # of the hosts of one machine
 
 
 @dataclass(frozen=True)
@@ -224,14 +222,9 @@ def releases(groups: list[tuple[CommPart, ...]]) -> list[list[Release]]:
     for group in groups:
         free = [_role(p) in seen for p in group]
         free = [_left_early(p, group) for p in group] if all(free) else free
-        result.append([_release(p, leaves) for p, leaves in zip(group, free, strict=True)])
+        held = [Release.PEER if p.key[0] == SEND_RECV and p.buffered else Release.TRANSFER for p in group]
+        result.append([Release.NOTHING if leaves else by for leaves, by in zip(free, held, strict=True)])
     return result
-
-
-def _release(part: CommPart, leaves: bool) -> Release:
-    if leaves:
-        return Release.NOTHING
-    return Release.PEER if part.key[0] == SEND_RECV and part.buffered else Release.TRANSFER
 
 
 def _left_early(part: CommPart, group: tuple[CommPart, ...]) -> bool:
@@ -243,15 +236,15 @@ def _role(part: CommPart) -> tuple[object, ...]:
     return part.rank_index, part.key, part.bytes if part.bytes == part.bytes else None  # NaN: size unknown
 
 
-def is_complete(group: tuple[CommPart, ...], world_size: int) -> bool:
-    """Whether every rank of the group was traced and has its part."""
+def group_size(group: tuple[CommPart, ...], world_size: int) -> int:
+    """Ranks of the group as its parts state it, else all."""
     stated = max(part.group_size for part in group)
-    return len(group) == (stated if stated > 0 else world_size)
+    return stated if stated > 0 else world_size
 
 
-def is_consistent(group: tuple[CommPart, ...], tolerance_ns: int = 50_000) -> bool:
-    """Whether sizes agree and the parts overlap in time (host clocks of one machine agree to 50 us)."""
+def is_consistent(group: tuple[CommPart, ...]) -> bool:
+    """Whether sizes agree and the parts overlap in time."""
     kind = group[0].key[0]
     sizes = {part.bytes for part in group if not np.isnan(part.bytes)}
-    overlap = max(p.begin_ns for p in group) <= min(p.end_ns for p in group) + tolerance_ns
+    overlap = max(p.begin_ns for p in group) <= min(p.end_ns for p in group) + _CLOCKS_AGREE_NS
     return (overlap or kind in (*_ONE_SIDED, SEND_RECV)) and (len(sizes) <= 1 or kind == "all_to_all")

@@ -186,10 +186,9 @@ def _wait(
         known = pieces[pairs[1]] >= 0
         delayed.append(np.stack([pairs[0][known], pieces[pairs[1][known]]]))
         edges.add(last[delayed[-1][0]], delayed[-1][1], Relation.WAITS, None, evidence)
-    between = waits.event_waits(events, works)
-    for pairs, evidence in ((between.named, Evidence.ID), (between.ordered, Evidence.ORDER)):
-        edges.add(last[pairs[0]], first[pairs[1]], Relation.WAITS, "event", evidence)
-    late = waits.timed_stream_waits(works, _explained_moment(events, works, between.all))
+    between, evidence = waits.event_waits(events, works)
+    edges.add(last[between[0]], first[between[1]], Relation.WAITS, "event", evidence)
+    late = waits.timed_stream_waits(works, _explained_moment(events, works, between))
     edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
     return np.concatenate(delayed, axis=1)
 

@@ -148,7 +148,7 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
         "machine": machine_of([hosts[name] for name in names]),
         "world_size": len(parts),
         **asdict(description),
-        "link": description.link or _seen_link(parts, len(names)),
+        "link": description.link or (_seen_link(parts, len(names)) if len(parts) > 1 else {}),
         "link_probe": parts[0]["link_probe"],
         "versions": machine.versions(),
         "garbage_collector": "objects older than the first step set aside",
@@ -168,8 +168,6 @@ def machine_of(hosts: Sequence[Any]) -> str:
 
 def _seen_link(parts: Sequence[Mapping[str, object]], hosts: int) -> dict[str, object]:
     """What can be given of a link that the caller does not describe."""
-    if len(parts) == 1:
-        return {}
     return {"backend": parts[0]["backend"], "medium": "one host" if hosts == 1 else "network", "hosts": hosts}
 
 

@@ -22,7 +22,7 @@ def host_facts() -> dict[str, object]:
     fixed = {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "sockets": _distinct("physical id"),
+        "sockets": len(set(_cpuinfo("physical id"))) or None,
         "cache_bytes": cache_bytes(),
         "memory_bytes": _memory_bytes(),
         "kernel": kernel(),
@@ -66,10 +66,6 @@ def clock_mhz() -> float | None:
     scaled = _mhz(_text(FREQUENCY / "scaling_cur_freq"))
     given = _cpuinfo("cpu MHz")
     return scaled if scaled is not None else round(float(given[0])) if given else None
-
-
-def _distinct(key: str) -> int | None:
-    return len(set(_cpuinfo(key))) or None
 
 
 def _memory_bytes() -> int | None:

@@ -29,6 +29,7 @@ from gnnperf.record.step_recorder import StepRecorder
 # micro-batch, micro-batch, A, ...                 A ---- A            (gradient accumulation)
 
 Recording = AbstractContextManager[StepRecorder]
+STRETCHES = ("warmup", "unprofiled", "profiled")
 
 
 class StepMarker:
@@ -110,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m gnnperf.record.script")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--note", type=Path, required=True, help="where to say that the script records itself")
-    for stretch in ("warmup", "unprofiled", "profiled"):
+    for stretch in STRETCHES:
         parser.add_argument(f"--{stretch}-steps", type=int, required=True)
     parser.add_argument("--module", action="store_true", help="the script is the name of a module")
     parser.add_argument("script")
@@ -120,18 +121,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _recording(options: argparse.Namespace) -> Callable[[Mapping[str, Any]], Recording]:
     record = recorder.record  # before it notes who calls it
-
-    def begin(seen: Mapping[str, Any]) -> Recording:
-        return record(
-            options.out,
-            workload=options.script if options.module else Path(options.script).stem,
-            warmup_steps=options.warmup_steps,
-            unprofiled_steps=options.unprofiled_steps,
-            profiled_steps=options.profiled_steps,
-            **seen,
-        )
-
-    return begin
+    workload = options.script if options.module else Path(options.script).stem
+    steps = {f"{stretch}_steps": getattr(options, f"{stretch}_steps") for stretch in STRETCHES}
+    return lambda seen: record(options.out, workload=workload, **steps, **seen)
 
 
 def _noting(record: Callable[..., Recording], marker: StepMarker, note: Path) -> Callable[..., Recording]:

@@ -144,7 +144,11 @@ def _device_columns(rows: list[Any], args: list[Args], kind: np.ndarray) -> dict
     """Devices, streams, awaited events and bytes of the device side."""
     side = kind > LAST_HOST_CODE  # [n]
     lanes = _of(side, rows, lambda e: {"pid": lane_column([x.pid for x in e]), "tid": lane_column([x.tid for x in e])})
-    stated = _of(side, args, _stated_device_columns)
+    stated = _of(side, args, lambda a: {
+        "device": int_column([x.device for x in a]), "stream": int_column([x.stream for x in a]),
+        "awaited": int_column([x.wait_on_stream for x in a]), "wait_event": int_column([x.wait_event for x in a]),
+        "bytes": float_column([x.size if x.bytes is None else x.bytes for x in a]),
+    })  # fmt: skip
     awaited = (kind == KIND_CODES[EventKind.SYNC]) & (stated["awaited"] >= 0)  # [n]
     stream = np.where(stated["stream"] >= 0, stated["stream"], lanes["tid"])
     device = np.where(stated["device"] >= 0, stated["device"], lanes["pid"])
@@ -154,16 +158,6 @@ def _device_columns(rows: list[Any], args: list[Args], kind: np.ndarray) -> dict
         "waiting_stream": np.where(awaited, stated["stream"], -1),
         "wait_event": stated["wait_event"],
         "bytes": stated["bytes"],
-    }
-
-
-def _stated_device_columns(args: list[Args]) -> dict[str, np.ndarray]:
-    return {
-        "device": int_column([a.device for a in args]),
-        "stream": int_column([a.stream for a in args]),
-        "awaited": int_column([a.wait_on_stream for a in args]),
-        "wait_event": int_column([a.wait_event for a in args]),
-        "bytes": float_column([a.size if a.bytes is None else a.bytes for a in args]),
     }
 
 
@@ -242,7 +236,9 @@ def _table(parts: Parts, reader: Reader) -> Assembled:
     """All stretches as one table, sorted."""
     stacked = {name: _stacked(parts.columns, name) for name in COLUMNS}
     texts, codes = _names(parts.names, stacked["name"])
-    kind = _with_marks(stacked.pop("kind"), texts, codes)
+    kind = stacked.pop("kind")
+    marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])[codes]  # old files list them as operators
+    kind = np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks, KIND_CODES[EventKind.ANNOTATION], kind)
     order = _order(stacked, kind, reader)
     columns: dict[str, Any] = {name: values[order] for name, values in stacked.items()}
     first = int(columns["start_ns"][0])
@@ -255,10 +251,11 @@ def _table(parts: Parts, reader: Reader) -> Assembled:
     columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
     base = _base_time_ns(reader.head, first)
+    row = np.full(parts.size, -1, dtype=np.int64)  # of each place in the file
+    row[order] = np.arange(len(order))
+    metadata = {int(row[place]): args for place, args in parts.metadata.items() if row[place] >= 0}
     flows = _flows(parts.flows, first)
-    return Assembled(
-        columns, kind[order], texts, side, _by_row(parts.metadata, order), flows, base, reader.head, reader.dropped
-    )
+    return Assembled(columns, kind[order], texts, side, metadata, flows, base, reader.head, reader.dropped)
 
 
 def _stacked(parts: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
@@ -277,12 +274,6 @@ def _names(names: Codes, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
     return cut, merged[codes]
 
 
-def _with_marks(kind: np.ndarray, texts: list[str], codes: np.ndarray) -> np.ndarray:
-    """[n] kinds; step marks that old files list as operators are annotations."""
-    marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])
-    return np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks[codes], KIND_CODES[EventKind.ANNOTATION], kind)
-
-
 def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: Reader) -> np.ndarray:
     """Row numbers sorted by start, longer first, then by the id that ops get when they start; broken rows left out."""
     start, duration = columns["start_ns"], columns["duration_ns"]
@@ -295,15 +286,6 @@ def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: Reader) -> 
         return order
     reader.dropped["events with a missing, negative or absurd time"] = int(broken.sum())
     return order[~broken[order]]
-
-
-def _by_row(metadata: dict[int, CommArgs], order: np.ndarray) -> dict[int, CommArgs]:
-    """Metadata by row instead of by place in the file."""
-    if not metadata:
-        return {}
-    row = np.full(int(order.max()) + 1, -1, dtype=np.int64)
-    row[order] = np.arange(len(order))
-    return {int(row[i]): a for i, a in metadata.items() if i < len(row) and row[i] >= 0}
 
 
 def _flows(flows: list[Any], first: int) -> list[tuple[str, object, int, int]]:

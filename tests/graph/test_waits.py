@@ -222,7 +222,7 @@ def waits_of(*events: Event) -> set[tuple[str, str, float]]:
     ranks = rank_events(trace(*events), 0)
     works = device_works(ranks)
     name = ranks.name[works.event]
-    return {(name[a], name[b], works.begin_ns[b] / 1000) for a, b in event_waits(ranks, works).all.T.tolist()}
+    return {(name[a], name[b], works.begin_ns[b] / 1000) for a, b in event_waits(ranks, works)[0].T.tolist()}
 
 
 def test_the_next_launch_waits_for_the_last_work_before_the_record() -> None:

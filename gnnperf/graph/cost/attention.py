@@ -47,14 +47,11 @@ def _sizes(call: OpCall, layout: Layout) -> Sizes:
     q_length, k_length = q.shape[length_at], k.shape[length_at]
     heads = prod(q.shape[:-3]) * (q.shape[heads_at] if len(q.shape) > 3 or not layout.heads_first else q.shape[0])
     masked = layout.causal is not None and call.text(layout.causal) in layout.causal_values
-    pairs = _causal_pairs(q_length, k_length) if masked else float(q_length * k_length)
+    pairs = float(q_length * k_length)
+    if masked:  # aligned at the top left: query i sees keys 0..i
+        diagonal = min(q_length, k_length)
+        pairs = diagonal * (diagonal + 1) / 2 + max(q_length - k_length, 0) * k_length
     return Sizes(heads, pairs, q.shape[-1], v.shape[-1])
-
-
-def _causal_pairs(q_length: int, k_length: int) -> float:
-    """Unmasked pairs with the mask aligned at the top left: query i sees keys 0..i."""
-    diagonal = min(q_length, k_length)
-    return diagonal * (diagonal + 1) / 2 + max(q_length - k_length, 0) * k_length
 
 
 def forward(layout: Layout) -> Formula:

@@ -125,7 +125,8 @@ def parse_call(name: str, dims: str | None, types: str | None, values: str | Non
     kinds = kinds + [None] * (len(shapes) - len(kinds))  # 2021 files record shapes without types
     tensors = [_tensor(s, k) for s, k in zip(shapes, kinds, strict=False)]
     lists = [_list(s) for s in shapes]
-    unknown = any(_is_assumed(t, k) for t, k in zip(tensors, kinds, strict=False)) or any(lists)
+    typed = [t is None or isinstance(k, str) for t, k in zip(tensors, kinds, strict=False)]
+    unknown = not all(typed) or any(lists)
     return OpCall(name, tuple(tensors), tuple(lists), tuple(str(t) for t in texts), unknown)
 
 
@@ -147,10 +148,6 @@ def _tensor(shape: object, kind: object) -> Tensor | None:
     if isinstance(kind, str):  # a 0-dim tensor has dims [] and a dtype; a scalar has dims [] and type "Scalar"
         return Tensor(tuple(shape), PROFILER_DTYPES[kind]) if kind in PROFILER_DTYPES else None
     return Tensor(tuple(shape), ASSUMED_DTYPE) if shape else None
-
-
-def _is_assumed(tensor: Tensor | None, kind: object) -> bool:
-    return tensor is not None and not isinstance(kind, str)
 
 
 def _list(shapes: object) -> tuple[Tensor, ...] | None:

@@ -82,7 +82,7 @@ def lookup(op_name: str) -> tuple[OpFamily, Formula | None]:
         return result
     if match := _INDUCTOR.fullmatch(op_name):
         if match[1] == "tem":
-            return OpFamily.GEMM, matmul.grouped_template
+            return OpFamily.GEMM, matmul.mm
         return _INDUCTOR_FAMILY[match[1]], elementwise.pointwise_buffers
     return (OpFamily.COLLECTIVE if _COLLECTIVE.fullmatch(op_name) else OpFamily.UNKNOWN), None
 
