@@ -43,15 +43,11 @@ def _record(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = visible(value)  # a bare return would begin a row
-    return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return False
-    return True
+        return f"'{text}" if text.startswith(FORMULA) else text
+    return text
 
 
 def to_json(value: Any, indent: int = 2) -> bytes:

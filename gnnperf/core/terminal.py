@@ -133,7 +133,6 @@ class Streams:
     """Both streams, while `lasting_streams` holds them."""
 
     def __init__(self) -> None:
-        self._before = sys.stdout, sys.stderr
         self._out = _replaced("stdout")
         _replaced("stderr")
 
@@ -148,22 +147,18 @@ class Streams:
         complain(program, f"standard output cannot be written: {failure.strerror}. Files are as they should be.")
         return UNREADABLE
 
-    def give_back(self) -> None:
-        """Put the streams of before in place."""
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(ValueError):
-                stream.flush()
-        sys.stdout, sys.stderr = self._before
-
 
 @contextmanager
 def lasting_streams() -> Iterator[Streams]:
     """Let standard output and standard error last for as long as the work does; characters they lack are escaped."""
-    streams = Streams()
+    before = sys.stdout, sys.stderr
     try:
-        yield streams
+        yield Streams()
     finally:
-        streams.give_back()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
 
 
 def _replaced(name: str) -> _Lasting | None:

@@ -72,13 +72,11 @@ def is_bomb(unpacked: int, packed: int) -> bool:
 def available_bytes() -> int:
     """Memory that this process may still take: of the machine, its control groups and its own limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    own = (
-        []
-        if limit == resource.RLIM_INFINITY
-        else [limit - _first_number("/proc/self/statm") * os.sysconf("SC_PAGE_SIZE")]
-    )
-    machine = _fields("/proc/meminfo").get("MemAvailable:")
-    limits = [*own, *_cgroups(), *([] if machine is None else [machine * 1024])]
+    limits = [*_cgroups()]
+    if limit != resource.RLIM_INFINITY:
+        limits.append(limit - _first_number("/proc/self/statm") * os.sysconf("SC_PAGE_SIZE"))
+    if (machine := _fields("/proc/meminfo").get("MemAvailable:")) is not None:
+        limits.append(machine * 1024)
     return max(min(limits, default=2**62), 0)
 
 

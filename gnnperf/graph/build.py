@@ -134,8 +134,7 @@ def settle(ranks: Sequence[Tied]) -> list[Tied]:
     waits = [_waits(draft, comm) for draft, comm in ranks]
     ends = [draft.works.end_ns.copy() for draft, _ in ranks]
     hidden = [np.zeros(len(draft.works), dtype=bool) for draft, _ in ranks]
-    drafts = [draft for draft, _ in ranks]
-    for pair in match(comm_parts(drafts, [_steps(*tied) for tied in ranks])):
+    for pair in match(comm_parts([(d.events, d.works) for d, _ in ranks], [_steps(*tied) for tied in ranks])):
         if pair[0].key[0] != SEND_RECV or len(pair) != 2:
             continue
         last = max(p.begin_ns for p in pair)
@@ -333,7 +332,7 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]
-    groups = match(comm_parts(ranks, steps, [r.hidden for r in ranks]))
+    groups = match(comm_parts([(r.events, r.works) for r in ranks], steps, [r.hidden for r in ranks]))
     joint = collective_nodes(groups, ranks, offsets, nodes, run.world_size)
     nodes = _with_exits(nodes, joint.exit_node, joint.exit_us)
     nodes = concat_tables([nodes, joint.nodes])

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -136,15 +136,6 @@ class CommPart:
     even_bytes: float = float("nan")
 
 
-class HasWorks(Protocol):
-    """One rank, drafted or built."""
-
-    @property
-    def events(self) -> RankEvents: ...  # noqa: D102
-    @property
-    def works(self) -> Works: ...  # noqa: D102
-
-
 class Release(Enum):
     """What lets a rank go on after its part in a collective."""
 
@@ -154,7 +145,7 @@ class Release(Enum):
 
 
 def comm_parts(
-    ranks: Sequence[HasWorks], steps: Sequence[np.ndarray], hidden: Sequence[np.ndarray] | None = None
+    ranks: Sequence[tuple[RankEvents, Works]], steps: Sequence[np.ndarray], hidden: Sequence[np.ndarray] | None = None
 ) -> list[CommPart]:
     """Every communication kernel of whole steps.
 
@@ -164,8 +155,7 @@ def comm_parts(
         hidden: per rank [num_works] bool, see CommPart; None: nowhere.
     """
     parts = []
-    for rank_index, (rank, step) in enumerate(zip(ranks, steps, strict=True)):
-        works, events = rank.works, rank.events
+    for rank_index, ((events, works), step) in enumerate(zip(ranks, steps, strict=True)):
         uneven = even_bytes(events, item_bytes(events))  # [num_events]
         kind, size, group_size = events.column("collective"), message_bytes(events), events.column("group_size")
         for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():

@@ -179,7 +179,10 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     inside = np.flatnonzero((events.kind == EventKind.CPU_OP) & np.isin(events.op, op[op >= 0]))
     own = _unknown(len(inside))
     _fill(events, own, np.arange(len(inside)), inside)
-    _correct_sparse_sums(events, own, inside)
+    for event, elements in sparse_sums(events, inside).items():  # they touch the rows of their sparse operand only
+        row = int(np.searchsorted(inside, event))
+        own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
+        own.family[row] = str(OpFamily.EMBEDDING)
     _correct_sparse_products(events, own)
     works = ~np.isin(own.family, [str(OpFamily.VIEW), str(OpFamily.UNKNOWN)]) & (own.event >= 0)
     row_of = np.full(len(events.kind), -1, dtype=np.int64)
@@ -195,14 +198,6 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     result.flops[requested[known]], result.bytes[requested[known]] = flops[rows[known]], moved[rows[known]]
     result.event[requested[known]] = inside[main[rows[known]]]
     return result
-
-
-def _correct_sparse_sums(events: RankEvents, own: OpCosts, inside: np.ndarray) -> None:
-    """Sums with a sparse operand touch its rows only; `inside` [n] ascending event ids of the rows of `own`."""
-    for event, elements in sparse_sums(events, inside).items():
-        row = int(np.searchsorted(inside, event))
-        own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
-        own.family[row] = str(OpFamily.EMBEDDING)
 
 
 def _correct_sparse_products(events: RankEvents, costs: OpCosts) -> None:

@@ -185,19 +185,15 @@ def link_from(raw: object, where: str) -> LinkSpec:
     if not isinstance(raw, dict):
         raise InputError(f"{raw!r} is not a link", where=where, allowed=f"a name, or {', '.join(LINK_KEYS)}")
     if PATH in raw:
-        return _path_from(raw, where)
+        links = raw[PATH]
+        if set(raw) != {PATH} or not isinstance(links, list):
+            raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
+        return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
     if FROM_CATALOG not in raw:
         return LinkSpec(**_checked(raw, LINK_KEYS, where))  # type: ignore[arg-type]
     shipped = link_from(str(raw[FROM_CATALOG]), where)
     changes = {key: value for key, value in raw.items() if key != FROM_CATALOG}
     return LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, where))  # type: ignore[arg-type]
-
-
-def _path_from(raw: dict[str, object], where: str) -> LinkSpec:
-    links = raw[PATH]
-    if set(raw) != {PATH} or not isinstance(links, list):
-        raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
-    return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
 
 
 def host_from(raw: object, where: str) -> HostSpec:

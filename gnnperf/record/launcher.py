@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
@@ -112,7 +112,8 @@ def launch(
         timeout_s: after which all ranks are killed.
         enter: per rank what moves it to another network, before it starts threads; empty: all stay on loopback.
     """
-    context = _context()
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
     lifeline, held = context.Pipe(duplex=False)
     with (
         lifeline,
@@ -131,12 +132,6 @@ def launch(
             _await(ranks, time.monotonic() + timeout_s)
         finally:
             _kill(ranks)
-
-
-def _context() -> ForkServerContext:
-    context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    return context
 
 
 @contextmanager

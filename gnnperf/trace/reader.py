@@ -103,9 +103,8 @@ MAX_DEPTH = 12
 
 def public_card(card: Mapping[str, Any]) -> dict[str, object]:
     """The card without what its readers do not need and may not show."""
-    return {
-        key: _retained(value, key, 0) for key, value in card.items() if _KEY.fullmatch(key) and _is_retained(value, key)
-    }
+    kept = ((key, value) for key, value in card.items() if _KEY.fullmatch(key) and _is_retained(value, key))
+    return {key: _retained(value, key, 0) for key, value in kept}
 
 
 def _retained(value: Any, under: str, depth: int) -> Any:
@@ -124,11 +123,8 @@ def _is_retained(value: Any, under: str) -> bool:
         return True
     if under in FORM:
         return FORM[under].fullmatch(value) is not None
-    return (under in WORDS or under in STATED) and _is_plain(value)
-
-
-def _is_plain(text: str) -> bool:
-    return not text or (_WORDS.fullmatch(text) is not None and without_private(text) == text)
+    plain = not value or (_WORDS.fullmatch(value) is not None and without_private(value) == value)
+    return (under in WORDS or under in STATED) and plain
 
 
 CARD = "run.json"

@@ -137,17 +137,13 @@ def recordings(entries: Sequence[Entry]) -> tuple[Recording, ...]:
 def _split(run: str, files: tuple[Entry, ...]) -> Iterator[Recording]:
     """One recording, or one per file."""
     ranked = [e.rank for e in files if e.kind == "kineto"]
-    together = len(files) == 1 or (None not in ranked and len(set(ranked)) == len(ranked) and _distinct(files))
+    distinct = len({(e.repo, e.path) for e in files}) == len(files)  # no two are versions of one upstream file
+    together = len(files) == 1 or (None not in ranked and len(set(ranked)) == len(ranked) and distinct)
     if together:
         yield Recording(_folder_name(run), files)
         return
     for entry in files:
         yield Recording(f"{_folder_name(run)}-{entry.sha256[:8]}", (entry,))
-
-
-def _distinct(files: tuple[Entry, ...]) -> bool:
-    """Whether no two files are versions of the same upstream file."""
-    return len({(e.repo, e.path) for e in files}) == len(files)
 
 
 def _folder_name(text: str) -> str:
