@@ -165,11 +165,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(path: Path) -> int | None:
-    """The descriptor that holds the lock; None where there is no such path, or its file system has no locks.
-
-    Raises:
-        BlockingIOError: another writer holds it.
-    """
+    """The descriptor of the lock; None without such a path or locks. Raises BlockingIOError where it is held."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

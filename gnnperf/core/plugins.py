@@ -26,9 +26,6 @@ def load_plugin(group: str, name: str, where: str) -> Any:
         group: of entry points, such as "gnnperf.recipes".
         name: within the group.
         where: the option or key that names it, for the message.
-
-    Raises:
-        InputError: no installed distribution offers it.
     """
     for entry in entry_points(group=group, name=name):
         return entry.load()

@@ -49,9 +49,6 @@ def require_memory(need: int, size: int, where: str) -> None:
         need: bytes of memory, estimated.
         size: bytes of the file.
         where: the file.
-
-    Raises:
-        InputError: less memory is available.
     """
     if need > available_bytes():
         raise out_of_memory(need, size, where)

@@ -369,11 +369,7 @@ def _rank_graphs(drafts: list[RankDraft], windows: StepWindows) -> list[RankGrap
 
 
 def run_base_time_ns(run: RunTrace) -> int:
-    """Absolute time of the run's first event: graph times are relative to it.
-
-    Raises:
-        InputError: a rank has no events.
-    """
+    """Absolute time of the run's first event, to which graph times are relative; refuses a rank without events."""
     empty = [str(table.meta.rank) for table in run.tables if not len(table.events)]
     if empty or not run.tables:
         raise InputError(

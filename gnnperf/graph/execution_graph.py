@@ -38,11 +38,7 @@ def lookups_held(reuse_histogram: Sequence[float]) -> tuple[float, float]:
 
 
 def table_counts(card: Mapping[str, object] | None) -> tuple[TableCounts, ...]:
-    """Of a recorder's card, sizes in order of their first table; () where it counts none.
-
-    Raises:
-        InputError: an entry is not what the recorder writes.
-    """
+    """Of a recorder's card, by size in order of the first table; () without counts. Refuses what no recorder writes."""
     result: dict[tuple[int, int, int], TableCounts] = {}
     for one in _entries(card or {}):
         before = result.get((one.rows, one.dim, one.lookups))

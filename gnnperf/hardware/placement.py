@@ -165,11 +165,7 @@ def placed(cluster: ClusterSpec, placement: Placement | None, world_size: int) -
 
 
 def spread(cluster: ClusterSpec, world_size: int) -> ClusterSpec:
-    """The cluster with the ranks divided over its own number of nodes, in equal blocks.
-
-    Raises:
-        InputError: more ranks than the nodes have devices.
-    """
+    """The cluster with the ranks divided over its own nodes, in equal blocks; refuses more ranks than devices."""
     if cluster.nodes is None:
         return cluster
     if world_size > cluster.nodes * cluster.ranks_per_node:

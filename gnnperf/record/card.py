@@ -44,11 +44,7 @@ class Description:
 
 
 def check(content: object) -> None:
-    """Refuse what a card cannot hold.
-
-    Raises:
-        InputError: a value is not JSON.
-    """
+    """Refuse what a card cannot hold: values that are not JSON."""
     try:
         json.dumps(content, allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -191,11 +191,7 @@ class Assembled:
 
 
 def assemble(data: bytes, where: str) -> Assembled:
-    """One table of all events of a Kineto file's JSON text; broken events are dropped and counted.
-
-    Raises:
-        InputError: not JSON, cut off, not a trace, or no event that can be used.
-    """
+    """One table of all events of a Kineto file's JSON text; broken events are counted, what is no trace is refused."""
     if data[:64].lstrip(SPACE)[:1] not in (b"{", b"["):
         raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not")
     problem = ""

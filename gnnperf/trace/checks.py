@@ -15,11 +15,7 @@ MAX_LISTED = 16
 
 
 def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
-    """Warnings about a run of these ranks.
-
-    Raises:
-        InputError: no work at all, different world sizes, windows that never overlap.
-    """
+    """Warnings about these ranks; refuses a run without work, of several world sizes, or of windows far apart."""
     work = [str(k) for k in (EventKind.CPU_OP, EventKind.RUNTIME, *DEVICE_KINDS)]
     if not any(t.events["kind"].isin(work).any() for t in tables):
         raise InputError("holds marks and no work: no CPU op, no launch, no device event", where=where,
@@ -34,11 +30,7 @@ def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
 
 
 def refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
-    """Refuse two files of one rank.
-
-    Raises:
-        InputError: names the two.
-    """
+    """Refuse two files of one rank, by name."""
     files: dict[int, list[TraceTable]] = defaultdict(list)
     for table in tables:
         files[table.meta.rank].append(table)

@@ -86,11 +86,7 @@ class ExecutionTrace:
 
 
 def read_execution_trace(head: Head, name: str) -> ExecutionTrace:
-    """Nodes of an execution trace.
-
-    Raises:
-        InputError: an unknown schema, or nodes that cannot be read.
-    """
+    """Nodes of an execution trace; refuses an unknown schema, and nodes that cannot be read."""
     stated = SCHEMA.match(str(decoded(head.schema, str | float) or ""))
     if stated is None:
         raise InputError("is JSON with nodes, but states no schema", where=name, allowed=SCHEMAS)
@@ -130,11 +126,7 @@ def is_execution_trace(start: bytes) -> bool:
 
 
 def refuse_chakra(start: bytes, name: str) -> None:
-    """Refuse formats that are known and not read, each with its sentence.
-
-    Raises:
-        InputError: Chakra protobuf, concatenated Chakra JSON, a Chakra workload graph.
-    """
+    """Refuse Chakra protobuf, concatenated Chakra JSON and Chakra workload graphs, each with its sentence."""
     if name.lower().endswith((".et", ".et.gz")) or (start[:1] not in (b"{", b"[", b"\xef") and b"chakra" in start):
         raise InputError("is a Chakra protobuf file, which is not read", where=name, remedy=REMEDY)
     if re.match(rb'\s*\{\s*"attr"\s*:', start):

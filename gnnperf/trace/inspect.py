@@ -71,11 +71,7 @@ class Inspection:
 
 
 def inspect(path: Path | list[Path]) -> Inspection:
-    """Look into a trace.
-
-    Raises:
-        InputError: nothing that can be read.
-    """
+    """Look into a trace; refuses what cannot be read."""
     try:
         return inspect_run(read_run(path))
     except InputError as error:

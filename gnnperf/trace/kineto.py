@@ -291,11 +291,7 @@ LOOK_AT = 16  # events that show whether a file's times are absolute
 
 
 def read_head(data: bytes, where: str) -> Head:
-    """The top level of a file that may be an execution trace.
-
-    Raises:
-        InputError: not JSON, or cut off.
-    """
+    """The top level of a file that may be an execution trace; refuses what is no JSON, or cut off."""
     try:
         return msgspec.json.decode(data, type=Head, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -73,11 +73,7 @@ def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Only earlier tables are ever replaced.
-
-    Raises:
-        InputError: something else is there.
-    """
+    """Refuse to replace anything but earlier tables."""
     if directory.exists() and not directory.is_dir():
         raise InputError("is a file", where=str(directory), allowed="a directory to write to")
     names = sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
@@ -227,11 +223,7 @@ def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFram
 
 
 def read_card(directory: Path) -> dict[str, object] | None:
-    """The recorder's `run.json` next to the traces; None without one.
-
-    Raises:
-        InputError: it is there and is not a JSON object.
-    """
+    """The recorder's `run.json` next to the traces; None without one. Refuses what is no JSON object."""
     path = directory / CARD
     if not path.is_file():
         return None

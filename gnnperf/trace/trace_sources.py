@@ -43,11 +43,7 @@ class Source:
         return PurePosixPath(self.path).name
 
     def unpack(self) -> bytes:
-        """The JSON text.
-
-        Raises:
-            InputError: cut off, or larger than a trace may be.
-        """
+        """The JSON text; refuses what is cut off, or larger than a trace may be."""
         if self.data[:2] != GZIP_MAGIC:
             return self.data
         return _gunzip(self.data, self.path)
@@ -63,11 +59,7 @@ class Source:
 
 
 def sources(path: Path) -> Iterator[Source]:
-    """All trace files under a path, in order of their names.
-
-    Raises:
-        InputError: no such path, nothing in it, or an archive that breaks a limit.
-    """
+    """All trace files under a path, in order of their names; refuses an empty path, and archives that break a limit."""
     with untrusted.reading(path):
         if path.is_dir():
             yield from _directory(path)

@@ -43,9 +43,6 @@ def unpacked_bytes(path: Path, columns: Collection[str] | None, footer_bytes: in
         path: the file.
         columns: dotted paths; None: all.
         footer_bytes: length of the footer.
-
-    Raises:
-        InputError, ValueError, IndexError, struct.error: the file is damaged.
     """
     total = 0
     with path.open("rb") as file:

@@ -114,11 +114,7 @@ class OpCall:
 
 
 def parse_call(name: str, dims: str | None, types: str | None, values: str | None) -> OpCall:
-    """Read the JSON texts of one call.
-
-    Raises:
-        UnknownCost: no shapes were recorded, or the texts are not what a profiler writes.
-    """
+    """Read the JSON texts of one call; UnknownCost where no shapes were recorded, or a profiler writes no such text."""
     shapes, kinds, texts = _read_list(dims), _read_list(types), _read_list(values)
     if not shapes:
         raise UnknownCost

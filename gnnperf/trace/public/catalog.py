@@ -50,11 +50,7 @@ NUMBERS = ("size_bytes", "rank", "world_size", "steps")
 
 
 def load_catalog(path: Path = CATALOG) -> tuple[Entry, ...]:
-    """Read a catalog (gzipped CSV with the fields of `Entry`).
-
-    Raises:
-        InputError: not such a file, or a name that points outside of its folder.
-    """
+    """Read a catalog (gzipped CSV with the fields of `Entry`); refuses names that point outside of its folder."""
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -84,9 +80,6 @@ def select(
     """Entries that match one of the names or runs (all, if neither is given) and one of the kinds (if given).
 
     A name may be the whole name, its last part, or a pattern with * and ?; a run or kind may be a pattern, too.
-
-    Raises:
-        InputError: a name, run or kind that nothing matches; names the nearest that exist.
     """
     named = [_matching(entries, n, "file", lambda e: (e.name, PurePosixPath(e.name).name)) for n in names]
     in_run = [_matching(entries, r, "run", lambda e: (e.run,) if e.run else ()) for r in runs]
@@ -153,11 +146,7 @@ def _folder_name(text: str) -> str:
 
 
 def build(recording: Recording, folder: Path, out: Path) -> Path:
-    """Import one recording whose files lie in `folder` into TraceTables below `out`; return their folder.
-
-    Raises:
-        InputError: the files cannot be read as one run.
-    """
+    """Import one recording whose files lie in `folder` into TraceTables below `out`; return their folder."""
     from gnnperf.trace import read_run  # only here: `gnnperf data list` needs no pandas
     from gnnperf.trace.storage import write_run
 
