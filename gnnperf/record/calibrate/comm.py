@@ -14,8 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from gnnperf.core import write_text
-from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, from_json, reading_to_json
+from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, write_readings
 from gnnperf.record.launcher import put_transport_first, short_slice
 
 MESSAGE_BYTES = tuple(2**power for power in (10, 13, 16, 18, 20, 22, 24, 26))
@@ -40,29 +39,25 @@ def comm_points(
     )
 
 
-def measure_groups(lines: Sequence[str], device: str, seed: int, seconds: float, out: str) -> None:
-    """On every rank: all points in the same shuffled order; rank 0 writes one line per reading.
+def measure_groups(points: Sequence[CommPoint], device: str, seed: int, seconds: float, out: Path) -> None:
+    """On every rank: all points in the same shuffled order; rank 0 writes the readings.
 
     A reading is from the last rank's arrival to the last rank's end, on one host's clock.
     """
-    points = [from_json(line) for line in lines]
-    rank_order = random.Random(seed)
-    rank_order.shuffle(points)
+    points = random.Random(seed).sample(points, len(points))
     own = torch.device(device, dist.get_rank() % torch.cuda.device_count()) if device == "cuda" else torch.device("cpu")
     backend = "nccl" if device == "cuda" else "gloo"
-    members = sorted({point.ranks for point in points if isinstance(point, CommPoint)})
+    members = sorted({point.ranks for point in points})
     groups = {ranks: dist.new_group(list(ranks), backend=backend) for ranks in members}
     put_transport_first(short_slice)  # real-time threads of gloo stall sends and receives
     deadline = time.monotonic() + seconds
     written = []
     for place, point in enumerate(points):
-        assert isinstance(point, CommPoint)
         share_s = max(deadline - time.monotonic(), 0.0) / (len(points) - place)
         result = _measure(point, groups[point.ranks], own, share_s)
-        if result and dist.get_rank() == 0:
-            written.append(reading_to_json(Reading(point, Cache.WARM, True, statistics.median(result), len(result))))
+        written.append(Reading(point, Cache.WARM, True, statistics.median(result), len(result)))
     if dist.get_rank() == 0:
-        write_text(Path(out), "".join(line + "\n" for line in written))
+        write_readings(out, written)
 
 
 def _measure(point: CommPoint, group: dist.ProcessGroup, device: torch.device, seconds: float) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
@@ -14,20 +13,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gnnperf.core import InputError, write_text
+from gnnperf.core import InputError
 from gnnperf.record.calibrate.call import Call, calls
 from gnnperf.record.calibrate.comm import finish, measure_groups
 from gnnperf.record.calibrate.point import (
     Cache,
+    CommPoint,
     HostPoint,
     OpPoint,
     Reading,
-    from_json,
-    reading_from_json,
-    reading_to_json,
+    read_readings,
+    write_readings,
 )
 from gnnperf.record.calibrate.suite import footprint_bytes
 from gnnperf.record.launcher import keep_memory, launch
@@ -220,24 +220,23 @@ LAUNCH_TIMEOUT_S = 900.0
 class Job:
     """What one round measures."""
 
-    points: tuple[str, ...]  # JSON lines of ops
-    comm: tuple[str, ...]  # JSON lines of collectives
+    points: tuple[OpPoint, ...]
+    comm: tuple[CommPoint, ...]
     ranks: int  # world size of the collectives
     device: str  # "cpu" or "cuda"
     host_costs: bool  # whether the host's own costs are measured
     cache_bytes: int  # last-level cache of the device
     seed: int  # of contents and order
     seconds: float  # of the round, next to starting processes
-    out: str  # where its readings go, one JSON line each
+    out: str  # where its readings go
 
 
 def run_job(job: Job) -> list[Reading]:
     """Measure the round here."""
     device = torch.device(job.device)
     comm_s = job.seconds * len(job.comm) / max(2 * len(job.points) + len(job.comm), 1)
-    result = (
-        _comm(job, comm_s) if job.comm else []
-    )  # first: ranks are processes of their own, with this process's cores
+    # First: ranks are processes of their own, with this process's cores.
+    result = _comm(job, comm_s) if job.comm else []
     if device.type == "cpu":  # as a recorded rank has it: one core, one thread
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         torch.set_num_threads(1)
@@ -249,12 +248,10 @@ def run_job(job: Job) -> list[Reading]:
 def _ops(job: Job, device: torch.device, seconds: float) -> Iterator[Reading]:
     shuffled = random.Random(job.seed)
     generator = torch.Generator(device=device).manual_seed(job.seed)
-    points = [from_json(line) for line in job.points]
-    shuffled.shuffle(points)
+    points = shuffled.sample(job.points, len(job.points))
     deadline = time.monotonic() + seconds
     own_timers = timers(device, job.cache_bytes)
     for place, point in enumerate(points):
-        assert isinstance(point, OpPoint)
         torch.backends.cuda.matmul.allow_tf32 = point.tf32
         batches = _batches(point, device, generator)
         ways = [(timer, cache) for timer in own_timers for cache in Cache]
@@ -272,16 +269,14 @@ def _batches(point: OpPoint, device: torch.device, generator: torch.Generator) -
 
 def _comm(job: Job, seconds: float) -> list[Reading]:
     own = Path(job.out).with_suffix(".comm")
-    arguments = (job.comm, job.device, job.seed, seconds, str(own))
+    arguments = (job.comm, job.device, job.seed, seconds, own)
     launch(measure_groups, arguments, world_size=job.ranks, timeout_s=LAUNCH_TIMEOUT_S + seconds)
-    result = [reading_from_json(line) for line in own.read_text(encoding="utf-8").splitlines()]
-    own.unlink()
-    return result
+    return read_readings(own)
 
 
 def main(path: str) -> int:
     """Run the job in a file; 2 and one message if an op of it does not run."""
-    job = Job(**json.loads(Path(path).read_text(encoding="utf-8")))
+    job = msgspec.json.decode(Path(path).read_bytes(), type=Job)
     if job.device == "cpu":
         keep_memory()
     try:
@@ -289,7 +284,7 @@ def main(path: str) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    write_text(Path(job.out), "".join(reading_to_json(reading) + "\n" for reading in readings))
+    write_readings(Path(job.out), readings)
     return 0
 
 

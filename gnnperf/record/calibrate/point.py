@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
+
+from gnnperf.core import write_bytes
 
 Shape = tuple[int, ...]
 
@@ -28,8 +32,11 @@ class Cache(StrEnum):
     FLUSHED = "flushed"
 
 
-@dataclass(frozen=True)
-class OpPoint:
+class _Point(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+    """Travels as JSON with the name of its class."""
+
+
+class OpPoint(_Point, frozen=True):
     """One op at one size."""
 
     op: str  # as in traces, e.g. "aten::mm", or with its overload "aten::add.out"
@@ -48,9 +55,12 @@ class OpPoint:
     flops: float | None = None  # of one call; None unknown
     moved_bytes: float | None = None  # read and written at least; None unknown
 
+    def __post_init__(self) -> None:
+        """Lists that JSON made of tuples are tuples again."""
+        msgspec.structs.force_setattr(self, "arguments", frozen(self.arguments))
 
-@dataclass(frozen=True)
-class CommPoint:
+
+class CommPoint(_Point, frozen=True):
     """One collective, or a send/receive, of one group."""
 
     op: str  # name of CollectiveKind
@@ -59,17 +69,13 @@ class CommPoint:
     link: str  # what joins them: "lo", "0.25g", or a GPU topology's word ("NV18", "PIX")
 
 
-@dataclass(frozen=True)
-class HostPoint:
+class HostPoint(_Point, frozen=True):
     """A cost of the host that is no single op: see gnnperf.record.calibrate.job."""
 
     quantity: str
 
 
 Point = OpPoint | CommPoint | HostPoint
-_KINDS: dict[str, type[OpPoint] | type[CommPoint] | type[HostPoint]] = {
-    kind.__name__: kind for kind in (OpPoint, CommPoint, HostPoint)
-}
 
 
 @dataclass(frozen=True)
@@ -83,37 +89,19 @@ class Reading:
     num_samples: int  # how many
 
 
-def to_json(point: Point) -> str:
-    """One line; equal points give equal lines."""
-    return json.dumps({"kind": type(point).__name__, **asdict(point)}, sort_keys=True)
-
-
-def from_json(line: str) -> Point:
-    """The point of a line that `to_json` wrote."""
-    values: dict[str, Any] = json.loads(line)
-    kind = _KINDS[values.pop("kind")]
-    if kind is OpPoint:
-        values["direction"] = Direction(values["direction"])
-    return kind(**{key: frozen(value) for key, value in values.items()})
-
-
 def frozen(value: Any) -> Any:
     """Lists become tuples, at every depth."""
     return tuple(frozen(v) for v in value) if isinstance(value, list | tuple) else value
 
 
-def reading_to_json(reading: Reading) -> str:
-    """One line."""
-    return json.dumps({"point": to_json(reading.point), "cache": reading.cache,
-                       "launch_included": reading.launch_included, "latency_us": reading.latency_us,
-                       "num_samples": reading.num_samples})  # fmt: skip
+def write_readings(path: Path, readings: Sequence[Reading]) -> None:
+    """As a JSON list."""
+    write_bytes(path, msgspec.json.encode(readings))
 
 
-def reading_from_json(line: str) -> Reading:
-    """The reading of a line that `reading_to_json` wrote."""
-    values: Mapping[str, Any] = json.loads(line)
-    return Reading(from_json(values["point"]), Cache(values["cache"]), values["launch_included"],
-                   values["latency_us"], values["num_samples"])  # fmt: skip
+def read_readings(path: Path) -> list[Reading]:
+    """What `write_readings` wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=list[Reading])
 
 
 def op_point(op: str, shapes: Sequence[Shape | None], dtype: str, **more: Any) -> OpPoint:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,10 +10,11 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from gnnperf.core import InputError, each
@@ -29,7 +29,7 @@ from gnnperf.record.calibrate.point import (
     Point,
     Reading,
     intervals,
-    reading_from_json,
+    read_readings,
 )
 from gnnperf.record.calibrate.suite import FLOOR_OP
 
@@ -79,9 +79,9 @@ def run_rounds(job: Job, minutes: float) -> list[list[Reading]]:
 
 def _in_a_process(job: Job) -> list[Reading]:
     with tempfile.TemporaryDirectory(prefix="gnnperf-calibrate-") as folder:
-        job = replace(job, out=str(Path(folder) / "readings.jsonl"))
+        job = replace(job, out=str(Path(folder) / "readings.json"))
         path = Path(folder) / "job.json"
-        path.write_text(json.dumps(asdict(job)), encoding="utf-8")
+        path.write_bytes(msgspec.json.encode(job))
         done = subprocess.run(
             [sys.executable, "-m", "gnnperf.record.calibrate.job", str(path)],
             env={**os.environ, "KINETO_LOG_LEVEL": KINETO_LOG_LEVEL}, capture_output=True, text=True, check=False,
@@ -91,7 +91,7 @@ def _in_a_process(job: Job) -> list[Reading]:
         if done.returncode != 0:
             raise InputError(f"a round {_how_it_ended(done)}", where="gnnperf calibrate",
                              remedy="nothing was written; calibrate again, with nothing else running")  # fmt: skip
-        return [reading_from_json(line) for line in Path(job.out).read_text(encoding="utf-8").splitlines()]
+        return read_readings(Path(job.out))
 
 
 def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:

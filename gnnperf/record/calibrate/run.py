@@ -12,23 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from gnnperf.core import InputError, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
 from gnnperf.record import host
 from gnnperf.record.calibrate import rounds
-from gnnperf.record.calibrate.comm import (
-    MESSAGE_BYTES,
-    comm_points,
-    one_pair_per_link,
-    peer_access,
-    read_topology,
-)
+from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, one_pair_per_link, peer_access, read_topology
 from gnnperf.record.calibrate.compare import OPS_FILE
 from gnnperf.record.calibrate.job import Job
 from gnnperf.record.calibrate.ops_file import parquet_bytes, rows
-from gnnperf.record.calibrate.point import CommPoint, Interval, OpPoint, to_json
+from gnnperf.record.calibrate.point import CommPoint, Interval, OpPoint
 from gnnperf.record.calibrate.rounds import LinkFit, Result, results, run_rounds
 from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
 from gnnperf.record.machine import gpu_clocks, gpu_facts, versions
@@ -123,8 +118,8 @@ def job_for(machine: Machine, ask: Ask) -> Job:
     ops = points(_sizes(machine, ask.sizes), machine.fp8) if ask.ops is None else ask.ops
     comm = _comm(machine, ask) if ask.ops is None and ask.ranks > 1 else ()
     return Job(
-        tuple(map(to_json, ops)), tuple(map(to_json, comm)), ask.ranks, machine.torch_device, ask.ops is None,
-        machine.cache_bytes, 0, 0.0, "",
+        ops, comm, ask.ranks, machine.torch_device, host_costs=ask.ops is None, cache_bytes=machine.cache_bytes,
+        seed=0, seconds=0.0, out="",
     )  # fmt: skip
 
 
@@ -137,7 +132,7 @@ def _sizes(machine: Machine, requested: Sizes | None) -> Sizes:
     return sizes if reaches else replace(sizes, stream_bytes=(*sizes.stream_bytes, far))
 
 
-def _comm(machine: Machine, ask: Ask) -> Sequence[CommPoint]:
+def _comm(machine: Machine, ask: Ask) -> tuple[CommPoint, ...]:
     if machine.kind != "gpu":
         return comm_points(ask.ranks, LOOPBACK, sizes=ask.message_bytes)
     pairs = read_topology(ask.ranks)
@@ -305,7 +300,7 @@ def _provenance(facts: Mapping[str, object]) -> dict[str, str]:
 
 def _rounds_bytes(result: Sequence[Result], facts: Mapping[str, object]) -> bytes:
     """All rounds' medians, so that intervals can be computed anew."""
-    ways = [{"point": json.loads(to_json(r.way.point)), "cache": str(r.way.cache),
+    ways = [{"point": msgspec.to_builtins(r.way.point), "cache": str(r.way.cache),
              "launch_included": r.way.launch_included, "round_medians_us": r.round_medians_us}
             for r in result]  # fmt: skip
     lines = ",\n".join(json.dumps(way) for way in ways)
