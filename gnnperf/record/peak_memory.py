@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -88,7 +89,8 @@ class HostMemory:
         profiler.stop()
         results = profiler.profiler.kineto_results if profiler.profiler is not None else None
         assert results is not None, "a profile that was started and stopped has results"
-        moves = sorted((e.start_ns(), int(e.nbytes())) for e in results.events() if e.name() == ALLOCATION)
+        events: Iterable[Any] = results.events()  # torch's type stubs leave nbytes out
+        moves = sorted((e.start_ns(), int(e.nbytes())) for e in events if e.name() == ALLOCATION)
         counted = [num_bytes for at_ns, num_bytes in moves if at_ns >= self._counted_from_ns]
         held = tensor_bytes()
         self._facts = {"method": "profiler allocations", "peak_bytes": held + peak_over_end(counted),

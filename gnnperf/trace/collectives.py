@@ -128,9 +128,8 @@ class Call:
 
     def filled_from(self, other: Call) -> Call:
         """Own values first, the other's where unknown."""
-        missing = [f.name for f in fields(self) if getattr(self, f.name) is None]
-        given = {name: getattr(other, name) for name in missing}
-        return replace(self, **given, **({"tag": other.tag} if self.peer is None else {}))
+        given = {f.name: getattr(other, f.name) for f in fields(self) if getattr(self, f.name) is None}
+        return replace(self, **given, tag=other.tag if self.peer is None else self.tag)
 
 
 def add_collectives(table: Assembled, links: Links, distributed: Distributed) -> dict[str, Any]:

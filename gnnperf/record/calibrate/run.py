@@ -163,6 +163,13 @@ def check_out(out: Path, overwrite: bool) -> None:
                          remedy="choose a directory you may write to, with space left") from None  # fmt: skip
 
 
+def write(out: Path, files: Mapping[str, bytes]) -> None:
+    """Write the folder: all of it, or nothing is changed."""
+    with replacing_folder(out) as temporary:
+        for name, content in files.items():
+            (temporary / name).write_bytes(content)
+
+
 # Results of a calibration, as a device and a cluster in the catalog's own YAML.
 
 MEMORY_STREAM = "copy"  # half read, half written, as most ops are
@@ -266,9 +273,7 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
     files = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: _rounds_bytes(result, facts)}
     if ask.ops is None:
         files |= _spec_files(machine, ask, result, _provenance(facts))
-    with replacing_folder(out) as temporary:
-        for name, content in files.items():
-            (temporary / name).write_bytes(content)
+    write(out, files)
     return result
 
 

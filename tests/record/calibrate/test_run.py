@@ -17,7 +17,7 @@ from gnnperf.record.calibrate import run as run_module
 from gnnperf.record.calibrate.compare import agreement
 from gnnperf.record.calibrate.job import Job
 from gnnperf.record.calibrate.ops_file import COLUMNS
-from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Reading
+from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Point, Reading
 from gnnperf.record.calibrate.rounds import num_rounds, results, run_rounds
 from gnnperf.record.calibrate.run import Ask, Machine, calibrate
 from gnnperf.record.calibrate.suite import Lookup, Sizes, product
@@ -45,7 +45,7 @@ def fake_rounds(seed: int, factor: float = 1.0) -> Callable[..., list[list[Readi
     noise = random.Random(seed)
 
     def rounds(job: Job, minutes: float) -> list[list[Reading]]:
-        points = [*job.points, *job.comm, *([HostPoint("host_op_us")] if job.host_costs else [])]
+        points: list[Point] = [*job.points, *job.comm, *([HostPoint("host_op_us")] if job.host_costs else [])]
         return [
             [
                 Reading(p, cache, True, factor * ideal_us(p) * noise.lognormvariate(0, 0.01), 3)
