@@ -102,12 +102,7 @@ class Work:
 
 
 class Bars:
-    """A bar per piece of work that lasts; several at a time share one display.
-
-    Args:
-        console: makes the place where they are drawn; requested when there is a first one.
-        clock: seconds.
-    """
+    """A bar per piece of work that lasts; several share one display, on the console that the first one makes."""
 
     def __init__(self, console: Callable[[], Console], clock: Callable[[], float] = time.monotonic) -> None:
         self.console, self.clock = console, clock

@@ -43,13 +43,7 @@ def complain(program: str, error: object) -> None:
 
 
 def console(width: int | None = None, *, stderr: bool = False, quiet: bool = False) -> Console:
-    """A console of rich that reads no text as markup and shows every text as `visible` does.
-
-    Args:
-        width: characters of a line; None: the terminal's.
-        stderr: to standard error.
-        quiet: prints nothing.
-    """
+    """A console of rich that takes no text as markup and shows every text as `visible` does."""
     return _console_class()(width=width, stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False)
 
 
@@ -97,12 +91,7 @@ BROKEN_PIPE = 141  # what a shell reports for a process ended by SIGPIPE
 
 
 class _Lasting(io.RawIOBase):
-    """A raw stream that swallows what it cannot write, and remembers why.
-
-    Args:
-        raw: the stream; None: it is closed.
-        name: of the stream.
-    """
+    """A raw stream (None: it is closed) that swallows what it cannot write, and remembers why."""
 
     def __init__(self, raw: Any, name: str) -> None:
         self.raw, self.name = raw, name

@@ -43,13 +43,7 @@ def reading(path: Path | str, what: str = "cannot be read", *, remedy: str = "")
 
 
 def require_memory(need: int, size: int, where: str) -> None:
-    """Refuse what would not fit.
-
-    Args:
-        need: bytes of memory, estimated.
-        size: bytes of the file.
-        where: the file.
-    """
+    """Refuse a file of `size` bytes that takes about `need` bytes of memory to read, if less is available."""
     if need > available_bytes():
         raise out_of_memory(need, size, where)
 

@@ -128,7 +128,10 @@ def _edges(
     edges.add(part_node[complete[owner]], ids[owner][complete[owner]], Relation.JOINS)
     edges.add(ids[owner][held], part_node[held] + 1, Relation.RELEASES)
     edges.add(part_node[free | on_peer], part_node[free | on_peer] + 1, Relation.FOLLOWS)
-    edges.add(_other_part(part_node, owner)[on_peer], part_node[on_peer] + 1, Relation.WAITS)
+    following = np.r_[part_node[1:], part_node[:1]]  # the other part of a pair; of a larger group, some other part
+    is_followed = np.r_[owner[1:] == owner[:-1], False][: len(owner)]
+    other = np.where(is_followed, following, np.r_[part_node[-1:], part_node[:-1]])  # [num_parts]
+    edges.add(other[on_peer], part_node[on_peer] + 1, Relation.WAITS)
     begin_us, end_us = (
         np.array([getattr(p, moment) for g in groups for p in g], dtype=np.float64) / 1000.0
         for moment in ("begin_ns", "end_ns")
@@ -137,13 +140,6 @@ def _edges(
     since = np.select([free, on_peer], [begin_us, last_us], done_us[owner])
     exit_us = np.maximum(end_us - since, 0.0)
     return edges, part_node + 1, np.where(complete[owner], exit_us, np.nan)
-
-
-def _other_part(part_node: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """[num_parts] the other part of a pair; of a larger group, some other part."""
-    following = np.r_[part_node[1:], part_node[:1]] if len(part_node) else part_node
-    previous = np.r_[part_node[-1:], part_node[:-1]]
-    return np.where(np.r_[owner[1:] == owner[:-1], False][: len(owner)], following, previous)
 
 
 def _peer_waits(

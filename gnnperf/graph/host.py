@@ -193,7 +193,9 @@ class Bursts:
 
 def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple[Pieces, Bursts]:
     """Split the main thread's gaps at the bursts they contain, drop the bursts' idle time in between."""
-    autograd = _autograd_threads(events, main_thread)
+    names = events.table.events["name"]
+    engine = by_category(names, lambda n: n.startswith("autograd::engine::") or n.endswith("Backward0"), bool)
+    autograd = np.setdiff1d(np.unique(events.thread[engine & (events.kind == EventKind.CPU_OP)]), [main_thread])
     gaps = np.flatnonzero((pieces.thread == main_thread) & (pieces.segment == Segment.T1))
     worker = np.flatnonzero(np.isin(pieces.thread, autograd) & (pieces.segment != Segment.T1))
     # [num_worker] gap of each worker piece, -1 none
@@ -204,7 +206,10 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
         return pieces, Bursts(empty, empty, empty, empty)
     number = np.full(len(pieces), -1)
     number[inside] = gap
-    split, first_moment, last_moment = _extent(pieces, inside, gap)
+    order = np.argsort(gap, kind="stable")
+    split, where = np.unique(gap[order], return_index=True)  # gaps with a burst
+    first_moment = np.minimum.reduceat(pieces.begin_ns[inside[order]], where)
+    last_moment = np.maximum.reduceat(pieces.end_ns[inside[order]], where)
     number[split] = split
     whole = pieces.take(split).replaced(burst=split)
     before, after = whole.replaced(end_ns=first_moment), whole.replaced(begin_ns=last_moment)
@@ -215,28 +220,12 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
     return result, _locate(result, main_thread)
 
 
-def _autograd_threads(events: RankEvents, main_thread: int) -> np.ndarray:
-    """Threads other than the main one that run autograd nodes."""
-    names = events.table.events["name"]
-    engine = by_category(names, lambda n: n.startswith("autograd::engine::") or n.endswith("Backward0"), bool)
-    return np.setdiff1d(np.unique(events.thread[engine & (events.kind == EventKind.CPU_OP)]), [main_thread])
-
-
 def _containing(pieces: Pieces, gaps: np.ndarray, worker: np.ndarray) -> np.ndarray:
     """[num_worker] the gap that contains each worker piece entirely; -1 none."""
     slot = np.searchsorted(pieces.begin_ns[gaps], pieces.begin_ns[worker], side="right") - 1
     gap = gaps[np.maximum(slot, 0)]
     contained = (slot >= 0) & (pieces.begin_ns[gap] <= pieces.begin_ns[worker])
     return np.where(contained & (pieces.end_ns[worker] <= pieces.end_ns[gap]), gap, -1)
-
-
-def _extent(pieces: Pieces, inside: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per gap with a burst: (gap, first begin, last end)."""
-    order = np.argsort(gap, kind="stable")
-    split, where = np.unique(gap[order], return_index=True)
-    first = np.minimum.reduceat(pieces.begin_ns[inside[order]], where)
-    last = np.maximum.reduceat(pieces.end_ns[inside[order]], where)
-    return split, first, last
 
 
 def _idle_between_bursts(pieces: Pieces, number: np.ndarray, autograd: np.ndarray) -> np.ndarray:

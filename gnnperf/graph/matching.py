@@ -147,13 +147,7 @@ class Release(Enum):
 def comm_parts(
     ranks: Sequence[tuple[RankEvents, Works]], steps: Sequence[np.ndarray], hidden: Sequence[np.ndarray] | None = None
 ) -> list[CommPart]:
-    """Every communication kernel of whole steps.
-
-    Args:
-        ranks: events and works of each.
-        steps: per rank [num_works] step; -1 outside.
-        hidden: per rank [num_works] bool, see CommPart; None: nowhere.
-    """
+    """Every communication kernel of whole steps; `steps` and `hidden` have [num_works] per rank, -1 outside steps."""
     parts = []
     for rank_index, ((events, works), step) in enumerate(zip(ranks, steps, strict=True)):
         uneven = even_bytes(events, item_bytes(events))  # [num_events]

@@ -139,17 +139,16 @@ def host_table(
 def work_table(
     events: RankEvents, works: Works, step: np.ndarray, offset: int
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Nodes of device works: one each, two (arrive, exit) for communication.
-
-    Returns:
-        the table, and [num_works] first and last node id of each work (from `offset`).
-    """
+    """Nodes of works, two (arrive, exit) for communication; [num_works] first and last node id, from `offset`."""
     work = np.repeat(np.arange(len(works)), np.where(works.is_comm, 2, 1))  # [num_nodes]
     last = offset + np.cumsum(np.where(works.is_comm, 2, 1)) - 1
     first = np.where(works.is_comm, last - 1, last)
     is_exit = np.r_[False, work[1:] == work[:-1]][: len(work)]
     comm, copy = works.is_comm[work], works.is_copy[work]
     costs = _costs(events, works)
+    names = events.name[works.event].copy()
+    for i in np.flatnonzero(works.num_kernels > 1):  # a graph launch
+        names[i] = f"{events.name[works.call[i]]}[{works.num_kernels[i]} kernels]"
     share = works.num_siblings[work]
     duration_us = _durations_us(works)[work]
     moved = events.column("bytes")[works.event][work]
@@ -161,7 +160,7 @@ def work_table(
         node_type=kind.astype(object),
         rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
         op_name=_op_names(events, works, costs)[work],
-        event_name=_event_names(events, works)[work],
+        event_name=names[work],
         segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), _NULL),
         phase=np.where(works.recorded_op >= 0, phases(events)[works.recorded_op], str(Phase.OTHER))[work],
         family=family.astype(object),
@@ -240,11 +239,3 @@ def _op_names(events: RankEvents, works: Works, costs: OpCosts) -> np.ndarray:
     names = np.where(event >= 0, events.name[event], _NULL)
     fused = np.where(works.num_kernels == 1, fused_names(events)[works.event], "")
     return np.where(costs.event >= 0, events.name[costs.event], np.where(fused != "", fused, names))
-
-
-def _event_names(events: RankEvents, works: Works) -> np.ndarray:
-    """[num_works] kernel names; a graph launch says how many kernels it holds."""
-    names = events.name[works.event].copy()
-    for i in np.flatnonzero(works.num_kernels > 1):
-        names[i] = f"{events.name[works.call[i]]}[{works.num_kernels[i]} kernels]"
-    return names

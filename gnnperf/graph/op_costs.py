@@ -220,10 +220,9 @@ def _unknown(n: int) -> OpCosts:
 def _sum_up(
     parent: np.ndarray, works: np.ndarray, flops: np.ndarray, moved: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bottom-up sums; a row that works counts for itself and hides its children. Rows come after their parents.
+    """[n] FLOPs, bytes with children, and the row that moves most of them (-1: nothing known), bottom up.
 
-    Returns:
-        flops and bytes [n] with children, and the row that moves most bytes [n] (-1: nothing known).
+    A row that works counts for itself and hides its children. Rows come after their parents.
     """
     n = len(parent)
     totals = [np.where(works, values, np.nan).tolist() for values in (flops, moved)]  # NaN: nothing known yet

@@ -78,13 +78,9 @@ class RankGraph:
 def rank_graph(
     draft: RankDraft, comm: HostComm | None, windows: StepWindows, elapsed: np.ndarray | None = None
 ) -> RankGraph:
-    """Build one rank's part of the graph.
+    """Build one rank's part of the graph; without `comm`, which ties host collectives, it has device work.
 
-    Args:
-        draft: of the rank.
-        comm: what ties its host collectives; None with device work.
-        windows: steps of the run.
-        elapsed: [2, n] (work, call event) of `waits.elapsed_waits`; None: none.
+    `elapsed` is [2, n] (work, call event) of `waits.elapsed_waits`.
     """
     elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed
     events, pieces, works = draft.events, draft.pieces, draft.works

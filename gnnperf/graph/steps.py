@@ -96,13 +96,6 @@ def step_marks(events: RankEvents) -> dict[str, tuple[int, int, int]]:
     return {str(events.name[i]): (int(events.start_ns[i]), int(events.end_ns[i]), int(events.thread[i])) for i in index}
 
 
-def _busiest(events: RankEvents, scope: np.ndarray) -> int:
-    """The thread with most events outside of backward: an autograd thread may have more events than the main one."""
-    outside = scope & (phases(events) != Phase.BACKWARD)
-    threads, counts = np.unique(events.thread[outside if outside.any() else scope], return_counts=True)
-    return int(threads[counts.argmax()])
-
-
 def _one_window(ranks: list[RankEvents]) -> StepWindows:
     """No marks: the whole trace is one window."""
     begin, end, main = [], [], []
@@ -111,5 +104,8 @@ def _one_window(ranks: list[RankEvents]) -> StepWindows:
         scope = host if host.any() else np.ones(len(events.start_ns), dtype=bool)
         begin.append([int(events.start_ns[scope].min())])
         end.append([int(events.end_ns[scope].max())])
-        main.append(_busiest(events, scope))
+        # Most events outside of backward: an autograd thread may have more events than the main one.
+        outside = scope & (phases(events) != Phase.BACKWARD)
+        threads, counts = np.unique(events.thread[outside if outside.any() else scope], return_counts=True)
+        main.append(int(threads[counts.argmax()]))
     return StepWindows((WINDOW,), np.array(begin), np.array(end) + 1, np.array(end), np.array(main), np.zeros(1, bool))

@@ -159,13 +159,15 @@ def drain_waits(events: RankEvents, works: Works, copies: np.ndarray) -> np.ndar
 def queue_waits(events: RankEvents, works: Works) -> np.ndarray:
     """[2, num_edges] (work, call event): launch i of a stream waits until its work i - LAUNCH_QUEUE_DEPTH has ended.
 
-    Every stream has a queue of its own. Recordings that fill one say 1022, to the launch; those of AMD devices hold
-    more, and refute every such edge.
+    Every stream has a queue of its own, in which a graph takes one place. Recordings that fill one say 1022, to the
+    launch; those of AMD devices hold more, and refute every such edge.
     """
     launched = LaunchOrder(events, works)
     results = [np.zeros((2, 0), dtype=np.int64)]
     for stream in np.unique(launched.stream):
-        queue = _last_of_each_call(works, launched.work[launched.stream == stream])
+        queue = launched.work[launched.stream == stream]
+        call = works.call[queue]
+        queue = queue[(call < 0) | (call != np.append(call[1:], -1))]  # the last work of each call
         earlier, later = queue[:-LAUNCH_QUEUE_DEPTH], queue[LAUNCH_QUEUE_DEPTH:]
         in_window = works.call[later] >= 0
         earlier, call = earlier[in_window], works.call[later[in_window]]
@@ -245,14 +247,6 @@ def _places(events: RankEvents, calls: np.ndarray) -> np.ndarray:
         counts[around] = counts.get(around, 0) + 1
         places.append(f"{events.name[around]} {counts[around]}" if around >= 0 else "")
     return np.array(places, dtype=object)
-
-
-def _last_of_each_call(works: Works, queue: np.ndarray) -> np.ndarray:
-    """The works of a queue without those that a later one of the same call follows: a graph takes one place."""
-    call = works.call[queue]
-    followed = (call >= 0) & (call == np.append(call[1:], -1))
-    results: np.ndarray = queue[~followed]
-    return results
 
 
 def timed_waits(events: RankEvents, works: Works, calls: np.ndarray, explained: np.ndarray) -> np.ndarray:

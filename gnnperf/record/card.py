@@ -137,6 +137,8 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
     hosts = {str(part["host"]): part["host_facts"] for part in reversed(parts)}
     names = list(dict.fromkeys(str(part["host"]) for part in parts))
     own = [{key: value for key, value in part.items() if key not in SHARED} for part in parts]
+    medium = "one host" if len(names) == 1 else "network"
+    seen = {"backend": parts[0]["backend"], "medium": medium, "hosts": len(names)}  # of a link that is not described
     return {
         "format": FORMAT,
         "status": COMPLETE,
@@ -144,7 +146,7 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
         "machine": machine_of([hosts[name] for name in names]),
         "world_size": len(parts),
         **asdict(description),
-        "link": description.link or (_seen_link(parts, len(names)) if len(parts) > 1 else {}),
+        "link": description.link or (seen if len(parts) > 1 else {}),
         "link_probe": parts[0]["link_probe"],
         "versions": machine.versions(),
         "garbage_collector": "objects older than the first step set aside",
@@ -160,11 +162,6 @@ def machine_of(hosts: Sequence[Any]) -> str:
     """One fingerprint for all hosts of a run: theirs if they are alike."""
     distinct = sorted({str(facts["fingerprint"]) for facts in hosts})
     return distinct[0] if len(distinct) == 1 else host.fingerprint({"hosts": distinct})
-
-
-def _seen_link(parts: Sequence[Mapping[str, object]], hosts: int) -> dict[str, object]:
-    """What can be given of a link that the caller does not describe."""
-    return {"backend": parts[0]["backend"], "medium": "one host" if hosts == 1 else "network", "hosts": hosts}
 
 
 def _over_ranks(parts: Sequence[Mapping[str, object]], kind: str) -> dict[str, object]:

@@ -103,14 +103,7 @@ def launch(
     """Run `main(*arguments)` on every rank, in processes of their own, inside a process group.
 
     Ranks find each other through a file in a private directory and talk over 127.0.0.1, so that no port is open to
-    others. They end with this process, however it ends.
-
-    Args:
-        main: what each rank runs.
-        arguments: of `main`.
-        world_size: number of ranks.
-        timeout_s: after which all ranks are killed.
-        enter: per rank what moves it to another network, before it starts threads; empty: all stay on loopback.
+    others, or where `enter` moves each rank before it starts threads. They end with this process, however it ends.
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
@@ -220,11 +213,8 @@ def put_transport_first(schedule: Callable[[int], None]) -> None:
 
     They share their rank's core with its main thread. A thread that wakes does not take the core from an ordinary one
     before the kernel's next tick, which comes every 4 ms: steps then last whole multiples of 4 ms longer. A network
-    card would not wait. Without the right to schedule them the main thread is instructed not to push others off the
-    core when it wakes.
-
-    Args:
-        schedule: given the number of each thread.
+    card would not wait. `schedule` is given the number of each thread. Where it is not permitted, the main thread is
+    instructed not to push others off the core when it wakes.
     """
     if dist.get_backend() != "gloo":
         return

@@ -28,11 +28,7 @@ ALLOCATION = "[memory]"  # what Kineto calls an allocation, or with negative byt
 
 
 class CudaMemory:
-    """The caching allocator's own count.
-
-    Args:
-        index: of the CUDA device.
-    """
+    """The caching allocator's own count, of one CUDA device."""
 
     steps = 0  # of its own, after the traced ones
 

@@ -48,13 +48,17 @@ class StepMarker:
         register_optimizer_step_post_hook(self._stepped)  # for good: torch calls it while it walks over all hooks
 
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self._ended or not _all_ranks_are_there():
+        expected = int(os.environ.get("WORLD_SIZE", "1"))  # of the launcher: none is recorded before all have met
+        if self._ended or (expected > 1 and not (dist.is_available() and dist.is_initialized())):
             return
         self._first = self._first or optimizer
         if optimizer is not self._first:
             return
         if self._step is None:
-            recording = self._make({"precision": _precision(optimizer)})
+            # float32, or bfloat16+float32; autocast is not seen here.
+            kinds = {parameter.dtype for group in optimizer.param_groups for parameter in group["params"]}
+            precision = "+".join(sorted(str(kind).removeprefix("torch.") for kind in kinds)) or "unknown"
+            recording = self._make({"precision": precision})
             self._step = recording.__enter__()
             self._recording = recording
             return
@@ -69,18 +73,6 @@ class StepMarker:
         if recording is not None:
             trace: TracebackType | None = None if error is None else error.__traceback__
             recording.__exit__(None if error is None else type(error), error, trace)
-
-
-def _all_ranks_are_there() -> bool:
-    """A launcher says how many ranks there will be; none can be recorded before all have met."""
-    expected = int(os.environ.get("WORLD_SIZE", "1"))
-    return expected <= 1 or (dist.is_available() and dist.is_initialized())
-
-
-def _precision(optimizer: torch.optim.Optimizer) -> str:
-    """The dtypes of what it optimizes: float32, or bfloat16+float32; autocast is not seen here."""
-    kinds = {parameter.dtype for group in optimizer.param_groups for parameter in group["params"]}
-    return "+".join(sorted(str(kind).removeprefix("torch.") for kind in kinds)) or "unknown"
 
 
 class RecordsItself(Exception):

@@ -42,11 +42,7 @@ class HostClock:
 
 
 class CudaClock:
-    """For work on a GPU: events in its current stream, which do not make the host wait and so change nothing.
-
-    Args:
-        index: of the CUDA device.
-    """
+    """For work on one CUDA device: events in its current stream, which do not make the host wait and change nothing."""
 
     def __init__(self, index: int) -> None:
         self._index = index

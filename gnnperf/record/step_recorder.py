@@ -47,9 +47,7 @@ class ExecutionTraceStep:
         """What torch wrote."""
         return self._path.read_bytes()
 
-    def close(self) -> None:
-        """Stop if the step did not end."""
-        self.end()
+    close = end  # if the step did not end
 
 
 PROFILER_WARMUP_STEPS = 2

@@ -19,8 +19,7 @@ NotNegative = Annotated[float, Meta(ge=0.0, le=1e12)]  # of us: twelve days
 Unbounded = Annotated[float, Meta(ge=0.0)]  # infinity included
 Positive = Annotated[float, Meta(ge=1e-12, le=1e12)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-LogRatio = Annotated[float, Meta(ge=-50.0, le=50.0)]  # of two latencies
-LogLow = Annotated[float, Meta(le=50.0)]  # the end of an interval of such ratios; infinite: nothing bounds it
+LogLow = Annotated[float, Meta(le=50.0)]  # the end of an interval of ratios; infinite: nothing bounds it
 LogHigh = Annotated[float, Meta(ge=-50.0)]
 
 

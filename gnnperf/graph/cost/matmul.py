@@ -132,16 +132,7 @@ def _rows(values: Tensor, dense: Tensor) -> int:
 def thinned(
     flops: float, moved_bytes: float, elements: float, retained: float, item_bytes: int, index_bytes: float
 ) -> tuple[float, float]:
-    """FLOPs and bytes of a product, one operand of which stores `retained` of its `elements` values.
-
-    Args:
-        flops: of the dense product.
-        moved_bytes: of the dense product.
-        elements: of the dense operand.
-        retained: values that are stored, zeros within blocks among them.
-        item_bytes: of a value.
-        index_bytes: that say where the values are.
-    """
+    """FLOPs and bytes of a dense product, once one operand stores `retained` of its `elements` values, and indices."""
     return flops * retained / elements, moved_bytes - item_bytes * (elements - retained) + index_bytes
 
 

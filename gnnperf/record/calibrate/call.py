@@ -71,15 +71,12 @@ def _call(overload: Any, point: OpPoint, device: torch.device, generator: torch.
         return partial(overload, *positional, **named)
     leaves = [t.requires_grad_() for t in tensors if t is not None and t.is_floating_point()]
     result = overload(*positional, **named)
-    outputs = [r for r in _flat(result) if isinstance(r, torch.Tensor) and r.requires_grad]
+    results = result if isinstance(result, tuple | list) else [result]
+    outputs = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
     if not outputs:
         raise InputError("no output has a gradient", where=point.op, allowed="direction: forward")
     gradients = [torch.randn_like(output) for output in outputs]
     return lambda: torch.autograd.grad(outputs, leaves, gradients, retain_graph=True, allow_unused=True)
-
-
-def _flat(result: object) -> list[object]:
-    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def _arguments(
@@ -127,7 +124,8 @@ def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -
         if shape is None:
             yield None
         elif place == 2 and name_of_op.endswith("embedding_bag"):  # where bags begin
-            yield _offsets(shape, point, device, dtype_of(name))
+            lookups = point.shapes[1] or (0,)
+            yield (torch.arange(shape[0]) * lookups[0] // max(shape[0], 1)).to(device=device, dtype=dtype_of(name))
         elif name.startswith(SPARSE):
             yield _sparse(shape, point, device, generator, dtype_of(name))
         else:
@@ -135,12 +133,6 @@ def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -
             made = random_tensor(whole, dtype_of(name), device, generator, rows, point.skew)
             made = made.abs() if name_of_op in POSITIVE else made
             yield made.transpose(-1, -2) if place in point.transposed else made
-
-
-def _offsets(shape: Shape, point: OpPoint, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    lookups = point.shapes[1]
-    assert lookups is not None
-    return (torch.arange(shape[0]) * lookups[0] // max(shape[0], 1)).to(device=device, dtype=dtype)
 
 
 def _sparse(

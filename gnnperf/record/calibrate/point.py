@@ -140,10 +140,6 @@ class Interval:
     low: float
     high: float
 
-    def holds(self, value: float) -> bool:
-        """Whether `value` lies inside, ends included."""
-        return self.low <= value <= self.high
-
 
 def t_975(degrees: int) -> float:
     """Student's t at 97.5 %."""
@@ -156,12 +152,7 @@ def log_sd(medians: Sequence[float]) -> float:
 
 
 def interval_of(medians: Sequence[float], least_log_sd: float = 0.0) -> Interval:
-    """Over the medians of R >= 2 rounds; see above.
-
-    Args:
-        medians: [R] positive, one per round.
-        least_log_sd: typical log_sd of points of this kind.
-    """
+    """Over the positive medians [R] of R >= 2 rounds, whose spread is at least `least_log_sd`; see above."""
     if len(medians) < 2:
         raise ValueError(f"{len(medians)} round has no spread")
     center = math.exp(statistics.median(map(math.log, medians)))
@@ -175,12 +166,7 @@ def widened(interval: Interval, by: float) -> Interval:
 
 
 def intervals(medians: Mapping[K, Sequence[float]], kinds: Mapping[K, Hashable]) -> dict[K, Interval]:
-    """Intervals of many points; each is at least as wide as is typical (median) of its kind.
-
-    Args:
-        medians: point -> [R] us, one per round.
-        kinds: point -> its kind.
-    """
+    """Intervals of many points, us; each is at least as wide as is typical (median) of its kind."""
     spreads: dict[Hashable, list[float]] = defaultdict(list)
     for key, values in medians.items():
         spreads[kinds[key]].append(log_sd(values))

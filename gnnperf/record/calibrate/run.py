@@ -219,13 +219,9 @@ def _rounded(value: float) -> float:
 def cluster_mapping(
     machine: Machine, device: DeviceSpec, results: Iterable[Result], provenance: Mapping[str, str]
 ) -> dict[str, object]:
-    """The cluster file's content; links that were not measured are those of the device's default cluster, and say so.
+    """The cluster file's content: the fastest link is `intra`.
 
-    Args:
-        machine: the device at hand.
-        device: its specification.
-        results: of send/receive: the fastest link is `intra`.
-        provenance: when, with what.
+    Links that were not measured are those of the device's default cluster, and say so.
     """
     result = list(results)
     default, fits, host_link = default_cluster(device), rounds.links(result), rounds.host_link(result)
