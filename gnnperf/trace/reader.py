@@ -51,8 +51,8 @@ def import_kineto(
         rank=rank, rank_source=rank_source, world_size=distributed.world_size,
         source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=source.name,
         source_sha256=hashlib.sha256(source.data).hexdigest(), base_time_ns=table.base_ns,
-        devices=read_devices(table.head.deviceProperties), backend=distributed.backend, has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
-        link_method=str(links.method),
+        devices=read_devices(table.head.deviceProperties), backend=distributed.backend, link_method=str(links.method),
+        has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
         warnings=(*dropped, *linking.repeated_ids(table), *assumed, *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
