@@ -100,7 +100,10 @@ def rank_graph(
         before = _pieces_before(pieces, call_piece)
         blocked_until = _wait(edges, events, works, (call_piece, copy_piece, before), first, last, elapsed)
     else:
-        blocked_until = _wait_for_comm(edges, comm, first, last)
+        edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
+        edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
+        edges.add(last[comm.queued[0]], first[comm.queued[1]], Relation.WAITS, "stream")
+        blocked_until = comm.awaited
     nodes = concat_tables([_without_waits(host, pieces, works, blocked_until), device])
     hidden = np.zeros(len(works), dtype=bool) if comm is None else comm.hidden
     return RankGraph(events, works, nodes, edges, first, last, hidden, _counts(events, works))
@@ -144,14 +147,6 @@ def _work_steps(
         piece[comm.issued[1]] = comm.issued[0]
     unknown = -1 if windows.has_marks else 0
     return np.where(piece >= 0, piece_step[piece] if len(piece_step) else unknown, unknown).astype(np.int32)
-
-
-def _wait_for_comm(edges: EdgeList, comm: HostComm, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Edges of host collectives; returns [2, n] (work, piece) that delay host pieces."""
-    edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
-    edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
-    edges.add(last[comm.queued[0]], first[comm.queued[1]], Relation.WAITS, "stream")
-    return comm.awaited
 
 
 def _launch(edges: EdgeList, works: Works, piece_of: tuple[np.ndarray, np.ndarray], first: np.ndarray) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
     "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "complex32": 4, "float8_e4m3fn": 1,
@@ -172,16 +174,10 @@ Formula = Callable[[OpCall], Work]
 
 def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     """Shape after broadcasting (numpy's rule)."""
-    width = max((len(s) for s in shapes), default=0)
-    padded = [(1,) * (width - len(s)) + s for s in shapes]
-    return tuple(_common(sizes) for sizes in zip(*padded, strict=True))
-
-
-def _common(sizes: tuple[int, ...]) -> int:
-    wide = {s for s in sizes if s != 1}
-    if len(wide) > 1:  # a batch of ops recorded with shapes that do not belong together
-        raise UnknownCost
-    return wide.pop() if wide else 1
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:  # a batch of ops recorded with shapes that do not belong together
+        raise UnknownCost from None
 
 
 def result_dtype_bytes(tensors: list[Tensor]) -> int:

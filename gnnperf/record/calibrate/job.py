@@ -8,6 +8,7 @@ import random
 import statistics
 import sys
 import time
+import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +61,7 @@ def host_costs_us(device: torch.device) -> dict[HostPoint, float]:
         PER_OP_PROFILED: _median_us(lambda: _profiled_us(device, False)) - plain,
         PER_OP_SHAPES: _median_us(lambda: _profiled_us(device, True)) - plain,
         SMALLEST_OP: _median_us(lambda: _smallest_us(device)),
-        CLOCK: _median_us(_clock_us),
+        CLOCK: _median_us(lambda: 1e3 * timeit.timeit(time.perf_counter_ns, number=1000)),
     }
     if device.type == "cuda":
         costs |= {name: _copy_us(device, num_bytes) for name, num_bytes in COPY_BYTES.items()}
@@ -101,13 +102,6 @@ def _smallest_us(device: torch.device) -> float:
     took = time.perf_counter_ns() - begin
     finish(device)
     return took / 1e3 / SEQUENCES / OPS_PER_SEQUENCE
-
-
-def _clock_us() -> float:
-    begin = time.perf_counter_ns()
-    for _ in range(1000):
-        time.perf_counter_ns()
-    return (time.perf_counter_ns() - begin) / 1e6
 
 
 def _copy_us(device: torch.device, num_bytes: int) -> float:
