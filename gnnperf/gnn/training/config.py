@@ -32,8 +32,6 @@ class LearnerKind(StrEnum):
     network = "network"  # the typed graph network, which becomes a checkpoint
     trees = "trees"  # gradient-boosted trees on a node's own features
     trees_hops = "trees_hops"  # the same, with the features of its neighbors
-    graphsage = "graphsage"  # GraphSAGE, pooled: step times only
-    ops_as_text = "ops_as_text"  # a sequence model over the ops as words
     trivial = "trivial"  # nothing: trivial predictors
 
 
@@ -116,21 +114,14 @@ class LearnerConfig:
     Attributes:
         kind: which; only the network takes its settings from `model`, `optim` and `trainer`.
         settings: of a simpler learner, by name; others keep their default.
-        trials: fits of FLAML's search on the validation runs, `settings` first; 1: no search.
-        store: folder where found settings are kept, for other seeds.
     """
 
     kind: LearnerKind = LearnerKind.network
     settings: dict[str, float] = field(default_factory=dict)
-    trials: int = 1
-    store: str = "outputs/tuning"
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
-        require(self.trials >= 1, "learner.trials", self.trials, "a whole number >= 1")
-        require(bool(self.store), "learner.store", self.store, "a folder")
         fits = self.kind not in (LearnerKind.network, LearnerKind.trivial)
-        require(fits or self.trials == 1, "learner.trials", self.trials, f"1 where the learner is {self.kind}")
         require(fits or not self.settings, "learner.settings", self.settings, f"none where the learner is {self.kind}")
         for name, value in self.settings.items():
             require(0 < value < math.inf, f"learner.settings.{name}", value, "a number > 0")
