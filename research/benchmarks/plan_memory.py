@@ -3,9 +3,9 @@
     python -m research.benchmarks plan_memory
 
 torch's tracker (torch.distributed._tools.mem_tracker.MemTracker) counts every storage of a step: of fully_shard, of
-stages that run their passes, of tensor- and sequence-parallel layers, of experts, of recommendation models. Nothing is fitted. Baseline: model
-states and closed forms of activations (Rajbhandari et al. 2020; Korthikanti et al. 2022), without whole parameters,
-messages and the tensors of single ops.
+stages that run their passes, of tensor- and sequence-parallel layers, of experts, of recommendation models. Nothing is
+fitted. Baseline: model states and closed forms of activations (Rajbhandari et al. 2020; Korthikanti et al. 2022),
+without whole parameters, messages and the tensors of single ops.
 """
 
 from __future__ import annotations
