@@ -36,7 +36,7 @@ from gnnperf.graph import Predictor
 if TYPE_CHECKING:
     from gnnperf.gnn.finetune import Start
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 10
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 11
 GROUP = "gnnperf.checkpoint_formats"
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
@@ -57,6 +57,7 @@ class Checkpoint:
         trust: devices and programs of the training runs, which decide where the network's latency is taken.
         provenance: gnnperf and library versions, data set fingerprint, split, seed, training settings.
         intervals: of its predictions; None: it was not calibrated.
+        source_constants: of the analytical model on the source machine (data.source); None: there is none.
         sha256: of the file; "" before it is saved.
     """
 
@@ -69,6 +70,7 @@ class Checkpoint:
     trust: Trust
     provenance: Mapping[str, Any]
     intervals: Intervals | None = None
+    source_constants: AnalyticConstants | None = None
     sha256: str = ""
 
     def network(self) -> TypedGNN:
@@ -97,7 +99,7 @@ def make_checkpoint(
     }
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
     parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(data.steps["train"]))
-    return Checkpoint(model, *parts, provenance)
+    return Checkpoint(model, *parts, provenance, source_constants=data.source_constants)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
@@ -142,13 +144,18 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "trust": dataclasses.asdict(checkpoint.trust),
         "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
+        "source_constants": (
+            None if checkpoint.source_constants is None else _plain_constants(checkpoint.source_constants)
+        ),
     }
 
 
 def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
+    source = plain.get("source_constants")
     parts = {
         "vocabulary": {"words": plain.get("vocabulary")},
         "constants": constants_from_plain(plain.get("constants"), "constants"),
+        "source_constants": None if source is None else constants_from_plain(source, "source_constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "sha256": sha256,
     }

@@ -5,8 +5,8 @@
              B -> sync. The sync's own latency is what is left after B has ended.
 
 No public trace names the stream or event of a wait; those recorded with cuda_sync events name the stream. Edges come
-from program order, and an edge that the recorded
-order of events refutes (the source ends after the call has returned) is not made.
+from program order. An edge that the recorded order of events refutes is not made: the source ends after the call has
+returned. For calls of a millisecond or more, the source may end later by as much as device clocks drift.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ LAUNCH_QUEUE_DEPTH = 1022  # launches in flight before the next launch blocks
 _TIMING_WINDOW_NS = 25_000
 _LONG_CALL_NS = 30_000
 _TIMING_CANDIDATES = 4
+_CLOCK_DRIFT_NS = 25_000  # device clocks drift that far against their host within a public recording of 2 s
+_MANY_DRIFTS = 40  # a call of that many is so near to its work's end by chance once in as many times
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def sync_waits(events: RankEvents, works: Works, calls: np.ndarray) -> np.ndarra
     launches = LaunchOrder(events, works)
     begin, end = events.start_ns[blocking], events.end_ns[blocking]
     candidates = launches.last_per_stream(begin)  # [num_streams, num_blocking]
-    possible = (candidates >= 0) & (works.end_ns[candidates] <= end[None, :])
+    returned = end + np.where(end - begin > _MANY_DRIFTS * _CLOCK_DRIFT_NS, _CLOCK_DRIFT_NS, 0)  # [num_blocking]
+    possible = (candidates >= 0) & (works.end_ns[candidates] <= returned[None, :])
     named = _named_streams(events, works, blocking)  # [num_blocking], -1 unknown
     stream_of = np.where(candidates >= 0, works.stream[candidates], -1)
     own = launches.last_stream_of_thread(events.thread[blocking], begin)

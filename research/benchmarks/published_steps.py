@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
@@ -26,7 +25,7 @@ from gnnperf.generate.transformer.read import plan_from
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.memory import planned_peak
 from gnnperf.schedule import schedule_with_contention
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
 
 A100, H100 = "a100_sxm_80gb", "h100_sxm"
 GUESSED_MFU = 0.5
@@ -182,9 +181,8 @@ def main(argv: Sequence[str]) -> None:
                         f"{result:,.0f}", f"{100 * errors[-1][0]:+.1f}", f"{guess:,.0f}",
                         f"{100 * errors[-1][1]:+.1f}")  # fmt: skip
     mean = 100 * np.abs(np.array(errors)).mean(axis=0)
-    console = Console(width=140)
-    console.print(printed)
-    console.print(f"mean of |error|, {len(ROWS)} rows: plan {mean[0]:.1f} %, half of the peak {mean[1]:.1f} %")
+    show(printed, width=140)
+    print(f"mean of |error|, {len(ROWS)} rows: plan {mean[0]:.1f} %, half of the peak {mean[1]:.1f} %")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,16 @@ def test_a_wait_that_the_own_stream_refutes_is_for_another_stream() -> None:
     assert before == {("A", "cudaStreamSynchronize")}
 
 
+@pytest.mark.parametrize(("returns_us", "awaited"), [(4980, {"B"}), (4970, set())])
+def test_a_long_wait_may_return_before_its_work_ends_by_as_much_as_clocks_drift(
+    returns_us: int, awaited: set[str]
+) -> None:
+    """The device clock is 20 us ahead (drift: up to 25 us), or the work ends 30 us after the call."""
+    launch, work = call("cudaLaunchKernel", 10, 15, corr=2), kernel("B", 16, 5000, corr=2)
+    before, *_ = host_waits(launch, work, call("cudaStreamSynchronize", 20, returns_us))
+    assert before == {(name, "cudaStreamSynchronize") for name in awaited}
+
+
 def test_a_cuda_sync_event_names_the_stream() -> None:
     before, *_ = host_waits(
         *TWO_STREAMS, call("cudaStreamSynchronize", 20, 85, corr=3), sync_event(20, 61, corr=3, stream=7)
