@@ -35,7 +35,7 @@ from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.similar import SimilarPredictor
-from gnnperf.predict.step_prediction import Alternative, StepPrediction, provenance
+from gnnperf.predict.step_prediction import TRANSFER, Alternative, StepPrediction, provenance
 from gnnperf.predict.step_rates import with_throughput
 from gnnperf.predict.target import (
     Target,
@@ -287,7 +287,7 @@ class Setup:
                 self.graph.fingerprint,
                 checkpoint_sha256=self.models.checkpoint_sha256,
                 collectives=collective_models_text(target.cluster),
-                evidence=_evidence_name(measured),
+                evidence=_evidence_name(measured) if request.transfer is None else TRANSFER,
             ),
             warnings=(
                 *self._moved(),

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gnnperf.core import Source, StepTimeKind
 from gnnperf.memory import OUTSIDE
-from gnnperf.predict import RankMemory, StepPrediction
+from gnnperf.predict import TRANSFER, RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.whatif import Finding
 
@@ -75,7 +75,10 @@ def comparison(answer: StepPrediction) -> str:
         ratio = ratio_text(answer.step_time_ratio, answer.ratio_interval, answer.interval_level)
         return f"{ratio} to {same_way}, predicted the same way for {answer.traced_hardware}; measured there: {traced}"
     if answer.step_time_error is None:
-        return f"measured on {answer.traced_hardware or 'unknown hardware'}: {traced}; a blind prediction has no ratio"
+        where = f"measured on {answer.traced_hardware or 'unknown hardware'}: {traced}"
+        if answer.provenance.get("evidence") == TRANSFER:
+            return f"{where}, on the machine of the trace"
+        return f"{where}; a blind prediction has no ratio"
     left_out = ", work that is not covered left out" if answer.is_lower_bound else ""
     return f"measured {answer.step_time_kind}: {traced}; error {100.0 * answer.step_time_error:+.1f} %{left_out}"
 
