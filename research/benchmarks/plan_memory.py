@@ -25,6 +25,7 @@ from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.uses import Hold, kept_bytes
 from gnnperf.memory import Part, planned_peak
 from research.benchmarks._frame import run_main
+from research.benchmarks._results import save_result
 
 BLOCK = {
     "attention": "flash", "key_value_heads": 4, "norm": "rms_norm", "activation": "swiglu", "width": 2816,
@@ -184,6 +185,7 @@ def main() -> None:
         table.add_row(one.kind, str(one.stage), f"{counted / 2**20:.1f}", f"{given / 2**20:.1f}",
                       f"{100 * errors[-1][0]:+.1f}", at, f"{100 * errors[-1][1]:+.1f}")  # fmt: skip
     sizes = 100 * np.abs(np.array(errors))
+    save_result("plan_memory", float(sizes[:, 0].mean()), float(sizes[:, 0].max()))
     console = Console(width=140)
     console.print(table)
     console.print(
