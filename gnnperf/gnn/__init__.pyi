@@ -1,7 +1,6 @@
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import make_checkpoint as make_checkpoint
-from .checkpoint import read_checkpoint as read_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .data.features import features as features
 from .data.prepare import DataConfig as DataConfig
@@ -48,7 +47,6 @@ from .models.message_passing import ModelConfig as ModelConfig
 from .training.config import NAME as NAME
 from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind
-from .training.config import OpTablesConfig as OpTablesConfig
 from .training.config import OptimConfig as OptimConfig
 from .training.config import TrainConfig as TrainConfig
 from .training.evaluate import evaluate as evaluate

@@ -149,13 +149,11 @@ def models_for(
 def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     if checkpoint is None:
         return Models(AnalyticPredictor())
-    from gnnperf.gnn import Checkpoint, read_checkpoint
+    from gnnperf.gnn import load_checkpoint
     from gnnperf.predict.gnn import predictor_of
     from gnnperf.predict.intervals import CalibratedBounds
 
-    loaded = read_checkpoint(Path(checkpoint))
-    if not isinstance(loaded, Checkpoint):
-        return Models(loaded.predictor(mode), checkpoint_sha256=loaded.sha256)
+    loaded = load_checkpoint(Path(checkpoint))
     if loaded.source_constants is not None:
         raise InputError("the checkpoint corrects measurements of another machine and predicts nothing without them",
                          where="checkpoint", remedy="pass it as transfer=")  # fmt: skip

@@ -114,7 +114,7 @@ def _gaps(events: RankEvents, works: Works) -> np.ndarray:
     cause[copies] = np.maximum(
         cause[copies], works.begin_ns[copies] * (works.begin_ns[copies] <= events.end_ns[works.call[copies]])
     )
-    between = event_waits(events, works).all
+    between, _ = event_waits(events, works)
     np.maximum.at(cause, between[1], works.end_ns[between[0]])
     explained = works.begin_ns[after] - cause[after] <= _NEAR_NS
     wide = gap > _LONG_NS

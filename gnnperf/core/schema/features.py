@@ -28,11 +28,7 @@ def names(columns: tuple[Column, ...]) -> tuple[str, ...]:
 
 
 def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> None:
-    """Check a table where it enters a package.
-
-    Raises:
-        InputError: a column is missing or has another dtype.
-    """
+    """Refuse a table without these columns, or with other dtypes, where it enters a package."""
     for column in columns:
         if column.name not in frame.columns:
             raise InputError(

@@ -52,7 +52,6 @@ def test_where_records_go() -> None:
         (["experiment=trivial", "resume=auto"], "resume: 'auto'"),
         (["experiment=trees", "init_from=a/checkpoint.pt"], "init_from: 'a/checkpoint.pt'"),
         (["learner.kind=forest"], "learner.kind"),
-        (["learner.trials=3"], "1 where the learner is network"),
         (["row=../up"], "row: bad value"),
     ],
 )

@@ -26,13 +26,6 @@ def test_a_setting_takes_the_place_of_the_one_by_hand() -> None:
     assert isinstance(trees.settings["num_leaves"], int)  # LightGBM refuses 63.0
 
 
-def test_a_search_or_a_learner_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InputError, match=r"not searched.*learner.settings.num_leaves=63"):
-        simpler(LearnerConfig(LearnerKind.trees, trials=2))
-    with pytest.raises(InputError, match=r"no simpler learner 'network'.*trees, trees_hops"):
-        simpler(LearnerConfig(LearnerKind.network))
-
-
 def test_a_setting_that_it_does_not_have_is_refused() -> None:
     with pytest.raises(InputError, match=r"no setting 'num_leafs'.*num_leaves"):
         simpler(LearnerConfig(LearnerKind.trees, {"num_leafs": 3.0}))
@@ -41,9 +34,6 @@ def test_a_setting_that_it_does_not_have_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"trials": 0}, "learner.trials"),
-        ({"kind": LearnerKind.trees, "store": ""}, "learner.store"),
-        ({"trials": 2}, "1 where the learner is network"),
         ({"kind": LearnerKind.trivial, "settings": {"num_leaves": 3.0}}, "none where the learner is trivial"),
         ({"kind": LearnerKind.trees, "settings": {"num_leaves": -3.0}}, "learner.settings.num_leaves"),
         ({"kind": LearnerKind.trees, "settings": {"lambda_l2": float("nan")}}, "learner.settings.lambda_l2"),

@@ -12,9 +12,8 @@ import torch
 import torch.distributed as dist
 
 from gnnperf.core.errors import InputError
-from gnnperf.record import network
-from gnnperf.record.launcher import launch
-from gnnperf.record.network import LOOPBACK, Link
+from research.recording import network
+from research.recording.network import LOOPBACK, Link, launch_over
 
 needs_hosts = pytest.mark.skipif(network.why_not() is not None, reason=str(network.why_not()))
 
@@ -72,7 +71,7 @@ def test_the_card_states_how_a_link_is_limited() -> None:
 
 @needs_hosts
 def test_the_rate_is_that_of_the_link(tmp_path: Path) -> None:
-    launch(time_all_reduce, (tmp_path,), world_size=2, timeout_s=60, link=Link(hosts=2, rate_gbit_per_s=0.25))
+    launch_over(Link(hosts=2, rate_gbit_per_s=0.25), time_all_reduce, (tmp_path,), world_size=2, timeout_s=60)
     seconds = json.loads((tmp_path / "s.json").read_text())
     # Two ranks send each other half and then half: 1 MB per direction, 8 Mbit at 0.25 Gbit/s.
     assert 0.9 * 0.032 < seconds < 4 * 0.032

@@ -14,12 +14,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from gnnperf.core import InputError
+from gnnperf.record.launcher import launch, put_transport_first, short_slice
 
 PREFIX = "gnnperf"
 NAMESPACES = Path("/run/netns")
@@ -174,3 +176,29 @@ def _run(command: Sequence[str]) -> None:
         raise InputError(f"this machine cannot have several hosts: {' '.join(command)}: {str(sentences).strip()}",
                          where="link.hosts", allowed="1 (loopback)",
                          remedy="root, and namespaces, veth, bridge and tbf in the kernel") from error  # fmt: skip
+
+
+def launch_over(
+    link: Link, main: Callable[..., None], arguments: Sequence[object], *, world_size: int, timeout_s: float
+) -> None:
+    """As `launch`, with the ranks placed on the hosts of a link."""
+    with seats(link, world_size) as seat_of:
+        launch(main, arguments, world_size=world_size, timeout_s=timeout_s, enter=[seat.enter for seat in seat_of])
+
+
+TRANSPORT_PRIORITY = 1  # the lowest above ordinary threads
+
+
+class Transport(StrEnum):
+    """How gloo's threads are scheduled, which share their rank's core with its main thread."""
+
+    REAL_TIME = "fifo"  # they take the core at once, and keep it until they sleep
+    SHORT_SLICE = "short slice"  # they take it soon: ordinary threads with a slice of 0.1 ms
+
+    def put_first(self) -> None:
+        """Schedule the threads that there are now."""
+        put_transport_first(short_slice if self is Transport.SHORT_SLICE else _real_time)
+
+
+def _real_time(thread: int) -> None:
+    os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(TRANSPORT_PRIORITY))
