@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnnperf.analytic import AnalyticPredictor, node_bounds
 from gnnperf.core import InputError, task
@@ -46,16 +45,13 @@ from gnnperf.predict.target import (
     traced_device,
     traced_name,
 )
+from gnnperf.predict.token_buckets import missing_bucket, trained_bucket_bytes
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, ReplayResult, forecast_step, measured_step, replay_step
 
 if TYPE_CHECKING:
     from gnnperf.gnn import Checkpoint
 
-NO_BUCKET = (
-    "The checkpoint was trained with token buckets of {size:g} bytes on limited links (data.bucket_bytes). This "
-    "trace's card names a rate and no bucket, so transfers are predicted without one; bucket_bytes={size:g} sets it."
-)
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
 COPY = (
     "The step time is rebuilt from the step's own measured latencies: it checks the graph and is no forecast "
@@ -168,13 +164,6 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
     return replace(models, bounds=(CalibratedBounds(loaded.intervals.nodes),), steps=steps)
-
-
-def trained_bucket_bytes(provenance: Mapping[str, Any]) -> float | None:
-    """`data.bucket_bytes` of the training; None: none, or made before this was kept."""
-    training = provenance.get("training")
-    given = training.get("bucket_bytes") if isinstance(training, Mapping) else None
-    return float(given) if isinstance(given, int | float) else None
 
 
 @dataclass(frozen=True)
@@ -372,15 +361,6 @@ def with_alternatives(answer: StepPrediction, setup: Setup | Replay) -> StepPred
         rows.append(Alternative(one.hardware, one.cluster, one.placement, one.step_time_us, one.is_lower_bound,
                                 one.step_time_ratio, one.ratio_interval, one.throughput))  # fmt: skip
     return replace(answer, alternatives=tuple(rows))
-
-
-def missing_bucket(graph: ExecutionGraph, trained_bytes: float | None, follows_card: bool) -> tuple[str, ...]:
-    """A warning where the network learned of token buckets, and the trace's limited links are given without."""
-    placement = graph.placement
-    if trained_bytes is None or placement is None or not follows_card:
-        return ()
-    missing = placement.is_limited and placement.bucket_bytes is None
-    return (NO_BUCKET.format(size=trained_bytes),) if missing else ()
 
 
 def _evidence_name(measured: MeasuredStep | None) -> str:

@@ -216,6 +216,7 @@ def check(request: Request) -> None:
     _check_transfer(request)
     _check_evidence(request)
     _check_bucket(request)
+    _check_run(request)
     if request.collectives is not None:
         from gnnperf.predict.target import check_collective_models
 
@@ -254,6 +255,15 @@ def _check_bucket(request: Request) -> None:
     if request.plan or request.cluster:
         raise InputError("a cluster says what its links are", where="bucket_bytes",
                          allowed="cluster.inter.bucket_bytes with cluster=")  # fmt: skip
+
+
+def _check_run(request: Request) -> None:
+    """Refuse a run in tokens or samples of which a step's share cannot become known; samples of a trace may."""
+    from gnnperf.generate import StepWork, step_work
+
+    plan = request.plan_spec()
+    known = StepWork(samples=1.0) if plan is None else step_work(plan)
+    request.run.num_steps(request.run.completed(known))
 
 
 def _check_evidence(request: Request) -> None:

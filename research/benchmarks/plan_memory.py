@@ -3,9 +3,9 @@
     python -m research.benchmarks plan_memory
 
 torch's tracker (torch.distributed._tools.mem_tracker.MemTracker) counts every storage of a step: of fully_shard, of
-stages that run their passes, of tensor- and sequence-parallel layers, of experts. Nothing is fitted. Baseline: model
-states and closed forms of activations (Rajbhandari et al. 2020; Korthikanti et al. 2022), without whole parameters,
-messages and the tensors of single ops.
+stages that run their passes, of tensor- and sequence-parallel layers, of experts, of recommendation models. Nothing is
+fitted. Baseline: model states and closed forms of activations (Rajbhandari et al. 2020; Korthikanti et al. 2022),
+without whole parameters, messages and the tensors of single ops.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.generate import RankTensors
-from gnnperf.generate.transformer.memory import stage_tensors
+from gnnperf.generate import RankTensors, RecommendationPlan, rank_tensors, read_plan
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.uses import Hold, kept_bytes
 from gnnperf.memory import Part, planned_peak
 from research.benchmarks._frame import run_main
+from research.benchmarks._results import save_result
 
 BLOCK = {
     "attention": "flash", "key_value_heads": 4, "norm": "rms_norm", "activation": "swiglu", "width": 2816,
@@ -46,7 +46,7 @@ class Case:
     """
 
     kind: str
-    plan: TransformerPlan
+    plan: TransformerPlan | RecommendationPlan
     stage: int = 0
 
 
@@ -71,6 +71,7 @@ def cases() -> Iterator[Case]:
     yield from _divided()
     yield from _pipelines()
     yield from _experts()
+    yield from _recommenders()
 
 
 def _sharded() -> Iterator[Case]:
@@ -125,15 +126,30 @@ def _experts() -> Iterator[Case]:
                    schedule={"micro_batch": 2, "recompute": recompute})  # fmt: skip
 
 
+def _recommenders() -> Iterator[Case]:
+    tables = [{"name": f"table_{i}", "rows": 100_000, "dim": 64, "pooling": 20} for i in range(16)]
+    whole = {table["name"]: i % 8 for i, table in enumerate(tables)}
+    by_column = {table["name"]: "column" for table in tables}
+    for optimizer, batch, placement in (
+        ("sgd", 4096, whole), ("rowwise_adagrad", 16384, whole), ("adam", 4096, whole), ("sgd", 65536, whole),
+        ("sgd", 65536, by_column),
+    ):  # fmt: skip
+        model = {"tables": tables, "bottom": [512, 256, 64], "top": [1024, 512, 1], "optimizer": optimizer}
+        raw = {"name": "dlrm", "batch": batch, "ranks": 8, "model": model, "placement": placement}
+        plan = read_plan(raw, "dlrm")
+        assert isinstance(plan, RecommendationPlan), "it has tables"
+        yield Case("recommendation", plan)
+
+
 def predicted_bytes(of: Case) -> tuple[int, str]:
     """What is requested at the predicted peak, and its op."""
-    peak = planned_peak(stage_tensors(of.plan)[of.stage])
+    peak = planned_peak(rank_tensors(of.plan)[of.stage])
     return peak.peak_bytes - peak.parts_bytes.get(Part.ROUNDING, 0), peak.at
 
 
 def closed_bytes(of: Case) -> int:
     """The baseline: what is there all the time, and what units keep of the passes in flight."""
-    tensors = stage_tensors(of.plan)[of.stage]
+    tensors = rank_tensors(of.plan)[of.stage]
     always = sum(map(sum, (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes)))
     return always + _kept_in_flight(tensors)
 
@@ -147,21 +163,29 @@ def _kept_in_flight(tensors: RankTensors) -> int:
     return most
 
 
+def counted_bytes(of: Case) -> int:
+    """What torch counts."""
+    from research.benchmarks import _plan_programs, _recommender_program  # they load torch
+
+    if isinstance(of.plan, RecommendationPlan):
+        return _recommender_program.counted_peak_bytes(of.plan)
+    return _plan_programs.counted_peak_bytes(of.plan, of.stage)
+
+
 def main() -> None:
     """Print every configuration."""
-    from research.benchmarks._plan_programs import counted_peak_bytes
-
     table = Table("program", "stage", "torch MiB", "plan MiB", "error %", "at", "closed form, error %")
     errors: list[tuple[float, float]] = []
     for one in cases():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # fully_shard's, about views of inputs
-            counted = counted_peak_bytes(one.plan, one.stage)
+            counted = counted_bytes(one)
         given, at = predicted_bytes(one)
         errors.append((given / counted - 1, closed_bytes(one) / counted - 1))
         table.add_row(one.kind, str(one.stage), f"{counted / 2**20:.1f}", f"{given / 2**20:.1f}",
                       f"{100 * errors[-1][0]:+.1f}", at, f"{100 * errors[-1][1]:+.1f}")  # fmt: skip
     sizes = 100 * np.abs(np.array(errors))
+    save_result("plan_memory", float(sizes[:, 0].mean()), float(sizes[:, 0].max()))
     console = Console(width=140)
     console.print(table)
     console.print(

@@ -26,6 +26,7 @@ from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device
 from gnnperf.memory import planned_peak
 from gnnperf.schedule import schedule_with_contention
 from research.benchmarks._frame import run_main, show
+from research.benchmarks._results import save_result
 
 A100, H100 = "a100_sxm_80gb", "h100_sxm"
 GUESSED_MFU = 0.5
@@ -181,6 +182,7 @@ def main(argv: Sequence[str]) -> None:
                         f"{result:,.0f}", f"{100 * errors[-1][0]:+.1f}", f"{guess:,.0f}",
                         f"{100 * errors[-1][1]:+.1f}")  # fmt: skip
     mean = 100 * np.abs(np.array(errors)).mean(axis=0)
+    save_result("published_steps", float(mean[0]))
     show(printed, width=140)
     print(f"mean of |error|, {len(ROWS)} rows: plan {mean[0]:.1f} %, half of the peak {mean[1]:.1f} %")
 

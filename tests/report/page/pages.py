@@ -34,7 +34,7 @@ def planned() -> StepPrediction:
     given = read_yaml(PLAN)
     schedule = given["schedule"]
     assert isinstance(schedule, dict), "conf/plan/gpt_405b.yaml has one"
-    smaller = {"global_batch": 128 * 4, "pipeline": "1f1b", "chunks": 1}
+    smaller = {"global_batch": 128 * 5, "pipeline": "1f1b", "chunks": 1}
     plan = read_plan({**given, "schedule": {**schedule, **smaller}}, str(PLAN))
     return predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("h100_sxm"), findings=True))
 

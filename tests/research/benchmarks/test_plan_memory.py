@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from research.benchmarks._plan_programs import counted_peak_bytes
-from research.benchmarks.plan_memory import case, cases, predicted_bytes
+from research.benchmarks.plan_memory import case, cases, counted_bytes, predicted_bytes
 
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "vocabulary": 512}
 FSDP: dict[str, Any] = {"parallelism": {"data": 4}, "sharding": {"state": "parameters"}}
@@ -27,10 +26,25 @@ FSDP: dict[str, Any] = {"parallelism": {"data": 4}, "sharding": {"state": "param
 )
 def test_plan_holds_what_torch_counts(sections: dict[str, Any]) -> None:
     one = case("small", model=SMALL, block={"width": 256, "key_value_heads": 2}, **sections)
-    assert predicted_bytes(one)[0] == pytest.approx(counted_peak_bytes(one.plan), rel=0.05)
+    assert predicted_bytes(one)[0] == pytest.approx(counted_bytes(one), rel=0.05)
+
+
+def test_recommendation_plan_holds_what_torch_counts() -> None:
+    one = next(one for one in cases() if one.kind == "recommendation")
+    assert predicted_bytes(one)[0] == pytest.approx(counted_bytes(one), rel=0.05)
 
 
 def test_there_are_thirty_configurations_of_every_kind() -> None:
     kinds = {one.kind.partition(",")[0] for one in cases()}
     assert len(list(cases())) >= 30
-    assert {"fsdp2", "zero 1", "tensor", "sequence", "1f1b", "gpipe", "interleaved", "experts"} <= kinds
+    assert {
+        "fsdp2",
+        "zero 1",
+        "tensor",
+        "sequence",
+        "1f1b",
+        "gpipe",
+        "interleaved",
+        "experts",
+        "recommendation",
+    } <= kinds
