@@ -302,6 +302,18 @@ class StageProgram:
         """One pass; `first`, `final`: whether it is the first or last of its kind and chunk."""
         return (_backward if each.backward else _forward)(self._here, each, first, final)
 
+    def messages_of(self, each: Pass) -> tuple[Placed, ...]:
+        """Of a pass: what it receives first and sends last."""
+        return (*_received_before(self._here, each), *_sent_after(self._here, each))
+
+    def visits(self, each: Pass, *, first: bool, final: bool) -> list[Visit]:
+        """Of a pass's units, in forward order."""
+        return _visits(self._here, each, first, final)
+
+    def of_visit(self, each: Pass, at: Visit) -> Iterator[Placed]:
+        """One unit of a pass."""
+        return _backward_of(self._here, at, each.gradient) if each.backward else _forward_of(self._here, at)
+
     def after_passes(self) -> tuple[Placed, ...]:
         """After the last pass: what settings leave to do, sums of gradients, the update."""
         here = self._here
@@ -324,40 +336,61 @@ def settings(plan: TransformerPlan) -> tuple[Around, ...]:
 
 
 def _forward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
-    part, last = _virtual(here, each)
-    if part:
-        yield from _received(here, Group.PREVIOUS, Phase.FORWARD, f"forward {each.micro_batch} {part}")
+    yield from _received_before(here, each)
+    for at in _visits(here, each, first, final):
+        yield from _forward_of(here, at)
+    yield from _sent_after(here, each)
+
+
+def _backward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
+    yield from _received_before(here, each)
+    for at in reversed(_visits(here, each, first, final)):
+        yield from _backward_of(here, at, each.gradient)
+    yield from _sent_after(here, each)
+
+
+def _visits(here: _Stage, each: Pass, first: bool, final: bool) -> list[Visit]:
+    """Of the pass's units, in forward order."""
+    part, _ = _virtual(here, each)
     units = _units(here, part)
-    for place, unit in enumerate(units):
-        at = Visit(units, place, each.micro_batch, first, final, part)
-        for setting in here.around:
-            yield from here.shelf.placed(setting.before_forward(at))
-        yield from _unit_forward(here, unit)
-        for setting in here.around:
-            yield from here.shelf.placed(setting.after_forward(at))
-    if part < last:
+    return [Visit(units, place, each.micro_batch, first, final, part) for place in range(len(units))]
+
+
+def _received_before(here: _Stage, each: Pass) -> Iterator[Placed]:
+    part, last = _virtual(here, each)
+    if each.backward:
+        if part < last and each.gradient is not Gradient.WEIGHTS:
+            yield from _received(here, Group.NEXT, Phase.BACKWARD, f"backward {each.micro_batch} {part}")
+    elif part:
+        yield from _received(here, Group.PREVIOUS, Phase.FORWARD, f"forward {each.micro_batch} {part}")
+
+
+def _sent_after(here: _Stage, each: Pass) -> Iterator[Placed]:
+    part, last = _virtual(here, each)
+    if each.backward:
+        if part and each.gradient is not Gradient.WEIGHTS:
+            send = _message(here, "send", Group.PREVIOUS, Phase.BACKWARD)
+            yield Placed(send, f"backward {each.micro_batch} {part - 1}")
+    elif part < last:
         send = _message(here, "send", Group.NEXT, Phase.FORWARD)
         yield Placed(send, f"forward {each.micro_batch} {part + 1}")
 
 
-def _backward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
-    part, last = _virtual(here, each)
-    of_inputs, of_weights = (each.gradient is not kind for kind in (Gradient.WEIGHTS, Gradient.INPUT))
-    if part < last and of_inputs:
-        yield from _received(here, Group.NEXT, Phase.BACKWARD, f"backward {each.micro_batch} {part}")
-    units = _units(here, part)
-    for place in reversed(range(len(units))):
-        at = Visit(units, place, each.micro_batch, first, final, part)
-        if of_inputs:
-            for setting in here.around:
-                yield from here.shelf.placed(setting.before_backward(at))
-        yield from _gradients(here, units[place], each.gradient)
-        if of_weights:
-            for setting in here.around:
-                yield from here.shelf.placed(setting.after_backward(at))
-    if part and of_inputs:
-        send = _message(here, "send", Group.PREVIOUS, Phase.BACKWARD)
-        yield Placed(send, f"backward {each.micro_batch} {part - 1}")
+def _forward_of(here: _Stage, at: Visit) -> Iterator[Placed]:
+    for setting in here.around:
+        yield from here.shelf.placed(setting.before_forward(at))
+    yield from _unit_forward(here, at.unit)
+    for setting in here.around:
+        yield from here.shelf.placed(setting.after_forward(at))
+
+
+def _backward_of(here: _Stage, at: Visit, gradient: Gradient) -> Iterator[Placed]:
+    """What comes before goes with the gradient of inputs, what comes after with that of weights."""
+    for setting in here.around if gradient is not Gradient.WEIGHTS else ():
+        yield from here.shelf.placed(setting.before_backward(at))
+    yield from _gradients(here, at.unit, gradient)
+    for setting in here.around if gradient is not Gradient.INPUT else ():
+        yield from here.shelf.placed(setting.after_backward(at))
 
 
 def _gradients(here: _Stage, unit: Unit, gradient: Gradient) -> Iterator[Placed]:
