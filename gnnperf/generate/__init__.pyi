@@ -5,6 +5,7 @@ from .families import build_graph_of as build_graph_of
 from .families import misplaced as misplaced
 from .families import rank_tensors as rank_tensors
 from .families import read_plan as read_plan
+from .families import step_work as step_work
 from .folding.fold import Folded as Folded
 from .folding.fold import fold as fold
 from .folding.fold import of_ranks as of_ranks
@@ -82,7 +83,10 @@ from .transformer.plan import Sharded as Sharded
 from .transformer.plan import Sharding as Sharding
 from .transformer.plan import TransformerPlan as TransformerPlan
 from .uses import LEAVES as LEAVES
+from .uses import HeldFor as HeldFor
+from .uses import Hold as Hold
 from .uses import NotAccounted as NotAccounted
 from .uses import Pair as Pair
 from .uses import RankTensors as RankTensors
 from .uses import Use as Use
+from .work import StepWork as StepWork

@@ -10,12 +10,15 @@ from gnnperf.generate.convolutional.build import build_network, replica_tensors
 from gnnperf.generate.convolutional.plan import ConvolutionalPlan, convolutional_from
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.plan import RecommendationPlan
+from gnnperf.generate.recommendation.rank_memory import recommendation_tensors
 from gnnperf.generate.recommendation.read import is_recommendation, recommendation_from
 from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.flops import step_work_of
 from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.uses import NotAccounted, RankTensors
+from gnnperf.generate.uses import RankTensors
+from gnnperf.generate.work import StepWork
 from gnnperf.graph import ExecutionGraph
 
 Plan = TransformerPlan | ConvolutionalPlan | RecommendationPlan
@@ -48,8 +51,17 @@ def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
         NotAccounted: the plan has an op of which nothing stated what it makes.
     """
     if isinstance(plan, RecommendationPlan):
-        raise NotAccounted("a batched lookup")
+        return recommendation_tensors(plan)
     return replica_tensors(plan) if isinstance(plan, ConvolutionalPlan) else stage_tensors(plan)
+
+
+def step_work(plan: Plan) -> StepWork:
+    """Samples, tokens and FLOPs of one step; the FLOPs of networks without a published count are unknown."""
+    if isinstance(plan, TransformerPlan):
+        return step_work_of(plan)
+    if isinstance(plan, RecommendationPlan):
+        return StepWork(samples=float(plan.batch), dtype=plan.model.dtype)
+    return StepWork(samples=float(plan.training.batch * plan.replicas.data), dtype=plan.training.dtype)
 
 
 def misplaced(plan: Plan, ranks_per_node: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 # What the neighbor after takes: activations forward, their gradient backward. There they are called x and dy.
 LEAVES = ("y", "dx")
@@ -29,12 +30,14 @@ class Use:
         takes: names of tensors.
         makes: name -> bytes.
         gradients_bytes: gradients of parameters that it makes and that stay until the step's end.
+        of_weights: nothing but the update waits for it; a backward pass in two parts runs it in the second one.
     """
 
     op: str
     takes: tuple[str, ...] = ()
     makes: tuple[tuple[str, int], ...] = ()
     gradients_bytes: tuple[int, ...] = ()
+    of_weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,19 +47,57 @@ class Pair:
     Attributes:
         forward, backward: in order.
         enters: x and dy, those that come from a neighbor -> bytes.
+        weights: what follows the backward pass later, where that has two parts.
     """
 
     forward: tuple[Use, ...]
     backward: tuple[Use, ...]
     enters: dict[str, int] = field(default_factory=dict)
+    weights: tuple[Use, ...] = ()
+
+    def split(self) -> Pair:
+        """The same with a backward pass in two parts: gradients of inputs, then of weights."""
+        inputs, weights = (tuple(u for u in self.backward if u.of_weights is part) for part in (False, True))
+        return Pair(self.forward, inputs, self.enters, weights)
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """One run of a pair, in one direction."""
+    """One run of a pair, in one direction.
+
+    Attributes:
+        pair: see there.
+        backward: or forward.
+        of_weights: the second part of a backward pass.
+    """
 
     pair: Pair
     backward: bool
+    of_weights: bool = False
+
+
+class HeldFor(StrEnum):
+    """What memory between stretches is for."""
+
+    ACTIVATIONS = "activations"
+    GRADIENTS = "gradients"
+    GATHERED = "gathered"  # parameters in parts, whole for a while, and the buffers of their gathers
+    TEMPORARY = "temporary"  # buffers of messages
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Memory that comes or goes between stretches.
+
+    Attributes:
+        op: that makes it, or a word.
+        held_for: see there.
+        num_bytes: of one tensor; negative: it goes.
+    """
+
+    op: str
+    held_for: HeldFor
+    num_bytes: int
 
 
 @dataclass(frozen=True)
@@ -68,7 +109,7 @@ class RankTensors:
         parameters_bytes, gradients_bytes, state_bytes: held all the time, one number per tensor.
         inputs_bytes: the same of data and buffers of the model.
         buckets_bytes: the same of DDP's copies of gradients.
-        stretches: of the step, in order.
+        stretches: of the step, in order, with what comes and goes between them.
         assumed: sentences: what the account takes for granted.
     """
 
@@ -76,7 +117,7 @@ class RankTensors:
     parameters_bytes: tuple[int, ...]
     gradients_bytes: tuple[int, ...]
     state_bytes: tuple[int, ...]
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[Stretch | Hold, ...]
     inputs_bytes: tuple[int, ...] = ()
     buckets_bytes: tuple[int, ...] = ()
     assumed: tuple[str, ...] = ()
@@ -95,3 +136,17 @@ def check_accounted(ops: Sequence[str], uses: Sequence[Use]) -> None:
             raise NotAccounted(op)
     if len(known) > len(ops):
         raise NotAccounted(known[len(ops)])
+
+
+def kept_bytes(pair: Pair) -> int:
+    """What a stretch's forward pass keeps for its backward pass."""
+    made = {**pair.enters}
+    for each in pair.forward:
+        made.update(each.makes)
+    taken: set[str] = set()
+    for each in pair.backward:  # what is made again there is another tensor
+        taken.update(name for name in each.takes if name in made)
+        for name, _ in each.makes:
+            if name not in taken:
+                made.pop(name, None)
+    return sum(made[name] for name in taken if name not in LEAVES and name != "dy")

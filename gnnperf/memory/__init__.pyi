@@ -7,3 +7,4 @@ from .measured import PeakMemory as PeakMemory
 from .measured import measured_peaks as measured_peaks
 from .planned import planned_peak as planned_peak
 from .recorded import peak_memory as peak_memory
+from .reserved import most_reserved_bytes as most_reserved_bytes

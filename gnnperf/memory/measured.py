@@ -38,6 +38,8 @@ class PeakMemory:
             hook of the program's gets them.
         buckets_bytes: DDP's buckets: copies of gradients, all the time.
         unknown: sentences: what cannot be determined.
+        missing: what a training step holds and was not found, e.g. weights; the peak is then a lower bound.
+        most_reserved_bytes: what CUDA's caching allocator may hold at most, of freed blocks too; None: unknown.
     """
 
     rank: int
@@ -48,6 +50,8 @@ class PeakMemory:
     hidden_bytes: int = 0
     buckets_bytes: int = 0
     unknown: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    most_reserved_bytes: int | None = None
 
     @property
     def peak_bytes(self) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.generate import LEAVES, Pair, RankTensors, Use
+from gnnperf.generate import LEAVES, HeldFor, Hold, Pair, RankTensors, Use
 from gnnperf.memory.measured import Part, PeakMemory
 
 # How much more than requested an allocator hands out.
@@ -36,7 +37,10 @@ def _up(num_bytes: int, unit_bytes: int) -> int:
 # forward    norm1 made | qkv made | scores made | probabilities made, scores gone | ...     rise, op by op
 # end        what the backward takes again is still there                                    net
 
-ASKED, KEPT, BLOCKS = range(3)  # columns: bytes of activations, bytes of gradients that stay, both as handed out
+# Columns: bytes of activations, of gradients that stay, all as handed out; between stretches also of whole parameters
+# and of messages.
+ASKED, KEPT, BLOCKS, GATHERED, SENT = range(5)
+NUM_OF_OPS = 3  # columns that ops of stretches change
 Sizes = npt.NDArray[np.int64]
 
 
@@ -55,11 +59,11 @@ class Profile:
     net: Sizes
 
 
-def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, Profile]:
-    """Forward and backward of a pair."""
-    uses, border = (*pair.forward, *pair.backward), len(pair.forward)
+def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, ...]:
+    """Forward and backward of a pair, and the second part of a backward pass that has two."""
+    uses, border = (*pair.forward, *pair.backward, *pair.weights), len(pair.forward)
     change = np.zeros((2, len(uses), 3), dtype=np.int64)  # made at an op, gone after it
-    for num_bytes, made, gone in _lives(pair, uses, border):
+    for num_bytes, made, gone in lives(pair):
         size = np.array([num_bytes, 0, block_bytes(num_bytes)])
         if made is not None:
             change[0, made] += size
@@ -68,12 +72,16 @@ def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, Pr
     for place, each in enumerate(uses):
         for num_bytes in each.gradients_bytes:
             change[0, place] += [0, num_bytes, block_bytes(num_bytes)]
-    halves = (slice(None, border), slice(border, None))
-    return _profile(uses[halves[0]], change[:, halves[0]]), _profile(uses[halves[1]], change[:, halves[1]])
+    ends = [0, border, border + len(pair.backward), *([len(uses)] if pair.weights else [])]
+    return tuple(_profile(uses[a:b], change[:, a:b]) for a, b in itertools.pairwise(ends))
 
 
-def _lives(pair: Pair, uses: Sequence[Use], border: int) -> Iterable[tuple[int, int | None, int | None]]:
-    """(bytes, op that makes it, op after which it is gone) of every tensor; None: a neighbor does it."""
+def lives(pair: Pair) -> Iterable[tuple[int, int | None, int | None]]:
+    """(bytes, op that makes it, op after which it is gone) of every tensor; None: a neighbor does it.
+
+    Ops are numbered through forward, backward and the second part of a backward pass.
+    """
+    uses, border = (*pair.forward, *pair.backward, *pair.weights), len(pair.forward)
     open_: dict[str, tuple[int, int | None, int | None]] = {
         name: (num_bytes, None, None) for name, num_bytes in pair.enters.items()
     }
@@ -111,6 +119,11 @@ def _profile(uses: Sequence[Use], change: Sizes) -> Profile:
 STEP_NAME = "planned"
 
 
+COLUMN = {
+    HeldFor.ACTIVATIONS: ASKED, HeldFor.GRADIENTS: KEPT, HeldFor.GATHERED: GATHERED, HeldFor.TEMPORARY: SENT,
+}  # fmt: skip
+
+
 def planned_peak(tensors: RankTensors) -> PeakMemory:
     """The peak of one rank of a plan, in blocks as CUDA's allocator hands them out (`max_memory_allocated`)."""
     always = {
@@ -119,7 +132,8 @@ def planned_peak(tensors: RankTensors) -> PeakMemory:
     }  # fmt: skip
     most, at, left = _most(tensors)
     held = {part: sum(sizes) for part, sizes in always.items()}
-    parts = {**held, Part.GRADIENTS: held[Part.GRADIENTS] + int(most[KEPT]), Part.ACTIVATIONS: int(most[ASKED])}
+    parts = {**held, Part.GRADIENTS: held[Part.GRADIENTS] + int(most[KEPT]), Part.ACTIVATIONS: int(most[ASKED]),
+             Part.GATHERED: int(most[GATHERED]), Part.TEMPORARY: int(most[SENT])}  # fmt: skip
     buckets = sum(map(cuda_block_bytes, tensors.buckets_bytes))
     blocks = sum(cuda_block_bytes(size) for sizes in always.values() for size in sizes) + int(most[BLOCKS])
     rounding = blocks - sum(parts.values())
@@ -129,17 +143,35 @@ def planned_peak(tensors: RankTensors) -> PeakMemory:
     )  # fmt: skip
 
 
-def _most(tensors: RankTensors) -> tuple[np.ndarray, str, np.ndarray]:
-    """[3] the most on top of what is always there, its op, and [3] what the step's end leaves."""
-    known: dict[int, tuple[Profile, Profile]] = {}
-    there = np.zeros(3, dtype=np.int64)
+def _most(tensors: RankTensors) -> tuple[Sizes, str, Sizes]:
+    """[5] the most on top of what is always there, its op, and [5] what the step's end leaves."""
+    known: dict[int, tuple[Profile, ...]] = {}
+    there = np.zeros(5, dtype=np.int64)
     most, at = there, ""
-    for stretch in tensors.stretches:
-        if id(stretch.pair) not in known:  # a plan repeats few pairs many times
-            known[id(stretch.pair)] = profiles(stretch.pair, cuda_block_bytes)
-        profile = known[id(stretch.pair)][stretch.backward]
+    for each in tensors.stretches:
+        if isinstance(each, Hold):
+            there = there + _changed(each)
+            if there[BLOCKS] > most[BLOCKS]:
+                most, at = there, each.op
+            continue
+        if id(each.pair) not in known:  # a plan repeats few pairs many times
+            known[id(each.pair)] = profiles(each.pair, cuda_block_bytes)
+        profile = known[id(each.pair)][each.backward + each.of_weights]
         if there[BLOCKS] + profile.most[BLOCKS] > most[BLOCKS]:
-            most, at = there + profile.most, profile.at
-        there = there + profile.net
-    assert there[ASKED] == 0, "a tensor that is never released"
+            most, at = there + _widened(profile.most), profile.at
+        there = there + _widened(profile.net)
+    assert not there[[ASKED, GATHERED, SENT]].any(), "a tensor that is never released"
     return most, at, there
+
+
+def _changed(hold: Hold) -> Sizes:
+    """[5] what comes or goes."""
+    change = np.zeros(5, dtype=np.int64)
+    change[COLUMN[hold.held_for]] = hold.num_bytes
+    change[BLOCKS] = cuda_block_bytes(hold.num_bytes) if hold.num_bytes > 0 else -cuda_block_bytes(-hold.num_bytes)
+    return change
+
+
+def _widened(of_ops: Sizes) -> Sizes:
+    """[5] of [3]."""
+    return np.concatenate([of_ops, np.zeros(5 - NUM_OF_OPS, dtype=np.int64)])

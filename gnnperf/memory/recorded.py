@@ -38,8 +38,14 @@ if TYPE_CHECKING:
 _FUSED = "aten::_fused_"
 _SGD, _MOMENTUM_AT = "aten::_fused_sgd_", 4  # place of the momentum among its arguments
 _STATES = {"aten::_fused_adam_": 2, "aten::_fused_adamw_": 2, "aten::_fused_adagrad_": 1}  # tensors per parameter
+_FOREACH = "aten::_foreach_"
 _KEPT = ("aten::mul_", "aten::lerp_")
 _ADDED = ("aten::add_", "aten::addcdiv_")
+
+
+WEIGHTS, GRADIENTS, STATE = "weights", "gradients", "optimizer state"
+TABLES = "weights of embedding tables that their lookup updates"
+_UPDATES_TABLES = "split_embedding_backward"  # of fbgemm: tables are no parameters of any optimizer
 
 
 @dataclass(frozen=True)
@@ -50,18 +56,22 @@ class Held:
         parameters: those that optimizers change.
         state: of the optimizers.
         unknown: sentences: what could not be determined.
+        has_state: whether the state was found, or the optimizer is known to keep none.
     """
 
     parameters: tuple[TensorSlot, ...]
     state: tuple[TensorSlot, ...]
     unknown: tuple[str, ...]
+    has_state: bool = True
 
 
 def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
     """Parameters and state from the calls of the optimizers."""
     if not calls:
-        return Held(tuple(with_gradient), (), ("optimizer state: no optimizer ran in the step",))
+        return Held(tuple(with_gradient), (), ("optimizer state: no optimizer ran in the step",), has_state=False)
     parameters, state = _one_by_one(calls)
+    listed, of_lists = _foreach(calls, with_gradient)
+    parameters, state = [*parameters, *listed], [*state, *of_lists]
     unknown: list[str] = []
     for call in (c for c in calls if c.name.startswith(_FUSED)):
         lists = [slot for slot in call.slots if isinstance(slot, tuple)]
@@ -73,7 +83,29 @@ def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
             states = _states(call)
             state += changed * (states or 0)
             unknown += [] if states is not None else [f"state of {call.name}"]
-    return Held(tuple(parameters), tuple(state), tuple(unknown))
+    return Held(tuple(parameters), tuple(state), tuple(unknown), bool(parameters) and not unknown)
+
+
+def _foreach(
+    calls: Sequence[Call], with_gradient: Sequence[TensorSlot]
+) -> tuple[list[TensorSlot], list[TensorSlot]]:  # fmt: skip
+    """Parameters and state of optimizers that go through lists, torch's default on GPUs.
+
+    Adam divides into parameters, moves its first moment and adds squares to its second; SGD multiplies its momentum and
+    adds to both. Where the profiler left long lists out, they are as the gradients.
+    """
+    names = {call.name for call in calls}
+    adam = f"{_FOREACH}addcdiv_" in names
+
+    def targets(*ops: str) -> list[TensorSlot]:
+        chosen = [call for call in calls if call.name.removeprefix(_FOREACH) in ops and call.name.startswith(_FOREACH)]
+        given = [call.slots[0] if call.slots else "" for call in chosen]
+        return [t for slot in given for t in (slot if isinstance(slot, tuple) else with_gradient)]
+
+    if adam:
+        return targets("addcdiv_"), targets("lerp_", "addcmul_")
+    state, added = Counter(targets("mul_")), Counter(targets("add_"))
+    return list((added - state).elements()), list(state.elements())
 
 
 def _states(call: Call) -> int | None:
@@ -217,8 +249,20 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     hidden = buckets if step.copies_into_buckets else 0
     return PeakMemory(
         table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
-        sparse + hidden, buckets, (*retained.unknown, *_untold(followed)),
+        sparse + hidden, buckets, (*retained.unknown, *_untold(followed)), tuple(_missing(retained, step, made)),
     )  # fmt: skip
+
+
+def _missing(retained: Held, step: StepCalls, made: Sequence[Call]) -> Iterator[str]:
+    """What every training step holds, and this one does not show."""
+    if not retained.parameters:
+        yield WEIGHTS
+    if any(_UPDATES_TABLES in call.name for call in step.calls):
+        yield TABLES
+    if not made:
+        yield GRADIENTS
+    if not retained.has_state:
+        yield STATE
 
 
 def _always(retained: Held, followed: Lifetimes, step: StepCalls, batches: int) -> Iterable[Stay]:

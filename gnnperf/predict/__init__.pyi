@@ -24,6 +24,11 @@ from .request import check as check
 from .step_prediction import Alternative as Alternative
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
+from .step_rates import peak_flops_per_s as peak_flops_per_s
 from .target import traced_name as traced_name
+from .throughput import PriceConfig as PriceConfig
+from .throughput import RunConfig as RunConfig
+from .throughput import Throughput as Throughput
+from .throughput import throughput_of as throughput_of
 from .whatif import edit_settings as edit_settings
 from .whatif import parse_edit as parse_edit

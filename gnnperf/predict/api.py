@@ -36,6 +36,7 @@ from gnnperf.predict.replay import as_prediction, caveats, check_evidence, repla
 from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.similar import SimilarPredictor
 from gnnperf.predict.step_prediction import Alternative, StepPrediction, provenance
+from gnnperf.predict.step_rates import with_throughput
 from gnnperf.predict.target import (
     Target,
     choose_target,
@@ -293,8 +294,8 @@ class Setup:
             return self.predictors.predict(self.step, self.target.cluster)
 
     def answer(self, prediction: Prediction) -> StepPrediction:
-        """Schedule the latencies; add interval, comparison, findings, edits and memory."""
-        answer = self._with_edits(self._scheduled(prediction))
+        """Schedule the latencies; add interval, comparison, findings, edits, throughput and memory."""
+        answer = with_throughput(self._with_edits(self._scheduled(prediction)), self.request)
         return with_memory(answer, self.request) if self.request.memory else answer
 
     def _scheduled(self, prediction: Prediction) -> StepPrediction:
@@ -338,7 +339,7 @@ def with_alternatives(answer: StepPrediction, setup: Setup | Replay) -> StepPred
         other = Setup(setup.graph, request, setup.models) if isinstance(setup, Setup) else setup
         one = answer if request.hardware == setup.request.hardware else other.answer(other.predict())
         rows.append(Alternative(one.hardware, one.cluster, one.placement, one.step_time_us, one.is_lower_bound,
-                                one.step_time_ratio, one.ratio_interval))  # fmt: skip
+                                one.step_time_ratio, one.ratio_interval, one.throughput))  # fmt: skip
     return replace(answer, alternatives=tuple(rows))
 
 
@@ -420,4 +421,5 @@ class Replay:
         replayed_us = replayed_step_time_us(self.result, step_time_kind(label))
         answer = with_interval(collect(prediction, self.result.schedule, replayed_us, question), None)
         answer = with_findings(answer, question) if request.findings else answer
+        answer = with_throughput(answer, request)
         return with_memory(answer, request) if request.memory else answer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnperf.generate import NotAccounted, rank_tensors
 from gnnperf.hardware import DeviceSpec
-from gnnperf.memory import planned_peak
+from gnnperf.memory import most_reserved_bytes, planned_peak
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
@@ -43,7 +43,8 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
     try:
-        peaks = [planned_peak(tensors) for tensors in rank_tensors(plan)]
+        peaks = [replace(planned_peak(tensors), most_reserved_bytes=most_reserved_bytes(tensors))
+                 for tensors in rank_tensors(plan)]  # fmt: skip
     except NotAccounted as op:
         return replace(answer, notes=(*answer.notes, NOT_ACCOUNTED.format(op)))
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnperf.core import InputError, require
 from gnnperf.hardware import DeviceSpec, HardwareConfig, load_device
+from gnnperf.predict.throughput import PriceConfig, RunConfig
 
 if TYPE_CHECKING:
     from gnnperf.generate import Plan
@@ -81,6 +82,8 @@ class Request(HardwareConfig):
         stalls: whether measured stalls stay; with measurements of the trace only.
         hosts: replaced by `evidence`.
         fallback: when too little is covered to answer.
+        run: length of the training run, of which accelerator-hours and cost are given.
+        price: of a device.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         collectives: models of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification":
             none (links answer); None: as the cluster says.
@@ -112,6 +115,8 @@ class Request(HardwareConfig):
     stalls: Stalls = Stalls.keep
     hosts: str | None = None
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+    price: PriceConfig = field(default_factory=PriceConfig)
     collectives: str | None = None
     out: str | None = None
     bucket_bytes: float | None = None

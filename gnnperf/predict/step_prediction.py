@@ -18,6 +18,7 @@ from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import Measured, PeakMemory
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.request import Mode, Request
+from gnnperf.predict.throughput import Throughput
 from gnnperf.schedule import Schedule
 from gnnperf.trace import file_names
 from gnnperf.whatif import Finding
@@ -59,6 +60,7 @@ class Alternative:
         is_lower_bound: some work has no latency.
         ratio: step time / that predicted the same way for the traced hardware; None: no such prediction.
         ratio_interval: lowest and highest ratio; None: unknown.
+        throughput: as in StepPrediction.
     """
 
     hardware: str
@@ -68,6 +70,7 @@ class Alternative:
     is_lower_bound: bool
     ratio: float | None
     ratio_interval: tuple[float, float] | None
+    throughput: Throughput | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,13 @@ class RankMemory:
     def error(self) -> float | None:
         """Signed relative error of what the recorder counts; None without a measurement."""
         return None if self.measured is None else self.measured.error(self.peak)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the peak fits into the device; None: unknown, because the device or a part of the peak is."""
+        if self.left_bytes is None or (self.left_bytes >= 0 and self.peak.missing):
+            return None
+        return self.left_bytes >= 0
 
     @property
     def left_bytes(self) -> float | None:
@@ -128,6 +138,7 @@ class StepPrediction:
         measurements: what the trace measured; None: a plan.
         ratio_interval: lowest and highest `step_time_ratio`; None: unknown.
         alternatives: the step on every device, where several were requested.
+        throughput: rates, utilization and cost of the step; None: not requested.
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
         whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not requested or unknown.
@@ -176,6 +187,7 @@ class StepPrediction:
     measurements: TraceMeasurements | None = None
     ratio_interval: tuple[float, float] | None = None
     alternatives: tuple[Alternative, ...] = ()
+    throughput: Throughput | None = None
 
     @property
     def step_time_ratio(self) -> float | None:

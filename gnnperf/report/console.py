@@ -12,12 +12,11 @@ from rich.text import Text
 
 from gnnperf.core import console
 from gnnperf.predict import StepPrediction
+from gnnperf.report.devices import alternative_heads, alternative_rows
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
-    ALTERNATIVE_HEADS,
     MEANING,
     MOST_WARNINGS,
-    alternative_rows,
     collectives_lines,
     comparison,
     coverage,
@@ -34,8 +33,10 @@ from gnnperf.report.text import (
     time_rows,
     whatif_lines,
 )
+from gnnperf.report.throughput import throughput_lines
 
 PIPE_WIDTH = 120  # characters, where there is no terminal to ask
+NUM_NAMES = 2  # first columns of the table of devices, which hold no number
 NUM_UNCOVERED = 10  # ops listed by name; prediction.json has all of them
 
 
@@ -72,6 +73,7 @@ def summary(answer: StepPrediction, written: Iterable[Path] = (), verbose: bool 
         *(Text(f"  {line}", style="dim") for line in steps_line(answer)),
         *_alternatives(answer),
         *(Text(line, style="bold") for line in whatif_lines(answer)),
+        *(Text(line) for line in throughput_lines(answer)),
         *(Text(line) for line in memory_lines(answer)),
         Text(f"share of step time by source: {_shares(answer.source_share)}"),
         Text(coverage(answer)),
@@ -108,8 +110,8 @@ def _alternatives(answer: StepPrediction) -> list[Table]:
     """The table of all devices that were requested."""
     rows = alternative_rows(answer)
     table = Table(title="the step on other hardware", title_justify="left", box=None, pad_edge=False)
-    for head in ALTERNATIVE_HEADS:
-        table.add_column(head, justify="left" if head in ALTERNATIVE_HEADS[:2] else "right")
+    for place, head in enumerate(alternative_heads(answer)):
+        table.add_column(head, justify="left" if place < NUM_NAMES else "right")
     for row in rows:
         table.add_row(*map(Text, row))
     return [table] if rows else []

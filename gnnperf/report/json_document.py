@@ -8,6 +8,7 @@ from typing import Any
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict import Alternative, RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
+from gnnperf.report.throughput import throughput_document
 from gnnperf.whatif import Finding
 
 FORMAT = "gnnperf.prediction"
@@ -58,6 +59,7 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "critical_path_delay_us": answer.critical_delay_us,
         "uncovered_ops": answer.uncovered_ops,
         "uncovered_measured_share": answer.uncovered_measured_share,
+        "throughput": throughput_document(answer.throughput),
         "peak_memory": [_memory(rank) for rank in answer.peak_memory] or None,
         "findings": None if answer.findings is None else [_finding(one) for one in answer.findings],
         "whatif": _whatif(answer),
@@ -88,6 +90,7 @@ def _alternative(one: Alternative) -> dict[str, Any]:
         "step_time_is_lower_bound": one.is_lower_bound,
         "step_time_ratio": one.ratio,
         "step_time_ratio_interval": one.ratio_interval and list(one.ratio_interval),
+        "throughput": throughput_document(one.throughput),
     }
 
 
@@ -108,17 +111,19 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "rank": peak.rank,
         "step_name": peak.step,
         "peak_bytes": peak.peak_bytes,
+        "most_reserved_bytes": peak.most_reserved_bytes,
         "parts_bytes": {str(part): num_bytes for part, num_bytes in peak.parts_bytes.items()},
         "ddp_buckets_bytes": peak.buckets_bytes,
         "held_between_steps_bytes": peak.held_between_steps_bytes,
         "at": peak.at or None,
         "unknown": list(peak.unknown),
+        "missing": list(peak.missing),
         "measured_method": None if measured is None else measured.method,
         "measured_peak_bytes": None if measured is None else measured.peak_bytes,
         "counted_by_that_method_bytes": None if measured is None else measured.counted_bytes(peak),
         "error": rank.error,
         "device_bytes": rank.device_bytes,
-        "fits": None if rank.left_bytes is None else rank.left_bytes >= 0,
+        "fits": rank.fits,
     }
 
 
@@ -157,6 +162,7 @@ def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
         "hardware": whatif.answer.hardware,
         "cluster": whatif.answer.cluster,
         "uncovered_ops": whatif.answer.uncovered_ops,
+        "throughput": throughput_document(whatif.answer.throughput),
         "peak_memory": [_memory(rank) for rank in whatif.answer.peak_memory] or None,
         "found": list(whatif.result),
         "unknown": list(whatif.unknown),

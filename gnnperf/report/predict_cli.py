@@ -30,6 +30,7 @@ examples:
   gnnperf predict trace.json.gz --what-if link=pcie_gen4_x16 --json   for a program to read
   gnnperf predict trace.json.gz --what-if latency=op:aten::mm,factor:0.5
   gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
+  gnnperf predict --plan llama3_70b_fsdp --gpu h100_sxm --tokens 15e12 --usd-per-gpu-hour 2.5
 
 what-if: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
   batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, place, repeat,
@@ -57,6 +58,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
     parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if the step takes longer")
+    parser.add_argument("--tokens", type=float, metavar="N", help="accelerator-hours of a run of so many tokens")
+    parser.add_argument("--steps", type=float, metavar="N", help="... or of so many steps")
+    parser.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="price of a device: gives the cost")
     parser.add_argument("--json", action="store_true", help="print prediction.json")
     parser.add_argument("--verbose", action="store_true", help="print all warnings and notes")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
@@ -96,5 +100,6 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     from gnnperf.predict import parse_edit
 
     values = {name: getattr(args, name) for name in ("trace", "step", "checkpoint", "max_step_ms", "out")}
+    values |= {"run.tokens": args.tokens, "run.steps": args.steps, "price.usd_per_gpu_hour": args.usd_per_gpu_hour}
     edits = [parse_edit(text) for text in args.edits]
     return {key: value for key, value in (*values.items(), ("whatif", edits or None)) if value is not None}

@@ -19,7 +19,6 @@ from gnnperf.whatif import Finding
 DOUBTED, NUM_DOUBTS = (Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED), 3
 UNKNOWN = "unknown"
 MOST_WARNINGS, MOST_STEPS = 3, 12  # shown above the result; named
-ALTERNATIVE_HEADS = ("hardware", "placement", "step", "ratio", "interval of the ratio")
 ROUNDING_US = 1e-6  # a picosecond: no duration is shorter
 UNITS = ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s"))  # below this many us: divide by, unit
 MEANING = {
@@ -125,21 +124,6 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
     ]  # fmt: skip
 
 
-def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
-    """ALTERNATIVE_HEADS of the traced hardware, predicted the same way, and of every device; [] for one device."""
-    if not answer.alternatives:
-        return []
-    rows: list[tuple[str, ...]] = []
-    if answer.traced_prediction_us is not None:
-        rows.append((answer.traced_hardware, "", time_text(answer.traced_prediction_us), "1.000", ""))
-    for one in answer.alternatives:
-        bound = "at least " if one.is_lower_bound else ""
-        bounds = "" if one.ratio_interval is None else f"{one.ratio_interval[0]:.2f} to {one.ratio_interval[1]:.2f}"
-        ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
-        rows.append((one.hardware, one.placement, f"{bound}{time_text(one.step_time_us)}", ratio, bounds))
-    return rows
-
-
 def notes_left(answer: StepPrediction) -> str:
     """How many warnings and notes are not shown above the result; "" none."""
     left = len(answer.warnings[MOST_WARNINGS:]) + len(answer.notes)
@@ -215,6 +199,10 @@ def fit_lines(ranks: Sequence[RankMemory], hardware: str) -> list[str]:
     left, device = fullest.left_bytes, fullest.device_bytes
     assert left is not None, "chosen so"
     assert device is not None, "chosen so"
+    if missing := sorted({part for rank in known for part in rank.peak.missing}) if left >= 0 else []:
+        found = f"{bytes_text(fullest.peak.peak_bytes)} of {bytes_text(int(device))} of {hardware}"
+        return [f"whether memory fits is unknown: the trace does not show {_listed(missing)}; the tensors that it "
+                f"shows take {found} on rank {fullest.peak.rank}"]  # fmt: skip
     size = f"{bytes_text(fullest.peak.peak_bytes)} of {bytes_text(int(device))} of {hardware}"
     outside = f"; {OUTSIDE}"
     if left < 0:
@@ -224,17 +212,21 @@ def fit_lines(ranks: Sequence[RankMemory], hardware: str) -> list[str]:
     return [f"memory fits: rank {fullest.peak.rank}, the fullest, takes {size}, {bytes_text(int(left))} left{outside}"]
 
 
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+
+
 def _memory_line(rank: RankMemory) -> str:
     peak, measured = rank.peak, rank.measured
     parts = {**{str(part): n for part, n in peak.parts_bytes.items()}, "DDP's buckets": peak.buckets_bytes}
     made_of = ", ".join(f"{name.replace('_', ' ')} {bytes_text(n)}" for name, n in parts.items() if n)
+    most = peak.most_reserved_bytes
+    reserved = "" if most is None else f", with freed blocks up to {bytes_text(most)}"
     compared = ""
     if measured is not None and rank.error is not None:
         counted, result = bytes_text(measured.counted_bytes(peak)), bytes_text(measured.peak_bytes)
         compared = f"; counted as recorded {counted}, measured {result}, error {100.0 * rank.error:+.1f} %"
-    return (
-        f"peak memory of rank {peak.rank}: {bytes_text(peak.peak_bytes)} at {peak.at or UNKNOWN} ({made_of}){compared}"
-    )
+    return f"peak memory of rank {peak.rank}: {bytes_text(peak.peak_bytes)}{reserved} at {peak.at or UNKNOWN} ({made_of}){compared}"
 
 
 def target(answer: StepPrediction) -> str:

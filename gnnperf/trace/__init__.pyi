@@ -4,6 +4,7 @@ from .event_names import run_name as run_name
 from .groups import is_channel as is_channel
 from .metadata import device_name as device_name
 from .reader import read_run as read_run
+from .reader import run_card as run_card
 from .storage import read_card as read_card
 from .table import RunTrace as RunTrace
 from .table import TraceTable as TraceTable

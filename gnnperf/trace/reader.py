@@ -310,6 +310,11 @@ def without_folder(error: InputError) -> InputError:
     return InputError(error.what, where=file_name(error.where), allowed=error.allowed, remedy=error.remedy)
 
 
+def run_card(path: Path) -> dict[str, object] | None:
+    """What the recorder says of the run of a trace file or folder, without what outputs may not show; None: no card."""
+    return _card((path,))
+
+
 def _card(paths: Sequence[Path]) -> dict[str, object] | None:
     folders = [p if p.is_dir() else p.parent for p in paths if not p.name.lower().endswith(ARCHIVE_ENDINGS)]
     for folder in folders:

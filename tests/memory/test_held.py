@@ -48,3 +48,30 @@ def test_without_an_optimizer_its_state_is_unknown() -> None:
     result = held([], [A])
     assert result.parameters == (A,)
     assert result.unknown
+
+
+def test_foreach_adam_moves_two_moments_and_scales_weights() -> None:
+    """torch's default on GPUs; weight decay multiplies the parameters, and makes them no state."""
+    names = ("mul_", "lerp_", "mul_", "addcmul_", "addcdiv_")
+    result = held([call(f"aten::_foreach_{name}", LISTED) for name in names], [A, B])
+    assert (result.parameters, result.state) == (LISTED, LISTED + LISTED)
+    assert result.has_state
+
+
+def test_foreach_sgd_keeps_what_it_multiplies() -> None:
+    with_momentum = [call(f"aten::_foreach_{name}", LISTED) for name in ("mul_", "add_", "add_")]
+    result = held(with_momentum, [A, B])
+    assert (result.parameters, result.state) == (LISTED, LISTED)
+    plain = held([call("aten::_foreach_add_", LISTED)], [A, B])
+    assert (plain.parameters, plain.state, plain.has_state) == (LISTED, (), True)
+
+
+def test_long_lists_of_foreach_are_as_the_gradients() -> None:
+    result = held([call(f"aten::_foreach_{name}", "") for name in ("lerp_", "addcmul_", "addcdiv_")], [A, B])
+    assert (result.parameters, result.state) == ((A, B), (A, B, A, B))
+
+
+def test_state_is_not_found_without_an_optimizer_or_its_tensors() -> None:
+    assert not held([], [A]).has_state
+    assert not held([call("apex::multi_tensor_adam")], [A]).has_state
+    assert not held([call("aten::_fused_lion_", "", "", "")], [A]).has_state

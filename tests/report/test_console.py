@@ -192,6 +192,23 @@ def test_whether_it_fits_is_one_sentence() -> None:
     ]  # fmt: skip
 
 
+def test_what_was_not_found_never_fits_and_may_still_be_too_large() -> None:
+    """The tensors that are known are a lower bound."""
+    lower_bound = replace(PEAK, missing=("weights", "gradients", "optimizer state"))
+    answers = [
+        replace(_on_device(size * MIB), peak_memory=(RankMemory(lower_bound, None, size * MIB),))
+        for size in (12.0, 8.0)
+    ]
+    unknown, too_large = (memory_lines(answer)[-1] for answer in answers)
+    assert unknown == (
+        "whether memory fits is unknown: the trace does not show gradients, optimizer state and weights; the tensors "
+        "that it shows take 9 MiB of 12 MiB of big_gpu on rank 1"
+    )
+    assert too_large.startswith("memory does not fit: rank 1 needs 9 MiB of 8 MiB of big_gpu")
+    assert [document(answer)["peak_memory"][0]["fits"] for answer in answers] == [None, False]
+    assert document(answers[0])["peak_memory"][0]["missing"] == ["weights", "gradients", "optimizer state"]
+
+
 def test_memory_with_edits_is_reported_with_the_one_without() -> None:
     larger = replace(PEAK, parts_bytes={**PEAK.parts_bytes, Part.ACTIVATIONS: 14 * MIB})
     edited = replace(toy_answer(), peak_memory=(RankMemory(larger, None),))

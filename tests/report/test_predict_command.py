@@ -71,3 +71,12 @@ def test_an_edit_without_braces(text: str, entry: object) -> None:
 def test_help_lists_every_edit() -> None:
     listed = EXAMPLES.partition("SETTING:VALUE,...\n")[2].partition("every key")[0]
     assert sorted(re.findall(r"\w+", listed)) == sorted(edit_settings())
+
+
+def test_flags_of_a_run_give_its_hours_and_cost(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    flags = ["--plan", "gpt2_345m", "--gpu", "a100_sxm_80gb", "--tokens", "65536e3", "--usd-per-gpu-hour", "2"]
+    document = predicted(capsys, *flags, "--out", str(tmp_path / "out"), "--set", "findings=false")
+    rates = document["throughput"]
+    assert isinstance(rates, dict)
+    assert rates["run"]["steps"] == 1000  # 64 samples of 1,024 tokens each
+    assert rates["run"]["cost_usd"] == pytest.approx(2 * rates["run"]["gpu_hours"])

@@ -195,6 +195,7 @@ GOLDEN = """\
   "critical_path_delay_us": 0.0,
   "uncovered_ops": {},
   "uncovered_measured_share": 0.0,
+  "throughput": null,
   "peak_memory": null,
   "findings": null,
   "whatif": null,

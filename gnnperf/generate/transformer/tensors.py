@@ -1,9 +1,10 @@
-"""Which tensors the ops of a transformer take and make, layer and ends, in the order of layer.py and ends.py.
+"""Which tensors a layer and the ends of a transformer take and make, forward and backward.
 
 What is alive between a layer's forward and its backward pass is what Korthikanti et al. 2022 (arXiv 2205.05198) count
 in section 4, with s tokens, b samples, a heads, h hidden, t tensor ranks, in bytes of 2-byte activations:
 
     nothing recomputed    sbh (10 + 24/t + 5as/(ht))      34 + 5as/h on one rank
+    sequence parallel     sbh (34/t + 5as/(ht))           section 4.2.2
     selective             sbh (10 + 24/t)
     full                  2sbh
 
@@ -13,156 +14,146 @@ beyond the last use; a stage's output goes when it is sent (ibid., appendix B).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gnnperf.generate.transformer.block import Positions
+from gnnperf.generate.transformer.expert_tensors import experts_backward, experts_forward
+from gnnperf.generate.transformer.layer_tensors import (
+    FLOAT_BYTES,
+    GATHER,
+    INDEX_BYTES,
+    SCATTER,
+    TRITON,
+    Product,
+    Uses,
+    attention_backward,
+    attention_forward,
+    core,
+    first_products_backward,
+    gathered,
+    mlp_backward,
+    mlp_forward,
+    norm,
+    norm_backward,
+    residual,
+    residual_backward,
+    stream_bytes,
+    weight_gradient,
+    x_bytes,
+)
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
-from gnnperf.generate.transformer.sizes import Sizes, sizes
+from gnnperf.generate.transformer.sizes import sizes
 from gnnperf.generate.uses import Pair, Use, use
-from gnnperf.graph import DTYPE_BYTES
-
-FLOAT_BYTES, INDEX_BYTES = DTYPE_BYTES["float32"], DTYPE_BYTES["int64"]
-_NORM, _NORM_BACKWARD = "aten::native_layer_norm", "aten::native_layer_norm_backward"
-_DROPOUT, _DROPOUT_BACKWARD = "triton_poi_fused_native_dropout", "triton_poi_fused_native_dropout_backward"
-_ADD, _ADD_BACKWARD = "triton_poi_fused_bias_dropout_add", "triton_poi_fused_bias_dropout_add_backward"
-_GELU, _GELU_BACKWARD = "triton_poi_fused_bias_gelu", "triton_poi_fused_bias_gelu_backward"
 
 
-def layer_uses(plan: TransformerPlan) -> Pair:
-    """One layer. A gradient of a weight is made, added to the sum over micro-batches, and goes."""
+def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None = None) -> Pair:
+    """One layer of the model.
+
+    Args:
+        plan: see there.
+        layer: from 0; it tells whether there are experts.
+        recomputed: whether all of it is computed again before its backward pass; None: as the plan says of all layers.
+    """
+    s, full = sizes(plan), plan.schedule.recompute is Recompute.FULL if recomputed is None else recomputed
+    again: Uses = _forward(plan, layer) if full else ()
+    stream = stream_bytes(s)
+    return Pair(_forward(plan, layer), (*again, *_backward(plan, layer)), {"x": stream, "dy": stream})
+
+
+def layers_uses(plan: TransformerPlan, layers: tuple[int, ...]) -> Pair:
+    """Several layers that are computed again together: only the first one's input is kept."""
     s = sizes(plan)
-    again: tuple[Use, ...] = _forward(s) if plan.schedule.recompute is Recompute.FULL else ()
-    core = _core(s) if plan.schedule.recompute is Recompute.SELECTIVE else ()
-    x = _x(s)
-    return Pair(_forward(s), (*again, *_mlp_backward(s), *_attention_backward(s, core)), {"x": x, "dy": x})
+    stream = stream_bytes(s)
+    forward: list[Use] = []
+    backward: list[Use] = []
+    for place, layer in enumerate(layers):
+        own = {"x": "x" if place == 0 else f"x_{place}", "y": "y" if place == len(layers) - 1 else f"x_{place + 1}"}
+        forward += [_renamed(item, own, f"_{place}") for item in _forward(plan, layer)]
+        ends = {**own, "dy": "dy" if place == len(layers) - 1 else f"dx_{place + 1}",
+                "dx": "dx" if place == 0 else f"dx_{place}"}  # fmt: skip
+        backward = [*(_renamed(item, ends, f"_{place}") for item in _backward(plan, layer)), *backward]
+    return Pair(tuple(forward), (*forward, *backward), {"x": stream, "dy": stream})
 
 
-def _x(s: Sizes) -> int:
-    """Activations between layers."""
-    return s.half(s.tokens, s.hidden).num_bytes
+def _renamed(item: Use, ends: dict[str, str], suffix: str) -> Use:
+    def name(of: str) -> str:
+        return ends.get(of, f"{of}{suffix}")
+
+    return replace(item, takes=tuple(map(name, item.takes)), makes=tuple((name(n), size) for n, size in item.makes))
 
 
-def _forward(s: Sizes) -> tuple[Use, ...]:
-    x, part, wide = _x(s), s.half(s.tokens, s.shard).num_bytes, s.half(s.tokens, s.width).num_bytes
-    row, mask = s.tokens * FLOAT_BYTES, s.tokens * s.hidden
+def _forward(plan: TransformerPlan, layer: int) -> Uses:
+    if plan.has_experts(layer):
+        second, out = experts_forward(plan)
+    else:
+        second, out = mlp_forward(plan), "scattered2" if plan.splits_sequence else "down"
     return (
-        use(_NORM, "x", norm1=x, mean1=row, rstd1=row),
-        use("aten::addmm", "norm1", qkv=3 * part),
-        *_core(s),
-        use("aten::copy_", "heads", context=part),
-        use("aten::mm", "context", projected=x),
-        use(_ADD, "projected x", x1=x, mask1=mask),
-        use(_NORM, "x1", norm2=x, mean2=row, rstd2=row),
-        use("aten::mm", "norm2", up=wide),
-        use(_GELU, "up", gelu=wide),
-        use("aten::mm", "gelu", down=x),
-        use(_ADD, "down x1", y=x, mask2=mask),
+        *attention_forward(plan),
+        *norm(plan, "x1", "norm2"),
+        *second,
+        residual(plan, f"{out} x1", "y", "mask2"),
     )
 
 
-def _core(s: Sizes) -> tuple[Use, ...]:
-    """What selective recomputation repeats; the product of scores is given a buffer of their size to add to."""
-    scores, part = s.scores.num_bytes, s.half(s.tokens, s.shard).num_bytes
+def _backward(plan: TransformerPlan, layer: int) -> Uses:
+    s = sizes(plan)
+    into, gradient = residual_backward(plan, "dy", "mask2", "d_down")
+    second, d_norm = (experts_backward if plan.has_experts(layer) else mlp_backward)(plan, gradient)
+    again = core(plan) if plan.schedule.recompute is Recompute.SELECTIVE else ()
     return (
-        use("aten::baddbmm", "qkv", buffer=scores, scores=scores),
-        use("aten::_softmax", "scores", probabilities=scores),
-        use(_DROPOUT, "probabilities", dropped=scores, retained=s.scores.numel),
-        use("aten::bmm", "dropped qkv", heads=part),
-    )
-
-
-def _mlp_backward(s: Sizes) -> tuple[Use, ...]:
-    x, wide = _x(s), s.half(s.tokens, s.width).num_bytes
-    weight = s.width * s.hidden
-    return (
-        use(_ADD_BACKWARD, "dy mask2", d_down=x),
-        *_sum(s, "d_down", s.hidden),
-        *_product(s, "d_down", "gelu", weight, d_gelu=wide),
-        use(_GELU_BACKWARD, "d_gelu up", d_up=wide),
-        *_sum(s, "d_up", s.width),
-        *_product(s, "d_up", "norm2", weight, d_norm2=x),
-        *_norm_backward(s, "d_norm2 x1 mean2 rstd2", d_x1=x),
-        use("aten::add", "d_x1 dy", d_sum=x),
-    )
-
-
-def _attention_backward(s: Sizes, core: tuple[Use, ...]) -> tuple[Use, ...]:
-    x, part, scores = _x(s), s.half(s.tokens, s.shard).num_bytes, s.scores.num_bytes
-    return (
-        use(_ADD_BACKWARD, "d_sum mask1", d_projected=x),
-        *_sum(s, "d_projected", s.hidden),
-        *_product(s, "d_projected", "context", s.shard * s.hidden, d_heads=part),
-        *core,
-        use("aten::bmm", "d_heads qkv", d_dropped=scores),
-        use("aten::bmm", "d_heads dropped", d_values=part),
-        use(_DROPOUT_BACKWARD, "d_dropped retained", d_probabilities=scores),
-        use("aten::_softmax_backward_data", "d_probabilities probabilities", d_scores=scores),
-        use("aten::bmm", "d_scores qkv", d_queries=part),
-        use("aten::bmm", "d_scores qkv", d_keys=part),
-        use("aten::mul", "d_queries", scaled_queries=part),
-        use("aten::mul", "d_keys", scaled_keys=part),
-        use("aten::copy_", "scaled_queries scaled_keys d_values", d_qkv=3 * part),
-        *_product(s, "d_qkv", "norm1", 3 * s.shard * s.hidden, d_norm1=x),
-        *_sum(s, "d_qkv", 3 * s.shard),
-        *_norm_backward(s, "d_norm1 x mean1 rstd1", d_x=x),
-        use("aten::add", "d_x d_sum", dx=x),
-    )
-
-
-def _product(s: Sizes, gradient: str, data: str, weight: int, **made: int) -> tuple[Use, ...]:
-    """Backward of a product: gradient of its input, of its weight (a number of elements), and the sum of the latter."""
-    num_bytes = s.half(weight).num_bytes
-    return (
-        use("aten::mm", gradient, **made),
-        use("aten::mm", f"{gradient} {data}", d_weight=num_bytes),
-        use("aten::add_", "d_weight"),
-    )
-
-
-def _sum(s: Sizes, gradient: str, columns: int) -> tuple[Use, ...]:
-    return (use("aten::sum", gradient, d_bias=s.half(columns).num_bytes), use("aten::add_", "d_bias"))
-
-
-def _norm_backward(s: Sizes, takes: str, **made: int) -> tuple[Use, ...]:
-    weight = s.half(s.hidden).num_bytes
-    return (
-        use(_NORM_BACKWARD, takes, **made, d_scale=weight, d_shift=weight),
-        use("aten::add_", "d_scale"),
-        use("aten::add_", "d_shift"),
+        *into,
+        *second,
+        *norm_backward(plan, d_norm, "x1", "norm2", "d_x1"),
+        use("aten::add", "d_x1 dy", d_sum=stream_bytes(s)),
+        *attention_backward(plan, again),
     )
 
 
 def embedding_uses(plan: TransformerPlan) -> Pair:
     """Before the first layer. Tokens and positions are of a micro-batch, and there until it has come back."""
-    s = sizes(plan)
-    x, ids, mask = _x(s), s.tokens * INDEX_BYTES, s.tokens * s.hidden
-    rows, positions = s.half(plan.vocabulary_per_rank, s.hidden).num_bytes, s.half(s.sequence, s.hidden).num_bytes
-    forward = (
-        use("data", tokens=ids, positions=ids),
-        use("aten::embedding", "tokens", words=x),
-        use("aten::embedding", "positions", places=x),
-        use("aten::add", "words places", both=x),
-        use(_DROPOUT, "both", dropped=x, retained=mask),
-        use("aten::copy_", "dropped", y=x),
-    )
-    backward = (
-        use("aten::copy_", "dy", d_dropped=x),
-        use(_DROPOUT_BACKWARD, "d_dropped retained", d_both=x),
-        use("aten::embedding_dense_backward", "d_both tokens", d_rows=rows),
-        use("aten::add_", "d_rows"),
-        use("aten::embedding_dense_backward", "d_both positions", d_places=positions),
-        use("aten::add_", "d_places"),
-    )
-    return Pair(forward, backward, {"dy": x})
+    s, learned, dropout = sizes(plan), plan.block.positions is Positions.LEARNED, plan.block.dropout
+    x, stream, ids = x_bytes(s), stream_bytes(s), s.tokens * INDEX_BYTES
+    rows, places = plan.vocabulary_per_rank * s.hidden, s.sequence * s.hidden
+    out, forward = "words", [use("data", tokens=ids, positions=ids) if learned else use("data", tokens=ids)]
+    forward.append(use("aten::embedding", "tokens", words=x))
+    if plan.splits_sequence:
+        forward.append(use(SCATTER, out, part=stream))
+        out = "part"
+    if learned:
+        forward += [use("aten::embedding", "positions", places=stream), use("aten::add", f"{out} places", both=stream)]
+        out = "both"
+    if dropout:
+        forward.append(use(f"{TRITON}native_dropout", out, dropped=stream, retained=s.stream.numel))
+        out = "dropped"
+    forward.append(use("aten::copy_", out, y=stream))
+    back, d_out = [use("aten::copy_", "dy", d_dropped=stream)], "d_dropped"
+    if dropout:
+        back.append(use(f"{TRITON}native_dropout_backward", f"{d_out} retained", d_both=stream))
+        d_out = "d_both"
+    whole = d_out
+    if plan.splits_sequence:
+        back.append(use(GATHER, d_out, d_words=x))
+        whole = "d_words"
+    table = "aten::embedding_dense_backward"
+    back += weight_gradient(s, f"{whole} tokens", rows, table, of_weights=False)
+    if learned:
+        back += weight_gradient(s, f"{d_out} positions", places, table, of_weights=False)
+    return Pair(tuple(forward), tuple(back), {"dy": stream})
 
 
 def head_uses(plan: TransformerPlan) -> Pair:
     """After the last layer. The cross entropy keeps its probabilities in the memory of the float32 logits."""
     s = sizes(plan)
-    x, row, rows = _x(s), s.tokens * FLOAT_BYTES, plan.vocabulary_per_rank
+    stream, row, rows = stream_bytes(s), s.tokens * FLOAT_BYTES, plan.vocabulary_per_rank
     logits, half_logits = s.tokens * rows * FLOAT_BYTES, s.half(s.tokens, rows).num_bytes
+    full, data = gathered(plan, "norm", "full")
+    products, d_norm = first_products_backward(plan, (Product("d_logits", rows),), "norm", "d_norm", ())
     forward = (
         use("data", labels=s.tokens * INDEX_BYTES),
-        use("aten::copy_", "x", turned=x),
-        use(_NORM, "turned", norm=x, mean=row, rstd=row),
-        use("aten::mm", "norm", half_logits=half_logits),
+        use("aten::copy_", "x", turned=stream),
+        *norm(plan, "turned", "norm"),
+        *full,
+        use("aten::mm", data, half_logits=half_logits),
         use("aten::copy_", "half_logits", logits=logits),
         use("aten::amax", "logits", largest=row),
         use("aten::sub_", "logits largest"),
@@ -173,8 +164,8 @@ def head_uses(plan: TransformerPlan) -> Pair:
     backward = (
         use("aten::mul_", "logits labels"),
         use("aten::copy_", "logits", d_logits=half_logits),
-        *_product(s, "d_logits", "norm", rows * s.hidden, d_norm=x),
-        *_norm_backward(s, "d_norm turned mean rstd", d_turned=x),
-        use("aten::copy_", "d_turned", dx=x),
+        *products,
+        *norm_backward(plan, d_norm, "turned", "norm", "d_turned"),
+        use("aten::copy_", "d_turned", dx=stream),
     )
-    return Pair(forward, backward, {"x": x})
+    return Pair(forward, backward, {"x": stream})

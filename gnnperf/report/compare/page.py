@@ -9,7 +9,7 @@ from plotly.graph_objects import Figure, Waterfall
 
 from gnnperf.core import plotly_page
 from gnnperf.report.compare.changes import Change, Comparison, leading
-from gnnperf.report.compare.text import headline, sides, signed, warnings
+from gnnperf.report.compare.text import headline, rate_lines, sides, signed, warnings
 from gnnperf.report.text import time_text
 
 NUM_PARTS = 15
@@ -23,7 +23,7 @@ LONGER, SHORTER, STEP = "#b5443c", "#5b8c5a", "#3b6fb6"
 def comparison_page(result: Comparison) -> str:
     """The whole page: headline, what is compared, warnings, waterfalls."""
     figures = [waterfall(by, changes, result) for by, changes in result.changes.items()]
-    sentences = [f"<p>{escape(line)}</p>" for line in (*sides(result), *warnings(result))]
+    sentences = [f"<p>{escape(line)}</p>" for line in (*sides(result), *rate_lines(result), *warnings(result))]
     title = headline(result)
     return plotly_page(title, figures, STYLE, "\n".join([f"<h1>{escape(title)}</h1>", *sentences]))
 

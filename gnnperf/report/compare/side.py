@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from gnnperf.report.summary import nodes_table
 from gnnperf.schedule import measured_latencies
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"
+RATES = ("samples_per_s", "samples_per_s_per_gpu", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "hfu",
+         "gpu_hours_per_step", "usd_per_million_tokens", "usd_per_million_samples")  # fmt: skip
 COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")
 AGAIN = "predict again with this version (predict.py … out=DIR)"
 
@@ -39,6 +41,7 @@ class Side:
         is_lower_bound: some work has no latency and is left out.
         nodes: [num_work] table with COLUMNS of the nodes that are work; `critical_us` is the time that the critical
             path spends at a node.
+        rates: numbers of prediction.json's `throughput` that are compared, by key; {} a measured step, or unknown.
         evidence: what the prediction took from measurements of its trace; "" a replay, or written before that was kept.
     """
 
@@ -51,6 +54,7 @@ class Side:
     is_lower_bound: bool
     nodes: pd.DataFrame
     evidence: str = ""
+    rates: dict[str, float] = field(default_factory=dict)
 
 
 def is_prediction(path: Path) -> bool:
@@ -76,7 +80,14 @@ def read_prediction(folder: Path) -> Side:
             is_lower_bound=bool(given["step_time_is_lower_bound"]),
             nodes=work(read_nodes(folder / NODES)),
             evidence=str(given["provenance"].get("evidence") or ""),
+            rates=_rates(given.get("throughput")),
         )
+
+
+def _rates(given: Any) -> dict[str, float]:
+    """Those of RATES that are known; a prediction of an earlier version has none."""
+    known = given if isinstance(given, dict) else {}
+    return {key: float(known[key]) for key in RATES if isinstance(known.get(key), int | float)}
 
 
 def read_step(path: Path) -> tuple[float, StepTimeKind]:

@@ -18,6 +18,7 @@ from gnnperf.report.compare.changes import Change, Comparison, leading
 from gnnperf.report.compare.cli import EXCEEDED
 from gnnperf.report.compare.side import Side, read_step
 from gnnperf.report.text import time_text
+from gnnperf.report.throughput import number_text
 from gnnperf.trace import run_name
 
 # Thresholds for CI: how long step B may be.
@@ -98,11 +99,35 @@ def warnings(result: Comparison) -> tuple[str, ...]:
     return tuple(texts)
 
 
+SHOWN_RATES = {  # key of prediction.json -> name, factor
+    "samples_per_s": ("samples/s", 1.0),
+    "samples_per_s_per_gpu": ("samples/s per GPU", 1.0),
+    "tokens_per_s": ("tokens/s", 1.0),
+    "tokens_per_s_per_gpu": ("tokens/s per GPU", 1.0),
+    "mfu": ("MFU (%)", 100.0),
+    "hfu": ("HFU (%)", 100.0),
+    "usd_per_million_tokens": ("USD per million tokens", 1.0),
+    "usd_per_million_samples": ("USD per million samples", 1.0),
+}
+
+
+def rate_lines(result: Comparison) -> tuple[str, ...]:
+    """Throughput, utilization and price of A and B, where both have them."""
+    a, b = result.a.rates, result.b.rates
+    both = [(*SHOWN_RATES[key], a[key], b[key]) for key in SHOWN_RATES if key in a and key in b]
+    return tuple(
+        f"{name}: {number_text(one * factor)} -> {number_text(other * factor)}"
+        + (f" ({100.0 * (other / one - 1.0):+.1f} %)" if one > 0 else "")
+        for name, factor, one, other in both
+    )
+
+
 def rendered(result: Comparison, limits: Limits) -> RenderableType:
     """Everything that is printed. Names come from traces, so nothing is read as markup."""
     return Group(
         *(Text(line, style="dim") for line in sides(result)),
         Text(headline(result), style="bold"),
+        *(Text(f"  {line}") for line in rate_lines(result)),
         *(Text(f"warning: {line}", style="yellow") for line in warnings(result)),
         *(_table(by, changes, result) for by, changes in result.changes.items()),
         *(Text(f"exceeded: {line}", style="bold red") for line in limits.exceeded(result)),
@@ -171,6 +196,7 @@ def _side(side: Side) -> dict[str, Any]:
         "hardware": side.hardware or None,
         "step_time_us": side.step_time_us,
         "step_time_is_lower_bound": side.is_lower_bound,
+        "throughput": side.rates or None,
     }
 
 

@@ -28,11 +28,11 @@ from gnnperf.predict import Request, check, check_covered, composed
 from gnnperf.predict import predict as answer_of
 from gnnperf.report import check_output
 from gnnperf.report.compare.text import read_threshold
+from gnnperf.report.devices import alternative_rows
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
     MEANING,
     MOST_WARNINGS,
-    alternative_rows,
     comparison,
     coverage,
     finding_head,
@@ -41,6 +41,7 @@ from gnnperf.report.text import (
     time_rows,
     whatif_lines,
 )
+from gnnperf.report.throughput import throughput_lines
 
 # The answer as a short card of HTML. Names come from strangers' traces: everything is escaped.
 
@@ -62,6 +63,7 @@ def card(answer: StepPrediction) -> str:
         *(f"<div {dim}>{escape(line)}</div>" for line in steps_line(answer)),
         *(f"<div>{escape(', '.join(filter(None, row)))}</div>" for row in alternative_rows(answer)),
         *(f"<div><b>{escape(line)}</b></div>" for line in whatif_lines(answer)),
+        *(f"<div>{escape(line)}</div>" for line in throughput_lines(answer)),
         f"<div>{escape(coverage(answer))}</div>",
         *_uncovered(answer),
         *(f"<div><b>finding</b> {escape(finding_head(result))}</div>" for result in answer.findings or ()),

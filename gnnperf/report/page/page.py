@@ -9,17 +9,16 @@ from html import escape
 import pandas as pd
 
 from gnnperf.predict import StepPrediction
+from gnnperf.report.devices import alternative_heads, alternative_rows
 from gnnperf.report.json_document import document
 from gnnperf.report.page import breakdown, markup, ops, path
 from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
 from gnnperf.report.summary import family_errors, work_table
 from gnnperf.report.text import (
-    ALTERNATIVE_HEADS,
     MEANING,
     MOST_WARNINGS,
     UNKNOWN,
-    alternative_rows,
     comparison,
     finding_details,
     finding_head,
@@ -30,8 +29,10 @@ from gnnperf.report.text import (
     time_text,
     whatif_lines,
 )
+from gnnperf.report.throughput import cost_text, number_text, rate_text, throughput_lines, utilization_text
 from gnnperf.whatif import Finding
 
+NONE = "none"
 UNNAMED_HARDWARE = "hardware that the trace does not name"
 
 
@@ -46,17 +47,39 @@ def warnings(answer: StepPrediction) -> Markup:
 
 
 def answer_cards(answer: StepPrediction) -> Markup:
-    """Step time, interval, measured value, error and coverage, one card each."""
+    """One card each: step time, interval, measured value, error, throughput, utilization, cost, coverage.
+
+    Throughput takes the places of an interval, a measurement and an error that do not exist.
+    """
     bound = "at least " if answer.is_lower_bound else ""
     kind = str(answer.step_time_kind)
+    rates = tuple(_rates(answer))
+    evidence = (("interval", *_interval(answer)), ("measured", *_measured(answer)), ("error", *_error(answer)))
     cards = (
         ("predicted", f"predicted {kind}", f"{bound}{time_text(answer.step_time_us)}", MEANING[answer.step_time_kind]),
-        ("interval", *_interval(answer)),
-        ("measured", *_measured(answer)),
-        ("error", *_error(answer)),
+        *(card for card in evidence if card[2] != NONE or not rates),
+        *rates,
         ("coverage", *_covered(answer)),
     )
     return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
+
+
+def _rates(answer: StepPrediction) -> Iterable[tuple[str, str, str, str]]:
+    """Cards of throughput, utilization and cost, where they are known."""
+    given = answer.throughput
+    if given is None:
+        return
+    lines = {line.partition(":")[0]: line.partition(": ")[2] for line in throughput_lines(answer)}
+    bound = "at most " if answer.is_lower_bound else ""
+    if rate := rate_text(given):
+        yield "throughput", "throughput", f"{bound}{rate}", lines["throughput"]
+    if shares := utilization_text(given):
+        yield "utilization", "FLOPs utilization", f"{bound}{shares}", lines["utilization"]
+    if cost := cost_text(answer):
+        name, _, sentence = cost.partition(": ")
+        first, _, _ = sentence.partition(" at $") if given.steps is None else sentence.partition(", ")
+        total = first if given.cost_usd is None else f"${number_text(given.cost_usd)}"
+        yield "cost", name, total, sentence
 
 
 def _card(key: str, name: str, value: str, sentences: str) -> str:
@@ -67,7 +90,7 @@ def _card(key: str, name: str, value: str, sentences: str) -> str:
 
 def _interval(answer: StepPrediction) -> tuple[str, str, str]:
     if answer.step_time_interval_us is None or answer.interval_level is None:
-        return "interval", "none", "the notes in the provenance say why"
+        return "interval", NONE, "the notes in the provenance say why"
     low, high = map(time_text, answer.step_time_interval_us)
     return "interval", f"{low} to {high}", f"{100.0 * answer.interval_level:.0f} % of steps lie within theirs"
 
@@ -75,7 +98,7 @@ def _interval(answer: StepPrediction) -> tuple[str, str, str]:
 def _measured(answer: StepPrediction) -> tuple[str, str, str]:
     name = f"measured {answer.step_time_kind}"
     if answer.measured_step_time_us is None:
-        return name, "none", comparison(answer)
+        return name, NONE, comparison(answer)
     return name, time_text(answer.measured_step_time_us), f"on {answer.traced_hardware or UNNAMED_HARDWARE}"
 
 
@@ -89,7 +112,7 @@ def _error(answer: StepPrediction) -> tuple[str, str, str]:
             "to the step predicted the same way for the traced hardware",
         )
     if answer.step_time_error is None:
-        return "error", "none", "nothing to compare with"
+        return "error", NONE, "nothing to compare with"
     left_out = "work that is not covered is left out" if answer.is_lower_bound else "predicted / measured - 1"
     return "error", f"{100.0 * answer.step_time_error:+.1f} %", left_out
 
@@ -210,7 +233,7 @@ def _timeline() -> Markup:
 def _alternatives(answer: StepPrediction) -> Markup:
     """The step on every device requested."""
     rows = [tuple(map(Td, row)) for row in alternative_rows(answer)]
-    return table("The step on other hardware", ALTERNATIVE_HEADS, rows)
+    return table("The step on other hardware", alternative_heads(answer), rows)
 
 
 def _provenance(answer: StepPrediction) -> Markup:

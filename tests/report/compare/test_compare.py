@@ -17,11 +17,13 @@ from rich.console import Console
 from gnnperf import cli
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import StepTimeKind
+from gnnperf.generate import StepWork
+from gnnperf.predict import throughput_of
 from gnnperf.report import write_report
 from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, Change, compare, leading
 from gnnperf.report.compare.page import comparison_page, waterfall
 from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_measured, read_prediction
-from gnnperf.report.compare.text import Limits, bars, rendered
+from gnnperf.report.compare.text import Limits, bars, rate_lines, rendered
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.toys import two_rank_graph
 
@@ -338,3 +340,19 @@ def test_names_are_neither_markup_nor_html(folders: tuple[str, str]) -> None:
 def test_bad_input_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compare", str(tmp_path / "no"), str(tmp_path / "no")]) == 2
     assert "no such file or directory" in capsys.readouterr().err
+
+
+def test_throughput_of_both_sides_is_compared_and_missing_rates_are_left_out() -> None:
+    side = measured_side(two_rank_graph(), "a")
+    a = replace(side, rates={"tokens_per_s": 1000.0, "mfu": 0.4, "samples_per_s": 5.0})
+    b = replace(side, rates={"tokens_per_s": 1500.0, "mfu": 0.6})
+    assert rate_lines(compare(a, b)) == ("tokens/s: 1,000 -> 1,500 (+50.0 %)", "MFU (%): 40 -> 60 (+50.0 %)")
+    assert rate_lines(compare(a, side)) == ()
+
+
+def test_throughput_of_a_prediction_is_read_back(tmp_path: Path) -> None:
+    rates = throughput_of(185.0, 2, StepWork(samples=3.7))
+    write_report(replace(toy_answer(), throughput=rates), tmp_path / "out")
+    assert read_prediction(tmp_path / "out").rates == pytest.approx(
+        {"samples_per_s": 20000.0, "samples_per_s_per_gpu": 10000.0, "gpu_hours_per_step": 185.0 * 2 / 3600e6}
+    )

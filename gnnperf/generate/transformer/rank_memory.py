@@ -1,0 +1,316 @@
+"""What one rank of a stage holds: all the time, and change by change in the order of its passes.
+
+Between the stretches of a step stand the changes that no op of a layer makes (fully_shard of torch, FSDP2):
+
+    forward of a unit     + gather buffer, - that of the unit before, + whole parameters | layer | - whole parameters
+    backward of a unit    + whole parameters, - gather buffer, + gather buffer of the unit before | layer |
+                          - whole parameters, - send buffer of the unit after, + send buffer, - gradients, + own part
+
+A send buffer holds the unit's gradients in the dtype of the sum; it goes when the next one is filled, or at the end of
+the backward pass. ZeRO-2 has the send buffers only, ZeRO-1 neither: its sums go through the gradients' own memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gnnperf.generate.transformer.copies import Store
+from gnnperf.generate.transformer.gradients import (
+    FIRST,
+    LAST,
+    Unit,
+    UnitKind,
+    held_gradient_dtype,
+    unit_parameters,
+)
+from gnnperf.generate.transformer.passes import Gradient, Pass, passes
+from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, TransformerPlan
+from gnnperf.generate.transformer.sizes import owned_count, stage_count, stage_parameters
+from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses, layers_uses
+from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, kept_bytes, use
+from gnnperf.graph import DTYPE_BYTES
+
+FLOAT_BYTES = DTYPE_BYTES["float32"]
+ADAM_MOMENTS = 2
+GATHER, COPY_OUT, RESHARD, REDUCE = "all_gather", "fsdp::split_with_sizes_copy", "reshard", "reduce_scatter"
+
+
+# What is held all the time.
+
+
+def parameters_bytes(plan: TransformerPlan, stage: int) -> int:
+    """Of weights on the device: whole, or the rank's part, in float32 unless the optimizer is on the host."""
+    if plan.sharding.state is not Sharded.PARAMETERS:
+        return stage_parameters(plan, stage) * DTYPE_BYTES[plan.model.dtype]
+    dtype = "float32" if plan.offload.optimizer is Store.DEVICE else plan.model.dtype
+    return owned_count(plan, stage).total * DTYPE_BYTES[dtype]
+
+
+def state_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
+    """Of the optimizer on the device: two moments, and float32 weights where the weights are not."""
+    if plan.offload.optimizer is not Store.DEVICE:
+        return ()
+    copies = ADAM_MOMENTS + (plan.sharding.state is not Sharded.PARAMETERS)
+    return (owned_count(plan, stage).total * FLOAT_BYTES,) * copies
+
+
+def gradients_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
+    """Of sums over micro-batches that are zeroed and stay; sums of parts come and go with their units."""
+    if plan.sharding.reduces_every_pass:
+        return ()
+    return (stage_parameters(plan, stage) * DTYPE_BYTES[plan.schedule.gradient_dtype],)
+
+
+# What each unit of a pass runs.
+
+
+@dataclass(frozen=True)
+class Visited:
+    """One unit of a pass, or several layers that are computed again together.
+
+    Attributes:
+        unit: the first of them.
+        pair: what they take and make.
+        is_layer: whether they are layers, whose activations may be offloaded.
+    """
+
+    unit: Unit
+    pair: Pair
+    is_layer: bool
+
+
+class Pairs:
+    """Pairs of a plan, each made once: profiles are kept by identity."""
+
+    def __init__(self, plan: TransformerPlan) -> None:
+        self._plan = plan
+        self._known: dict[object, Pair] = {}
+        stream = layer_uses(plan).enters["x"]
+        self.received = Pair((use("recv", y=stream),), (use("send", "dy"),), {"dy": stream})
+        self.sent = Pair((use("send", "x"),), (use("recv", dx=stream),), {"x": stream})
+        self.first, self.last = (self._split(pair) for pair in (embedding_uses(plan), head_uses(plan)))
+
+    def _split(self, pair: Pair) -> Pair:
+        """In two parts where the order of passes has them."""
+        return pair.split() if self._plan.schedule.pipeline.splits_backward else pair
+
+    def layers(self, layers: tuple[int, ...], *, recomputed: bool) -> Pair:
+        """Of one layer, or of several that are computed again together."""
+        key = (recomputed, tuple(map(self._plan.has_experts, layers)))
+        if key not in self._known:
+            several = len(layers) > 1
+            pair = (
+                layers_uses(self._plan, layers) if several
+                else layer_uses(self._plan, layers[0], recomputed=recomputed)
+            )  # fmt: skip
+            self._known[key] = self._split(pair)
+        return self._known[key]
+
+
+def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ...]:
+    """What a pass through a part of the model goes through, in forward order; messages belong to no unit."""
+    per, last = plan.layers_per_chunk, plan.parallelism.pipeline * plan.schedule.chunks - 1
+    full, every = plan.schedule.recompute is Recompute.FULL, plan.schedule.checkpoint_every
+    limit = plan.schedule.recomputed_layers
+    layers: list[Visited] = []
+    for begin in range(0, per, every):
+        group = tuple(part * per + begin + i for i in range(every))
+        again = full and (limit is None or begin < limit)
+        layers.append(Visited(Unit(UnitKind.LAYER, group[0]), pairs.layers(group, recomputed=again), True))
+    return (
+        Visited(FIRST, pairs.first, False) if part == 0 else Visited(FIRST, pairs.received, False),
+        *layers,
+        Visited(LAST, pairs.last if part == last else pairs.sent, False),
+    )
+
+
+# Changes around units.
+
+
+@dataclass
+class Changes:
+    """Emits the stretches of a stage and the changes between them.
+
+    Attributes:
+        plan: see there.
+        whole: units whose parameters are whole now.
+        buffers: gather buffers that wait to be copied out.
+    """
+
+    plan: TransformerPlan
+    whole: set[Unit] = field(default_factory=set)
+    buffers: set[Unit] = field(default_factory=set)
+    _kept_buffer: Unit | None = None  # that forward keeps until the next one is copied out
+    _sending: int = 0  # bytes of the send buffer
+    _parts: set[tuple[Unit, ...]] = field(default_factory=set)  # units whose part of gradients is there
+    _pending: list[int] = field(default_factory=list)  # activations on their way out
+    _outside: list[int] = field(default_factory=list)  # activations that have left the device
+
+    def forward(self, at: Visited) -> Iterator[Stretch | Hold]:
+        """One unit's forward pass."""
+        gathers = self._gathers(at.unit, at.pair)
+        if gathers and at.unit not in self.whole:
+            yield from self._issue(at.unit)
+            if self._kept_buffer is not None:
+                yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._kept_buffer))
+            self._kept_buffer = at.unit
+            self.buffers.discard(at.unit)
+            self.whole.add(at.unit)
+            yield self._hold(HeldFor.GATHERED, COPY_OUT, self._whole(at.unit))
+        yield Stretch(at.pair, False)
+        if gathers and self._drops(at.unit):
+            yield from self._reshard(at.unit)
+        if at.is_layer and self.plan.offload.activations is not Store.DEVICE:
+            yield from self._leave(kept_bytes(at.pair))
+
+    def end_of_forward(self) -> Iterator[Hold]:
+        """The last gather buffer goes."""
+        if self._kept_buffer is not None:
+            yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._kept_buffer))
+            self._kept_buffer = None
+
+    def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
+        """One unit's backward pass, or a part of it; `before` is the unit that comes next."""
+        if gradient is not Gradient.WEIGHTS:
+            yield from self._begin_backward(at, before)
+            yield Stretch(at.pair, True)
+        if gradient is Gradient.WEIGHTS:
+            yield Stretch(at.pair, True, True)
+        if gradient is Gradient.INPUT:
+            return
+        if self._gathers(at.unit, at.pair):
+            yield from self._reshard(at.unit)
+        if self.plan.sharding.reduces_every_pass and self._has_parameters(at.unit, at.pair):
+            yield from self._reduce(at)
+
+    def _begin_backward(self, at: Visited, before: Visited | None) -> Iterator[Hold]:
+        """The unit's parameters and activations; those of the unit before are fetched ahead."""
+        gathers = self._gathers(at.unit, at.pair)
+        if gathers and at.unit not in self.whole:
+            if at.unit not in self.buffers:
+                yield from self._issue(at.unit)
+            yield self._hold(HeldFor.GATHERED, COPY_OUT, self._whole(at.unit))
+            yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(at.unit))
+            self.buffers.discard(at.unit)
+            self.whole.add(at.unit)
+        if before is not None and self._gathers(before.unit, before.pair) and before.unit not in self.whole:
+            yield from self._issue(before.unit)
+        yield from self._return(before)
+
+    def end_of_backward(self) -> Iterator[Hold]:
+        """The last send buffer goes."""
+        if self._sending:
+            yield self._hold(HeldFor.TEMPORARY, REDUCE, -self._sending)
+            self._sending = 0
+
+    def _gathers(self, unit: Unit, pair: Pair) -> bool:
+        return self.plan.sharding.state is Sharded.PARAMETERS and self._has_parameters(unit, pair)
+
+    def _has_parameters(self, unit: Unit, pair: Pair) -> bool:
+        message = any(each.op in ("recv", "send") for each in pair.forward)
+        return not message and unit_parameters(self.plan, unit).total > 0
+
+    def _drops(self, unit: Unit) -> bool:
+        """Whether parameters go after the forward pass (program.Gathering)."""
+        retained = unit == LAST or (unit == FIRST and self.plan.block.tied_embedding)
+        return self.plan.sharding.reshard_after_forward and not retained
+
+    def _whole(self, unit: Unit) -> int:
+        return unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.model.dtype]
+
+    def _issue(self, unit: Unit) -> Iterator[Hold]:
+        """The buffer of an all-gather; the rank's part is copied into it over a flat tensor."""
+        part = unit_parameters(self.plan, unit).over(self.plan).total * DTYPE_BYTES[self.plan.model.dtype]
+        yield self._hold(HeldFor.TEMPORARY, GATHER, part)
+        yield self._hold(HeldFor.GATHERED, GATHER, self._whole(unit))
+        yield self._hold(HeldFor.TEMPORARY, GATHER, -part)
+        self.buffers.add(unit)
+
+    def _reshard(self, unit: Unit) -> Iterator[Hold]:
+        yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(unit))
+        self.whole.discard(unit)
+
+    def _reduce(self, at: Visited) -> Iterator[Hold]:
+        """Gradients of the unit into a send buffer, and the rank's part out of it."""
+        count = unit_parameters(self.plan, at.unit)
+        if self._sending:
+            yield self._hold(HeldFor.TEMPORARY, REDUCE, -self._sending)
+        sum_bytes = DTYPE_BYTES[self.plan.schedule.gradient_dtype]
+        self._sending = count.total * sum_bytes
+        yield self._hold(HeldFor.TEMPORARY, REDUCE, self._sending)
+        for made in (n for each in (*at.pair.backward, *at.pair.weights) for n in each.gradients_bytes):
+            yield self._hold(HeldFor.GRADIENTS, REDUCE, -made)
+        part, held = count.over(self.plan).total, DTYPE_BYTES[held_gradient_dtype(self.plan)]
+        first, on_host = (at.unit,) not in self._parts, self.plan.offload.optimizer is not Store.DEVICE
+        self._parts.add((at.unit,))
+        yield self._hold(HeldFor.TEMPORARY, REDUCE, part * sum_bytes)
+        if first and not on_host:
+            yield self._hold(HeldFor.GRADIENTS, REDUCE, part * held)
+        yield self._hold(HeldFor.TEMPORARY, REDUCE, -part * sum_bytes)
+
+    def _leave(self, size: int) -> Iterator[Hold]:
+        """What the layer before kept has left the device."""
+        if self._pending:
+            gone = self._pending.pop()
+            self._outside.append(gone)
+            yield self._hold(HeldFor.ACTIVATIONS, "Memcpy DtoH", -gone)
+        self._pending.append(size)
+
+    def _return(self, before: Visited | None) -> Iterator[Hold]:
+        """What the unit before kept, which is fetched ahead; what has not left yet stays."""
+        if self.plan.offload.activations is Store.DEVICE:
+            return
+        if before is not None and before.is_layer:
+            if self._pending:
+                self._pending.pop()
+            elif self._outside:
+                yield self._hold(HeldFor.ACTIVATIONS, "Memcpy HtoD", self._outside.pop())
+
+    def _hold(self, held_for: HeldFor, op: str, num_bytes: int) -> Hold:
+        return Hold(op, held_for, num_bytes)
+
+
+def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
+    """All of a stage's step, in order."""
+    pairs, changes = Pairs(plan), Changes(plan)
+    order = passes(plan, stage)
+    for place, each in enumerate(order):
+        units = visited(plan, each.chunk * plan.parallelism.pipeline + stage, pairs)
+        if not each.backward:
+            for unit in units:
+                yield from changes.forward(unit)
+            yield from changes.end_of_forward()
+            continue
+        for at in reversed(range(len(units))):
+            if each.gradient is Gradient.WEIGHTS and not units[at].pair.weights:
+                continue  # messages have no weights
+            yield from changes.backward(units[at], units[at - 1] if at else None, each.gradient)
+        if _ends_backward(order, place):
+            yield from changes.end_of_backward()
+    yield from compressed(plan, stage)
+    yield Stretch(optimizer(plan, stage), False)
+
+
+def _ends_backward(order: tuple[Pass, ...], place: int) -> bool:
+    """Whether no backward pass follows at once: the end of autograd's run."""
+    return place + 1 == len(order) or order[place + 1].micro_batch != order[place].micro_batch
+
+
+def compressed(plan: TransformerPlan, stage: int) -> Iterator[Hold]:
+    """Copies of gradients as they are sent, where they are cast or compressed."""
+    if not plan.compression.compresses or plan.parallelism.data == 1 or plan.sharding.reduces_every_pass:
+        return
+    dtype = plan.schedule.gradient_dtype
+    whole = stage_count(plan, stage).total * DTYPE_BYTES[dtype]
+    at_once = whole if plan.schedule.reduction is Reduction.AT_END else min(whole, round(plan.schedule.bucket_bytes))
+    sent = round(plan.compression.sent_bytes(float(at_once), dtype))
+    yield Hold("aten::copy_", HeldFor.TEMPORARY, sent)
+    yield Hold("aten::copy_", HeldFor.TEMPORARY, -sent)
+
+
+def optimizer(plan: TransformerPlan, stage: int) -> Pair:
+    """Gradients in float32 are made where they are not summed in it; they go when the next step begins."""
+    full = DTYPE_BYTES[held_gradient_dtype(plan)] == FLOAT_BYTES
+    own = owned_count(plan, stage).total * FLOAT_BYTES
+    return Pair((Use("aten::copy_", gradients_bytes=() if full else (own,)),), ())

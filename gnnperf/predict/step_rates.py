@@ -1,0 +1,142 @@
+"""Throughput and cost of an answer: of the step, of the edited step, from plan, run card, shapes of ops and device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.analytic import rate_key_of
+from gnnperf.core import OpFamily
+from gnnperf.generate import StepWork, TransformerPlan, step_work
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import DeviceSpec
+from gnnperf.predict.request import Request
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict.target import GENERIC_CPU, GENERIC_GPU
+from gnnperf.predict.throughput import Throughput, throughput_of
+from gnnperf.trace import run_card
+from gnnperf.whatif import Edit, ResizeTables, ScaleBatch, ScaleSequence, WorldSize
+
+COUNTED = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
+BY_SHAPES = "FLOPs of matrix products, convolutions and attention, by the shapes of the step's ops"
+REPLICATED_WORK = ("tp", "pp", "cp", "tensor", "pipeline", "context")  # ranks of a card that share one batch
+
+
+def with_throughput(answer: StepPrediction, request: Request) -> StepPrediction:
+    """The answer, and its edited step, with rates, utilization and cost."""
+    work = request.run.completed(_work(answer, request))
+    given = replace(answer, throughput=_rates(answer, work, request))
+    if given.whatif is None:
+        return given
+    edited = given.whatif.answer
+    own = _edited_work(work, request.edits(), edited, given.prediction.graph.world_size)
+    return replace(given, whatif=replace(given.whatif, answer=replace(edited, throughput=_rates(edited, own, request))))
+
+
+def _rates(answer: StepPrediction, work: StepWork, request: Request) -> Throughput:
+    graph = answer.prediction.graph
+    device = answer.device if answer.device is not None and is_known(answer.device) else None
+    stated = isinstance(request.plan_spec(), TransformerPlan)  # else the FLOPs are those of the graph's ops
+    peak = None
+    if device is not None:
+        peak = peak_flops_per_s(device, work.dtype) if stated else mean_peak_flops_per_s(graph, device)
+    return throughput_of(
+        answer.step_time_us,
+        graph.world_size,
+        work,
+        peak_flops_per_s=peak,
+        power_limit_w=None if device is None else device.power_limit_w,
+        run=request.run,
+        usd_per_gpu_hour=request.price.usd_per_gpu_hour,
+    )
+
+
+def is_known(device: DeviceSpec) -> bool:
+    """Whether the numbers are those of a device, and not of the stand-in for one that the catalog lacks."""
+    return device.name not in (GENERIC_CPU, GENERIC_GPU)
+
+
+def peak_flops_per_s(device: DeviceSpec, dtype: str | None) -> float:
+    """Of one device, for matrix products in a dtype."""
+    return device.flops_per_s[rate_key_of(device, OpFamily.GEMM, dtype)]
+
+
+def mean_peak_flops_per_s(graph: ExecutionGraph, device: DeviceSpec) -> float | None:
+    """What the counted ops of a step reach together, each at the peak of its family and dtype; None: there are none."""
+    flops, family, dtype = _counted_ops(graph)
+    if not np.nansum(flops) > 0:
+        return None
+    peaks = [device.flops_per_s[rate_key_of(device, f, d)] for f, d in zip(family, dtype, strict=True)]
+    return float(np.nansum(flops) / np.nansum(flops / np.array(peaks)))
+
+
+def counted_flops(graph: ExecutionGraph) -> float | None:
+    """FLOPs of the products, convolutions and attention of a step over all ranks, by the shapes of its ops.
+
+    None: an op of these families has no shapes, or there is none. Ranks that were not traced count as the others.
+    """
+    flops, _, _ = _counted_ops(graph)
+    if not len(flops) or np.isnan(flops).any():
+        return None
+    return float(flops.sum()) * graph.world_size / sum(graph.multiplicity.values())
+
+
+def _counted_ops(graph: ExecutionGraph) -> tuple[np.ndarray, Sequence[str], Sequence[str | None]]:
+    """[num_counted] FLOPs over the ranks that a node stands for, family and dtype of each node."""
+    nodes = graph.nodes[graph.nodes["family"].isin(list(COUNTED)).to_numpy()]
+    nodes = nodes[(nodes["node_type"] == "compute").to_numpy()]
+    stands_for = nodes["rank"].map(graph.multiplicity).to_numpy(np.float64)
+    dtypes = [value if isinstance(value, str) else None for value in nodes["dtype"].astype(object)]
+    return nodes["flops"].to_numpy(np.float64) * stands_for, nodes["family"].astype(str).tolist(), dtypes
+
+
+def _work(answer: StepPrediction, request: Request) -> StepWork:
+    graph, plan = answer.prediction.graph, request.plan_spec()
+    if isinstance(plan, TransformerPlan):
+        return step_work(plan)
+    flops = counted_flops(graph)
+    if plan is not None:  # nothing is computed twice there
+        return replace(step_work(plan), model_flops=flops, hardware_flops=flops, formula=BY_SHAPES)
+    card = run_card(Path(str(request.trace))) or {}
+    return StepWork(samples=samples_of_card(card, graph.world_size), hardware_flops=flops, formula=BY_SHAPES)
+
+
+def samples_of_card(card: Mapping[str, object], world_size: int) -> float | None:
+    """Samples of a step over all ranks, as the recorder's card says; ranks that share a batch count once."""
+    batch, ways = card.get("batch"), card.get("parallelism")
+    if not isinstance(batch, int) or batch < 1:
+        return None
+    given = ways if isinstance(ways, Mapping) else {}
+    shared = math.prod(n for kind, n in given.items() if kind in REPLICATED_WORK and isinstance(n, int) and n > 0)
+    return float(batch * world_size / shared)
+
+
+def _edited_work(work: StepWork, edits: Sequence[Edit], edited: StepPrediction, unedited_ranks: int) -> StepWork:
+    """Work of the edited step; the FLOPs of a plan follow the batch, others the edited shapes."""
+    samples, tokens, model, counted = work.samples, work.tokens, work.model_flops, work.model_flops is None
+    for edit in edits:
+        if isinstance(edit, ScaleBatch):
+            samples, tokens, model = (_times(one, edit.factor) for one in (samples, tokens, model))
+        elif isinstance(edit, ScaleSequence):
+            tokens, model = _times(tokens, edit.factor), None
+        elif isinstance(edit, ResizeTables):
+            model = None
+        elif isinstance(edit, WorldSize):  # every rank keeps its batch
+            more = edit.ranks / unedited_ranks
+            unedited_ranks = edit.ranks
+            samples, tokens, model = (_times(one, more) for one in (samples, tokens, model))
+    again = _ratio(work.hardware_flops, work.model_flops)
+    hardware = counted_flops(edited.prediction.graph) if counted else _times(model, again)
+    return StepWork(samples, tokens, model, hardware, work.dtype, work.formula)
+
+
+def _times(quantity: float | None, factor: float | None) -> float | None:
+    return None if quantity is None or factor is None else quantity * factor
+
+
+def _ratio(over: float | None, under: float | None) -> float | None:
+    return over / under if over is not None and under else None

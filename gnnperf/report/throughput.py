@@ -1,0 +1,134 @@
+"""Throughput, utilization and cost: as sentences for the console, page and notebook, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnnperf.predict import StepPrediction, Throughput
+from gnnperf.report.text import share_text
+
+TERA = 1e12
+ENERGY = "boards at their power limit, without hosts and cooling"
+HEADS = ("tokens/s per GPU", "samples/s per GPU", "MFU", "USD per million tokens")  # of a table of devices
+
+
+def number_text(value: float) -> str:
+    """Four digits, thousands apart; very large and very small numbers with a power of ten."""
+    if value >= 1e12 or 0 < value < 1e-4:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def rate_text(given: Throughput) -> str:
+    """Tokens, else samples per second; "" unknown."""
+    for rate, unit in ((given.tokens_per_s, "tokens/s"), (given.samples_per_s, "samples/s")):
+        if rate is not None:
+            return f"{number_text(rate)} {unit}"
+    return ""
+
+
+def utilization_text(given: Throughput) -> str:
+    """MFU and HFU; "" unknown."""
+    known = [f"{name} {share_text(value)}" for name, value in (("MFU", given.mfu), ("HFU", given.hfu))
+             if value is not None]  # fmt: skip
+    return ", ".join(known)
+
+
+def throughput_lines(answer: StepPrediction) -> list[str]:
+    """Rates, utilization with its formula, and the run's cost; with edits theirs as well; nothing where unknown."""
+    lines = _lines(answer, "")
+    return lines if answer.whatif is None else [*lines, *_lines(answer.whatif.answer, "what if: ")]
+
+
+def _lines(answer: StepPrediction, prefix: str) -> list[str]:
+    given = answer.throughput
+    if given is None:
+        return []
+    at_most, device = "at most " if answer.is_lower_bound else "", unit_of(answer)
+    pairs = (
+        (given.samples_per_s, given.samples_per_s_per_gpu, "samples/s"),
+        (given.tokens_per_s, given.tokens_per_s_per_gpu, "tokens/s"),
+    )
+    rates = [f"{at_most}{number_text(whole)} {unit} ({number_text(each)} per {device})" for whole, each, unit in pairs
+             if whole is not None and each is not None]  # fmt: skip
+    lines = [f"{prefix}throughput: {', '.join(rates)}"] if rates else []
+    shares, peak = utilization_text(given), given.peak_flops_per_s
+    if shares and peak is not None:
+        counted = f": {given.work.formula}" if given.work.formula and not prefix else ""
+        lines.append(
+            f"{prefix}utilization: {at_most}{shares} of {number_text(peak / TERA)} TFLOP/s per {device}{counted}"
+        )
+    cost = cost_text(answer)
+    return [*lines, *([f"{prefix}{cost}"] if cost else [])]
+
+
+def unit_of(answer: StepPrediction) -> str:
+    """What a rate is given per."""
+    return "rank" if answer.device is not None and answer.device.kind == "cpu" else "GPU"
+
+
+def cost_text(answer: StepPrediction) -> str:
+    """The run's steps, hours, accelerator-hours, cost and energy; without a run the price of tokens; "" neither."""
+    given = answer.throughput
+    if given is None:
+        return ""
+    at_least, unit = "at least " if answer.is_lower_bound else "", unit_of(answer)
+    price = None if given.usd_per_gpu_hour is None else f"at ${given.usd_per_gpu_hour:g} per {unit}-hour"
+    if given.gpu_hours is None or given.run_hours is None or given.steps is None:
+        return _price_of_work(given, f"{at_least}$", price)
+    parts = [f"{at_least}{number_text(given.run_hours)} hours, {number_text(given.gpu_hours)} {unit}-hours"]
+    if given.cost_usd is not None:
+        parts.append(f"${number_text(given.cost_usd)} {price}")
+    if given.most_energy_kwh is not None and not answer.is_lower_bound:
+        parts.append(f"at most {number_text(given.most_energy_kwh)} kWh ({ENERGY})")
+    return f"run of {number_text(given.steps)} steps: {', '.join(parts)}"
+
+
+def _price_of_work(given: Throughput, currency: str, price: str | None) -> str:
+    for usd, unit in ((given.usd_per_million_tokens, "tokens"), (given.usd_per_million_samples, "samples")):
+        if usd is not None:
+            return f"cost: {currency}{number_text(usd)} per million {unit} {price}"
+    return ""
+
+
+def device_cells(given: Throughput | None) -> tuple[str, ...]:
+    """HEADS of one device."""
+    if given is None:
+        return ("",) * len(HEADS)
+    mfu = "" if given.mfu is None else share_text(given.mfu)
+    numbers = (given.tokens_per_s_per_gpu, given.samples_per_s_per_gpu, given.usd_per_million_tokens)
+    tokens, samples, usd = ("" if value is None else number_text(value) for value in numbers)
+    return tokens, samples, mfu, usd
+
+
+def throughput_document(given: Throughput | None) -> dict[str, Any] | None:
+    """Every key of prediction.json's `throughput`; null: unknown."""
+    if given is None:
+        return None
+    work = given.work
+    return {
+        "samples_per_step": work.samples,
+        "tokens_per_step": work.tokens,
+        "samples_per_s": given.samples_per_s,
+        "samples_per_s_per_gpu": given.samples_per_s_per_gpu,
+        "tokens_per_s": given.tokens_per_s,
+        "tokens_per_s_per_gpu": given.tokens_per_s_per_gpu,
+        "model_flops_per_step": work.model_flops,
+        "hardware_flops_per_step": work.hardware_flops,
+        "flops_formula": work.formula or None,
+        "peak_flops_per_s": given.peak_flops_per_s,
+        "mfu": given.mfu,
+        "hfu": given.hfu,
+        "gpu_hours_per_step": given.gpu_hours_per_step,
+        "usd_per_gpu_hour": given.usd_per_gpu_hour,
+        "usd_per_million_tokens": given.usd_per_million_tokens,
+        "usd_per_million_samples": given.usd_per_million_samples,
+        "power_limit_w": given.power_limit_w,
+        "run": None if given.steps is None else {
+            "steps": given.steps,
+            "hours": given.run_hours,
+            "gpu_hours": given.gpu_hours,
+            "cost_usd": given.cost_usd,
+            "most_energy_kwh": given.most_energy_kwh,
+        },
+    }  # fmt: skip

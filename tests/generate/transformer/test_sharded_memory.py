@@ -1,0 +1,210 @@
+"""What ranks of plans with sharding, offloading, experts and sequence parallelism hold, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnperf.generate import HeldFor, Hold, RankTensors
+from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
+from gnnperf.generate.transformer.copies import Offload, Store
+from gnnperf.generate.transformer.memory import stage_tensors
+from gnnperf.generate.transformer.plan import (
+    Experts,
+    Parallelism,
+    Pipeline,
+    Recompute,
+    Schedule,
+    Sharded,
+    Sharding,
+    Transformer,
+    TransformerPlan,
+)
+from gnnperf.generate.transformer.sizes import owned_count, stage_parameters
+from gnnperf.generate.transformer.tensors import layer_uses
+from gnnperf.generate.uses import kept_bytes
+from gnnperf.memory import Part, PeakMemory
+from gnnperf.memory.planned import ASKED, planned_peak, profiles
+
+MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=128, dtype="bfloat16")
+LLAMA = Block(
+    attention=Attention.FLASH, key_value_heads=2, norm=Norm.RMS, activation=Activation.SWIGLU, width=96,
+    positions=Positions.ROTARY, bias=False, dropout=False, tied_embedding=False, kernels=Kernels.EAGER,
+)  # fmt: skip
+# A layer: queries and projection 2 x 64 x 64, keys and values 2 x 64 x 32, three products of 64 x 96, two norms.
+LAYER = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64
+EMBEDDING, HEAD = 128 * 64, 128 * 64 + 64
+PARAMETERS = 4 * LAYER + EMBEDDING + HEAD
+
+
+def _plan(state: Sharded, *, reshard: bool = True, batch: int = 1, **settings: Any) -> TransformerPlan:
+    schedule = Schedule(
+        4 * batch, 1, recompute=settings.pop("recompute", Recompute.NONE), gradient_dtype="float32"
+    )  # fmt: skip
+    return TransformerPlan(
+        "small", MODEL, Parallelism(data=4), schedule, LLAMA, sharding=Sharding(state, reshard), **settings
+    )  # fmt: skip
+
+
+def _peak(plan: TransformerPlan) -> PeakMemory:
+    (tensors,) = stage_tensors(plan)
+    return planned_peak(tensors)
+
+
+def _sizes(tensors: RankTensors, held_for: HeldFor, op: str) -> list[int]:
+    return [e.num_bytes for e in tensors.stretches if isinstance(e, Hold) and e.held_for is held_for and e.op == op]
+
+
+@pytest.mark.parametrize(
+    ("state", "parameters", "gradients", "states"),
+    [
+        (Sharded.NOTHING, 2 * PARAMETERS, 4 * PARAMETERS, 12 * PARAMETERS),
+        (Sharded.OPTIMIZER, 2 * PARAMETERS, 4 * PARAMETERS, 12 * PARAMETERS // 4),
+        (Sharded.GRADIENTS, 2 * PARAMETERS, 0, 12 * PARAMETERS // 4),
+        (Sharded.PARAMETERS, 4 * PARAMETERS // 4, 0, 8 * PARAMETERS // 4),
+    ],
+)
+def test_each_stage_of_zero_divides_what_it_states(
+    state: Sharded, parameters: int, gradients: int, states: int
+) -> None:
+    """Rajbhandari et al. 2020, section 3.1 with sums in float32; FSDP2's own weights are float32, without copies."""
+    (tensors,) = stage_tensors(_plan(state))
+    assert tensors.parameters_bytes == (parameters,)
+    assert sum(tensors.gradients_bytes) == gradients
+    assert sum(tensors.state_bytes) == states
+
+
+def test_whole_units_are_gathered_for_forward_and_backward() -> None:
+    (tensors,) = stage_tensors(_plan(Sharded.PARAMETERS))
+    whole = _sizes(tensors, HeldFor.GATHERED, "fsdp::split_with_sizes_copy")
+    units = [2 * EMBEDDING, *[2 * LAYER] * 4, 2 * HEAD]
+    assert whole == [*units, *reversed(units[:-1])]  # the head stays whole
+
+
+def test_units_that_are_not_resharded_are_gathered_once() -> None:
+    (tensors,) = stage_tensors(_plan(Sharded.PARAMETERS, reshard=False))
+    assert _sizes(tensors, HeldFor.GATHERED, "fsdp::split_with_sizes_copy") == [
+        2 * EMBEDDING,
+        *[2 * LAYER] * 4,
+        2 * HEAD,
+    ]
+    peak = _peak(_plan(Sharded.PARAMETERS, reshard=False))
+    assert peak.parts_bytes[Part.GATHERED] >= 2 * PARAMETERS
+
+
+def test_at_the_peak_of_a_resharded_step_two_units_are_whole() -> None:
+    """In the backward pass of a layer: its parameters and the buffer of the layer before."""
+    peak = _peak(_plan(Sharded.PARAMETERS, recompute=Recompute.FULL))
+    assert peak.parts_bytes[Part.GATHERED] == 2 * 2 * LAYER
+
+
+@pytest.mark.parametrize("state", [Sharded.GRADIENTS, Sharded.PARAMETERS])
+def test_each_rank_holds_its_part_of_the_gradients_once(state: Sharded) -> None:
+    for batch in (1, 3):
+        plan = _plan(state, batch=batch)
+        (tensors,) = stage_tensors(plan)
+        parts = [n for n in _sizes(tensors, HeldFor.GRADIENTS, "reduce_scatter") if n > 0]
+        assert sum(parts) == 4 * owned_count(plan, 0).total
+
+
+def test_micro_batches_of_a_sharded_rank_do_not_add_up() -> None:
+    one, three = (_peak(_plan(Sharded.PARAMETERS, batch=batch)) for batch in (1, 3))
+    assert three.parts_bytes[Part.ACTIVATIONS] == one.parts_bytes[Part.ACTIVATIONS]
+
+
+def test_an_optimizer_on_the_host_takes_its_state_and_float32_weights_along() -> None:
+    (tensors,) = stage_tensors(_plan(Sharded.PARAMETERS, offload=Offload(optimizer=Store.HOST)))
+    assert tensors.parameters_bytes == (2 * PARAMETERS // 4,)
+    assert tensors.state_bytes == ()
+
+
+def test_offloaded_activations_are_those_of_two_layers() -> None:
+    """While a layer runs, the one before it is on its way out (TransformerEngine, cpu_offload.py)."""
+    kept = kept_bytes(layer_uses(_plan(Sharded.NOTHING)))
+    stays, leaves = (
+        _peak(_plan(Sharded.NOTHING, offload=Offload(activations=store))).parts_bytes[Part.ACTIVATIONS]
+        for store in (Store.DEVICE, Store.HOST)
+    )
+    assert stays - leaves >= kept  # of four layers at most three are there, with what the peak's own op takes
+
+
+def test_a_layer_of_llama_keeps_what_its_ops_take_backward() -> None:
+    """Inputs of norms, of products and of attention; silu's and the product's; statistics in float32."""
+    s, h, k, w = 32, 64, 32, 96
+    half = s * (h + h + h + 2 * k + h + h + h + 4 * w)  # x, norm1, q, k and v, context, x1, norm2, gate to product
+    float32 = s + s + 4 * s  # deviations of two norms; logarithms of sums of four heads
+    assert kept_bytes(layer_uses(_plan(Sharded.NOTHING))) == 2 * half + 4 * float32
+
+
+@pytest.mark.parametrize("ways", [2, 4])
+def test_sequence_parallelism_divides_everything(ways: int) -> None:
+    """Korthikanti et al. 2022, table 2: sbh (34/t + 5as/(ht)), and statistics of norms."""
+    model = Transformer(layers=2, hidden=64, heads=4, sequence=32, vocabulary=128)
+    plan = TransformerPlan(
+        "g", model, Parallelism(tensor=ways, sequence=True), Schedule(1, 1, recompute=Recompute.NONE)
+    )
+    sbh, scores = 32 * 64, 5 * 4 * 32 * 32
+    kept = int(profiles(layer_uses(plan), lambda n: n)[0].net[ASKED])
+    assert kept == (34 * sbh + scores) // ways + 16 * 32 // ways
+
+
+ONE_LAYER_AT_A_TIME = Schedule(4, 1, recompute=Recompute.NONE)
+
+
+def _expert_plan(ways: int, **settings: Any) -> TransformerPlan:
+    experts = Experts(count=4, **settings)
+    return TransformerPlan("e", MODEL, Parallelism(data=4, expert=ways), ONE_LAYER_AT_A_TIME, LLAMA, experts)
+
+
+def test_experts_divide_over_expert_parallel_ranks() -> None:
+    plans = [_expert_plan(ways, top_k=2) for ways in (1, 4)]
+    whole, divided = (stage_parameters(plan, 0) for plan in plans)
+    assert whole - divided == 4 * 3 * 3 * 64 * 96  # of each of four layers three experts are elsewhere
+    all_here, mine = (_peak(plan) for plan in plans)
+    assert all_here.parts_bytes[Part.PARAMETERS] - mine.parts_bytes[Part.PARAMETERS] == 2 * (whole - divided)
+
+
+def test_rows_of_experts_grow_with_top_k_and_imbalance() -> None:
+    def activations(**settings: Any) -> int:
+        return kept_bytes(layer_uses(_expert_plan(4, **settings)))
+
+    one, two, uneven = activations(top_k=1), activations(top_k=2), activations(top_k=2, imbalance=2.0)
+    rows = 32 * 2 * (64 + 4 * 96)  # per chosen expert: a row into it, four inside of it; bfloat16
+    assert two - one >= rows
+    assert uneven - two == 64 * 2 * (64 + 4 * 96)  # twice as many of those that arrive
+
+
+def _full(every: int) -> Schedule:
+    return Schedule(4, 1, checkpoint_every=every, gradient_dtype="float32")
+
+
+def test_layers_that_are_computed_again_together_keep_one_input() -> None:
+    peaks = [
+        _peak(replace(_plan(Sharded.NOTHING), schedule=_full(every)))
+        for every in (1, 4)
+    ]  # fmt: skip
+    assert peaks[1].parts_bytes[Part.ACTIVATIONS] > peaks[0].parts_bytes[Part.ACTIVATIONS]  # four layers made again
+
+
+def test_layers_that_are_not_computed_again_keep_all() -> None:
+    def activations(layers: int | None) -> int:
+        schedule = Schedule(4, 1, recompute=Recompute.FULL, recomputed_layers=layers, gradient_dtype="float32")
+        return _peak(replace(_plan(Sharded.NOTHING), schedule=schedule)).parts_bytes[Part.ACTIVATIONS]
+
+    none = _peak(_plan(Sharded.NOTHING)).parts_bytes[Part.ACTIVATIONS]
+    assert activations(None) == activations(4) < activations(2) < activations(0) == none
+
+
+def test_a_backward_pass_in_two_parts_keeps_inputs_for_the_second() -> None:
+    """Qi et al. 2023, section 2: H1 holds as many micro-batches as 1F1B; what W needs stays longer, H2 holds more."""
+
+    def activations(order: Pipeline) -> int:
+        schedule = Schedule(8, 1, order, recompute=Recompute.NONE, gradient_dtype="float32")
+        plan = TransformerPlan("p", MODEL, Parallelism(pipeline=4), schedule, LLAMA)
+        return planned_peak(stage_tensors(plan)[0]).parts_bytes[Part.ACTIVATIONS]
+
+    once, first, second = map(activations, (Pipeline.ONE_F_ONE_B, Pipeline.ZB_H1, Pipeline.ZB_H2))
+    assert first == pytest.approx(once, rel=0.05)
+    assert second > 1.5 * once

@@ -1,0 +1,43 @@
+"""The most that the caching allocator reserves, by hand."""
+
+from __future__ import annotations
+
+from gnnperf.generate import HeldFor, Hold, Pair, RankTensors
+from gnnperf.generate.uses import Stretch, use
+from gnnperf.memory.planned import planned_peak
+from gnnperf.memory.reserved import MEBIBYTE, most_reserved_bytes
+
+
+def _tensors(*stretches: Stretch | Hold, parameters: tuple[int, ...] = ()) -> RankTensors:
+    return RankTensors(0, parameters, (), (), tuple(stretches))
+
+
+def test_tensors_of_other_sizes_that_follow_each_other_may_keep_segments_each() -> None:
+    """30 MiB, then 40 MiB: allocated are 40, reserved at worst both."""
+    pair = Pair((use("one", "", a=30 * MEBIBYTE), use("two", "a"), use("three", "", b=40 * MEBIBYTE)), ())
+    tensors = _tensors(Stretch(pair, False))
+    assert planned_peak(tensors).peak_bytes == 40 * MEBIBYTE
+    assert most_reserved_bytes(tensors) == 70 * MEBIBYTE
+
+
+def test_tensors_of_one_size_share_their_segment() -> None:
+    pair = Pair((use("one", "", a=30 * MEBIBYTE), use("two", "a"), use("three", "", b=30 * MEBIBYTE)), ())
+    assert most_reserved_bytes(_tensors(Stretch(pair, False), Stretch(pair, False))) == 30 * MEBIBYTE
+
+
+def test_segments_of_large_middle_and_small_tensors_have_their_units() -> None:
+    """11.5 MiB take 12; 3 MiB a segment of 20; 512 bytes one of 2."""
+    tensors = _tensors(parameters=(23 * MEBIBYTE // 2, 3 * MEBIBYTE, 100))
+    assert most_reserved_bytes(tensors) == (12 + 20 + 2) * MEBIBYTE
+
+
+def test_what_comes_and_goes_between_stretches_counts() -> None:
+    hold = [Hold("all_gather", HeldFor.GATHERED, n * 16 * MEBIBYTE) for n in (1, -1, 1, -1)]
+    assert most_reserved_bytes(_tensors(*hold)) == 16 * MEBIBYTE
+
+
+def test_what_neighbors_pass_on_is_counted_once() -> None:
+    first = Pair((use("recv", y=16 * MEBIBYTE),), (use("send", "dy"),), {"dy": 16 * MEBIBYTE})
+    last = Pair((use("send", "x"),), (use("recv", dx=16 * MEBIBYTE),), {"x": 16 * MEBIBYTE})
+    step = [Stretch(first, False), Stretch(last, False), Stretch(last, True), Stretch(first, True)]
+    assert most_reserved_bytes(_tensors(*step)) == 16 * MEBIBYTE
