@@ -71,9 +71,9 @@ from .transformer.pass_work import item_table as item_table
 from .transformer.pass_work import run_us as run_us
 from .transformer.pass_work import side_lane as side_lane
 from .transformer.passes import Order as Order
-from .transformer.passes import order_of as order_of
 from .transformer.passes import PassKind as PassKind
 from .transformer.passes import Steps as Steps
+from .transformer.passes import order_of as order_of
 from .transformer.passes import steps as steps
 from .transformer.plan import Parallelism as Parallelism
 from .transformer.plan import Pipeline as Pipeline

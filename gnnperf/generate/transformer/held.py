@@ -22,7 +22,6 @@ from gnnperf.generate.transformer.program import ends_checkpoint, recomputed, re
 from gnnperf.generate.transformer.sizes import (
     first_parameters,
     head_parameters,
-    layers_of,
     owned_count,
     parameters_of,
     stage_count,

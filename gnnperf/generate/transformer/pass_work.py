@@ -1,6 +1,6 @@
 """What the passes of a plan are made of, unit by unit: a layer's items once, however many layers and micro-batches.
 
-    plan -- WorkBook --> kind of pass -> runs of items, and how often each       no graph is built
+plan -- WorkBook --> kind of pass -> runs of items, and how often each       no graph is built
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from gnnperf.graph import node_table
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Items one after the other: what a pass does at one unit of the model. Equal runs are one object,
-    and so are equal items.
+    """Items one after the other: what a pass does at one unit of the model.
+
+    Equal runs are one object, and so are equal items.
 
     Attributes:
         items: in the order of the program; views, which launch nothing, included.

@@ -77,7 +77,9 @@ def _bounds(
     orders = [order_of(plan) for plan in plans]
     work = [book.of_plan(plan, steps(_short(order)).kinds) for plan, order in zip(plans, orders, strict=True)]
     own = {id(runs): runs for passes, _ in work for runs in passes.values()}
-    runs = dict.fromkeys((*(run for each_ in own.values() for run, _ in each_), *(run for _, after in work for run in after)))
+    runs = dict.fromkeys(
+        (*(run for each_ in own.values() for run, _ in each_), *(run for _, after in work for run in after))
+    )
     lengths = _Lengths(list(runs), ways, kernels)
     for order, (passes, after) in zip(orders, work, strict=True):
         yield _Step(order, passes, after, lengths).bound()
@@ -126,7 +128,9 @@ class _Kernels:
             rows = item_table(new, Parallelism(ways.tensor, 1, ways.data, ways.expert))
             us = self.us(rows)
             own = rows.stage < 0
-            both = [np.bincount(rows.item[own & side], us[own & side], len(new)) for side in (~rows.on_host, rows.on_host)]
+            both = [
+                np.bincount(rows.item[own & side], us[own & side], len(new)) for side in (~rows.on_host, rows.on_host)
+            ]
             self._known |= zip(new, zip(*(column.tolist() for column in both), strict=True), strict=True)
         return np.array([self._known[item] for item in items])
 
