@@ -3,9 +3,9 @@
     always       weights, sums of gradients, optimizer state (Rajbhandari et al. 2020, ZeRO, section 3.1), divided by
                  replicas as the plan shares them
     in flight    what layers keep (Korthikanti et al. 2022) x micro-batches in flight, which follow from the order
-    at work      a layer that is computed again, logits in float32, whole parameters of two units (FSDP)
+    at work      a layer that is computed again, logits in float32, whole parameters of a unit (FSDP)
 
-Work space of single ops and the allocator are not in it.
+Work space of single ops and the allocator are not in it, so that no account of tensors is below it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from gnnperf.generate.transformer.passes import Gradient, Order, order_of, stage
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
 from gnnperf.generate.transformer.program import ends_checkpoint, recomputed, retained_bytes
 from gnnperf.generate.transformer.sizes import (
-    first_parameters,
-    head_parameters,
     owned_count,
     parameters_of,
     stage_count,
@@ -39,13 +37,20 @@ def held_bytes(plan: TransformerPlan) -> float:
 
 
 def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
+    """The most of two moments: all micro-batches in flight, before the first gradient of a step; the update."""
+    weights, sums, state = _weights_bytes(plan, stage), _sums_bytes(plan, stage), _state_bytes(plan, stage)
+    passes = weights + _flying_bytes(plan, stage) + max(_recomputed_bytes(plan), _logits_bytes(plan, stage))
+    if not (plan.sharding.reduces_every_pass and plan.num_micro_batches == 1):
+        passes += sums  # else the first ones come when what is in flight has begun to go
+    return state + max(passes, sums + _update_bytes(plan, stage))
+
+
+def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
+    """What layers keep for micro-batches in flight."""
+    kept = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
     order = order_of(plan)
     short = replace(order, micro_batches=min(order.micro_batches, 2 * order.parts))
-    whole = order if order.pipeline.keeps_all else short
-    kept = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
-    at_work = max(_recomputed_bytes(plan), _logits_bytes(plan, stage))
-    held = kept * most_in_flight(whole, stage) if kept else 0.0
-    return _always_bytes(plan, stage) + max(held + at_work, _update_bytes(plan, stage))
+    return kept * most_in_flight(order if order.pipeline.keeps_all else short, stage) if kept else 0.0
 
 
 def _part_bytes(plan: TransformerPlan, stage: int) -> float:
@@ -78,29 +83,30 @@ def most_in_flight(order: Order, stage: int) -> int:
     return most
 
 
-def _always_bytes(plan: TransformerPlan, stage: int) -> float:
-    """Weights, sums of gradients, float32 weights and moments."""
-    state, half = plan.sharding.state, DTYPE_BYTES[plan.model.dtype]
-    whole, own = stage_count(plan, stage).total, owned_count(plan, stage).total
-    summed = DTYPE_BYTES[held_gradient_dtype(plan)] * (own if plan.sharding.reduces_every_pass else whole)
-    kept = 0 if plan.offload.optimizer is not Store.DEVICE else (1 + MOMENTS) * FLOAT_BYTES * own
-    if state is not Sharded.PARAMETERS:
-        return float(half * whole + summed + kept)
-    gathered = whole if not plan.sharding.reshard_after_forward else _two_units(plan)
-    return float(half * gathered + summed + kept)
+def _weights_bytes(plan: TransformerPlan, stage: int) -> float:
+    """In the dtype of products: whole, or what of them is gathered (FSDP): all, or the largest unit."""
+    whole, half = stage_count(plan, stage).total, DTYPE_BYTES[plan.model.dtype]
+    if plan.sharding.state is not Sharded.PARAMETERS or not plan.sharding.reshard_after_forward:
+        return float(half * whole)
+    return float(half * max(parameters_of(plan, i).total for i, _ in _kinds(plan, 0, plan.model.layers)))
 
 
-def _two_units(plan: TransformerPlan) -> int:
-    """Parameters of the largest two units that are whole together: one at work, one gathered ahead."""
-    layer = max(parameters_of(plan, i).total for i, _ in _kinds(plan, 0, plan.model.layers))
-    ends = sorted((layer, layer, first_parameters(plan), head_parameters(plan)))
-    return sum(ends[-2:])
+def _sums_bytes(plan: TransformerPlan, stage: int) -> float:
+    """Sums of gradients."""
+    count = owned_count(plan, stage) if plan.sharding.reduces_every_pass else stage_count(plan, stage)
+    return float(DTYPE_BYTES[held_gradient_dtype(plan)] * count.total)
+
+
+def _state_bytes(plan: TransformerPlan, stage: int) -> float:
+    """Float32 weights and two moments."""
+    on_host = plan.offload.optimizer is not Store.DEVICE
+    return 0.0 if on_host else float((1 + MOMENTS) * FLOAT_BYTES * owned_count(plan, stage).total)
 
 
 def _recomputed_bytes(plan: TransformerPlan) -> float:
     """What layers keep that are computed again together, while they are."""
-    if plan.schedule.recompute is not Recompute.FULL:
-        return 0.0
+    if plan.schedule.recompute is not Recompute.FULL or plan.schedule.recomputed_layers is not None:
+        return 0.0  # the last layers, which keep all, have let it go before others are computed again
     schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
     kept = replace(plan, schedule=schedule)
     return plan.schedule.checkpoint_every * max(retained_bytes(kept, i) for i, _ in _kinds(kept, 0, plan.model.layers))

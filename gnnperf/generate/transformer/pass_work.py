@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily
-from gnnperf.generate.transformer.gradients import Visit
+from gnnperf.generate.transformer.gradients import Unit, Visit
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.memory import Role, rank_of
 from gnnperf.generate.transformer.passes import PassKind
@@ -53,31 +53,31 @@ class WorkBook:
 
     def of_plan(self, plan: TransformerPlan, kinds: Iterable[PassKind]) -> PlanRuns:
         """The runs of each kind of pass, and what follows the last pass of each stage."""
-        settings = self._number(_of_passes(plan))
+        units, all_ = self._number(_of_units(plan)), self._number((_of_units(plan), _of_sums(plan)))
         programs = [StageProgram(plan, stage) for stage in range(plan.parallelism.pipeline)]
-        passes = {kind: self._of_pass(plan, programs[kind.stage], kind, settings) for kind in kinds}
-        return passes, tuple(self._after(plan, program, i, settings) for i, program in enumerate(programs))
+        passes = {kind: self._of_pass(plan, programs[kind.stage], kind, units, all_) for kind in kinds}
+        return passes, tuple(self._after(plan, program, i, all_) for i, program in enumerate(programs))
 
-    def _of_pass(self, plan: TransformerPlan, program: StageProgram, kind: PassKind, settings: int) -> Runs:
+    def _of_pass(
+        self, plan: TransformerPlan, program: StageProgram, kind: PassKind, units: int, all_: int
+    ) -> Runs:  # fmt: skip
         each, stages, last = kind.each, plan.parallelism.pipeline, plan.parallelism.pipeline * plan.schedule.chunks - 1
         part, per = each.chunk * stages + kind.stage, plan.layers_per_chunk
         experts = plan.experts and tuple(plan.has_experts(part * per + i) for i in range(per))
-        key = (settings, per, plan.schedule.recomputed_layers, part == 0, part == last, 0 < part < stages, experts,
-               each.backward, each.gradient, (kind.first, kind.final) if _sums_in_passes(plan) else None)  # fmt: skip
+        flags = (kind.first, kind.final, 0 < part < stages) if _of_sums(plan) else None
+        key = (all_, per, plan.schedule.recomputed_layers, part == 0, part == last, experts, each.backward,
+               each.gradient, flags)  # fmt: skip
         if key not in self._passes:
-            self._passes[key] = self._made(plan, program, kind, settings, (part == 0, part == last))
+            ends = (units, "messages", each.backward, each.gradient, part == 0, part == last)
+            runs = Counter((self._run(ends, lambda: program.messages_of(each)),))
+            for at in program.visits(each, first=kind.first, final=kind.final):
+                own = (units, each.backward, each.gradient, *_of_unit(plan, at.unit))
+                runs[self._run(own, lambda at=at: program.of_unit(each, at))] += 1  # type: ignore[misc]
+                if program.has_around:
+                    around = (all_, each.backward, each.gradient, "around", *_of_visit(plan, at))
+                    runs[self._run(around, lambda at=at: program.around(each, at))] += 1  # type: ignore[misc]
+            self._passes[key] = tuple((run, n) for run, n in runs.items() if run.items)
         return self._passes[key]
-
-    def _made(
-        self, plan: TransformerPlan, program: StageProgram, kind: PassKind, settings: int, at_ends: tuple[bool, bool]
-    ) -> Runs:  # fmt: skip
-        each = kind.each
-        ends = (settings, "messages", each.backward, each.gradient, *at_ends)
-        runs = Counter((self._run(ends, lambda: program.messages_of(each)),))
-        for at in program.visits(each, first=kind.first, final=kind.final):
-            key = (settings, each.backward, each.gradient, *_of_visit(plan, at))
-            runs[self._run(key, lambda at=at: program.of_visit(each, at))] += 1
-        return tuple(runs.items())
 
     def _after(self, plan: TransformerPlan, program: StageProgram, stage: int, settings: int) -> Run:
         ways, layers = plan.parallelism, layers_of(plan, stage)
@@ -95,30 +95,36 @@ class WorkBook:
         return self._numbers.setdefault(key, len(self._numbers))
 
 
-def _of_passes(plan: TransformerPlan) -> Hashable:
-    """What the items of passes depend on, whatever the number and order of passes."""
+def _of_units(plan: TransformerPlan) -> Hashable:
+    """What the items of units depend on, whatever the number and order of passes."""
     ways, s = plan.parallelism, plan.schedule
-    apart = (ways.data, ways.expert, plan.sharding, s.reduction, s.bucket_bytes) if _sums_in_passes(plan) else None
     return (
         ways.tensor, ways.expert, ways.sequence, ways.pipeline == 1, s.micro_batch, s.recompute, s.gradient_dtype,
-        s.checkpoint_every, plan.model, plan.block, plan.experts, plan.offload, plan.compression, apart,
+        s.checkpoint_every, plan.sharding.reduces_every_pass, plan.model, plan.block, plan.experts, plan.offload,
+        plan.compression,
     )  # fmt: skip
 
 
-def _sums_in_passes(plan: TransformerPlan) -> bool:
-    """Whether gradients leave the rank before the last pass has ended."""
-    return plan.sharding.reduces_every_pass or plan.schedule.reduction is Reduction.BUCKETS
+def _of_sums(plan: TransformerPlan) -> Hashable:
+    """What sums and gathers around units depend on; None: there are none before the last pass has ended."""
+    if plan.sharding.reduces_every_pass or plan.schedule.reduction is Reduction.BUCKETS:
+        return plan.parallelism.data, plan.sharding, plan.schedule.reduction, plan.schedule.bucket_bytes
+    return None
 
 
-def _of_visit(plan: TransformerPlan, at: Visit) -> Hashable:
-    """What the items of a visit depend on, next to the settings of passes."""
-    unit, before = at.unit, at.before
-    layer = (plan.has_experts(unit.layer), recomputed(plan, unit.layer), ends_checkpoint(plan, unit.layer))
-    flags = (at.first, at.final) if _sums_in_passes(plan) else None
+def _of_unit(plan: TransformerPlan, unit: Unit) -> tuple[Hashable, ...]:
+    """What a unit's own items depend on, next to settings."""
+    layer = unit.layer
+    return unit.kind, plan.has_experts(layer), recomputed(plan, layer) and ends_checkpoint(plan, layer)
+
+
+def _of_visit(plan: TransformerPlan, at: Visit) -> tuple[Hashable, ...]:
+    """What settings do around a unit depends on."""
     fills = at.final and plan.schedule.reduction is Reduction.BUCKETS  # how full a bucket is
     return (
-        unit.kind, layer, before and (before.kind, plan.has_experts(before.layer), recomputed(plan, before.layer)),
-        flags, at.place == len(at.units) - 1,
+        *_of_unit(plan, at.unit), recomputed(plan, at.unit.layer),
+        at.before and (*_of_unit(plan, at.before), recomputed(plan, at.before.layer)),
+        at.first, at.final, at.place == len(at.units) - 1,
         (at.place, len(at.units), 0 < at.part < plan.parallelism.pipeline) if fills else None,
     )  # fmt: skip
 

@@ -300,7 +300,7 @@ class StageProgram:
 
     def of_pass(self, each: Pass, *, first: bool, final: bool) -> Iterator[Placed]:
         """One pass; `first`, `final`: whether it is the first or last of its kind and chunk."""
-        return (_backward if each.backward else _forward)(self._here, each, first, final)
+        return _pass(self._here, each, first, final)
 
     def messages_of(self, each: Pass) -> tuple[Placed, ...]:
         """Of a pass: what it receives first and sends last."""
@@ -310,9 +310,18 @@ class StageProgram:
         """Of a pass's units, in forward order."""
         return _visits(self._here, each, first, final)
 
-    def of_visit(self, each: Pass, at: Visit) -> Iterator[Placed]:
-        """One unit of a pass."""
-        return _backward_of(self._here, at, each.gradient) if each.backward else _forward_of(self._here, at)
+    def of_unit(self, each: Pass, at: Visit) -> Iterator[Placed]:
+        """A unit's own items in a pass."""
+        return _of_unit(self._here, each, at.unit)
+
+    def around(self, each: Pass, at: Visit) -> tuple[Placed, ...]:
+        """What settings do before and after a unit."""
+        return tuple(placed for after in (False, True) for placed in _around(self._here, each, at, after=after))
+
+    @property
+    def has_around(self) -> bool:
+        """Whether settings do something around units."""
+        return bool(self._here.around)
 
     def after_passes(self) -> tuple[Placed, ...]:
         """After the last pass: what settings leave to do, sums of gradients, the update."""
@@ -335,17 +344,13 @@ def settings(plan: TransformerPlan) -> tuple[Around, ...]:
     return tuple(setting for chosen, setting in offers if chosen)
 
 
-def _forward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
+def _pass(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
     yield from _received_before(here, each)
-    for at in _visits(here, each, first, final):
-        yield from _forward_of(here, at)
-    yield from _sent_after(here, each)
-
-
-def _backward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
-    yield from _received_before(here, each)
-    for at in reversed(_visits(here, each, first, final)):
-        yield from _backward_of(here, at, each.gradient)
+    visits = _visits(here, each, first, final)
+    for at in reversed(visits) if each.backward else visits:
+        yield from _around(here, each, at, after=False)
+        yield from _of_unit(here, each, at.unit)
+        yield from _around(here, each, at, after=True)
     yield from _sent_after(here, each)
 
 
@@ -376,21 +381,21 @@ def _sent_after(here: _Stage, each: Pass) -> Iterator[Placed]:
         yield Placed(send, f"forward {each.micro_batch} {part + 1}")
 
 
-def _forward_of(here: _Stage, at: Visit) -> Iterator[Placed]:
-    for setting in here.around:
-        yield from here.shelf.placed(setting.before_forward(at))
-    yield from _unit_forward(here, at.unit)
-    for setting in here.around:
-        yield from here.shelf.placed(setting.after_forward(at))
+def _of_unit(here: _Stage, each: Pass, unit: Unit) -> Iterator[Placed]:
+    """The unit's own items."""
+    yield from _gradients(here, unit, each.gradient) if each.backward else _unit_forward(here, unit)
 
 
-def _backward_of(here: _Stage, at: Visit, gradient: Gradient) -> Iterator[Placed]:
-    """What comes before goes with the gradient of inputs, what comes after with that of weights."""
-    for setting in here.around if gradient is not Gradient.WEIGHTS else ():
-        yield from here.shelf.placed(setting.before_backward(at))
-    yield from _gradients(here, at.unit, gradient)
-    for setting in here.around if gradient is not Gradient.INPUT else ():
-        yield from here.shelf.placed(setting.after_backward(at))
+def _around(here: _Stage, each: Pass, at: Visit, *, after: bool) -> Iterator[Placed]:
+    """What settings do before a unit, with its gradient of inputs, or after it, with that of weights."""
+    if each.gradient is (Gradient.INPUT if after else Gradient.WEIGHTS):
+        return
+    for setting in here.around:
+        if each.backward:
+            items = setting.after_backward(at) if after else setting.before_backward(at)
+        else:
+            items = setting.after_forward(at) if after else setting.before_forward(at)
+        yield from here.shelf.placed(items)
 
 
 def _gradients(here: _Stage, unit: Unit, gradient: Gradient) -> Iterator[Placed]:

@@ -12,8 +12,8 @@ from typing import Any
 from gnnperf.core import InputError, require, say, to_json, write_out, write_text
 
 DESCRIPTION = """\
-How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or FSDP,
-recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
+How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
+FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
 
 Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
 until no bound is below the best step.

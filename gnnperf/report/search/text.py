@@ -10,7 +10,7 @@ from gnnperf.analytic import rate_key_of
 from gnnperf.generate import TransformerPlan, step_work
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict import Throughput, throughput_of
-from gnnperf.shard import Found, Option, milliseconds, settings_text
+from gnnperf.shard import Found, Option, settings_text
 
 GIB = float(1 << 30)
 WORTH_NAMING = 0.002  # of the best step: what less adds to another one's
@@ -58,6 +58,11 @@ class Answer:
         peak = device.flops_per_s[rate_key_of(device, "gemm", work.dtype)]
         return throughput_of(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
                              usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
+
+
+def milliseconds(us: float) -> str:
+    """Whole ones from a second up."""
+    return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
 
 
 def text(answer: Answer) -> str:

@@ -77,10 +77,9 @@ def _bounds(
     orders = [order_of(plan) for plan in plans]
     work = [book.of_plan(plan, steps(_short(order)).kinds) for plan, order in zip(plans, orders, strict=True)]
     own = {id(runs): runs for passes, _ in work for runs in passes.values()}
-    runs = dict.fromkeys(
-        (*(run for each_ in own.values() for run, _ in each_), *(run for _, after in work for run in after))
-    )
-    lengths = _Lengths(list(runs), ways, kernels)
+    of_passes = (run for runs in own.values() for run, _ in runs)
+    distinct = dict.fromkeys((*of_passes, *(run for _, after in work for run in after)))
+    lengths = _Lengths(list(distinct), ways, kernels)
     for order, (passes, after) in zip(orders, work, strict=True):
         yield _Step(order, passes, after, lengths).bound()
 
@@ -209,25 +208,39 @@ class _Step:
 
     @cached_property
     def _stages(self) -> list[_Length]:
-        """[stages] all work of each."""
-        number = Counter(self._placed.kind)
+        """[stages] all work of each; micro-batches that are not placed add passes that are neither first nor final."""
+        number, placed = Counter(self._placed.kind), self._placed.kinds
+        more = self.order.micro_batches - _short(self.order).micro_batches
         result = list(self._after)
-        for i, (kind, length) in enumerate(zip(self._placed.kinds, self._kinds, strict=True)):
-            result[kind.stage] += length.times(number[i])
+        for i, (kind, length) in enumerate(zip(placed, self._kinds, strict=True)):
+            result[kind.stage] += length.times(number[i] + (0 if kind.first or kind.final else more))
         return result
 
     def bound(self) -> Bound:
-        """Of the step; of passes that are not placed one by one, a stage's way in, work and way out."""
-        ends = self._ends_us()  # [stages] of the last pass of each
-        last = max(range(self.order.stages), key=lambda s: ends[s] + self._after[s].compute_us)
-        step, own = ends[last] + self._after[last].compute_us, self._stages[last]
+        """Of the step."""
+        begins, ends = self._begins_ends_us()  # [stages] of the first and last pass of each
+        through = [ends[s] + self._after[s].compute_us for s in range(self.order.stages)]
+        if self.order != _short(self.order):
+            through = [max(us, self._chain_us(s, begins[s])) for s, us in enumerate(through)]
+        last = int(np.argmax(through))
+        step, own = through[last], self._stages[last]
         beside = max(max(stage.host_us, stage.lanes_us.max()) for stage in self._stages)
         return Bound(max(step, beside), own.kernels_us, own.compute_us - own.kernels_us, step - own.compute_us)
 
-    def _ends_us(self) -> list[float]:
-        result = [0.0] * self.order.stages
+    def _chain_us(self, stage: int, begin_us: float) -> float:
+        """A stage's way in, its work, and the way out of its last gradient; gradients of weights need no way out."""
+        own = begin_us + self._stages[stage].compute_us
+        if self.order.pipeline.splits_backward:
+            return own
+        out = sum(length.compute_us for kind, length in zip(self._placed.kinds, self._kinds, strict=True)
+                  if kind.final and kind.each.backward and not kind.each.chunk and kind.stage < stage)  # fmt: skip
+        return max(own, own - self._after[stage].compute_us + out + self._after[0].compute_us)
+
+    def _begins_ends_us(self) -> tuple[list[float], list[float]]:
+        begins, result = [float("inf")] * self.order.stages, [0.0] * self.order.stages
         ends = self._placed.ends_us([length.compute_us for length in self._kinds])
-        for kind, end in zip(self._placed.kind, ends, strict=True):
-            stage = self._placed.kinds[kind].stage
+        for i, end in zip(self._placed.kind, ends, strict=True):
+            stage = self._placed.kinds[i].stage
             result[stage] = max(result[stage], end)
-        return result
+            begins[stage] = min(begins[stage], end - self._kinds[i].compute_us)
+        return begins, result

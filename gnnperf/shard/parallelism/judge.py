@@ -73,12 +73,11 @@ def _makespan_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
 
 
 def peak_bytes(plan: TransformerPlan) -> int | None:
-    """Of the rank that needs most, as the caching allocator counts it; None: what some op keeps is not accounted for."""
+    """Of the rank that needs most, as the caching allocator counts it; None: an op's tensors are not accounted for."""
     most = 2 * plan.parallelism.pipeline * plan.schedule.chunks
-    few = plan.schedule.pipeline.keeps_all or plan.num_micro_batches <= most
+    whole = plan.schedule.pipeline.keeps_all or plan.num_micro_batches <= most
+    same = plan if whole else with_micro_batches(plan, most)  # no more are in flight
     try:
-        return max(
-            planned_peak(one).peak_bytes for one in rank_tensors(plan if few else with_micro_batches(plan, most))
-        )
+        return max(planned_peak(one).peak_bytes for one in rank_tensors(same))
     except NotAccounted:
         return None

@@ -1,4 +1,4 @@
-"""Branch and bound over plans: bounds order them, memory cuts them, the schedule judges until no bound is below the best.
+"""Branch and bound over plans: bounds order them, memory cuts them, the schedule judges until no bound is better.
 
     candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judge--> best, and what is proven
 
@@ -22,12 +22,8 @@ from gnnperf.shard.parallelism.judge import Judged, judged, layer_passes, peak_b
 GIB = float(1 << 30)
 SMALLER, LEVELS = 0.75, 3  # of a plan's memory, for the next point of the Pareto front; how often
 NUM_RANDOM = 200
-SEARCHED, RULE, RANDOM, GIVEN = (
-    "search",
-    "Megatron-LM's rule of thumb",
-    f"best of {NUM_RANDOM} random",
-    "as the file has it",
-)
+SEARCHED, GIVEN = "search", "as the file has it"
+RULE, RANDOM = "Megatron-LM's rule of thumb", f"best of {NUM_RANDOM} random"
 
 
 @dataclass(frozen=True)
@@ -265,9 +261,9 @@ class _Search:
         return result
 
     def _by_rule(self) -> Iterator[int]:
-        """Narayanan et al. 2021, section 5: tensor parallel within a machine, then stages, as few as fit; then replicas.
+        """Narayanan et al. 2021, section 3: tensor ranks within a machine, then stages, as few as fit; then replicas.
 
-        Micro-batches of one sample, 1F1B, sums of whole gradients; all layers computed again, as there.
+        Micro-batches of one sample, 1F1B, sums of whole gradients; all layers computed again, as in its section 5.
         """
         within = self.problem.cluster(max(p.parallelism.world_size for p in self.plans)).ranks_per_node
         plain = [i for i, plan in enumerate(self.plans) if _is_plain(plan) and plan.parallelism.tensor <= within]
