@@ -24,6 +24,7 @@ MODULE_OF_COMMAND = {
     "ops": "gnnperf.predict.cli",
     "collectives": "gnnperf.predict.cli",
     "shard": "gnnperf.shard.cli",
+    "search": "gnnperf.report.search.cli",
     "coverage": "gnnperf.predict.cli",
     "devices": "gnnperf.analytic.devices_cli",
     "compare": "gnnperf.report.compare.cli",

@@ -1,1 +1,5 @@
-"""Where to put embedding tables: placements ranked by the predicted step."""
+"""How to divide a model over devices: embedding tables, and transformers (`parallelism`)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,7 +16,7 @@ first and last pass):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -157,47 +157,77 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class Step:
-    """A pass of a stage among all of a step, in an order in which what it waits for comes before it.
+class PassKind:
+    """Passes that differ in their micro-batch only.
 
     Attributes:
-        stage: that runs it.
-        each: the pass.
-        first, final: whether it is the first or last of its kind and chunk on its stage.
-        before: place of the stage's pass before it; NONE: it is the stage's first.
-        source: place of the pass whose result it takes; NONE: the first part's forward passes take none.
+        stage: that runs them.
+        each: the pass, as that of micro-batch 0.
+        first, final: whether it is the first or last of its stage and chunk in its direction.
     """
 
     stage: int
     each: Pass
     first: bool
     final: bool
-    before: int
-    source: int
 
 
-@lru_cache(maxsize=1024)
-def steps(order: Order) -> tuple[Step, ...]:
+@dataclass(frozen=True)
+class Steps:
+    """All passes of a step in an order in which what a pass waits for comes before it.
+
+    Attributes:
+        kinds: distinct ones.
+        passes: of all stages.
+        kind: place of each pass's kind among `kinds`.
+        before: place of the pass before it on its stage; NONE: it is the stage's first.
+        source: place of the pass whose result it takes; NONE: the model's input.
+    """
+
+    kinds: tuple[PassKind, ...]
+    passes: tuple[Pass, ...]
+    kind: tuple[int, ...]
+    before: tuple[int, ...]
+    source: tuple[int, ...]
+
+    def ends_us(self, length_us: Sequence[float]) -> list[float]:
+        """[num_passes] when each ends, of kinds of passes that take `length_us` [num_kinds]."""
+        result: list[float] = []
+        for kind, before, source in zip(self.kind, self.before, self.source, strict=True):
+            begin = result[before] if before >= 0 else 0.0
+            if source >= 0 and result[source] > begin:
+                begin = result[source]
+            result.append(begin + length_us[kind])
+        return result
+
+
+@lru_cache(maxsize=4096)
+def steps(order: Order) -> Steps:
     """All passes of all stages."""
     waiting = [_flagged(stage_passes(order, stage)) for stage in range(order.stages)]
-    result: list[Step] = []
+    placed: list[tuple[PassKind, Pass, int, int]] = []
     done: dict[tuple[str, int, int], int] = {}
     latest, at = [NONE] * order.stages, [0] * order.stages
-    while len(result) < sum(map(len, waiting)):
-        begun = len(result)
+    known: dict[tuple[object, ...], PassKind] = {}
+    while len(placed) < sum(map(len, waiting)):
+        begun = len(placed)
         for stage, own in enumerate(waiting):
             while at[stage] < len(own):
                 each, first, final = own[at[stage]]
                 source = _source(order, stage, each)
                 if source is not None and source not in done:
                     break
-                done[_result(order, stage, each)] = len(result)
-                place = NONE if source is None else done[source]
-                result.append(Step(stage, each, first, final, latest[stage], place))
-                latest[stage] = len(result) - 1
+                done[_result(order, stage, each)] = len(placed)
+                key = (stage, each.backward, each.chunk, each.gradient, first, final)
+                if key not in known:
+                    known[key] = PassKind(stage, replace(each, micro_batch=0), first, final)
+                placed.append((known[key], each, latest[stage], NONE if source is None else done[source]))
+                latest[stage] = len(placed) - 1
                 at[stage] += 1
-        assert len(result) > begun, "an order of passes that waits for itself"
-    return tuple(result)
+        assert len(placed) > begun, "an order of passes that waits for itself"
+    number = {id(kind): i for i, kind in enumerate(known.values())}
+    kinds, each_, before, sources = zip(*placed, strict=True)
+    return Steps(tuple(known.values()), each_, tuple(number[id(kind)] for kind in kinds), before, sources)
 
 
 def _flagged(order: tuple[Pass, ...]) -> list[tuple[Pass, bool, bool]]:
@@ -222,14 +252,3 @@ def _source(order: Order, stage: int, each: Pass) -> tuple[str, int, int] | None
     if part == order.parts - 1:
         return "forward", each.micro_batch, part
     return "backward", each.micro_batch, part + 1
-
-
-def ends_us(order: Sequence[Step], length_us: Sequence[float]) -> list[float]:
-    """[num_passes] when each ends, of passes that take `length_us` [num_passes]."""
-    result: list[float] = []
-    for step, length in zip(order, length_us, strict=True):
-        begin = result[step.before] if step.before >= 0 else 0.0
-        if step.source >= 0 and result[step.source] > begin:
-            begin = result[step.source]
-        result.append(begin + length)
-    return result

@@ -229,6 +229,11 @@ class Pipeline(StrEnum):
         return self in (Pipeline.INTERLEAVED, Pipeline.BREADTH_FIRST)
 
     @property
+    def keeps_all(self) -> bool:
+        """Whether all micro-batches are in flight at once."""
+        return self in (Pipeline.GPIPE, Pipeline.BREADTH_FIRST)
+
+    @property
     def splits_backward(self) -> bool:
         """Whether gradients of inputs and of weights are passes of their own."""
         return self in (Pipeline.ZB_H1, Pipeline.ZB_H2)

@@ -300,7 +300,28 @@ class StageProgram:
 
     def of_pass(self, each: Pass, *, first: bool, final: bool) -> Iterator[Placed]:
         """One pass; `first`, `final`: whether it is the first or last of its kind and chunk."""
-        return (_backward if each.backward else _forward)(self._here, each, first, final)
+        return _pass(self._here, each, first, final)
+
+    def messages_of(self, each: Pass) -> tuple[Placed, ...]:
+        """Of a pass: what it receives first and sends last."""
+        return (*_received_before(self._here, each), *_sent_after(self._here, each))
+
+    def visits(self, each: Pass, *, first: bool, final: bool) -> list[Visit]:
+        """Of a pass's units, in forward order."""
+        return _visits(self._here, each, first, final)
+
+    def of_unit(self, each: Pass, at: Visit) -> Iterator[Placed]:
+        """A unit's own items in a pass."""
+        return _of_unit(self._here, each, at.unit)
+
+    def around(self, each: Pass, at: Visit) -> tuple[Placed, ...]:
+        """What settings do before and after a unit."""
+        return tuple(placed for after in (False, True) for placed in _around(self._here, each, at, after=after))
+
+    @property
+    def has_around(self) -> bool:
+        """Whether settings do something around units."""
+        return bool(self._here.around)
 
     def after_passes(self) -> tuple[Placed, ...]:
         """After the last pass: what settings leave to do, sums of gradients, the update."""
@@ -323,41 +344,58 @@ def settings(plan: TransformerPlan) -> tuple[Around, ...]:
     return tuple(setting for chosen, setting in offers if chosen)
 
 
-def _forward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
-    part, last = _virtual(here, each)
-    if part:
-        yield from _received(here, Group.PREVIOUS, Phase.FORWARD, f"forward {each.micro_batch} {part}")
+def _pass(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
+    yield from _received_before(here, each)
+    visits = _visits(here, each, first, final)
+    for at in reversed(visits) if each.backward else visits:
+        yield from _around(here, each, at, after=False)
+        yield from _of_unit(here, each, at.unit)
+        yield from _around(here, each, at, after=True)
+    yield from _sent_after(here, each)
+
+
+def _visits(here: _Stage, each: Pass, first: bool, final: bool) -> list[Visit]:
+    """Of the pass's units, in forward order."""
+    part, _ = _virtual(here, each)
     units = _units(here, part)
-    for place, unit in enumerate(units):
-        at = Visit(units, place, each.micro_batch, first, final, part)
-        for setting in here.around:
-            yield from here.shelf.placed(setting.before_forward(at))
-        yield from _unit_forward(here, unit)
-        for setting in here.around:
-            yield from here.shelf.placed(setting.after_forward(at))
-    if part < last:
+    return [Visit(units, place, each.micro_batch, first, final, part) for place in range(len(units))]
+
+
+def _received_before(here: _Stage, each: Pass) -> Iterator[Placed]:
+    part, last = _virtual(here, each)
+    if each.backward:
+        if part < last and each.gradient is not Gradient.WEIGHTS:
+            yield from _received(here, Group.NEXT, Phase.BACKWARD, f"backward {each.micro_batch} {part}")
+    elif part:
+        yield from _received(here, Group.PREVIOUS, Phase.FORWARD, f"forward {each.micro_batch} {part}")
+
+
+def _sent_after(here: _Stage, each: Pass) -> Iterator[Placed]:
+    part, last = _virtual(here, each)
+    if each.backward:
+        if part and each.gradient is not Gradient.WEIGHTS:
+            send = _message(here, "send", Group.PREVIOUS, Phase.BACKWARD)
+            yield Placed(send, f"backward {each.micro_batch} {part - 1}")
+    elif part < last:
         send = _message(here, "send", Group.NEXT, Phase.FORWARD)
         yield Placed(send, f"forward {each.micro_batch} {part + 1}")
 
 
-def _backward(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
-    part, last = _virtual(here, each)
-    of_inputs, of_weights = (each.gradient is not kind for kind in (Gradient.WEIGHTS, Gradient.INPUT))
-    if part < last and of_inputs:
-        yield from _received(here, Group.NEXT, Phase.BACKWARD, f"backward {each.micro_batch} {part}")
-    units = _units(here, part)
-    for place in reversed(range(len(units))):
-        at = Visit(units, place, each.micro_batch, first, final, part)
-        if of_inputs:
-            for setting in here.around:
-                yield from here.shelf.placed(setting.before_backward(at))
-        yield from _gradients(here, units[place], each.gradient)
-        if of_weights:
-            for setting in here.around:
-                yield from here.shelf.placed(setting.after_backward(at))
-    if part and of_inputs:
-        send = _message(here, "send", Group.PREVIOUS, Phase.BACKWARD)
-        yield Placed(send, f"backward {each.micro_batch} {part - 1}")
+def _of_unit(here: _Stage, each: Pass, unit: Unit) -> Iterator[Placed]:
+    """The unit's own items."""
+    yield from _gradients(here, unit, each.gradient) if each.backward else _unit_forward(here, unit)
+
+
+def _around(here: _Stage, each: Pass, at: Visit, *, after: bool) -> Iterator[Placed]:
+    """What settings do before a unit, with its gradient of inputs, or after it, with that of weights."""
+    if each.gradient is (Gradient.INPUT if after else Gradient.WEIGHTS):
+        return
+    for setting in here.around:
+        if each.backward:
+            items = setting.after_backward(at) if after else setting.before_backward(at)
+        else:
+            items = setting.after_forward(at) if after else setting.before_forward(at)
+        yield from here.shelf.placed(items)
 
 
 def _gradients(here: _Stage, unit: Unit, gradient: Gradient) -> Iterator[Placed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gnnperf.generate.transformer.block import Activation, Norm, Positions
@@ -151,6 +152,10 @@ class Count:
         """Both."""
         return self.shared + self.expert
 
+    def times(self, number: int) -> Count:
+        """Of so many."""
+        return Count(number * self.shared, number * self.expert)
+
     def __add__(self, other: Count) -> Count:
         return Count(self.shared + other.shared, self.expert + other.expert)
 
@@ -221,9 +226,18 @@ def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
     return tuple(layer for part in parts for layer in plan.layers_of_part(part))
 
 
+def _kinds(plan: TransformerPlan, layers: tuple[int, ...], with_experts: int) -> Iterator[tuple[int, int]]:
+    """A layer with experts and one without, and how many there are."""
+    for has, number in ((True, with_experts), (False, len(layers) - with_experts)):
+        if number:
+            yield next(layer for layer in layers if plan.has_experts(layer) is has), number
+
+
 def stage_count(plan: TransformerPlan, stage: int) -> Count:
     """Of one rank of a stage."""
-    count = sum((parameters_of(plan, layer) for layer in layers_of(plan, stage)), Count(0))
+    layers = layers_of(plan, stage)
+    with_experts = sum(plan.has_experts(layer) for layer in layers)
+    count = sum((parameters_of(plan, layer).times(n) for layer, n in _kinds(plan, layers, with_experts)), Count(0))
     if stage == 0:
         count += Count(first_parameters(plan))
     if stage == plan.parallelism.pipeline - 1:

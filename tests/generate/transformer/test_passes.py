@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.generate.transformer.passes import Gradient, Order, Pass, ends_us, passes, stage_passes, steps
+from gnnperf.generate.transformer.passes import Gradient, Order, passes, stage_passes, steps
 from gnnperf.generate.transformer.plan import Pipeline
 from tests.generate.transformer.plans import small
 
@@ -16,12 +16,12 @@ def _bubble(order: Order, forward: float, inputs: float, weights: float) -> floa
     """Idle time of the stage that is idle longest, between its first and last pass."""
     length = {Gradient.BOTH: inputs + weights, Gradient.INPUT: inputs, Gradient.WEIGHTS: weights}
     placed = steps(order)
-    lengths = [(length[s.each.gradient] if s.each.backward else forward) / order.chunks for s in placed]
-    ends = ends_us(placed, lengths)
+    lengths = [(length[k.each.gradient] if k.each.backward else forward) / order.chunks for k in placed.kinds]
+    ends = placed.ends_us(lengths)
     spans = []
     for stage in range(order.stages):
-        own = [i for i, step in enumerate(placed) if step.stage == stage]
-        spans.append(max(ends[i] for i in own) - min(ends[i] - lengths[i] for i in own))
+        own = [i for i, kind in enumerate(placed.kind) if placed.kinds[kind].stage == stage]
+        spans.append(max(ends[i] for i in own) - min(ends[i] - lengths[placed.kind[i]] for i in own))
     return max(spans) - order.micro_batches * (forward + inputs + weights)
 
 
@@ -89,11 +89,10 @@ def test_breadth_first_takes_all_micro_batches_through_a_chunk() -> None:
 def test_every_order_runs_every_pass_once_after_what_it_takes(kind: Pipeline, count: int) -> None:
     order = Order(kind, 4, 4 * count if kind is Pipeline.INTERLEAVED else count, 2 if kind.has_chunks else 1)
     placed = steps(order)
-    assert len({(s.stage, s.each) for s in placed}) == len(placed)
+    stages = [placed.kinds[kind].stage for kind in placed.kind]
     kinds = 3 if kind.splits_backward else 2
-    assert len(placed) == kinds * order.stages * order.micro_batches * order.chunks
-    assert all(step.source < i and step.before < i for i, step in enumerate(placed))
-    takes_nothing = [s.each for s in placed if s.source < 0]
-    assert takes_nothing == [p for p in stage_passes(order, 0) if not p.backward and not p.chunk] and all(
-        isinstance(p, Pass) for p in takes_nothing
-    )
+    assert len(set(zip(stages, placed.passes, strict=True))) == kinds * order.stages * order.micro_batches * order.chunks
+    assert all(source < i and before < i for i, (before, source) in enumerate(zip(placed.before, placed.source)))
+    assert [p for p, source in zip(placed.passes, placed.source, strict=True) if source < 0] == [
+        p for p in stage_passes(order, 0) if not p.backward and not p.chunk
+    ]

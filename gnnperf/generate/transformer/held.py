@@ -1,0 +1,126 @@
+"""What a rank of a plan holds, in closed form: what a search cuts by, thousands of plans per second.
+
+    always       weights, sums of gradients, optimizer state (Rajbhandari et al. 2020, ZeRO, section 3.1), divided by
+                 replicas as the plan shares them
+    in flight    what layers keep (Korthikanti et al. 2022) x micro-batches in flight, which follow from the order
+    at work      a layer that is computed again, logits in float32, whole parameters of a unit (FSDP)
+
+Work space of single ops and the allocator are not in it, so that no account of tensors is below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from gnnperf.generate.transformer.copies import Store
+from gnnperf.generate.transformer.gradients import held_gradient_dtype
+from gnnperf.generate.transformer.passes import Gradient, Order, order_of, stage_passes
+from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
+from gnnperf.generate.transformer.program import ends_checkpoint, recomputed, retained_bytes
+from gnnperf.generate.transformer.sizes import (
+    owned_count,
+    parameters_of,
+    stage_count,
+)
+from gnnperf.graph import DTYPE_BYTES
+
+FLOAT_BYTES = DTYPE_BYTES["float32"]
+MOMENTS = 2
+
+
+def held_bytes(plan: TransformerPlan) -> float:
+    """Of the rank that holds most."""
+    stages = {0, plan.parallelism.pipeline - 1, min(1, plan.parallelism.pipeline - 1)}  # the others hold less
+    return max(_stage_bytes(plan, stage) for stage in stages)
+
+
+def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
+    """The most of two moments: all micro-batches in flight, before the first gradient of a step; the update."""
+    weights, sums, state = _weights_bytes(plan, stage), _sums_bytes(plan, stage), _state_bytes(plan, stage)
+    passes = weights + _flying_bytes(plan, stage) + max(_recomputed_bytes(plan), _logits_bytes(plan, stage))
+    if not (plan.sharding.reduces_every_pass and plan.num_micro_batches == 1):
+        passes += sums  # else the first ones come when what is in flight has begun to go
+    return state + max(passes, sums + _update_bytes(plan, stage))
+
+
+def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
+    """What layers keep for micro-batches in flight."""
+    kept = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
+    order = order_of(plan)
+    short = replace(order, micro_batches=min(order.micro_batches, 2 * order.parts))
+    return kept * most_in_flight(order if order.pipeline.keeps_all else short, stage) if kept else 0.0
+
+
+def _part_bytes(plan: TransformerPlan, stage: int) -> float:
+    """What a micro-batch leaves of one part of the model on a stage, the largest one."""
+    per, stages = plan.layers_per_chunk, plan.parallelism.pipeline
+    parts = [chunk * stages + stage for chunk in range(plan.schedule.chunks if plan.experts else 1)]
+    return max(sum(n * retained_bytes(plan, i) for i, n in _kinds(plan, part * per, per)) for part in parts)
+
+
+def _kinds(plan: TransformerPlan, first: int, number: int) -> Iterator[tuple[int, int]]:
+    """A layer of each kind among so many in a row, and how many there are."""
+    known: dict[Hashable, list[int]] = {}
+    alike = plan.experts is None and plan.schedule.recomputed_layers is None and plan.schedule.checkpoint_every == 1
+    if alike:
+        yield first, number
+        return
+    for layer in range(first, first + number):
+        kind = plan.has_experts(layer), recomputed(plan, layer), ends_checkpoint(plan, layer)
+        known.setdefault(kind, []).append(layer)
+    yield from ((layers[0], len(layers)) for layers in known.values())
+
+
+@lru_cache(maxsize=4096)
+def most_in_flight(order: Order, stage: int) -> int:
+    """Most passes of a stage whose gradients are still to come; with B and W apart, until W."""
+    held = most = 0
+    for each in stage_passes(order, stage):
+        held += 0 if each.gradient is Gradient.INPUT else -1 if each.backward else 1
+        most = max(most, held)
+    return most
+
+
+def _weights_bytes(plan: TransformerPlan, stage: int) -> float:
+    """In the dtype of products: whole, or what of them is gathered (FSDP): all, or the largest unit."""
+    whole, half = stage_count(plan, stage).total, DTYPE_BYTES[plan.model.dtype]
+    if plan.sharding.state is not Sharded.PARAMETERS or not plan.sharding.reshard_after_forward:
+        return float(half * whole)
+    return float(half * max(parameters_of(plan, i).total for i, _ in _kinds(plan, 0, plan.model.layers)))
+
+
+def _sums_bytes(plan: TransformerPlan, stage: int) -> float:
+    """Sums of gradients."""
+    count = owned_count(plan, stage) if plan.sharding.reduces_every_pass else stage_count(plan, stage)
+    return float(DTYPE_BYTES[held_gradient_dtype(plan)] * count.total)
+
+
+def _state_bytes(plan: TransformerPlan, stage: int) -> float:
+    """Float32 weights and two moments."""
+    on_host = plan.offload.optimizer is not Store.DEVICE
+    return 0.0 if on_host else float((1 + MOMENTS) * FLOAT_BYTES * owned_count(plan, stage).total)
+
+
+def _recomputed_bytes(plan: TransformerPlan) -> float:
+    """What layers keep that are computed again together, while they are."""
+    if plan.schedule.recompute is not Recompute.FULL or plan.schedule.recomputed_layers is not None:
+        return 0.0  # the last layers, which keep all, have let it go before others are computed again
+    schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
+    kept = replace(plan, schedule=schedule)
+    return plan.schedule.checkpoint_every * max(retained_bytes(kept, i) for i, _ in _kinds(kept, 0, plan.model.layers))
+
+
+def _logits_bytes(plan: TransformerPlan, stage: int) -> float:
+    """In the model's dtype and in float32, on the last stage."""
+    if stage < plan.parallelism.pipeline - 1:
+        return 0.0
+    return float(plan.tokens * plan.vocabulary_per_rank * (FLOAT_BYTES + DTYPE_BYTES[plan.model.dtype]))
+
+
+def _update_bytes(plan: TransformerPlan, stage: int) -> float:
+    """Gradients in float32 where they are summed in another dtype."""
+    if held_gradient_dtype(plan) == "float32" or plan.offload.optimizer is not Store.DEVICE:
+        return 0.0
+    return float(FLOAT_BYTES * owned_count(plan, stage).total)

@@ -1,0 +1,240 @@
+"""What the passes of a plan are made of, unit by unit: a layer's items once, however many layers and micro-batches.
+
+plan -- WorkBook --> kind of pass -> runs of items, and how often each       no graph is built
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import NodeType, OpFamily
+from gnnperf.generate.transformer.gradients import Unit, Visit
+from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
+from gnnperf.generate.transformer.memory import Role, rank_of
+from gnnperf.generate.transformer.passes import PassKind
+from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
+from gnnperf.generate.transformer.program import StageProgram, ends_checkpoint, recomputed
+from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size, item_rows, lane_of
+from gnnperf.generate.transformer.sizes import layers_of
+from gnnperf.graph import node_table
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Items one after the other: what a pass does at one unit of the model.
+
+    Equal runs are one object, and so are equal items.
+
+    Attributes:
+        items: in the order of the program; views, which launch nothing, included.
+    """
+
+    items: tuple[Item, ...]
+
+
+PlanItem = Item
+Runs = tuple[tuple[Run, int], ...]  # with how often each is run
+PlanRuns = tuple[dict[PassKind, Runs], tuple[Run, ...]]  # of each kind of pass; what follows the last pass of a stage
+
+
+class WorkBook:
+    """Runs of passes; plans that differ in other things share them."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Run] = {}
+        self._passes: dict[Hashable, Runs] = {}
+        self._items: dict[Item, Item] = {}
+        self._numbers: dict[Hashable, int] = {}
+
+    def of_plan(self, plan: TransformerPlan, kinds: Iterable[PassKind]) -> PlanRuns:
+        """The runs of each kind of pass, and what follows the last pass of each stage."""
+        units, all_ = self._number(_of_units(plan)), self._number((_of_units(plan), _of_sums(plan)))
+        programs = [StageProgram(plan, stage) for stage in range(plan.parallelism.pipeline)]
+        passes = {kind: self._of_pass(plan, programs[kind.stage], kind, units, all_) for kind in kinds}
+        return passes, tuple(self._after(plan, program, i, all_) for i, program in enumerate(programs))
+
+    def _of_pass(
+        self, plan: TransformerPlan, program: StageProgram, kind: PassKind, units: int, all_: int
+    ) -> Runs:  # fmt: skip
+        each, stages, last = kind.each, plan.parallelism.pipeline, plan.parallelism.pipeline * plan.schedule.chunks - 1
+        part, per = each.chunk * stages + kind.stage, plan.layers_per_chunk
+        experts = plan.experts and tuple(plan.has_experts(part * per + i) for i in range(per))
+        flags = (kind.first, kind.final, 0 < part < stages) if _of_sums(plan) else None
+        key = (all_, per, plan.schedule.recomputed_layers, part == 0, part == last, experts, each.backward,
+               each.gradient, flags)  # fmt: skip
+        if key not in self._passes:
+            ends = (units, "messages", each.backward, each.gradient, part == 0, part == last)
+            runs = Counter((self._run(ends, lambda: program.messages_of(each)),))
+            for at in program.visits(each, first=kind.first, final=kind.final):
+                own = (units, each.backward, each.gradient, *_of_unit(plan, at.unit))
+                runs[self._run(own, lambda at=at: program.of_unit(each, at))] += 1  # type: ignore[misc]
+                if program.has_around:
+                    around = (all_, each.backward, each.gradient, "around", *_of_visit(plan, at))
+                    runs[self._run(around, lambda at=at: program.around(each, at))] += 1  # type: ignore[misc]
+            self._passes[key] = tuple((run, n) for run, n in runs.items() if run.items)
+        return self._passes[key]
+
+    def _after(self, plan: TransformerPlan, program: StageProgram, stage: int, settings: int) -> Run:
+        ways, layers = plan.parallelism, layers_of(plan, stage)
+        kinds = () if plan.experts is None else tuple(plan.has_experts(layer) for layer in layers)
+        key = (settings, ways, plan.sharding, len(layers), stage == 0, stage == ways.pipeline - 1, kinds)
+        return self._run(key, program.after_passes)
+
+    def _run(self, key: Hashable, make: Callable[[], Iterable[Placed]]) -> Run:
+        if key not in self._known:
+            made = (placed.item for placed in make())
+            self._known[key] = Run(tuple(self._items.setdefault(item, item) for item in made))
+        return self._known[key]
+
+    def _number(self, key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _of_units(plan: TransformerPlan) -> Hashable:
+    """What the items of units depend on, whatever the number and order of passes."""
+    ways, s = plan.parallelism, plan.schedule
+    return (
+        ways.tensor, ways.expert, ways.sequence, ways.pipeline == 1, s.micro_batch, s.recompute, s.gradient_dtype,
+        s.checkpoint_every, plan.sharding.reduces_every_pass, plan.model, plan.block, plan.experts, plan.offload,
+        plan.compression,
+    )  # fmt: skip
+
+
+def _of_sums(plan: TransformerPlan) -> Hashable:
+    """What sums and gathers around units depend on; None: there are none before the last pass has ended."""
+    if plan.sharding.reduces_every_pass or plan.schedule.reduction is Reduction.BUCKETS:
+        return plan.parallelism.data, plan.sharding, plan.schedule.reduction, plan.schedule.bucket_bytes
+    return None
+
+
+def _of_unit(plan: TransformerPlan, unit: Unit) -> tuple[Hashable, ...]:
+    """What a unit's own items depend on, next to settings."""
+    layer = unit.layer
+    return unit.kind, plan.has_experts(layer), recomputed(plan, layer) and ends_checkpoint(plan, layer)
+
+
+def _of_visit(plan: TransformerPlan, at: Visit) -> tuple[Hashable, ...]:
+    """What settings do around a unit depends on."""
+    fills = at.final and plan.schedule.reduction is Reduction.BUCKETS  # how full a bucket is
+    return (
+        *_of_unit(plan, at.unit), recomputed(plan, at.unit.layer),
+        at.before and (*_of_unit(plan, at.before), recomputed(plan, at.before.layer)),
+        at.first, at.final, at.place == len(at.units) - 1,
+        (at.place, len(at.units), 0 < at.part < plan.parallelism.pipeline) if fills else None,
+    )  # fmt: skip
+
+
+# How long items take is a predictor's answer for their rows.
+
+
+@dataclass(frozen=True)
+class ItemTable:
+    """Rows of distinct items, and whose each is.
+
+    Attributes:
+        table: [num_rows] schema.NODE_COLUMNS.
+        item: [num_rows] number of the item.
+        stage: [num_rows] of a transfer between ranks; -1: the row holds for every stage.
+        on_host: [num_rows] bool.
+    """
+
+    table: pd.DataFrame
+    item: np.ndarray
+    stage: np.ndarray
+    on_host: np.ndarray
+
+
+def item_table(items: list[Item], ways: Parallelism) -> ItemTable:
+    """Rows of items; of a transfer also what ranks exchange, for the first rank of every stage."""
+    own = item_rows(items, ways)
+    moves = [(i, item, stage) for i, item in enumerate(items) if isinstance(item, Transfer)
+             for stage in range(ways.pipeline)]  # fmt: skip
+    transfers = _transfer_rows([item for _, item, _ in moves], [stage for _, _, stage in moves], ways)
+    table = pd.concat([own.table, transfers], ignore_index=True) if moves else own.table
+    return ItemTable(
+        table,
+        np.r_[np.repeat(np.arange(len(items)), np.diff(own.first)), [i for i, _, _ in moves]].astype(np.int64),
+        np.r_[np.full(len(own.table), -1), [stage for _, _, stage in moves]].astype(np.int64),
+        (table["node_type"] == NodeType.HOST).to_numpy(),
+    )
+
+
+def _transfer_rows(transfers: list[Transfer], stages: list[int], ways: Parallelism) -> pd.DataFrame:
+    message = np.array([t.kind in ("send", "recv") for t in transfers], dtype=bool)
+    placed = [_placed(t.group, stage, ways) for t, stage in zip(transfers, stages, strict=True)]
+    return node_table(
+        len(transfers), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
+        op_name=np.array([TRANSFER_OPS["send" if m else t.kind] for t, m in zip(transfers, message, strict=True)],
+                         dtype=object),
+        phase=np.array([str(t.phase) for t in transfers], dtype=object),
+        dtype=np.array([t.dtype for t in transfers], dtype=object),
+        collective=np.array(["send_recv" if m else t.kind for t, m in zip(transfers, message, strict=True)],
+                            dtype=object),
+        message_bytes=np.array([t.message_bytes for t in transfers], dtype=np.float64),
+        group_size=np.array([group_size(t.group, ways) for t in transfers], dtype=np.int64),
+        group_first=np.array([first for first, _ in placed], dtype=np.int64),
+        group_stride=np.array([stride for _, stride in placed], dtype=np.int64),
+    )  # fmt: skip
+
+
+def _placed(group: Group, stage: int, ways: Parallelism) -> tuple[int, int]:
+    """Lowest rank and distance of neighbors of the group that the first rank of a stage is in."""
+    first, apart, last = rank_of(Role(stage, 0, 0), ways), ways.tensor * ways.data, ways.pipeline - 1
+    around = group in (Group.NEXT, Group.PREVIOUS) and (stage == (last if group is Group.NEXT else 0))
+    if group is Group.EMBEDDING or around:  # first and last stage
+        return 0, apart * max(last, 1)
+    if group in (Group.NEXT, Group.PREVIOUS):
+        return first - (apart if group is Group.PREVIOUS else 0), apart
+    strides = {Group.TENSOR: 1, Group.EXPERT_DATA: ways.tensor * ways.expert}
+    return first, strides.get(group, ways.tensor)
+
+
+# A run of items on the streams of a rank, from the moment when the compute stream comes to it.
+#
+#     compute  |- k0 -|         |- k1 -|..waits..|          end: how much later the compute stream goes on
+#     tensor          |= all-reduce =|=============|
+#
+# What does not wait for the run's own kernels may have begun before: it counts as done.
+
+
+def run_us(run: Run, device_us: Sequence[float]) -> float:
+    """When the compute stream is through with a run, after it came to it; `device_us` [num_items] of its items."""
+    compute, held = 0.0, 0.0  # end of the last kernel; when the next one may begin
+    lanes: dict[Lane, float] = {}
+    events: dict[str, float] = {}
+    for item, us in zip(run.items, device_us, strict=True):
+        if isinstance(item, Op) and item.lane is Lane.COMPUTE:
+            compute = held = max(compute, held) + us
+        elif isinstance(item, Transfer) and item.follows_compute:
+            lane = lane_of(item)
+            assert lane is not None, "transfers have a lane"
+            lanes[lane] = max(lanes.get(lane, 0.0), max(compute, held)) + us
+            held = max(held, lanes[lane]) if item.awaited else held
+        elif isinstance(item, Record):
+            events[item.event] = max(compute, held) if item.lane is Lane.COMPUTE else lanes.get(item.lane, 0.0)
+        elif isinstance(item, Await):
+            when = events.get(item.event, 0.0)
+            if item.lane is Lane.COMPUTE:
+                held = max(held, when)
+            elif when > 0.0:
+                lanes[item.lane] = max(lanes.get(item.lane, 0.0), when)
+        elif (lane := lane_of(item)) is not None and lanes.get(lane, 0.0) > 0.0:
+            lanes[lane] += us
+    return max(compute, held)
+
+
+def is_transfer(item: Item) -> bool:
+    """Whether ranks meet in it."""
+    return isinstance(item, Transfer)
+
+
+def side_lane(item: Item) -> Lane | None:
+    """The stream of work that runs next to the compute stream; None: of none."""
+    lane = lane_of(item)
+    awaited = isinstance(item, Transfer) and item.awaited and item.follows_compute
+    return None if awaited or lane is Lane.COMPUTE else lane

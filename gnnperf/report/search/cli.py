@@ -1,0 +1,133 @@
+"""`gnnperf search PLAN --gpu NAME --devices N`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gnnperf.core import InputError, require, say, to_json, write_out, write_text
+
+DESCRIPTION = """\
+How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
+FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
+
+Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
+until no bound is below the best step.
+"""
+EXAMPLES = """\
+examples:
+  gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64
+  gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64 --out best.yaml
+  gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
+  gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
+
+PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline.
+"""
+UNITS = {"GiB": 1 << 30, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
+SECTIONS = ("parallelism", "sharding", "schedule")
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `search` command."""
+    from gnnperf.report.search.text import By
+
+    parser = subparsers.add_parser(
+        "search", help="the fastest or cheapest way to divide a plan's model over devices", description=DESCRIPTION,
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("plan", metavar="PLAN", help="a plan of conf/plan, or a .yaml file")
+    parser.add_argument("--gpu", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
+    parser.add_argument("--devices", required=True, metavar="N", help="how many; a,b,c: one of several numbers")
+    parser.add_argument("--cluster", metavar="NAME", help="links and hosts (default: the device's)")
+    parser.add_argument("--memory", metavar="SIZE", help="of a device, as in 80GiB (default: the device's)")
+    parser.add_argument("--reserve", type=float, default=0.08, metavar="SHARE",
+                        help="of that memory for the CUDA context, libraries and fragments (default 0.08)")  # fmt: skip
+    parser.add_argument("--by", choices=[str(by) for by in By], default=str(By.STEP),
+                        help="what is best (default step); with one number of devices all agree")  # fmt: skip
+    parser.add_argument("--price", type=float, metavar="USD", help="of a device and hour")
+    parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
+    parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default 0)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the best plan: a .yaml file")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=_search)
+
+
+def _search(args: argparse.Namespace) -> int:
+    from gnnperf.generate import TransformerPlan, read_plan
+    from gnnperf.hardware import PLAN_GROUP, path_of, read_yaml
+    from gnnperf.report.search.text import Answer, By, document, text
+    from gnnperf.shard import Effort, Problem, candidates, check_out, search_plans
+
+    require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
+    require(0 <= args.reserve < 1, "--reserve", args.reserve, "0 to 1")
+    require(args.price is None or args.price >= 0, "--price", args.price, "0 or more")
+    check_out(args.out)
+    path = path_of(args.plan, PLAN_GROUP)
+    raw: dict[str, Any] = read_yaml(path)
+    plan = read_plan(raw, str(path))
+    if not isinstance(plan, TransformerPlan):
+        raise InputError("is no transformer", where=str(path), allowed="a plan with model.layers",
+                         remedy="gnnperf shard places the tables of recommendation models")  # fmt: skip
+    cluster = _cluster(args.gpu, args.cluster)
+    memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
+    devices, by = _devices(args.devices), By(args.by)
+    problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), by.weight)
+    found = search_plans(problem, Effort(seed=args.seed), plan)
+    answer = Answer(found, plan, cluster, devices, problem.capacity_bytes, by, args.price, args.top)
+    if args.out is not None:
+        _write(raw, found.options[0].plan, args.out)
+    if args.json:
+        write_out(to_json(document(answer), indent=1))
+    else:
+        say(text(answer))
+    return 0
+
+
+def _cluster(gpu: str, cluster: str | None) -> Any:
+    from gnnperf.hardware import default_cluster, load_cluster, load_device
+
+    device = load_device(gpu)
+    if device.kind != "gpu":
+        raise InputError(f"is a {device.kind}", where=f"--gpu {gpu}", allowed="a GPU")
+    return default_cluster(device) if cluster is None else load_cluster(cluster, device)
+
+
+def _spread(cluster: Any) -> Any:
+    from gnnperf.hardware import spread
+
+    return lambda count: spread(cluster, count)
+
+
+def _devices(written: str) -> tuple[int, ...]:
+    numbers = written.split(",")
+    if not all(re.fullmatch(r"[1-9][0-9]{0,5}", number) for number in numbers):
+        raise InputError(
+            f"bad value {written!r}", where="--devices", allowed="whole numbers from 1 up, as 64 or 16,32,64"
+        )
+    return tuple(dict.fromkeys(int(number) for number in numbers))
+
+
+def _bytes(written: str) -> float:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGTi]*B)", written)
+    if match is None or match[2] not in UNITS or float(match[1]) <= 0:
+        raise InputError(
+            f"bad value {written!r}", where="--memory", allowed=f"a number and {', '.join(UNITS)}, as 80GiB"
+        )
+    return float(match[1]) * UNITS[match[2]]
+
+
+def _write(raw: Mapping[str, Any], plan: Any, out: Path) -> None:
+    """The file's plan with the best division, whole or not at all; values are those of the file's own form."""
+    from gnnperf.hardware import yaml_text
+
+    settings = {name: {k: _plain(v) for k, v in asdict(getattr(plan, name)).items()} for name in SECTIONS}
+    first = {key: value for key, value in raw.items() if key not in (*SECTIONS, "source")}
+    write_text(out, yaml_text({**first, **settings, **({"source": raw["source"]} if "source" in raw else {})}))
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, str) else value

@@ -1,0 +1,185 @@
+"""The result of a search for readers and for programs: what is best, why others lose, what is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from gnnperf.analytic import rate_key_of
+from gnnperf.generate import TransformerPlan, step_work
+from gnnperf.hardware import ClusterSpec
+from gnnperf.predict import Throughput, throughput_of
+from gnnperf.shard import Found, Option, settings_text
+
+GIB = float(1 << 30)
+WORTH_NAMING = 0.002  # of the best step: what less adds to another one's
+
+
+class By(StrEnum):
+    """What is best."""
+
+    STEP = "step"
+    TOKENS_PER_S = "tokens_per_s"
+    COST = "cost"
+
+    def weight(self, plan: TransformerPlan) -> float:
+        """Of a plan's step: every candidate has the same tokens, so the fastest step has the most tokens per second."""
+        return float(plan.parallelism.world_size) if self is By.COST else 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A search and what was requested.
+
+    Attributes:
+        found: the result.
+        plan: that was given.
+        cluster: devices and links.
+        devices: numbers of them that were tried.
+        capacity_bytes: of a device, for the plan.
+        by: what is best.
+        usd_per_gpu_hour: price of a device; None: unknown.
+        top: plans to show.
+    """
+
+    found: Found
+    plan: TransformerPlan
+    cluster: ClusterSpec
+    devices: tuple[int, ...]
+    capacity_bytes: float
+    by: By
+    usd_per_gpu_hour: float | None
+    top: int
+
+    def rates(self, one: Option) -> Throughput:
+        """Of an option."""
+        work, device = step_work(one.plan), self.cluster.device
+        peak = device.flops_per_s[rate_key_of(device, "gemm", work.dtype)]
+        return throughput_of(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
+                             usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
+
+
+def milliseconds(us: float) -> str:
+    """Whole ones from a second up."""
+    return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
+
+
+def text(answer: Answer) -> str:
+    """Everything for a reader."""
+    return "\n".join((*_head(answer), *_table(answer), *_reasons(answer), *_comparison(answer), *_proof(answer)))
+
+
+def _head(answer: Answer) -> Iterator[str]:
+    found, devices = answer.found, ", ".join(map(str, answer.devices))
+    yield f"{answer.plan.name} on {devices} x {answer.cluster.device.name} (cluster {answer.cluster.name}), global " \
+          f"batch {answer.plan.schedule.global_batch:,} x {answer.plan.model.sequence:,} tokens"  # fmt: skip
+    yield (f"{found.num_plans:,} candidates; {found.num_too_large:,} need more than "
+           f"{answer.capacity_bytes / GIB:.1f} GiB; {len(found.options)} judged by the predicted step")  # fmt: skip
+
+
+def _table(answer: Answer) -> Iterator[str]:
+    """Options by step; * marks those that no other one beats in step, memory and cost at once."""
+    front = {id(one) for one in answer.found.front}
+    priced = answer.usd_per_gpu_hour is not None
+    yield ""
+    yield f"    step        memory     tokens/s/GPU   MFU    {'USD/M tokens' if priced else 'GPU-h/step'}   division"
+    for one in answer.found.options[: answer.top]:
+        rates = answer.rates(one)
+        cost = rates.usd_per_million_tokens if priced else rates.gpu_hours_per_step
+        yield (f"{'*' if id(one) in front else ' '}   {milliseconds(one.step_us):10s}  {_memory(one):9s}  "
+               f"{_number(rates.tokens_per_s_per_gpu, ',.0f'):>12s}  {_number(rates.mfu, '.1%'):>6s}  "
+               f"{_number(cost, '.4g'):>12s}   {settings_text(one.plan)}")  # fmt: skip
+    yield "*   no other judged plan is better in step, memory and cost at once"
+
+
+def _memory(one: Option) -> str:
+    return "unknown" if one.peak_bytes is None else f"{one.peak_bytes / GIB:.1f} GiB"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "unknown" if value is None else format(value, form)
+
+
+def _reasons(answer: Answer) -> Iterator[str]:
+    """What the best step is made of, and what others have more of."""
+    best, *others = answer.found.options[: answer.top]
+    yield ""
+    yield f"the best step, {settings_text(best.plan)}:"
+    for name, us in sorted(best.parts_us.items(), key=lambda item: -item[1]):
+        if us > WORTH_NAMING * best.step_us:
+            yield f"  {us / best.step_us:6.1%}  {name}"
+    if others:
+        yield "why the others lose:"
+    for one in others:
+        yield f"  {one.step_us / best.step_us - 1.0:+7.1%}  {settings_text(one.plan)}: {reason(best, one)}"
+
+
+def reason(best: Option, one: Option) -> str:
+    """The parts of a step that are longer than the best one's, the largest first."""
+    more = {name: us - best.parts_us[name] for name, us in one.parts_us.items()}
+    named = sorted((-us, name) for name, us in more.items() if us > WORTH_NAMING * best.step_us)
+    return ", ".join(f"+{milliseconds(-us)} {name}" for us, name in named[:3]) or "equal within 0.2 %"
+
+
+def _comparison(answer: Answer) -> Iterator[str]:
+    best = answer.found.best
+    yield ""
+    for name, one in answer.found.baselines.items():
+        value = one.step_us * answer.by.weight(one.plan)
+        large = " does not fit" if one.peak_bytes is not None and one.peak_bytes > answer.capacity_bytes else ""
+        yield (f"{name:28s} {milliseconds(one.step_us):>10s}  {value / best - 1.0:+7.1%} against the best   "
+               f"{_memory(one)}{large}   {settings_text(one.plan)}")  # fmt: skip
+
+
+def _proof(answer: Answer) -> Iterator[str]:
+    found = answer.found
+    yield ""
+    if found.gap == 0.0:
+        yield "Proven: the lower bound of every other candidate that fits is no better than the best one's step."
+    else:
+        yield (f"Not proven: another candidate might be up to {found.gap:.1%} better by its lower bound; "
+               "the search has judged as many plans as it may.")  # fmt: skip
+    yield "The proof holds for the model's own prediction. Context parallelism is no part of plans."
+
+
+def document(answer: Answer) -> dict[str, object]:
+    """Everything, for JSON."""
+    found, front = answer.found, {id(one) for one in answer.found.front}
+    return {
+        "name": answer.plan.name,
+        "hardware": answer.cluster.device.name,
+        "cluster": answer.cluster.name,
+        "devices": list(answer.devices),
+        "by": str(answer.by),
+        "usd_per_gpu_hour": answer.usd_per_gpu_hour,
+        "capacity_bytes": answer.capacity_bytes,
+        "num_candidates": found.num_plans,
+        "num_too_large": found.num_too_large,
+        "num_judged": len(found.options),
+        "proven": found.gap == 0.0,
+        "gap": found.gap,
+        "plans": [{**_one(answer, one), "on_front": id(one) in front} for one in found.options],
+        "baselines": {name: _one(answer, one) for name, one in found.baselines.items()},
+    }
+
+
+def _one(answer: Answer, one: Option) -> dict[str, object]:
+    rates = answer.rates(one)
+    return {
+        "origin": one.origin,
+        "division": settings_text(one.plan),
+        "step_us": one.step_us,
+        "lower_bound_us": one.bound.step_us,
+        "extended_from_fewer_micro_batches": one.judged.extended,
+        "peak_bytes": one.peak_bytes,
+        "tokens_per_s": rates.tokens_per_s,
+        "tokens_per_s_per_gpu": rates.tokens_per_s_per_gpu,
+        "mfu": rates.mfu,
+        "gpu_hours_per_step": rates.gpu_hours_per_step,
+        "usd_per_million_tokens": rates.usd_per_million_tokens,
+        "parts_us": dict(one.parts_us),
+        "parallelism": asdict(one.plan.parallelism),
+        "sharding": asdict(one.plan.sharding),
+        "schedule": asdict(one.plan.schedule),
+    }

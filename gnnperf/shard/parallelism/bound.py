@@ -1,0 +1,246 @@
+"""A lower bound of a plan's step from its items, without its graph.
+
+    stage 0  |F0|F1|..|B0|F2|B1|   |B2|update|     a pass takes its kernels and awaited transfers, one after the other,
+    stage 1     |F0|B0|F1|B1|F2|B2|update|         each as long as by itself; passes wait as their order says
+
+Every chain of these is one of the graph, where lags, the host and contention come on top, so no schedule of the graph
+is shorter. What runs next to the compute stream (gathers, sums of gradients) bounds the step by its own sum, and so
+does the host's work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core import each
+from gnnperf.generate import (
+    ItemTable,
+    Order,
+    Parallelism,
+    PassKind,
+    PlanItem,
+    Run,
+    Runs,
+    Steps,
+    TransformerPlan,
+    WorkBook,
+    is_transfer,
+    item_table,
+    order_of,
+    run_us,
+    side_lane,
+    steps,
+)
+from gnnperf.hardware import ClusterSpec
+
+MOST_PASSES = 20_000  # that are placed one by one; of more a stage's way in, its work and its way out are added up
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bound of one plan, and what its slowest stage does.
+
+    Attributes:
+        step_us: no schedule of the plan's graph is shorter.
+        kernels_us: on the compute stream of the stage that ends last.
+        transfers_us: that this stream waits for, messages between stages included.
+        bubble_us: in which it waits for other stages.
+    """
+
+    step_us: float
+    kernels_us: float
+    transfers_us: float
+    bubble_us: float
+
+
+def bounds(plans: Sequence[TransformerPlan], cluster: ClusterSpec) -> list[Bound]:
+    """[num_plans]."""
+    by_ways: dict[Parallelism, list[int]] = defaultdict(list)
+    for i, plan in enumerate(plans):
+        by_ways[plan.parallelism].append(i)
+    book, kernels, result = WorkBook(), _Kernels(cluster), dict[int, Bound]()
+    for ways, members in each(list(by_ways.items()), "bounding steps", "ways to divide"):
+        own = [plans[i] for i in members]
+        result |= zip(members, _bounds(own, ways, kernels, book), strict=True)
+    return [result[i] for i in range(len(plans))]
+
+
+def _bounds(
+    plans: Sequence[TransformerPlan], ways: Parallelism, kernels: _Kernels, book: WorkBook
+) -> Iterator[Bound]:  # fmt: skip
+    orders = [order_of(plan) for plan in plans]
+    work = [book.of_plan(plan, steps(_short(order)).kinds) for plan, order in zip(plans, orders, strict=True)]
+    own = {id(runs): runs for passes, _ in work for runs in passes.values()}
+    of_passes = (run for runs in own.values() for run, _ in runs)
+    distinct = dict.fromkeys((*of_passes, *(run for _, after in work for run in after)))
+    lengths = _Lengths(list(distinct), ways, kernels)
+    for order, (passes, after) in zip(orders, work, strict=True):
+        yield _Step(order, passes, after, lengths).bound()
+
+
+def _short(order: Order) -> Order:
+    """With the same kinds of passes, of at most MOST_PASSES."""
+    most = max(MOST_PASSES // (3 * order.parts) // order.stages, 2) * order.stages
+    return order if order.micro_batches <= most else Order(order.pipeline, order.stages, most, order.chunks)
+
+
+@dataclass(frozen=True)
+class _Length:
+    """What a run takes: on the compute stream and of it kernels, of the host, on every other stream."""
+
+    compute_us: float
+    kernels_us: float
+    host_us: float
+    lanes_us: np.ndarray  # [num_lanes]
+
+    def __add__(self, other: _Length) -> _Length:
+        return _Length(self.compute_us + other.compute_us, self.kernels_us + other.kernels_us,
+                       self.host_us + other.host_us, self.lanes_us + other.lanes_us)  # fmt: skip
+
+    def times(self, number: int) -> _Length:
+        """So many of them, one after the other."""
+        return _Length(number * self.compute_us, number * self.kernels_us, number * self.host_us,
+                       number * self.lanes_us)  # fmt: skip
+
+
+class _Kernels:
+    """Times of items that do not depend on how ranks lie.
+
+    Args:
+        cluster: where they run.
+    """
+
+    def __init__(self, cluster: ClusterSpec) -> None:
+        self.cluster = cluster
+        self._known: dict[PlanItem, tuple[float, float]] = {}
+
+    def of(self, items: Sequence[PlanItem], ways: Parallelism) -> np.ndarray:
+        """[num_items, 2] us on the device and of the host; a transfer is its exit only."""
+        new = [item for item in items if item not in self._known]
+        if new:
+            rows = item_table(new, Parallelism(ways.tensor, 1, ways.data, ways.expert))
+            us = self.us(rows)
+            own = rows.stage < 0
+            both = [
+                np.bincount(rows.item[own & side], us[own & side], len(new)) for side in (~rows.on_host, rows.on_host)
+            ]
+            self._known |= zip(new, zip(*(column.tolist() for column in both), strict=True), strict=True)
+        return np.array([self._known[item] for item in items])
+
+    def us(self, rows: ItemTable) -> np.ndarray:
+        """[num_rows] us; what nothing covers adds nothing to a lower bound."""
+        return np.nan_to_num(AnalyticPredictor().latency_us(rows.table, self.cluster))
+
+
+class _Lengths:
+    """Prices of runs, on each stage: transfers between stages cross machines or not.
+
+    Args:
+        runs: all that will be requested.
+        ways: of their plans.
+        kernels: times that do not depend on them.
+    """
+
+    def __init__(self, runs: Sequence[Run], ways: Parallelism, kernels: _Kernels) -> None:
+        items = list({id(item): item for run in runs for item in run.items}.values())
+        self._number = {id(item): i for i, item in enumerate(items)}
+        device, self._host_us = kernels.of(items, ways).T  # [num_items] each
+        moved = np.zeros((ways.pipeline, len(items)))
+        transfers = [i for i, item in enumerate(items) if is_transfer(item)]
+        if transfers:
+            rows = item_table([items[i] for i in transfers], ways)
+            us, between = kernels.us(rows), rows.stage >= 0
+            np.add.at(moved, (rows.stage[between], np.array(transfers)[rows.item[between]]), us[between])
+        self._device_us = device + moved  # [stages, num_items]
+        self._differs = (moved != moved[0]).any(axis=0)  # [num_items] between stages
+        self._like = np.unique(moved, axis=0, return_inverse=True)[1].tolist()  # [stages] equal ones have one number
+        side = [side_lane(item) for item in items]
+        self._lane = np.array([-1 if lane is None else int(lane) for lane in side], dtype=np.int64)
+        self._nothing = _Length(0.0, 0.0, 0.0, np.zeros(LANES))
+        self._is_kernel = (self._lane < 0) & (moved.sum(axis=0) == 0)
+        self._places: dict[int, tuple[np.ndarray, bool]] = {}
+        self._known: dict[tuple[int, int], _Length] = {}
+        self._passes: dict[tuple[int, int], _Length] = {}
+
+    def of_pass(self, runs: Runs, stage: int) -> _Length:
+        """Of the runs of a pass."""
+        key = id(runs), self._like[stage]
+        if key not in self._passes:
+            self._passes[key] = sum((self.of(run, stage).times(n) for run, n in runs), self._nothing)
+        return self._passes[key]
+
+    def of(self, run: Run, stage: int) -> _Length:
+        """Of one run on a stage."""
+        if id(run) not in self._places:
+            at = np.array([self._number[id(item)] for item in run.items], dtype=np.int64)
+            self._places[id(run)] = at, bool(self._differs[at].any())
+        at, differs = self._places[id(run)]
+        key = id(run), self._like[stage] if differs else -1
+        if key not in self._known:
+            self._known[key] = self._made(run, at, self._device_us[stage, at])
+        return self._known[key]
+
+    def _made(self, run: Run, at: np.ndarray, device_us: np.ndarray) -> _Length:
+        lanes = np.bincount(self._lane[at] + 1, device_us, minlength=LANES + 1)[1:]
+        kernels, host = float(device_us[self._is_kernel[at]].sum()), float(self._host_us[at].sum())
+        return _Length(run_us(run, device_us.tolist()), kernels, host, lanes)
+
+
+LANES = 16
+
+
+class _Step:
+    """One plan's passes with their lengths."""
+
+    def __init__(
+        self, order: Order, passes: Mapping[PassKind, Runs], after: tuple[Run, ...], lengths: _Lengths
+    ) -> None:  # fmt: skip
+        self.order = order
+        self._placed: Steps = steps(_short(order))
+        self._after = [lengths.of(run, stage) for stage, run in enumerate(after)]
+        self._kinds = [lengths.of_pass(passes[kind], kind.stage) for kind in self._placed.kinds]
+
+    @cached_property
+    def _stages(self) -> list[_Length]:
+        """[stages] all work of each; micro-batches that are not placed add passes that are neither first nor final."""
+        number, placed = Counter(self._placed.kind), self._placed.kinds
+        more = self.order.micro_batches - _short(self.order).micro_batches
+        result = list(self._after)
+        for i, (kind, length) in enumerate(zip(placed, self._kinds, strict=True)):
+            result[kind.stage] += length.times(number[i] + (0 if kind.first or kind.final else more))
+        return result
+
+    def bound(self) -> Bound:
+        """Of the step."""
+        begins, ends = self._begins_ends_us()  # [stages] of the first and last pass of each
+        through = [ends[s] + self._after[s].compute_us for s in range(self.order.stages)]
+        if self.order != _short(self.order):
+            through = [max(us, self._chain_us(s, begins[s])) for s, us in enumerate(through)]
+        last = int(np.argmax(through))
+        step, own = through[last], self._stages[last]
+        beside = max(max(stage.host_us, stage.lanes_us.max()) for stage in self._stages)
+        return Bound(max(step, beside), own.kernels_us, own.compute_us - own.kernels_us, step - own.compute_us)
+
+    def _chain_us(self, stage: int, begin_us: float) -> float:
+        """A stage's way in, its work, and the way out of its last gradient; gradients of weights need no way out."""
+        own = begin_us + self._stages[stage].compute_us
+        if self.order.pipeline.splits_backward:
+            return own
+        out = sum(length.compute_us for kind, length in zip(self._placed.kinds, self._kinds, strict=True)
+                  if kind.final and kind.each.backward and not kind.each.chunk and kind.stage < stage)  # fmt: skip
+        return max(own, own - self._after[stage].compute_us + out + self._after[0].compute_us)
+
+    def _begins_ends_us(self) -> tuple[list[float], list[float]]:
+        begins, result = [float("inf")] * self.order.stages, [0.0] * self.order.stages
+        ends = self._placed.ends_us([length.compute_us for length in self._kinds])
+        for i, end in zip(self._placed.kind, ends, strict=True):
+            stage = self._placed.kinds[i].stage
+            result[stage] = max(result[stage], end)
+            begins[stage] = min(begins[stage], end - self._kinds[i].compute_us)
+        return begins, result

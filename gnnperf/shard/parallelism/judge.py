@@ -1,0 +1,83 @@
+"""The judge of a candidate: the graph of its step with one rank per stage, every node's latency, the schedule.
+
+A step of many micro-batches is periodic: between its begin and its end every micro-batch adds the same time. Long steps
+are therefore judged at two smaller numbers of micro-batches, and extended by what the difference adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core import InputError
+from gnnperf.generate import NotAccounted, Pipeline, TransformerPlan, build_graph_of, rank_tensors
+from gnnperf.hardware import ClusterSpec
+from gnnperf.memory import planned_peak
+from gnnperf.schedule import schedule_with_contention
+
+MOST_LAYER_PASSES = 1200  # layers x micro-batches of a graph that is judged whole
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The step of one candidate.
+
+    Attributes:
+        step_us: its makespan.
+        layer_passes: layers x micro-batches of the graphs that were built: what the judge costs.
+        extended: whether its last micro-batches were added by their period.
+    """
+
+    step_us: float
+    layer_passes: int
+    extended: bool
+
+
+def judged(plan: TransformerPlan, cluster: ClusterSpec) -> Judged:
+    """The step of a plan, as `gnnperf predict --plan` gives it without a network."""
+    count, layers = plan.num_micro_batches, plan.model.layers
+    few = _few(plan)
+    if layers * count <= MOST_LAYER_PASSES or count <= 3 * few:
+        return Judged(_makespan_us(plan, cluster), layers * count, False)
+    short, long = (_makespan_us(with_micro_batches(plan, n), cluster) for n in (few, 2 * few))
+    step_us = long + (count - 2 * few) * (long - short) / few
+    return Judged(step_us, layers * 3 * few, True)
+
+
+def layer_passes(plan: TransformerPlan) -> int:
+    """What judging a plan will cost, in layers x micro-batches."""
+    count, layers, few = plan.num_micro_batches, plan.model.layers, _few(plan)
+    whole = layers * count <= MOST_LAYER_PASSES or count <= 3 * few
+    return layers * (count if whole else 3 * few)
+
+
+def _few(plan: TransformerPlan) -> int:
+    """Micro-batches that fill the pipeline; ZB-H2 has twice as many in flight."""
+    return max(plan.parallelism.pipeline, 2) * (2 if plan.schedule.pipeline is Pipeline.ZB_H2 else 1)
+
+
+def with_micro_batches(plan: TransformerPlan, number: int) -> TransformerPlan:
+    """The plan with another number of micro-batches of the same size."""
+    batch = number * plan.parallelism.data * plan.schedule.micro_batch
+    return replace(plan, schedule=replace(plan.schedule, global_batch=batch))
+
+
+def _makespan_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
+    graph = build_graph_of(plan)
+    given = AnalyticPredictor().predict(graph, cluster)
+    if given.uncovered_ops or given.isolated is None:
+        names = ", ".join(given.uncovered_ops)
+        raise InputError(f"no model covers {names}", where=f"plan {plan.name} on {cluster.device.name}",
+                         remedy="name a GPU of the catalog")  # fmt: skip
+    return schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
+
+
+def peak_bytes(plan: TransformerPlan) -> int | None:
+    """Of the rank that needs most, as the caching allocator counts it; None: an op's tensors are not accounted for."""
+    most = 2 * plan.parallelism.pipeline * plan.schedule.chunks
+    whole = plan.schedule.pipeline.keeps_all or plan.num_micro_batches <= most
+    same = plan if whole else with_micro_batches(plan, most)  # no more are in flight
+    try:
+        return max(planned_peak(one).peak_bytes for one in rank_tensors(same))
+    except NotAccounted:
+        return None

@@ -1,0 +1,337 @@
+"""Branch and bound over plans: bounds order them, memory cuts them, the schedule judges until no bound is better.
+
+    candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judge--> best, and what is proven
+
+The search ends when the next bound is no shorter than the best judged step: no other candidate can be faster. If it has
+judged as much as it may before, the gap between the two is stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gnnperf.core import InputError, task
+from gnnperf.generate import Recompute, TransformerPlan, held_bytes
+from gnnperf.hardware import ClusterSpec
+from gnnperf.shard.parallelism.bound import Bound, bounds
+from gnnperf.shard.parallelism.judge import Judged, judged, layer_passes, peak_bytes
+
+GIB = float(1 << 30)
+SMALLER, LEVELS = 0.75, 3  # of a plan's memory, for the next point of the Pareto front; how often
+NUM_RANDOM = 200
+SEARCHED, GIVEN = "search", "as the file has it"
+RULE, RANDOM = "Megatron-LM's rule of thumb", f"best of {NUM_RANDOM} random"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to search. It is counted in work, never in seconds, so that a search can be repeated.
+
+    Attributes:
+        judged: most plans whose graphs are built.
+        layer_passes: of those graphs, layers x micro-batches in all.
+        runners: plans of other kinds than the best that are judged as well, to say why they lose.
+        seed: of random plans.
+    """
+
+    judged: int = 30
+    layer_passes: int = 25_000
+    runners: int = 4
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is searched for.
+
+    Attributes:
+        plans: the candidates.
+        cluster: of a number of devices.
+        capacity_bytes: that a device has for a plan.
+        weight: of a plan's step: what the least of is looked for is step x weight (1, or devices for cost).
+    """
+
+    plans: Sequence[TransformerPlan]
+    cluster: Callable[[int], ClusterSpec]
+    capacity_bytes: float
+    weight: Callable[[TransformerPlan], float] = lambda plan: 1.0
+
+
+@dataclass(frozen=True)
+class Option:
+    """A judged candidate.
+
+    Attributes:
+        plan: of which.
+        origin: which baseline, or the search.
+        bound: of its step.
+        judged: its step.
+        peak_bytes: of the rank that needs most; None: not accounted for.
+        parts_us: what the step is made of; they add up to it.
+    """
+
+    plan: TransformerPlan
+    origin: str
+    bound: Bound
+    judged: Judged
+    peak_bytes: int | None
+    parts_us: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def step_us(self) -> float:
+        """Of the judge."""
+        return self.judged.step_us
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search.
+
+    Attributes:
+        options: judged candidates, the best first.
+        baselines: by name; those that there are.
+        num_plans: candidates.
+        num_too_large: of them, that a closed form or the account of tensors cuts.
+        num_bounded: of them, with a bound.
+        next_bound: step x weight that no candidate that was not judged can be below; None: there is none left.
+        best: step x weight of the first option.
+    """
+
+    options: tuple[Option, ...]
+    baselines: Mapping[str, Option]
+    num_plans: int
+    num_too_large: int
+    num_bounded: int
+    next_bound: float | None
+    best: float
+
+    @property
+    def gap(self) -> float:
+        """Share of the best's step that another candidate might save at most; 0: the best is proven."""
+        return 0.0 if self.next_bound is None else max(0.0, 1.0 - self.next_bound / self.best)
+
+    @property
+    def front(self) -> tuple[Option, ...]:
+        """Options that no other one beats in step, memory and devices x step at once."""
+        return tuple(one for one in self.options if not any(_dominates(other, one) for other in self.options))
+
+
+def _costs(one: Option) -> tuple[float, float, float]:
+    memory = float("inf") if one.peak_bytes is None else float(one.peak_bytes)
+    return one.step_us, memory, one.step_us * one.plan.parallelism.world_size
+
+
+def _dominates(first: Option, second: Option) -> bool:
+    a, b = _costs(first), _costs(second)
+    return all(x <= y for x, y in zip(a, b, strict=True)) and a != b
+
+
+def search_plans(problem: Problem, effort: Effort, given: TransformerPlan | None = None) -> Found:
+    """The best plan, and what it is compared with.
+
+    Args:
+        problem: the candidates and what they must fit.
+        effort: how much may be judged.
+        given: a plan to compare with, candidate or not.
+
+    Raises:
+        InputError: no candidate fits.
+    """
+    return _Search(problem, effort).found(given)
+
+
+class _Search:
+    """Candidates that may fit, by ascending bound; judged ones."""
+
+    def __init__(self, problem: Problem, effort: Effort) -> None:
+        self.problem, self.effort = problem, effort
+        least = [held_bytes(plan) for plan in problem.plans]
+        own = [i for i, size in enumerate(least) if size <= problem.capacity_bytes]
+        if not own:
+            raise _too_large(problem, min(least))
+        self.plans = [problem.plans[i] for i in own]
+        self.least = [least[i] for i in own]
+        self.bounds = self._bounds(self.plans)
+        value = np.array([b.step_us * problem.weight(p) for p, b in zip(self.plans, self.bounds, strict=True)])
+        self.order: list[int] = np.argsort(value, kind="stable").tolist()
+        self.value = value
+        self.options: dict[int, Option] = {}
+        self.too_large: set[int] = set()
+        self.peaks: dict[int, int | None] = {}
+
+    def _bounds(self, plans: Sequence[TransformerPlan]) -> list[Bound]:
+        result: dict[int, Bound] = {}
+        for count in dict.fromkeys(plan.parallelism.world_size for plan in plans):
+            places = [i for i, plan in enumerate(plans) if plan.parallelism.world_size == count]
+            own = bounds([plans[i] for i in places], self.problem.cluster(count))
+            result |= zip(places, own, strict=True)
+        return [result[i] for i in range(len(plans))]
+
+    def found(self, given: TransformerPlan | None) -> Found:
+        next_bound = self._branch_and_bound()
+        best = min(self.options, key=self._value_of)
+        self._runners()
+        self._smaller(best)
+        baselines = self._baselines(given)
+        options = [self.options[i] for i in sorted(self.options, key=self._value_of)]
+        parted = dict(zip(map(id, options), self._with_parts(options), strict=True))
+        named = {name: parted.get(id(one)) or self._with_parts([one])[0] for name, one in baselines.items()}
+        cut = len(self.problem.plans) - len(self.plans) + len(self.too_large)
+        return Found(tuple(parted.values()), named, len(self.problem.plans), cut, len(self.plans), next_bound,
+                     self._value_of(best))  # fmt: skip
+
+    def _branch_and_bound(self) -> float | None:
+        """Judge by ascending bound; the bound of the first candidate that was not, None where none is left."""
+        best, spent = float("inf"), 0
+        with task("judging plans", float(self.effort.judged), "plans") as advance:
+            for i in self.order:
+                if self.value[i] >= best:
+                    return float(self.value[i])
+                if not self._fits(i, self.problem.capacity_bytes):
+                    continue
+                cost = layer_passes(self.plans[i])
+                if self.options and (
+                    len(self.options) >= self.effort.judged or spent + cost > self.effort.layer_passes
+                ):
+                    return float(self.value[i])
+                self._judge(i)
+                best, spent = min(best, self._value_of(i)), spent + cost
+                advance(1.0)
+        if not self.options:
+            raise _too_large(self.problem, min(self.least))
+        return None
+
+    def _fits(self, i: int, capacity_bytes: float) -> bool:
+        """By the account of tensors; a plan that has none is held to the closed form."""
+        if i not in self.peaks:
+            self.peaks[i] = peak_bytes(self.plans[i])
+        peak = self.peaks[i]
+        fits = (self.least[i] if peak is None else peak) <= capacity_bytes
+        if not fits and capacity_bytes >= self.problem.capacity_bytes:
+            self.too_large.add(i)
+        return fits
+
+    def _judge(self, i: int, origin: str = SEARCHED) -> Option:
+        if i not in self.options:
+            self.options[i] = self._option(self.plans[i], self.bounds[i], self.peaks[i], origin)
+        return self.options[i]
+
+    def _option(self, plan: TransformerPlan, bound: Bound, peak: int | None, origin: str) -> Option:
+        cluster = self.problem.cluster(plan.parallelism.world_size)
+        return Option(plan, origin, bound, judged(plan, cluster), peak)
+
+    def _value_of(self, i: int) -> float:
+        return self.options[i].step_us * self.problem.weight(self.plans[i])
+
+    def _runners(self) -> None:
+        """Judge the first candidates, by their bound, of kinds of which none was judged."""
+        known = {_kind(self.plans[i]) for i in self.options}
+        for i in self.order:
+            if len(known) > self.effort.runners or len(self.options) == len(self.plans):
+                return
+            if _kind(self.plans[i]) not in known and self._fits(i, self.problem.capacity_bytes):
+                known.add(_kind(self.plans[i]))
+                self._judge(i)
+
+    def _smaller(self, best: int) -> None:
+        """Judge the first candidates, by their bound, that need clearly less memory: points of the Pareto front."""
+        at = float(self.peaks[best] or self.least[best])
+        for _ in range(LEVELS):
+            limit = SMALLER * at
+            fitting = (i for i in self.order if self.least[i] <= limit and i not in self.too_large)
+            chosen = next((i for i in fitting if self._fits(i, limit)), None)
+            if chosen is None:
+                return
+            self._judge(chosen)
+            at = float(self.peaks[chosen] or self.least[chosen])
+
+    def _baselines(self, given: TransformerPlan | None) -> dict[str, Option]:
+        result: dict[str, Option] = {}
+        rule = next(self._by_rule(), None)
+        if rule is not None:
+            result[RULE] = self._judge(rule, RULE)
+        drawn = self._drawn()
+        if drawn is not None:
+            result[RANDOM] = self._judge(drawn, RANDOM)
+        if given is not None:
+            result[GIVEN] = self._option(given, self._bounds([given])[0], peak_bytes(given), GIVEN)
+        return result
+
+    def _by_rule(self) -> Iterator[int]:
+        """Narayanan et al. 2021, section 3: tensor ranks within a machine, then stages, as few as fit; then replicas.
+
+        Micro-batches of one sample, 1F1B, sums of whole gradients; all layers computed again, as in its section 5.
+        """
+        within = self.problem.cluster(max(p.parallelism.world_size for p in self.plans)).ranks_per_node
+        plain = [i for i, plan in enumerate(self.plans) if _is_plain(plan) and plan.parallelism.tensor <= within]
+
+        def size(i: int) -> tuple[int, int, int]:
+            ways = self.plans[i].parallelism
+            return -ways.world_size, ways.tensor * ways.pipeline, ways.pipeline
+
+        yield from (i for i in sorted(plain, key=size) if self._fits(i, self.problem.capacity_bytes))
+
+    def _drawn(self) -> int | None:
+        """Of random candidates that fit the one with the least bound."""
+        rng = np.random.default_rng(self.effort.seed)
+        drawn = rng.permutation(len(self.plans))[:NUM_RANDOM].tolist()
+        ordered = sorted(drawn, key=lambda i: self.value[i])
+        return next((i for i in ordered if self._fits(i, self.problem.capacity_bytes)), None)
+
+    def _with_parts(self, options: Sequence[Option]) -> list[Option]:
+        """With what their steps are made of: recomputation is the work of kernels that a plan without it lacks."""
+        kept = [_without_recomputation(one.plan) for one in options]
+        plain = self._bounds(kept)
+        return [replace(one, parts_us=parts(one, bound)) for one, bound in zip(options, plain, strict=True)]
+
+
+def _kind(plan: TransformerPlan) -> tuple[object, ...]:
+    """What makes plans different enough to compare: stages, order of passes, what replicas share."""
+    return plan.parallelism.pipeline > 1, plan.schedule.pipeline, plan.sharding.reduces_every_pass
+
+
+COMPUTE, RECOMPUTE, WAITED, BUBBLE, OTHER = (
+    "kernels", "recomputation", "collectives and messages waited for", "pipeline bubble",
+    "gathers, gradient sums, host and contention not hidden",
+)  # fmt: skip
+
+
+def parts(one: Option, plain: Bound) -> dict[str, float]:
+    """Of a judged step, by the stage that its bound says ends last; `plain`: its bound without recomputation."""
+    again = max(one.bound.kernels_us - plain.kernels_us, 0.0)
+    known = {
+        COMPUTE: one.bound.kernels_us - again,
+        RECOMPUTE: again,
+        WAITED: one.bound.transfers_us,
+        BUBBLE: one.bound.bubble_us,
+    }
+    return {**known, OTHER: one.step_us - sum(known.values())}
+
+
+def _without_recomputation(plan: TransformerPlan) -> TransformerPlan:
+    schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
+    return replace(plan, schedule=schedule)
+
+
+def _is_plain(plan: TransformerPlan) -> bool:
+    schedule, ways = plan.schedule, plan.parallelism
+    return (
+        schedule.micro_batch == 1
+        and schedule.pipeline == "1f1b"
+        and schedule.recompute is Recompute.FULL
+        and schedule.recomputed_layers is None
+        and not plan.sharding.shards_update
+        and ways.sequence == (plan.experts is not None and ways.tensor > 1)
+    )
+
+
+def _too_large(problem: Problem, least_bytes: float) -> InputError:
+    plan = problem.plans[0]
+    return InputError(
+        f"none of {len(problem.plans):,} candidates fits: the smallest takes {least_bytes / GIB:.1f} GiB per device of "
+        f"{problem.capacity_bytes / GIB:.1f}", where=f"plan {plan.name}",
+        remedy="more devices, devices with more memory (--memory), or a smaller --reserve",
+    )  # fmt: skip

@@ -1,0 +1,150 @@
+"""The candidates: every way to divide a plan's model over so many devices that plans can say.
+
+The model, its block, the global batch and how gradients are summed stay as the plan has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+
+from gnnperf.core import InputError
+from gnnperf.generate import Parallelism, Pipeline, Recompute, Schedule, Sharded, Sharding, TransformerPlan
+
+MOST_MICRO_BATCH = 32  # samples
+MOST_CHUNKS = 8
+SHARDINGS = (
+    Sharding(Sharded.NOTHING),
+    Sharding(Sharded.OPTIMIZER),
+    Sharding(Sharded.GRADIENTS),
+    Sharding(Sharded.PARAMETERS),
+    Sharding(Sharded.PARAMETERS, reshard_after_forward=False),
+)
+Kept = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
+
+
+def candidates(base: TransformerPlan, devices: Sequence[int]) -> list[TransformerPlan]:
+    """Every plan that is valid, in a fixed order.
+
+    Raises:
+        InputError: not one is.
+    """
+    result = [plan for count in devices for plan in _of_ranks(base, count)]
+    if not result:
+        raise InputError(
+            f"no way to divide the model over {', '.join(map(str, devices))} devices", where=f"plan {base.name}",
+            allowed=f"numbers that heads ({base.model.heads}), layers ({base.model.layers}) and the global batch "
+            f"({base.schedule.global_batch}) can be divided by",
+        )  # fmt: skip
+    return result
+
+
+def _of_ranks(base: TransformerPlan, devices: int) -> Iterator[TransformerPlan]:
+    for ways in _ways(base, devices):
+        for micro_batch in _micro_batches(base.schedule.global_batch, ways.data):
+            for sharding, order, kept in product(_shardings(ways), _orders(base, ways), _kept(base)):
+                plan = _candidate(base, ways, micro_batch, sharding, order, kept)
+                if plan is not None:
+                    yield plan
+
+
+def _ways(base: TransformerPlan, devices: int) -> Iterator[Parallelism]:
+    experts = 1 if base.experts is None else base.experts.count
+    for tensor in divisors(devices):
+        for pipeline in divisors(devices // tensor):
+            data = devices // tensor // pipeline
+            for expert in divisors(data):
+                divided = base.model.heads % tensor == base.model.layers % pipeline == experts % expert == 0
+                for sequence in (False, True) if divided and tensor > 1 else (False,) if divided else ():
+                    yield Parallelism(tensor, pipeline, data, expert, sequence)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Ascending."""
+    return tuple(i for i in range(1, number + 1) if number % i == 0)
+
+
+def _micro_batches(global_batch: int, data: int) -> Iterator[int]:
+    """Powers of two of a replica's samples."""
+    size = 1
+    while global_batch % data == 0 and size <= MOST_MICRO_BATCH and global_batch // data % size == 0:
+        yield size
+        size *= 2
+
+
+def _shardings(ways: Parallelism) -> Iterator[Sharding]:
+    for sharding in SHARDINGS:
+        if sharding == Sharding() or (ways.data > 1 and (ways.pipeline == 1 or not sharding.reduces_every_pass)):
+            yield sharding
+
+
+def _orders(base: TransformerPlan, ways: Parallelism) -> Iterator[tuple[Pipeline, int]]:
+    """Order of passes, chunks of a stage."""
+    if ways.pipeline == 1:
+        yield Pipeline.ONE_F_ONE_B, 1
+        return
+    for order in Pipeline:
+        if not order.has_chunks:
+            yield order, 1
+            continue
+        yield from ((order, n) for n in divisors(base.model.layers // ways.pipeline) if 1 < n <= MOST_CHUNKS)
+
+
+def _kept(base: TransformerPlan) -> Iterator[Kept]:
+    """Recomputation; selective is that of scores, which flash attention does not keep."""
+    yield Recompute.NONE, None
+    if base.block.attention == "unfused":
+        yield Recompute.SELECTIVE, None
+    yield Recompute.FULL, 2
+    yield Recompute.FULL, None
+
+
+def _candidate(
+    base: TransformerPlan, ways: Parallelism, micro_batch: int, sharding: Sharding, order: tuple[Pipeline, int],
+    kept: Kept,
+) -> TransformerPlan | None:  # fmt: skip
+    """None: its settings do not go together."""
+    recompute, share = kept
+    pipeline, chunks = order
+    per_chunk = base.model.layers // ways.pipeline // chunks
+    if share is not None and per_chunk % share:
+        return None
+    try:
+        schedule = replace(
+            base.schedule, micro_batch=micro_batch, pipeline=pipeline, chunks=chunks, recompute=recompute,
+            checkpoint_every=1, recomputed_layers=None if share is None else per_chunk // share,
+        )  # fmt: skip
+        return replace(base, parallelism=ways, sharding=sharding, schedule=schedule)
+    except InputError:
+        return None
+
+
+def settings_text(plan: TransformerPlan) -> str:
+    """What a candidate differs in from others, in one line."""
+    ways, schedule = plan.parallelism, plan.schedule
+    parts = [f"tp {ways.tensor}", f"pp {ways.pipeline}", f"dp {ways.data}"]
+    parts += [f"ep {ways.expert}"] if ways.expert > 1 else []
+    parts += [f"mb {schedule.micro_batch}"]
+    parts += ["sp"] if ways.sequence else []
+    parts += [_sharding_text(plan.sharding)] if plan.sharding.state is not Sharded.NOTHING else []
+    parts += [_order_text(schedule)] if ways.pipeline > 1 else []
+    return " ".join((*parts, _recompute_text(plan)))
+
+
+def _sharding_text(sharding: Sharding) -> str:
+    names = {Sharded.OPTIMIZER: "zero1", Sharded.GRADIENTS: "zero2", Sharded.PARAMETERS: "fsdp"}
+    kept = sharding.state is Sharded.PARAMETERS and not sharding.reshard_after_forward
+    return names[sharding.state] + ("-no-reshard" if kept else "")
+
+
+def _order_text(schedule: Schedule) -> str:
+    return str(schedule.pipeline) + (f" x{schedule.chunks}" if schedule.chunks > 1 else "")
+
+
+def _recompute_text(plan: TransformerPlan) -> str:
+    schedule = plan.schedule
+    if schedule.recompute is not Recompute.FULL:
+        return f"recompute {schedule.recompute}"
+    layers = schedule.recomputed_layers
+    return "recompute full" if layers is None else f"recompute {layers}/{plan.layers_per_chunk} layers"

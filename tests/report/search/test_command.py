@@ -1,0 +1,119 @@
+"""`gnnperf search`: a table, JSON, a plan to go on with, one message for bad input, no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gnnperf import cli
+from gnnperf.generate import read_plan
+
+RAW: dict[str, Any] = {
+    "name": "mine",
+    "model": {"layers": 2, "hidden": 256, "heads": 2, "sequence": 128, "vocabulary": 500, "dtype": "bfloat16"},
+    "block": {"attention": "flash", "norm": "rms_norm", "activation": "swiglu", "positions": "rotary", "bias": False,
+              "dropout": False, "tied_embedding": False},
+    "parallelism": {"data": 2},
+    "schedule": {"global_batch": 4, "micro_batch": 1},
+    "source": "a test",
+}  # fmt: skip
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(RAW))
+    return path
+
+
+def search(plan: Path | str, *more: str, devices: str = "2") -> int:
+    return cli.main(["search", str(plan), "--gpu", "a100_sxm_80gb", "--devices", devices, *more])
+
+
+def test_a_table_for_a_reader(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert search(plan, "--top", "3") == 0
+    shown = capsys.readouterr().out
+    assert "mine on 2 x a100_sxm_80gb (cluster dgx_a100), global batch 4 x 128 tokens" in shown
+    for text in ("why the others lose:", "best of 200 random", "as the file has it", "Proven:", "GPU-h/step"):
+        assert text in shown
+    assert shown.count("tokens/s/GPU") == 1
+
+
+def test_a_price_gives_the_cost_of_tokens(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert search(plan, "--json", "--price", "3.6", "--by", "cost") == 0
+    best = json.loads(capsys.readouterr().out)["plans"][0]
+    hours = best["step_us"] / 3600e6 * 2
+    assert best["gpu_hours_per_step"] == pytest.approx(hours)
+    assert best["usd_per_million_tokens"] == pytest.approx(3.6 * hours / (4 * 128) * 1e6)
+
+
+def test_json_holds_every_judged_plan_and_what_is_proven(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert search(plan, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["proven"], result["gap"], result["devices"]) == (True, 0.0, [2])
+    steps = [one["step_us"] for one in result["plans"]]
+    assert steps == sorted(steps) and len(steps) == result["num_judged"]
+    assert all(one["lower_bound_us"] <= one["step_us"] for one in result["plans"])
+    assert result["plans"][0]["on_front"]
+
+
+def test_the_written_plan_is_the_best_one(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "best.yaml"
+    assert search(plan, "--out", str(out), "--json") == 0
+    best = json.loads(capsys.readouterr().out)["plans"][0]
+    written = yaml.safe_load(out.read_text())
+    assert written["parallelism"] == best["parallelism"] and written["schedule"] == best["schedule"]
+    assert {key: written[key] for key in ("model", "block", "source")} == {
+        k: RAW[k] for k in ("model", "block", "source")
+    }
+    assert read_plan(written, "best").name == "mine"
+
+
+def test_several_numbers_of_devices_are_one_search(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert search(plan, "--json", "--by", "cost", devices="1,2") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["devices"] == [1, 2]
+    cheapest = result["plans"][0]["gpu_hours_per_step"]
+    assert cheapest == min(one["gpu_hours_per_step"] for one in result["plans"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--devices", "none"], "whole numbers from 1 up"),
+        (["--devices", "7"], "no way to divide the model over 7 devices"),
+        (["--memory", "80"], "a number and GiB"),
+        (["--memory", "1MiB"], "candidates fits"),
+        (["--reserve", "1"], "--reserve"),
+        (["--price", "-1"], "--price"),
+        (["--top", "0"], "--top"),
+        (["--out", "best.txt"], ".yaml"),
+        (["--gpu", "xeon_platinum_8480"], "a GPU"),
+    ],
+)
+def test_bad_input_is_one_message(
+    plan: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert search(plan, *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+
+
+def test_a_plan_without_layers_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert search("dlrm_criteo") == 2
+    assert "gnnperf shard" in capsys.readouterr().err
+
+
+def test_the_command_starts_without_torch(plan: Path) -> None:
+    code = (
+        "import sys; from gnnperf import cli; "
+        f"cli.main(['search', {str(plan)!r}, '--gpu', 'a100_sxm_80gb', '--devices', '2', '--json']); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

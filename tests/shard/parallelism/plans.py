@@ -1,0 +1,27 @@
+"""Small plans on a cluster of two machines, which the tests of the search share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnperf.generate import Parallelism, Schedule, TransformerPlan
+from gnnperf.generate.transformer.block import Activation, Attention, Block, Norm, Positions
+from gnnperf.generate.transformer.plan import Experts, Transformer
+from gnnperf.hardware import ClusterSpec, default_cluster, load_device
+
+LLAMA = Block(Attention.FLASH, 2, Norm.RMS, Activation.SWIGLU, 512, Positions.ROTARY, bias=False, dropout=False,
+              tied_embedding=False)  # fmt: skip
+MODEL = Transformer(layers=4, hidden=512, heads=4, sequence=512, vocabulary=1000, dtype="bfloat16")
+
+
+def base(*, experts: bool = False, batch: int = 8) -> TransformerPlan:
+    """A plan of eight devices."""
+    return TransformerPlan(
+        "small", MODEL, Parallelism(data=8), Schedule(batch, 1), LLAMA, Experts(4) if experts else None
+    )  # fmt: skip
+
+
+def cluster(count: int = 8) -> ClusterSpec:
+    """Machines of four A100."""
+    assert count >= 1
+    return replace(default_cluster(load_device("a100_sxm_80gb")), ranks_per_node=4)

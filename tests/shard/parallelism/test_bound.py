@@ -1,0 +1,68 @@
+"""Bounds are no longer than what the schedule of the graph gives, and near to it where kernels fill the step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gnnperf.generate import Pipeline, TransformerPlan, held_bytes
+from gnnperf.shard.parallelism import bound as module
+from gnnperf.shard.parallelism.bound import bounds
+from gnnperf.shard.parallelism.judge import judged, peak_bytes
+from gnnperf.shard.parallelism.space import candidates, settings_text
+from tests.shard.parallelism.plans import base, cluster
+
+
+def _some(plan: TransformerPlan, number: int) -> list[TransformerPlan]:
+    plans = candidates(plan, [8])
+    return [plans[i] for i in np.random.default_rng(0).permutation(len(plans))[:number]]
+
+
+@pytest.mark.parametrize("experts", [False, True])
+def test_no_judged_step_is_below_its_bound(experts: bool) -> None:
+    plans = _some(base(experts=experts), 40)
+    assert {plan.schedule.pipeline for plan in plans} == set(Pipeline)
+    for plan, bound in zip(plans, bounds(plans, cluster()), strict=True):
+        step_us = judged(plan, cluster()).step_us
+        assert 0.0 < bound.step_us <= step_us * (1 + 1e-9), settings_text(plan)
+
+
+@pytest.mark.parametrize("order", [Pipeline.ONE_F_ONE_B, Pipeline.INTERLEAVED, Pipeline.ZB_H1])
+def test_the_bound_of_a_large_pipeline_is_within_five_percent(order: Pipeline) -> None:
+    large = replace(base(batch=16), model=replace(base().model, hidden=4096, heads=32, sequence=2048))
+    plans = [p for p in candidates(large, [2]) if p.parallelism.pipeline == 2 and p.schedule.pipeline is order]
+    plan = max(plans, key=lambda p: p.num_micro_batches)
+    (bound,) = bounds([plan], cluster())
+    assert 0.95 < bound.step_us / judged(plan, cluster()).step_us <= 1.0
+    parts = bound.kernels_us + bound.transfers_us + bound.bubble_us
+    assert parts == pytest.approx(bound.step_us)
+
+
+@pytest.mark.parametrize("order", list(Pipeline))
+def test_a_long_step_is_bounded_without_placing_every_pass(order: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage's way in, work and way out: no more than all passes placed, and near to it."""
+    plans = [p for p in candidates(base(batch=64), [4]) if p.schedule.pipeline is order and p.parallelism.pipeline == 4
+             and p.schedule.micro_batch == 1]  # fmt: skip
+    whole = [bound.step_us for bound in bounds(plans, cluster())]
+    monkeypatch.setattr(module, "MOST_PASSES", 200)
+    short = [bound.step_us for bound in bounds(plans, cluster())]
+    assert all(0.9 * a < b <= a * (1 + 1e-9) for a, b in zip(whole, short, strict=True))
+
+
+def test_a_stage_that_waits_has_a_bubble() -> None:
+    plans = candidates(base(), [4])
+    alone = next(p for p in plans if p.parallelism.data == 4)
+    piped = next(p for p in plans if p.parallelism.pipeline == 4 and p.schedule.pipeline is Pipeline.GPIPE)
+    first, second = bounds([alone, piped], cluster())
+    assert first.bubble_us == pytest.approx(0.0, abs=1e-6)
+    assert second.bubble_us > 0.3 * second.kernels_us  # 3 of 8 micro-batches, and the ends of the model
+
+
+@pytest.mark.parametrize("experts", [False, True])
+def test_the_closed_form_of_memory_is_below_the_account_of_tensors(experts: bool) -> None:
+    for plan in _some(base(experts=experts), 40):
+        peak = peak_bytes(plan)
+        assert peak is not None
+        assert held_bytes(plan) <= 1.001 * peak, settings_text(plan)
