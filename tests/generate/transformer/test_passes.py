@@ -94,7 +94,9 @@ def test_every_order_runs_every_pass_once_after_what_it_takes(kind: Pipeline, co
     assert (
         len(set(zip(stages, placed.passes, strict=True))) == kinds * order.stages * order.micro_batches * order.chunks
     )
-    assert all(source < i and before < i for i, (before, source) in enumerate(zip(placed.before, placed.source)))
+    assert all(
+        source < i and before < i for i, (before, source) in enumerate(zip(placed.before, placed.source, strict=True))
+    )
     assert [p for p, source in zip(placed.passes, placed.source, strict=True) if source < 0] == [
         p for p in stage_passes(order, 0) if not p.backward and not p.chunk
     ]
