@@ -2,7 +2,6 @@
 
 python train.py                              defaults, on datasets/cpu-gloo
 python train.py experiment=demo out=DIR      about a minute
-python train.py experiment=pretrained        a checkpoint of public op tables (research/pretraining)
 python train.py experiment=fine_tune init_from=CHECKPOINT data.path=DIR    a network that is there, on your runs
 python train.py --multirun seed=0,1,2
 python train.py --multirun experiment=sweep  a search over settings
@@ -85,8 +84,10 @@ def train(config: EntryConfig) -> float | None:
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
-        intervals = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
-        checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=intervals))
+        if config.data.source_path is None:  # corrections of measurements have no calibrated intervals
+            intervals = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
+            checkpoint = replace(checkpoint, intervals=intervals)
+        checkpoint = save_checkpoint(out / "checkpoint.pt", checkpoint)
 
         tables = evaluate(model, data, config.evaluate_on)
         write_comparison(tables, out / "errors.csv")

@@ -29,7 +29,6 @@ MODULE_OF_COMMAND = {
     "devices": "gnnperf.analytic.devices_cli",
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
-    "sparsity-roofline": "gnnperf.report.roofline.cli",
 }
 COMMANDS = "gnnperf.commands"  # entry points: subcommands of other installed distributions, each an add_parsers
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT

@@ -17,7 +17,7 @@ from gnnperf.hardware import load_device
 from gnnperf.predict.op_answers import Answered, write_answers
 from gnnperf.record.calibrate.run import write as write_calibration
 from gnnperf.report.compare.cli import _write as write_comparison
-from gnnperf.report.roofline.sparsity import write as write_sheet
+from gnnperf.report.roofline.sheet import write as write_sheet
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import read_tables, write_run
 from research.evaluation.cli import write_json

@@ -133,6 +133,12 @@ def graph_of(*events: Event) -> ExecutionGraph:
     return build_graph(run_of(trace(*events)))
 
 
+def counts(graph: ExecutionGraph) -> dict[str, int]:
+    """What building counted."""
+    assert graph.counts is not None
+    return dict(graph.counts)
+
+
 def _row(number: int, event: Event) -> dict[str, object]:
     start, duration = event.nanoseconds
     return {**_DEFAULTS, "event_id": number, "kind": str(event.kind), "name": event.name, "start_ns": start,

@@ -10,7 +10,6 @@ from .constants import AnalyticConstants as AnalyticConstants
 from .constants import constants_from_plain as constants_from_plain
 from .constants import default_constants as default_constants
 from .constants import load_constants as load_constants
-from .constants import save_constants as save_constants
 from .constants_file import read_constants as read_constants
 from .contention_constants import default_contention as default_contention
 from .copies import CopyPath as CopyPath
@@ -44,15 +43,6 @@ from .op_tables.read import OpRow as OpRow
 from .op_tables.read import read_op_rows as read_op_rows
 from .predictor import AnalyticPredictor as AnalyticPredictor
 from .roofline import rate_key_of as rate_key_of
-from .sparsity_roofline import BLOCK as BLOCK
-from .sparsity_roofline import UNSTRUCTURED as UNSTRUCTURED
-from .sparsity_roofline import Blocks as Blocks
-from .sparsity_roofline import Dense as Dense
-from .sparsity_roofline import DeviceRoofs as DeviceRoofs
-from .sparsity_roofline import Layer as Layer
-from .sparsity_roofline import Pattern as Pattern
-from .sparsity_roofline import Roof as Roof
-from .sparsity_roofline import SparsityPoint as SparsityPoint
-from .sparsity_roofline import TwoFour as TwoFour
-from .sparsity_roofline import roofs_of as roofs_of
-from .sparsity_roofline import sparsity_points as sparsity_points
+from .roofs import DeviceRoofs as DeviceRoofs
+from .roofs import Roof as Roof
+from .roofs import roofs_of as roofs_of

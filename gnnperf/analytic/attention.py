@@ -32,7 +32,6 @@ from gnnperf.hardware import DeviceSpec
 
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
 BLOCK_QUERIES = 128  # Dao 2023; backward blocks hold as many keys
-WIDE = 128.0
 HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  # flash_attn 2: one kernel for each
 
 
@@ -60,12 +59,8 @@ class Attentions:
 class FusedRates:
     """What a fused kernel reaches."""
 
-    flops_share: float  # of the matrix units' peak, full waves and wide heads
+    flops_share: float  # of the matrix units' peak, full waves
     pair_columns: float  # what softmax costs per pair, as columns of a head
-    uneven_share: float  # of that rate where the head's columns have to be padded
-    wide_share: float  # of that rate for heads of more than WIDE columns, whose blocks are smaller
-    blocks_per_sm: float  # that run at a time
-    start_us: float  # next to the device's launch floor
 
 
 def flops(calls: Attentions, backward: bool = False) -> np.ndarray:
@@ -88,12 +83,10 @@ def fused_us(
     width = np.maximum(padded, calls.head_dim)
     along = calls.keys if backward else calls.queries
     blocks = calls.batch * calls.heads * np.ceil(along / BLOCK_QUERIES)  # [calls]
-    at_a_time = device.num_sms * rates.blocks_per_sm
-    idle = np.ceil(blocks / at_a_time) * at_a_time / np.maximum(blocks, 1.0)  # [calls] from 1 up
+    idle = np.ceil(blocks / device.num_sms) * device.num_sms / np.maximum(blocks, 1.0)  # [calls] from 1 up
     work = flops(calls, backward) * ((width + rates.pair_columns) / calls.head_dim) * idle  # [calls]
-    slowed = np.where(width > calls.head_dim, rates.uneven_share, 1.0) * np.where(width > WIDE, rates.wide_share, 1.0)
-    compute = work / (peak_flops_per_s * rates.flops_share * slowed) * 1e6 + device.launch_floor_us  # [calls]
-    return rates.start_us + np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
+    compute = work / (peak_flops_per_s * rates.flops_share) * 1e6 + device.launch_floor_us  # [calls]
+    return np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
 
 
 EXPONENTIALS_PER_CLOCK = 16.0
@@ -143,7 +136,7 @@ def fused_rates(setting: Setting, dtype: str, backward: bool) -> FusedRates:
     share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
     per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM
     columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
-    return FusedRates(share, columns, uneven_share=1.0, wide_share=1.0, blocks_per_sm=1.0, start_us=0.0)
+    return FusedRates(share, columns)
 
 
 def _sizes(call: KernelCall) -> tuple[float, ...]:

@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from gnnperf.analytic.constants_file import constants_from, require_names
 from gnnperf.analytic.cpu.coefficients import OpCoefficients
-from gnnperf.core import InputError, NotNegative, require, write_text
-from gnnperf.hardware import conf_dir, read_yaml, yaml_text
+from gnnperf.core import InputError, NotNegative, require
+from gnnperf.hardware import conf_dir, read_yaml
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")
@@ -93,26 +93,3 @@ def _overhead_key(key: object, where: str) -> object:
     if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] not in SEGMENTS:
         raise InputError(f"key {key!r}", where=f"{where}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")
     return pair
-
-
-def save_constants(constants: AnalyticConstants, path: Path) -> None:
-    """Write constants as YAML: next to `path`, then renamed."""
-    overheads = {SEPARATOR.join(key): round(value, 3) for key, value in sorted(constants.host_overhead_us.items())}
-    raw = {
-        "provenance": constants.provenance,
-        "device_kind": constants.device_kind,
-        "roofline_power": constants.roofline_power,
-        "pageable_share": constants.pageable_share,
-        "graph_launch_us": _rounded(constants.graph_launch_us),
-        "collective_floor_us": constants.collective_floor_us,
-        "copy_floor_us": constants.copy_floor_us,
-        "lag_us": {kind: _rounded(lags) for kind, lags in constants.lag_us.items()},
-        "segment_us": _rounded(constants.segment_us),
-        "host_overhead_us": overheads,
-        "op_prices": None if constants.op_prices is None else constants.op_prices.to_plain(),
-    }
-    write_text(path, yaml_text(raw))
-
-
-def _rounded(values: dict[str, float]) -> dict[str, float]:
-    return {key: round(value, 3) for key, value in values.items()}

@@ -1,23 +1,20 @@
-"""Files of constants (conf/analytic/*.yaml): one reader for all of them, and one writer."""
+"""Files of constants (conf/analytic/*.yaml): one reader for all of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from gnnperf.core import InputError, write_text
-from gnnperf.hardware import read_yaml, yaml_text
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from gnnperf.core import InputError
+from gnnperf.hardware import read_yaml
 
 ConstantsT = TypeVar("ConstantsT")
 AboveZero = Annotated[float, Meta(gt=0.0)]
@@ -40,8 +37,7 @@ def read_constants(path: Path, kind: type[ConstantsT]) -> ConstantsT:
 def constants_from(raw: Any, kind: type[ConstantsT], where: str) -> ConstantsT:
     """The constants in plain values. All fields are required, also those with a default.
 
-    Raises:
-        InputError: names the first key that is unknown or missing, or whose value has another type or range.
+    Raises InputError: names the first key that is unknown or missing, or whose value has another type or range.
     """
     try:
         return _constants(raw, kind, "")
@@ -51,19 +47,9 @@ def constants_from(raw: Any, kind: type[ConstantsT], where: str) -> ConstantsT:
 
 
 def require_names(values: Mapping[str, object], names: Collection[str], where: str) -> None:
-    """Refuse a mapping with other names.
-
-    Raises:
-        InputError: a name is missing or unknown.
-    """
+    """Refuse a mapping with other names. Raises InputError: a name is missing or unknown."""
     if odd := sorted(map(str, set(values) ^ set(names))):
         raise InputError(f"missing or unknown: {', '.join(odd)}", where=where, allowed=", ".join(map(str, names)))
-
-
-def write_constants(path: Path, constants: DataclassInstance, digits: int) -> None:
-    """Write constants as YAML, where they come from first; whole or not at all."""
-    values = asdict(constants)
-    write_text(path, yaml_text({"provenance": values.pop("provenance"), **rounded(values, digits)}))
 
 
 def rounded(value: Any, digits: int) -> Any:

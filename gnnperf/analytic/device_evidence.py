@@ -8,15 +8,13 @@ zero-shot    by specification: nothing of this device was measured; what is next
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 
 from gnnperf.analytic.constants_file import read_constants
 from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.core import write_text
-from gnnperf.hardware import DeviceSpec, conf_dir, default_cluster, device_names, load_device, yaml_text
+from gnnperf.hardware import DeviceSpec, conf_dir, default_cluster, device_names, load_device
 
 # Measurements behind shipped constants, by device (`research.benchmarks.device_evidence` writes them).
 
@@ -49,12 +47,6 @@ class EvidenceFile:
 def shipped_evidence() -> tuple[Evidence, ...]:
     """Of the constants that ship."""
     return read_constants(conf_dir("analytic") / EVIDENCE_FILE, EvidenceFile).evidence
-
-
-def save_evidence(result: Sequence[Evidence], provenance: str, path: Path) -> None:
-    """Write evidence as YAML: next to `path`, then renamed."""
-    raw = {"provenance": provenance, "evidence": [asdict(one) for one in result]}
-    write_text(path, yaml_text(raw, flow=None))
 
 
 LEAST_ROWS = 256

@@ -55,8 +55,7 @@ def _lookup(pair: int, segments: pd.Index, ops: pd.Index, constants: AnalyticCon
 def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -> np.ndarray:
     """Delay along each edge [num_edges] us; 0 where the edge has no class.
 
-    Raises:
-        InputError: a class without a constant.
+    Raises InputError: a class without a constant.
     """
     table = constants.lag_us[device_kind]
     code, names = pd.factorize(classes.astype(object), use_na_sentinel=True)
@@ -80,20 +79,18 @@ def robust_mean(values: np.ndarray) -> float:
 
 
 def fit_constants(
-    graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None,
-    base: AnalyticConstants | None = None,
-) -> AnalyticConstants:  # fmt: skip
+    graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None
+) -> AnalyticConstants:
     """All that graphs of one kind of device tell; runs whose ranks share cores count only if there are no others.
 
     Args:
         graphs: with labels.
         device: what they ran on.
         calibrated: calls of the device's own op table (cpu.measured.read_calibrated_calls); CPU only.
-        base: keeps what is not fitted; None: constants that have seen no run of such a device.
     """
     every = list(graphs)
     result = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
-    start = fit_host_overheads(result, base or unfitted(device.kind))
+    start = fit_host_overheads(result, unfitted(device.kind))
     start = fit_lags(result, device.kind, start)
     calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:

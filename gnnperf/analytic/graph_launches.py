@@ -7,20 +7,15 @@ latency of the call = call + kernels x per kernel        host |T4 cudaGraphLaunc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.analytic.constants import AnalyticConstants, default_constants
-from gnnperf.analytic.least_squares import fit_logs, softened
+from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.core import NodeType, Relation, Segment
 from gnnperf.graph import CallClass, ExecutionGraph, call_class
 
 CALL, KERNEL = "call", "kernel"  # keys of AnalyticConstants.graph_launch_us
 _FUSED = re.compile(r"\[(\d+) kernels\]$")  # how the graph names the work of a graph launch
-DISTURBED = 0.3  # log residuals beyond that count linearly
-LEAST_US = 0.5
 
 
 def launched_kernels(graph: ExecutionGraph) -> np.ndarray:
@@ -41,27 +36,6 @@ def launched_kernels(graph: ExecutionGraph) -> np.ndarray:
 def graph_launch_us(kernels: np.ndarray, constants: AnalyticConstants) -> np.ndarray:
     """[n] us of calls that start so many kernels."""
     return constants.graph_launch_us[CALL] + kernels * constants.graph_launch_us[KERNEL]
-
-
-def fit_graph_launches(graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None) -> AnalyticConstants:
-    """Constants with the cost of graph launches on these graphs: one point per graph and number of kernels."""
-    start = base or default_constants()
-    points = np.array([point for graph in graphs for point in _points(graph)]).reshape(-1, 2)
-    if not len(points):
-        return start
-    kernels, log_us = points[:, 0], np.log(points[:, 1])
-
-    def residuals(result: np.ndarray) -> np.ndarray:
-        return softened(np.log(result[0] + result[1] * kernels) - log_us, DISTURBED)
-
-    call, kernel = fit_logs(residuals, np.array([start.graph_launch_us[CALL], start.graph_launch_us[KERNEL]]))
-    return replace(start, graph_launch_us={CALL: float(call), KERNEL: float(kernel)})
-
-
-def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
-    kernels, latency = launched_kernels(graph), graph.nodes["latency_us"].to_numpy()
-    known = (kernels > 0) & (latency > LEAST_US)
-    return [(float(n), float(np.median(latency[known & (kernels == n)]))) for n in np.unique(kernels[known])]
 
 
 def _kernels_of(name: str) -> int:

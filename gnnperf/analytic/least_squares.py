@@ -9,7 +9,6 @@ import numpy as np
 STEP = 1e-4  # of the difference quotient; parameters are logarithms, so this is a ten-thousandth
 LONGEST_STEP, TRIALS = 2.0, 8  # of a parameter; of a larger damping before giving up
 CONVERGED = 1e-7  # relative gain of a step
-LOG_STEPS, PRIOR_WEIGHT = 80, 0.03
 
 
 def robust_least_squares(
@@ -38,27 +37,6 @@ def robust_least_squares(
         if gain < CONVERGED * cost:
             break
     return at, cost
-
-
-def fit_logs(
-    residuals: Callable[[np.ndarray], np.ndarray], start: np.ndarray, prior_weight: float = PRIOR_WEIGHT
-) -> np.ndarray:
-    """Positive values [k] that minimize mean residual^2 + prior_weight^2 |log(values / start)|^2."""
-    origin = np.log(start)
-
-    def all_residuals(x: np.ndarray) -> np.ndarray:
-        result = residuals(np.exp(x))
-        return np.concatenate([result / np.sqrt(len(result)), prior_weight * (x - origin)])
-
-    return np.exp(robust_least_squares(all_residuals, origin, np.inf, LOG_STEPS)[0])
-
-
-def softened(residuals: np.ndarray, scale: float) -> np.ndarray:
-    """Residuals [n] whose squares are the pseudo-Huber loss: quadratic below `scale`, linear beyond (Charbonnier 1994).
-
-    A measurement that something disturbed then pulls no harder the further off it is.
-    """
-    return np.sign(residuals) * scale * np.sqrt(2.0 * (np.sqrt(1.0 + (residuals / scale) ** 2) - 1.0))
 
 
 def _cost(residual: np.ndarray, scale: float) -> float:

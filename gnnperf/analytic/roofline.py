@@ -63,12 +63,16 @@ def compute_us(
     bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
     compute = flops / rate_per_s * 1e6  # [n] us
     memory = moved_bytes / bandwidth * 1e6  # [n] us
-    unknown = np.isnan(compute) & np.isnan(memory)  # [n]
-    largest = np.fmax(compute, memory)  # [n] ignores one NaN
+    soft = _soft_maximum(np.nan_to_num(compute), np.nan_to_num(memory), power)
+    return np.where(np.isnan(compute) & np.isnan(memory), np.nan, device.launch_floor_us + soft)
+
+
+def _soft_maximum(compute: np.ndarray, memory: np.ndarray, power: float) -> np.ndarray:
+    """[n] (compute^p + memory^p)^(1/p); 0 where both are 0."""
+    largest = np.maximum(compute, memory)  # [n]
     scale = np.where(largest > 0, largest, 1.0)  # the ratio keeps the powers in range
-    ratios = np.nan_to_num(compute / scale) ** power + np.nan_to_num(memory / scale) ** power
-    soft = np.nan_to_num(largest) * np.where(largest > 0, ratios, 1.0) ** (1.0 / power)
-    return np.where(unknown, np.nan, device.launch_floor_us + soft)
+    soft: np.ndarray = largest * ((compute / scale) ** power + (memory / scale) ** power) ** (1.0 / power)
+    return soft
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,5 @@ def shares_us(
     """Latency [n] of calls of one kind with all their kernels: starts + (compute^p + memory^p)^(1/p); NaN: no work."""
     compute = np.nan_to_num(flops / (rate_per_s * shares.compute_share) * 1e6)  # [n] us
     memory = np.nan_to_num(moved_bytes / (bandwidth_per_s * shares.bandwidth_share) * 1e6)  # [n] us
-    largest = np.maximum(compute, memory)  # [n]
-    scale = np.where(largest > 0, largest, 1.0)
-    soft = scale * ((compute / scale) ** power + (memory / scale) ** power) ** (1.0 / power)
-    return np.where(largest > 0, num_kernels * shares.start_us + soft, np.nan)
+    soft = _soft_maximum(compute, memory, power)
+    return np.where(soft > 0, num_kernels * shares.start_us + soft, np.nan)

@@ -28,7 +28,6 @@ from .schema.features import names as names
 from .schema.parquet import read_parquet as read_parquet
 from .schema.ranges import LogHigh as LogHigh
 from .schema.ranges import LogLow as LogLow
-from .schema.ranges import LogRatio as LogRatio
 from .schema.ranges import NotNegative as NotNegative
 from .schema.ranges import Positive as Positive
 from .schema.ranges import Share as Share

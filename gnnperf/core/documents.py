@@ -43,15 +43,11 @@ def _record(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = visible(value)  # a bare return would begin a row
-    return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
-        return False
-    return True
+        return f"'{text}" if text.startswith(FORMULA) else text
+    return text
 
 
 def to_json(value: Any, indent: int = 2) -> bytes:
@@ -75,12 +71,7 @@ PLOTLY_IMAGES = "img-src data: blob:"  # what its camera button makes
 
 
 def content_security_policy(scripts: Iterable[str], more: str = "") -> str:
-    """A content security policy as an element, for the head of a page, before anything else.
-
-    Args:
-        scripts: text of those that may run, each between its tags; handlers in attributes may not.
-        more: directives.
-    """
+    """The policy of a page as an element, first in its head: of all scripts only these texts run, no handler does."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts) or "'none'"
     allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'; form-action 'none'"
     content = "; ".join(part for part in (allowed, more) if part)
@@ -88,28 +79,14 @@ def content_security_policy(scripts: Iterable[str], more: str = "") -> str:
 
 
 def html_page(title: str, style: str, body: str, rules: str | None = None) -> str:
-    """A whole page.
-
-    Args:
-        title: text.
-        style: a style sheet.
-        body: HTML, in which every text is escaped.
-        rules: the policy; None: no script runs.
-    """
+    """A whole page; `body` is HTML in which every text is escaped. Without `rules` (the policy) no script runs."""
     rules = rules or content_security_policy(())
     head = f'<meta charset="utf-8">{rules}<title>{escape(title)}</title><style>{style}</style>'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
 def plotly_page(title: str, figures: Iterable[Figure], style: str = "", before: str = "") -> str:
-    """Figures with the program that draws them, one below the other.
-
-    Args:
-        title: text.
-        figures: at least one.
-        style: a style sheet.
-        before: HTML above them, in which every text is escaped.
-    """
+    """One or more figures below each other, with the program that draws them; `before` is escaped HTML above them."""
     drawn = [
         figure.to_html(full_html=False, include_plotlyjs=number == 0, div_id=f"figure{number}")
         for number, figure in enumerate(figures)

@@ -49,11 +49,7 @@ def _rebuild(cls: type[InputError], what: str, where: str, allowed: str, remedy:
 
 
 def require(ok: bool, key: str, result: object, allowed: str) -> None:
-    """Refuse a setting.
-
-    Raises:
-        InputError: unless `ok`; names the key, the value found and what is allowed.
-    """
+    """Refuse a setting unless `ok`; the message names the key, the value and what is allowed."""
     if not ok:
         raise InputError(f"bad value {result!r}", where=key, allowed=allowed)
 
@@ -66,9 +62,6 @@ def require_numbers(raw: object, where: str, least: float = 1e-9, most: float = 
         where: the key it is behind.
         least: smallest magnitude of a number other than 0.
         most: largest magnitude. The defaults hold for factors, counts, microseconds and bytes.
-
-    Raises:
-        InputError: names the key, the number and the range.
     """
     if isinstance(raw, Mapping):
         for key, value in raw.items():
@@ -82,11 +75,7 @@ def require_numbers(raw: object, where: str, least: float = 1e-9, most: float = 
 
 
 def require_writable(out: Path, suffixes: Collection[str]) -> None:
-    """Refuse a file of `--out` that could not be written later.
-
-    Raises:
-        InputError: another suffix, or no such folder.
-    """
+    """Refuse a file of `--out` that could not be written later: another suffix, or no such folder."""
     if out.suffix not in suffixes:
         raise InputError(f"suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(suffixes))
     if not out.parent.is_dir():

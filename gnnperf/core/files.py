@@ -165,11 +165,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(path: Path) -> int | None:
-    """The descriptor that holds the lock; None where there is no such path, or its file system has no locks.
-
-    Raises:
-        BlockingIOError: another writer holds it.
-    """
+    """The descriptor of the lock; None without such a path or locks. Raises BlockingIOError where it is held."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -206,7 +202,9 @@ def write_json(path: Path, content: Mapping[str, object]) -> None:
 def readable(content: object, indent: int = 0) -> str:
     """JSON with numbers of a list, and whatever fits, on one line: 40 samples are one line, not 42."""
     line = json.dumps(content, allow_nan=False)
-    if len(line) + indent <= LINE_LENGTH or not isinstance(content, (dict, list, tuple)) or _is_numbers(content):
+    is_list = isinstance(content, (list, tuple))
+    numbers = is_list and all(isinstance(value, (int, float)) for value in content)  # type: ignore[attr-defined]
+    if len(line) + indent <= LINE_LENGTH or numbers or not isinstance(content, (dict, list, tuple)):
         return line
     inner = " " * (indent + 1)
     if isinstance(content, dict):
@@ -215,10 +213,6 @@ def readable(content: object, indent: int = 0) -> str:
         items = [readable(value, indent + 1) for value in content]
     opening, closing = "{}" if isinstance(content, dict) else "[]"
     return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{' ' * indent}{closing}"
-
-
-def _is_numbers(content: object) -> bool:
-    return isinstance(content, (list, tuple)) and all(isinstance(value, (int, float)) for value in content)
 
 
 def write_gzip(path: Path, content: bytes) -> None:

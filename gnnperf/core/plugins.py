@@ -20,16 +20,7 @@ def plugin_names(group: str) -> tuple[str, ...]:
 
 
 def load_plugin(group: str, name: str, where: str) -> Any:
-    """The object that an installed distribution offers.
-
-    Args:
-        group: of entry points, such as "gnnperf.recipes".
-        name: within the group.
-        where: the option or key that names it, for the message.
-
-    Raises:
-        InputError: no installed distribution offers it.
-    """
+    """The object that an installed distribution offers under a name of a group; `where` is the option that names it."""
     for entry in entry_points(group=group, name=name):
         return entry.load()
     raise InputError(

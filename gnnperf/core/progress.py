@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from gnnperf.core.terminal import console
 
@@ -28,27 +29,11 @@ Advance = Callable[[float], None]  # by how much more is done
 Item = TypeVar("Item")
 
 
-class Watcher(Protocol):
-    """What progress is reported to."""
-
-    def task(self, what: str, total: float, unit: str) -> AbstractContextManager[Advance]:
-        """Work begins; it ends with the context, done or not."""
-        ...
-
-
-class _NoOne:
-    """Nothing is shown."""
-
-    @contextmanager
-    def task(self, what: str, total: float, unit: str) -> Iterator[Advance]:
-        yield lambda amount: None
-
-
-_watcher: ContextVar[Watcher] = ContextVar("watcher", default=_NoOne())  # noqa: B039  # it has no state
+_watcher: ContextVar[Bars | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def watched_by(watcher: Watcher) -> Iterator[None]:
+def watched_by(watcher: Bars) -> Iterator[None]:
     """Work inside reports to `watcher`."""
     token = _watcher.set(watcher)
     try:
@@ -59,7 +44,8 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
 
 def task(what: str, total: float, unit: str) -> AbstractContextManager[Advance]:
     """Work of `total` units, reported as it advances."""
-    return _watcher.get().task(what, total, unit)
+    watcher = _watcher.get()
+    return nullcontext(lambda amount: None) if watcher is None else watcher.task(what, total, unit)
 
 
 def each(items: Sequence[Item], what: str, unit: str) -> Iterator[Item]:
@@ -86,7 +72,7 @@ def bars_on_terminal(quiet: bool = False) -> Iterator[None]:
     if quiet or not sys.stderr.isatty():
         yield
         return
-    bars, over = Bars(_stderr), threading.Event()
+    bars, over = Bars(partial(console, stderr=True)), threading.Event()
 
     def watch() -> None:
         while not over.wait(LOOK_S):
@@ -103,10 +89,6 @@ def bars_on_terminal(quiet: bool = False) -> Iterator[None]:
         bars.close()
 
 
-def _stderr() -> Console:
-    return console(stderr=True)
-
-
 @dataclass(eq=False)
 class Work:
     """What is under way, and its bar once it has one."""
@@ -120,12 +102,7 @@ class Work:
 
 
 class Bars:
-    """A bar per piece of work that lasts; several at a time share one display.
-
-    Args:
-        console: makes the place where they are drawn; requested when there is a first one.
-        clock: seconds.
-    """
+    """A bar per piece of work that lasts; several share one display, on the console that the first one makes."""
 
     def __init__(self, console: Callable[[], Console], clock: Callable[[], float] = time.monotonic) -> None:
         self.console, self.clock = console, clock

@@ -43,13 +43,7 @@ def complain(program: str, error: object) -> None:
 
 
 def console(width: int | None = None, *, stderr: bool = False, quiet: bool = False) -> Console:
-    """A console of rich that reads no text as markup and shows every text as `visible` does.
-
-    Args:
-        width: characters of a line; None: the terminal's.
-        stderr: to standard error.
-        quiet: prints nothing.
-    """
+    """A console of rich that takes no text as markup and shows every text as `visible` does."""
     return _console_class()(width=width, stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False)
 
 
@@ -97,12 +91,7 @@ BROKEN_PIPE = 141  # what a shell reports for a process ended by SIGPIPE
 
 
 class _Lasting(io.RawIOBase):
-    """A raw stream that swallows what it cannot write, and remembers why.
-
-    Args:
-        raw: the stream; None: it is closed.
-        name: of the stream.
-    """
+    """A raw stream (None: it is closed) that swallows what it cannot write, and remembers why."""
 
     def __init__(self, raw: Any, name: str) -> None:
         self.raw, self.name = raw, name
@@ -133,7 +122,6 @@ class Streams:
     """Both streams, while `lasting_streams` holds them."""
 
     def __init__(self) -> None:
-        self._before = sys.stdout, sys.stderr
         self._out = _replaced("stdout")
         _replaced("stderr")
 
@@ -148,22 +136,18 @@ class Streams:
         complain(program, f"standard output cannot be written: {failure.strerror}. Files are as they should be.")
         return UNREADABLE
 
-    def give_back(self) -> None:
-        """Put the streams of before in place."""
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(ValueError):
-                stream.flush()
-        sys.stdout, sys.stderr = self._before
-
 
 @contextmanager
 def lasting_streams() -> Iterator[Streams]:
     """Let standard output and standard error last for as long as the work does; characters they lack are escaped."""
-    streams = Streams()
+    before = sys.stdout, sys.stderr
     try:
-        yield streams
+        yield Streams()
     finally:
-        streams.give_back()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
 
 
 def _replaced(name: str) -> _Lasting | None:

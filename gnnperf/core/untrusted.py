@@ -43,16 +43,7 @@ def reading(path: Path | str, what: str = "cannot be read", *, remedy: str = "")
 
 
 def require_memory(need: int, size: int, where: str) -> None:
-    """Refuse what would not fit.
-
-    Args:
-        need: bytes of memory, estimated.
-        size: bytes of the file.
-        where: the file.
-
-    Raises:
-        InputError: less memory is available.
-    """
+    """Refuse a file of `size` bytes that takes about `need` bytes of memory to read, if less is available."""
     if need > available_bytes():
         raise out_of_memory(need, size, where)
 
@@ -72,13 +63,11 @@ def is_bomb(unpacked: int, packed: int) -> bool:
 def available_bytes() -> int:
     """Memory that this process may still take: of the machine, its control groups and its own limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    own = (
-        []
-        if limit == resource.RLIM_INFINITY
-        else [limit - _first_number("/proc/self/statm") * os.sysconf("SC_PAGE_SIZE")]
-    )
-    machine = _fields("/proc/meminfo").get("MemAvailable:")
-    limits = [*own, *_cgroups(), *([] if machine is None else [machine * 1024])]
+    limits = [*_cgroups()]
+    if limit != resource.RLIM_INFINITY:
+        limits.append(limit - _first_number("/proc/self/statm") * os.sysconf("SC_PAGE_SIZE"))
+    if (machine := _fields("/proc/meminfo").get("MemAvailable:")) is not None:
+        limits.append(machine * 1024)
     return max(min(limits, default=2**62), 0)
 
 

@@ -1,6 +1,6 @@
 from .checkpoint import Checkpoint as Checkpoint
+from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import make_checkpoint as make_checkpoint
-from .checkpoint import read_checkpoint as read_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .data.features import features as features
 from .data.prepare import DataConfig as DataConfig
@@ -10,8 +10,13 @@ from .data.prepare import load_data as load_data
 from .data.recordings import Processor as Processor
 from .data.recordings import as_processor as as_processor
 from .data.recordings import processors_of as processors_of
+from .data.runs import RunGraph as RunGraph
 from .data.runs import node_kinds as node_kinds
 from .data.runs import run_of as run_of
+from .data.runs import typical as typical
+from .data.source import SourceMeasurements as SourceMeasurements
+from .data.source import aligned_us as aligned_us
+from .data.source import with_model_ratio as with_model_ratio
 from .data.step_time import step_time_us as step_time_us
 from .data.vocabulary import FIELDS as FIELDS
 from .data.vocabulary import UNKNOWN as UNKNOWN
@@ -42,7 +47,6 @@ from .models.message_passing import ModelConfig as ModelConfig
 from .training.config import NAME as NAME
 from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind
-from .training.config import OpTablesConfig as OpTablesConfig
 from .training.config import OptimConfig as OptimConfig
 from .training.config import TrainConfig as TrainConfig
 from .training.evaluate import evaluate as evaluate

@@ -1,7 +1,4 @@
-"""A trained model in one file that describes itself. Plain tensors, numbers and text: loading runs no code from it.
-
-Other distributions may add formats (entry points of the group `gnnperf.checkpoint_formats`).
-"""
+"""A trained model in one file that describes itself. Plain tensors, numbers and text: loading runs no code."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants, constants_from_plain
-from gnnperf.core import RESEARCH, InputError, checked, checked_json, load_plugin, plugin_names
+from gnnperf.core import checked, checked_json
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.plain import refused_in
@@ -29,15 +26,13 @@ from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals.steps import Intervals
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, network_of, read_stored
+from gnnperf.gnn.models.stored import check_network, feature_names, network_of, read_stored
 from gnnperf.gnn.trust import Trust, fit_trust
-from gnnperf.graph import Predictor
 
 if TYPE_CHECKING:
-    from gnnperf.gnn.finetune import Start
+    pass
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 10
-GROUP = "gnnperf.checkpoint_formats"
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 11
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"
@@ -57,6 +52,7 @@ class Checkpoint:
         trust: devices and programs of the training runs, which decide where the network's latency is taken.
         provenance: gnnperf and library versions, data set fingerprint, split, seed, training settings.
         intervals: of its predictions; None: it was not calibrated.
+        source_constants: of the analytical model on the source machine (data.source); None: there is none.
         sha256: of the file; "" before it is saved.
     """
 
@@ -69,6 +65,7 @@ class Checkpoint:
     trust: Trust
     provenance: Mapping[str, Any]
     intervals: Intervals | None = None
+    source_constants: AnalyticConstants | None = None
     sha256: str = ""
 
     def network(self) -> TypedGNN:
@@ -97,7 +94,7 @@ def make_checkpoint(
     }
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
     parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(data.steps["train"]))
-    return Checkpoint(model, *parts, provenance)
+    return Checkpoint(model, *parts, provenance, source_constants=data.source_constants)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
@@ -114,12 +111,12 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint."""
-    return checkpoint_from(read_stored(path, OURS))
+    """Read a checkpoint.
 
-
-def checkpoint_from(stored: StoredFile) -> Checkpoint:
-    """The checkpoint in a file that was read."""
+    Raises:
+        InputError: no such file, of another format or schema, or damaged.
+    """
+    stored = read_stored(path, OURS)
     plain = stored.content(FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
     with refused_in(stored.path, RETRAIN):
         checkpoint = _from_plain(plain, stored.sha256)
@@ -142,13 +139,18 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "trust": dataclasses.asdict(checkpoint.trust),
         "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
+        "source_constants": (
+            None if checkpoint.source_constants is None else _plain_constants(checkpoint.source_constants)
+        ),
     }
 
 
 def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
+    source = plain.get("source_constants")
     parts = {
         "vocabulary": {"words": plain.get("vocabulary")},
         "constants": constants_from_plain(plain.get("constants"), "constants"),
+        "source_constants": None if source is None else constants_from_plain(source, "source_constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "sha256": sha256,
     }
@@ -164,48 +166,3 @@ def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class ExternalCheckpoint(Protocol):
-    """A checkpoint of another format, without host latencies and intervals."""
-
-    format: ClassVar[str]  # value of the key `format` of its files
-
-    @classmethod
-    def load(cls, stored: StoredFile) -> ExternalCheckpoint:
-        """The checkpoint in a file of this format; InputError: another schema, or damaged."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Of the file."""
-        ...
-
-    def predictor(self, mode: str) -> Predictor:
-        """Predicts in this mode (a gnnperf.predict.request.Mode)."""
-        ...
-
-    def start(self, where: str) -> Start:
-        """Initial weights of a training.
-
-        Args:
-            where: the file, for messages.
-        """
-        ...
-
-
-def read_checkpoint(path: Path) -> Checkpoint | ExternalCheckpoint:
-    """The checkpoint in a file, which is read once.
-
-    Raises:
-        InputError: no such file, of no format that is installed, of another schema, or damaged.
-    """
-    stored = read_stored(path, OURS)
-    if stored.format == FORMAT:
-        return checkpoint_from(stored)
-    for name in plugin_names(GROUP):
-        kind: type[ExternalCheckpoint] = load_plugin(GROUP, name, str(path))
-        if kind.format == stored.format:
-            return kind.load(stored)
-    remedy = RESEARCH if stored.format.startswith("gnnperf") else ""
-    raise InputError(f"not a {FORMAT}", where=str(path), allowed=OURS, remedy=remedy)

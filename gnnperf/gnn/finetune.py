@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from gnnperf.core import InputError
-from gnnperf.gnn.checkpoint import Checkpoint, read_checkpoint
+from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint
 from gnnperf.gnn.data.prepare import Earlier
 from gnnperf.gnn.data.vocabulary import UNKNOWN
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
@@ -55,7 +55,7 @@ class Start:
 
 
 def load_start(path: Path, model: ModelConfig) -> Start:
-    """Read a checkpoint of `train.py`, or of an installed format (gnnperf.gnn.checkpoint).
+    """Read a checkpoint of `train.py`.
 
     Args:
         path: the file.
@@ -64,8 +64,7 @@ def load_start(path: Path, model: ModelConfig) -> Start:
     Raises:
         InputError: no such file, not a checkpoint, of another schema, damaged, or of another network.
     """
-    checkpoint, where = read_checkpoint(path), str(path)
-    start = start_of(checkpoint, where) if isinstance(checkpoint, Checkpoint) else checkpoint.start(where)
+    start = start_of(load_checkpoint(path), str(path))
     for name in ("hidden_channels", "max_residual"):
         had, requested = getattr(start.model, name), getattr(model, name)
         if had != requested:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -69,7 +70,7 @@ def _leaves_its_host(graph: ExecutionGraph, comm: np.ndarray) -> np.ndarray:
 # Measured labels of the joint graph: step times, and the delay along binding edges.
 
 
-def step_labels(ranks: list[RankGraph], windows: StepWindows, nodes: pd.DataFrame) -> tuple[StepLabel, ...]:
+def step_labels(ranks: list[RankGraph], windows: StepWindows) -> tuple[StepLabel, ...]:
     """Period and makespan of every whole step (definitions: schema.StepTimeKind)."""
     completion = windows.cpu_end_ns / 1000.0  # [num_ranks, num_steps]
     for i, rank in enumerate(ranks):
@@ -133,8 +134,7 @@ def settle(ranks: Sequence[Tied]) -> list[Tied]:
     waits = [_waits(draft, comm) for draft, comm in ranks]
     ends = [draft.works.end_ns.copy() for draft, _ in ranks]
     hidden = [np.zeros(len(draft.works), dtype=bool) for draft, _ in ranks]
-    drafts = [draft for draft, _ in ranks]
-    for pair in match(comm_parts(drafts, [_steps(*tied) for tied in ranks])):
+    for pair in match(comm_parts([(d.events, d.works) for d, _ in ranks], [_steps(*tied) for tied in ranks])):
         if pair[0].key[0] != SEND_RECV or len(pair) != 2:
             continue
         last = max(p.begin_ns for p in pair)
@@ -189,7 +189,7 @@ def _received(part: CommPart, last_ns: int, wait: _Wait) -> int:
 # Tensor dependencies: from an execution trace's tensor ids, else from forward/backward links.
 
 
-def feed_edges(ranks: list[RankGraph], offsets: list[int], nodes: pd.DataFrame) -> EdgeList:
+def feed_edges(ranks: list[RankGraph], offsets: list[int]) -> EdgeList:
     """`feeds` from the last node of the producing op to the first node of the consuming op."""
     edges = EdgeList()
     for rank, offset in zip(ranks, offsets, strict=False):
@@ -332,23 +332,27 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]
-    groups = match(comm_parts(ranks, steps, [r.hidden for r in ranks]))
+    groups = match(comm_parts([(r.events, r.works) for r in ranks], steps, [r.hidden for r in ranks]))
     joint = collective_nodes(groups, ranks, offsets, nodes, run.world_size)
     nodes = _with_exits(nodes, joint.exit_node, joint.exit_us)
     nodes = concat_tables([nodes, joint.nodes])
     edges = concat_tables([
         *(r.edges.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
         joint.edges.table(),
-        feed_edges(ranks, offsets, nodes).table(),
+        feed_edges(ranks, offsets).table(),
     ])  # fmt: skip
     nodes = nodes.assign(node_id=np.arange(len(nodes), dtype=np.int64))
     edges = edges.assign(lag_us=measured_lags(nodes, edges))
-    device_names = tuple(_device_name(run, i) for i in range(len(run.tables)))
+    listed = [table.meta.devices for table in run.tables]  # may be more than ranks, all of one kind or none named
+    device_names = tuple(one[min(i, len(one) - 1)].name if one else "" for i, one in enumerate(listed))
+    counts = Counter[str]()
+    for rank in ranks:
+        counts.update(rank.counts)
     graph = ExecutionGraph(
-        name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows, nodes),
+        name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows),
         ranks=tuple(e.rank for e in events), world_size=run.world_size, device_names=device_names,
         placement=placement_of(run.card), tables=table_counts(run.card),
-        counts=_counts(ranks, joint.counts), warnings=(*run.warnings, *_warnings(windows, events)),
+        counts=dict(counts) | joint.counts, warnings=(*run.warnings, *_warnings(windows, events)),
     )  # fmt: skip
     return add_hardware(graph).validate()
 
@@ -365,11 +369,7 @@ def _rank_graphs(drafts: list[RankDraft], windows: StepWindows) -> list[RankGrap
 
 
 def run_base_time_ns(run: RunTrace) -> int:
-    """Absolute time of the run's first event: graph times are relative to it.
-
-    Raises:
-        InputError: a rank has no events.
-    """
+    """Absolute time of the run's first event, to which graph times are relative; refuses a rank without events."""
     empty = [str(table.meta.rank) for table in run.tables if not len(table.events)]
     if empty or not run.tables:
         raise InputError(
@@ -385,20 +385,6 @@ def _with_exits(nodes: pd.DataFrame, exit_node: np.ndarray, exit_us: np.ndarray)
     latency[exit_node] = exit_us
     start[exit_node] -= np.nan_to_num(exit_us)
     return nodes.assign(latency_us=latency, start_us=start)
-
-
-def _device_name(run: RunTrace, rank_index: int) -> str:
-    """The rank's own device; a file may list more devices than ranks, all of one kind or none named."""
-    devices = run.tables[rank_index].meta.devices
-    return devices[min(rank_index, len(devices) - 1)].name if devices else ""
-
-
-def _counts(ranks: list[RankGraph], joint: dict[str, int]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for rank in ranks:
-        for reason, count in rank.counts.items():
-            total[reason] = total.get(reason, 0) + count
-    return total | joint
 
 
 def _warnings(windows: StepWindows, events: list[RankEvents]) -> tuple[str, ...]:

@@ -27,7 +27,11 @@ def _import(args: argparse.Namespace) -> int:
     from gnnperf.trace import storage as trace_storage
 
     with untrusted.reading(args.out, "cannot be written"):
-        _refuse_foreign(args.out)
+        # The whole folder is replaced, so it may hold only what an earlier import wrote.
+        if args.out.is_dir() and (others := sorted({p.name for p in args.out.iterdir()} - {TABLES, GRAPH})):
+            raise InputError(f"holds other files ({others[0]!r})", where=str(args.out),
+                             allowed="a new or empty directory, or an earlier import",
+                             remedy="choose another --out")  # fmt: skip
         trace_storage.refuse_foreign(args.out / TABLES)
         graph_storage.refuse_foreign(args.out / GRAPH)
     run = read_run(args.path if len(args.path) > 1 else args.path[0])
@@ -49,10 +53,3 @@ def _import(args: argparse.Namespace) -> int:
         say(f"warning: {warning}")
     say(f"written: {args.out / TABLES}, {args.out / GRAPH}")
     return 0
-
-
-def _refuse_foreign(out: Path) -> None:
-    """The whole folder is replaced, so it may hold only what an earlier import wrote."""
-    if out.is_dir() and (others := sorted({p.name for p in out.iterdir()} - {TABLES, GRAPH})):
-        raise InputError(f"holds other files ({others[0]!r})", where=str(out), allowed="a new or empty directory, or "
-                         "an earlier import", remedy="choose another --out")  # fmt: skip

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Relation, Segment
-from gnnperf.graph.matching import SEND_RECV, CommPart, Release, is_complete, is_consistent, releases
+from gnnperf.graph.matching import SEND_RECV, CommPart, Release, group_size, is_consistent, releases
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.hardware import UNKNOWN, progression
@@ -30,27 +30,20 @@ _CONTENT = ("node_type", "collective", "op_name", "message_bytes", "group_size")
 
 @dataclass(frozen=True)
 class CollectiveNodes:
-    """Nodes and edges to append, and corrected labels of the comm exit nodes.
+    """Nodes and edges to append, and corrected labels of the comm exit nodes."""
 
-    Attributes:
-        nodes: collective nodes (and peer_wait nodes, where peers were not traced).
-        edges: joins, releases, and what lets those go on whom no transfer releases.
-        exit_node, exit_us: [num_parts] measured exit latencies; NaN where peers are missing.
-        counts: matched, incomplete and inconsistent collectives.
-    """
-
-    nodes: pd.DataFrame
-    edges: EdgeList
-    exit_node: np.ndarray
-    exit_us: np.ndarray
-    counts: dict[str, int]
+    nodes: pd.DataFrame  # collective nodes (and peer_wait nodes, where peers were not traced)
+    edges: EdgeList  # joins, releases, and what lets those go on whom no transfer releases
+    exit_node: np.ndarray  # [num_parts] exit node of each part
+    exit_us: np.ndarray  # [num_parts] measured exit latencies; NaN where peers are missing
+    counts: dict[str, int]  # matched, incomplete and inconsistent collectives
 
 
 def collective_nodes(
     groups: list[tuple[CommPart, ...]], ranks: list[RankGraph], offsets: list[int], nodes: pd.DataFrame, world_size: int
 ) -> CollectiveNodes:
     """One collective node per group; node ids continue after `nodes`."""
-    complete = np.array([is_complete(g, world_size) for g in groups], dtype=bool)
+    complete = np.array([len(g) == group_size(g, world_size) for g in groups], dtype=bool)
     arrive = [[offsets[p.rank_index] + int(ranks[p.rank_index].first_node[p.work]) for p in g] for g in groups]
     release = releases(groups)
     begin, transfer = _moments(groups, release)
@@ -68,7 +61,7 @@ def collective_nodes(
         **{k: (v if k != "step" else np.asarray(v)) for k, v in copied.items()},
         collective=_kinds(groups, nodes["collective"].iloc[first]),
         message_bytes=np.array([_message_bytes(g) for g in groups]),
-        group_size=np.array([_group_size(g, world_size) for g in groups]),
+        group_size=np.array([group_size(g, world_size) for g in groups]),
         group_first=lowest, group_stride=stride,
         start_us=np.where(complete, begin, np.nan),
         latency_us=np.where(complete & ~hidden, transfer, np.nan),
@@ -98,11 +91,6 @@ def _kinds(groups: list[tuple[CommPart, ...]], of_first: pd.Series) -> np.ndarra
     """[num_groups] kind of each collective, as its parts say; of a send and its receive: both."""
     direct = np.array([g[0].key[0] == SEND_RECV and len(g) > 1 for g in groups], dtype=bool)
     return np.where(direct, SEND_RECV, of_first.astype(object).where(of_first.notna(), None).to_numpy())
-
-
-def _group_size(group: tuple[CommPart, ...], world_size: int) -> int:
-    stated = max(p.group_size for p in group)
-    return stated if stated > 0 else world_size
 
 
 def _moments(groups: list[tuple[CommPart, ...]], release: list[list[Release]]) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +128,10 @@ def _edges(
     edges.add(part_node[complete[owner]], ids[owner][complete[owner]], Relation.JOINS)
     edges.add(ids[owner][held], part_node[held] + 1, Relation.RELEASES)
     edges.add(part_node[free | on_peer], part_node[free | on_peer] + 1, Relation.FOLLOWS)
-    edges.add(_other_part(part_node, owner)[on_peer], part_node[on_peer] + 1, Relation.WAITS)
+    following = np.r_[part_node[1:], part_node[:1]]  # the other part of a pair; of a larger group, some other part
+    is_followed = np.r_[owner[1:] == owner[:-1], False][: len(owner)]
+    other = np.where(is_followed, following, np.r_[part_node[-1:], part_node[:-1]])  # [num_parts]
+    edges.add(other[on_peer], part_node[on_peer] + 1, Relation.WAITS)
     begin_us, end_us = (
         np.array([getattr(p, moment) for g in groups for p in g], dtype=np.float64) / 1000.0
         for moment in ("begin_ns", "end_ns")
@@ -149,13 +140,6 @@ def _edges(
     since = np.select([free, on_peer], [begin_us, last_us], done_us[owner])
     exit_us = np.maximum(end_us - since, 0.0)
     return edges, part_node + 1, np.where(complete[owner], exit_us, np.nan)
-
-
-def _other_part(part_node: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """[num_parts] the other part of a pair; of a larger group, some other part."""
-    following = np.r_[part_node[1:], part_node[:1]] if len(part_node) else part_node
-    previous = np.r_[part_node[-1:], part_node[:-1]]
-    return np.where(np.r_[owner[1:] == owner[:-1], False][: len(owner)], following, previous)
 
 
 def _peer_waits(

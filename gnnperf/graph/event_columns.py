@@ -85,29 +85,19 @@ STEP_MARK = re.compile(r"ProfilerStep#?\s*(\d+)")
 
 @dataclass(frozen=True)
 class RankEvents:
-    """Arrays of length num_events, in the order of the TraceTable.
+    """Arrays of length num_events, in the order of the TraceTable."""
 
-    Attributes:
-        table: the rank's TraceTable.
-        start_ns, end_ns: int64, relative to the run's base time.
-        kind, name: str objects.
-        calls: CallClass of runtime calls, OTHER elsewhere.
-        is_device: device work.
-        parent: innermost enclosing host event of the same thread; -1 none.
-        op: outermost operator that is not a mere scope (Lin et al.'s "op"); -1 between ops.
-    """
-
-    table: TraceTable
+    table: TraceTable  # the rank's TraceTable
     rank: int
-    start_ns: np.ndarray
-    end_ns: np.ndarray
-    kind: np.ndarray
-    name: np.ndarray
-    calls: np.ndarray
-    is_device: np.ndarray
+    start_ns: np.ndarray  # int64, relative to the run's base time
+    end_ns: np.ndarray  # int64, likewise
+    kind: np.ndarray  # str objects
+    name: np.ndarray  # str objects
+    calls: np.ndarray  # CallClass of runtime calls, OTHER elsewhere
+    is_device: np.ndarray  # device work
     thread: np.ndarray
-    parent: np.ndarray
-    op: np.ndarray
+    parent: np.ndarray  # innermost enclosing host event of the same thread; -1 none
+    op: np.ndarray  # outermost operator that is not a mere scope (Lin et al.'s "op"); -1 between ops
 
     def column(self, name: str) -> np.ndarray:
         """[num_events] a column of the TraceTable; categories as objects, missing as None."""
@@ -132,11 +122,6 @@ def is_dispatcher_op(name: str) -> bool:
     return _DISPATCHER_OP.fullmatch(name) is not None and not name.startswith(("autograd::", "torch::autograd"))
 
 
-def is_comm_call(name: str) -> bool:
-    """Whether the name is an operator that starts a collective or waits for one."""
-    return _COMM_CALL.match(name) is not None
-
-
 def is_host_transfer(name: str) -> bool:
     """Whether the name is a range that gloo records: of a worker thread, or of a send or receive."""
     return name.startswith("gloo:")
@@ -153,7 +138,7 @@ def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
     calls = np.where(is_call, by_category(events["name"], call_class, np.int8), CallClass.OTHER)
     is_op = by_category(events["kind"], lambda k: k == EventKind.CPU_OP, bool)
     dispatcher = by_category(events["name"], is_dispatcher_op, bool)
-    comm_call = by_category(events["name"], is_comm_call, bool) & (not is_device.any())
+    comm_call = by_category(events["name"], lambda n: bool(_COMM_CALL.match(n)), bool) & (not is_device.any())
     # The range of a send or receive lasts until it is waited for, across whatever its thread does meanwhile.
     is_scope = ~by_category(events["name"], is_host_transfer, bool)
     thread = events["thread"].to_numpy()

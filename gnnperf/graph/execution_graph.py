@@ -20,20 +20,13 @@ ALLOWED = f"{', '.join(KEYS)}: integers above 0; reuse_histogram: counts of rows
 
 @dataclass(frozen=True)
 class TableCounts:
-    """Tables of one size together: which of them a call looks up is not recorded.
+    """Tables of one size together: which of them a call looks up is not recorded."""
 
-    Attributes:
-        rows: of each whole table.
-        dim: columns of each whole table.
-        lookups: indices of one batch of one rank in one table.
-        batches: that were counted, over tables and ranks.
-        reuse_histogram: of all these batches, rows that a batch asks for once, twice, 3 to 4, 5 to 8, ... times.
-    """
-
-    rows: int
-    dim: int
-    lookups: int
-    batches: int
+    rows: int  # of each whole table
+    dim: int  # columns of each whole table
+    lookups: int  # indices of one batch of one rank in one table
+    batches: int  # that were counted, over tables and ranks
+    # of all these batches, rows that a batch asks for once, twice, 3 to 4, 5 to 8, ... times
     reuse_histogram: tuple[int, ...]
 
 
@@ -45,11 +38,7 @@ def lookups_held(reuse_histogram: Sequence[float]) -> tuple[float, float]:
 
 
 def table_counts(card: Mapping[str, object] | None) -> tuple[TableCounts, ...]:
-    """Of a recorder's card, sizes in order of their first table; () where it counts none.
-
-    Raises:
-        InputError: an entry is not what the recorder writes.
-    """
+    """Of a recorder's card, by size in order of the first table; () without counts. Refuses what no recorder writes."""
     result: dict[tuple[int, int, int], TableCounts] = {}
     for one in _entries(card or {}):
         before = result.get((one.rows, one.dim, one.lookups))

@@ -21,27 +21,17 @@ _LAST = np.iinfo(np.int32).max
 
 @dataclass(frozen=True)
 class Pieces:
-    """Stretches of host time in order of thread and execution; all [num_pieces].
+    """Stretches of host time in order of thread and execution; all [num_pieces]."""
 
-    Attributes:
-        thread: host thread.
-        begin_ns, end_ns: extent.
-        segment: Segment, str objects.
-        op: event id of the op, or of the call if no op encloses it (T1: what comes next); -1 at a step's end.
-        call: event id of the runtime call of a T4; -1 otherwise.
-        burst: number of the fork/join this piece takes part in; -1 none.
-        unit, inner: sort keys: the op's ordinal over all threads, and the position within the op.
-    """
-
-    thread: np.ndarray
+    thread: np.ndarray  # host thread
     begin_ns: np.ndarray
     end_ns: np.ndarray
-    segment: np.ndarray
-    op: np.ndarray
-    call: np.ndarray
-    burst: np.ndarray
-    unit: np.ndarray
-    inner: np.ndarray
+    segment: np.ndarray  # Segment, str objects
+    op: np.ndarray  # event id of the op, or of the call if no op encloses it (T1: what comes next); -1 at a step's end
+    call: np.ndarray  # event id of the runtime call of a T4; -1 otherwise
+    burst: np.ndarray  # number of the fork/join this piece takes part in; -1 none
+    unit: np.ndarray  # sort key: the op's ordinal over all threads
+    inner: np.ndarray  # sort key: the position within the op
 
     def __len__(self) -> int:
         return len(self.thread)
@@ -193,22 +183,19 @@ def _between(
 
 @dataclass(frozen=True)
 class Bursts:
-    """Where threads fork and join; positions in the Pieces they came with.
+    """Where threads fork and join; positions in the Pieces they came with."""
 
-    Attributes:
-        fork, join: [num_bursts] main-thread T1 before and after the burst.
-        first, last: [num_bursts] first and last piece of the burst (one row per thread of a burst).
-    """
-
-    fork: np.ndarray
-    join: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
+    fork: np.ndarray  # [num_bursts] main-thread T1 before the burst
+    join: np.ndarray  # [num_bursts] ... and after it
+    first: np.ndarray  # [num_bursts] first piece of the burst (one row per thread of a burst)
+    last: np.ndarray  # [num_bursts] last piece of it
 
 
 def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple[Pieces, Bursts]:
     """Split the main thread's gaps at the bursts they contain, drop the bursts' idle time in between."""
-    autograd = _autograd_threads(events, main_thread)
+    names = events.table.events["name"]
+    engine = by_category(names, lambda n: n.startswith("autograd::engine::") or n.endswith("Backward0"), bool)
+    autograd = np.setdiff1d(np.unique(events.thread[engine & (events.kind == EventKind.CPU_OP)]), [main_thread])
     gaps = np.flatnonzero((pieces.thread == main_thread) & (pieces.segment == Segment.T1))
     worker = np.flatnonzero(np.isin(pieces.thread, autograd) & (pieces.segment != Segment.T1))
     # [num_worker] gap of each worker piece, -1 none
@@ -219,7 +206,10 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
         return pieces, Bursts(empty, empty, empty, empty)
     number = np.full(len(pieces), -1)
     number[inside] = gap
-    split, first_moment, last_moment = _extent(pieces, inside, gap)
+    order = np.argsort(gap, kind="stable")
+    split, where = np.unique(gap[order], return_index=True)  # gaps with a burst
+    first_moment = np.minimum.reduceat(pieces.begin_ns[inside[order]], where)
+    last_moment = np.maximum.reduceat(pieces.end_ns[inside[order]], where)
     number[split] = split
     whole = pieces.take(split).replaced(burst=split)
     before, after = whole.replaced(end_ns=first_moment), whole.replaced(begin_ns=last_moment)
@@ -230,28 +220,12 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
     return result, _locate(result, main_thread)
 
 
-def _autograd_threads(events: RankEvents, main_thread: int) -> np.ndarray:
-    """Threads other than the main one that run autograd nodes."""
-    names = events.table.events["name"]
-    engine = by_category(names, lambda n: n.startswith("autograd::engine::") or n.endswith("Backward0"), bool)
-    return np.setdiff1d(np.unique(events.thread[engine & (events.kind == EventKind.CPU_OP)]), [main_thread])
-
-
 def _containing(pieces: Pieces, gaps: np.ndarray, worker: np.ndarray) -> np.ndarray:
     """[num_worker] the gap that contains each worker piece entirely; -1 none."""
     slot = np.searchsorted(pieces.begin_ns[gaps], pieces.begin_ns[worker], side="right") - 1
     gap = gaps[np.maximum(slot, 0)]
     contained = (slot >= 0) & (pieces.begin_ns[gap] <= pieces.begin_ns[worker])
     return np.where(contained & (pieces.end_ns[worker] <= pieces.end_ns[gap]), gap, -1)
-
-
-def _extent(pieces: Pieces, inside: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per gap with a burst: (gap, first begin, last end)."""
-    order = np.argsort(gap, kind="stable")
-    split, where = np.unique(gap[order], return_index=True)
-    first = np.minimum.reduceat(pieces.begin_ns[inside[order]], where)
-    last = np.maximum.reduceat(pieces.end_ns[inside[order]], where)
-    return split, first, last
 
 
 def _idle_between_bursts(pieces: Pieces, number: np.ndarray, autograd: np.ndarray) -> np.ndarray:

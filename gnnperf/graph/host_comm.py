@@ -24,22 +24,15 @@ from gnnperf.graph.works import Works, device_works, host_comm_works, is_direct,
 
 @dataclass(frozen=True)
 class RankDraft:
-    """What one rank did.
-
-    Attributes:
-        events, works, pieces, bursts: see their classes.
-        piece_step: [num_pieces] step of each piece; -1 outside whole steps.
-        main_thread: the thread that carries the steps.
-        on_device: whether there is device work; else collectives run on host threads and ops are computed there.
-    """
+    """What one rank did."""
 
     events: RankEvents
     works: Works
     pieces: Pieces
     bursts: Bursts
-    piece_step: np.ndarray
-    main_thread: int
-    on_device: bool
+    piece_step: np.ndarray  # [num_pieces] step of each piece; -1 outside whole steps
+    main_thread: int  # the thread that carries the steps
+    on_device: bool  # whether there is device work; else collectives run on host threads and ops are computed there
 
 
 def rank_draft(events: RankEvents, windows: StepWindows, rank_index: int) -> RankDraft:
@@ -64,19 +57,12 @@ WORKER_THREADS = 2  # gloo runs this many collectives of a process group at a ti
 
 @dataclass(frozen=True)
 class HostComm:
-    """What ties one rank's host collectives to its host pieces; [2, n] each, if not stated otherwise.
+    """What ties one rank's host collectives to its host pieces; [2, n] each, if not stated otherwise."""
 
-    Attributes:
-        issued: (piece of the issuing op, work).
-        awaited: (work, piece that waits for it).
-        queued: (work, work that needs its worker thread).
-        hidden: [num_works] bool, see matching.CommPart.
-    """
-
-    issued: np.ndarray
-    awaited: np.ndarray
-    queued: np.ndarray
-    hidden: np.ndarray
+    issued: np.ndarray  # (piece of the issuing op, work)
+    awaited: np.ndarray  # (work, piece that waits for it)
+    queued: np.ndarray  # (work, work that needs its worker thread)
+    hidden: np.ndarray  # [num_works] bool, see matching.CommPart
 
 
 def host_comm(drafts: Sequence[RankDraft]) -> list[tuple[RankDraft, HostComm]]:

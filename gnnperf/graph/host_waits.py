@@ -163,20 +163,13 @@ _CERTAIN, _LIKELY, _POSSIBLE = 0.0, 0.5, 1.0
 
 @dataclass(frozen=True)
 class Options:
-    """Where each of one rank's collectives may be waited for.
+    """Where each of one rank's collectives may be waited for."""
 
-    Attributes:
-        work, issuer: [n] number of the work, and piece of the op that issued it.
-        places: n arrays of pieces, in order; at the first that holds, it is waited for.
-        needed: [n] share of recordings in which a place must hold.
-        program: [n] hash of what the rank issues in that step, and of how many before this one.
-    """
-
-    work: np.ndarray
-    issuer: np.ndarray
-    places: tuple[np.ndarray, ...]
-    needed: np.ndarray
-    program: np.ndarray
+    work: np.ndarray  # [n] number of the work
+    issuer: np.ndarray  # [n] piece of the op that issued it
+    places: tuple[np.ndarray, ...]  # n arrays of pieces, in order; at the first that holds, it is waited for
+    needed: np.ndarray  # [n] share of recordings in which a place must hold
+    program: np.ndarray  # [n] hash of what the rank issues in that step, and of how many before this one
 
 
 def options(events: RankEvents, pieces: Pieces, works: Works, step: np.ndarray) -> Options:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -55,15 +55,12 @@ def even_bytes(events: RankEvents, item_bytes: np.ndarray) -> np.ndarray:
 
 def stated_around(events: RankEvents, values: np.ndarray, places: Sequence[int]) -> float:
     """The first known one of `values` [num_events] at some events or at what encloses them; NaN without any."""
-    around = (event for place in places for event in _enclosing(events, place))
-    return next((float(values[event]) for event in around if not np.isnan(values[event])), float("nan"))
-
-
-def _enclosing(events: RankEvents, event: int) -> Iterator[int]:
-    """The event, then what encloses it, innermost first."""
-    while event >= 0:
-        yield event
-        event = int(events.parent[event])
+    for event in places:
+        while event >= 0:
+            if not np.isnan(values[event]):
+                return float(values[event])
+            event = int(events.parent[event])
+    return float("nan")
 
 
 def _splits(events: RankEvents, event: int) -> Splits | None:
@@ -114,50 +111,29 @@ def _json(text: Any) -> Any:
 
 SEND_RECV = "send_recv"
 _ONE_SIDED = ("broadcast", "reduce", "scatter", "gather")  # not every rank needs every other
+_CLOCKS_AGREE_NS = 50_000  # of the hosts of one machine
 
 
 @dataclass(frozen=True)
 class CommPart:
-    """One rank's kernel in a collective.
+    """One rank's kernel in a collective."""
 
-    Attributes:
-        rank_index: position of the rank among the traced ones.
-        work: number of the work in its rank.
-        step: step ordinal.
-        launched_ns: when its launch call began.
-        begin_ns, end_ns: extent of the kernel.
-        key: (kind, group) that must agree over ranks.
-        bytes: message size of this rank; NaN unknown.
-        group_size: as the trace says; -1 unknown.
-        sends: it is the sending end of a send/receive.
-        buffered: a send of a host thread: it ends when the system has taken the message, not when that has come.
-        hidden: it was mostly over when it was waited for: nothing saw it end.
-        even_bytes: message of the even exchange that keeps this rank as busy as its uneven one; NaN: it is even, or the
-            trace does not state its parts.
-    """
-
-    rank_index: int
-    work: int
-    step: int
-    launched_ns: int
-    begin_ns: int
+    rank_index: int  # position of the rank among the traced ones
+    work: int  # number of the work in its rank
+    step: int  # step ordinal
+    launched_ns: int  # when its launch call began
+    begin_ns: int  # of the kernel
     end_ns: int
-    key: tuple[str, str]
-    bytes: float
-    group_size: int
-    sends: bool = False
+    key: tuple[str, str]  # (kind, group) that must agree over ranks
+    bytes: float  # message size of this rank; NaN unknown
+    group_size: int  # as the trace says; -1 unknown
+    sends: bool = False  # it is the sending end of a send/receive
+    # a send of a host thread: it ends when the system has taken the message, not when that has come
     buffered: bool = False
-    hidden: bool = False
+    hidden: bool = False  # it was mostly over when it was waited for: nothing saw it end
+    # message of the even exchange that keeps this rank as busy as its uneven one; NaN: it is even, or the trace does
+    # not state its parts
     even_bytes: float = float("nan")
-
-
-class HasWorks(Protocol):
-    """One rank, drafted or built."""
-
-    @property
-    def events(self) -> RankEvents: ...  # noqa: D102
-    @property
-    def works(self) -> Works: ...  # noqa: D102
 
 
 class Release(Enum):
@@ -169,18 +145,11 @@ class Release(Enum):
 
 
 def comm_parts(
-    ranks: Sequence[HasWorks], steps: Sequence[np.ndarray], hidden: Sequence[np.ndarray] | None = None
+    ranks: Sequence[tuple[RankEvents, Works]], steps: Sequence[np.ndarray], hidden: Sequence[np.ndarray] | None = None
 ) -> list[CommPart]:
-    """Every communication kernel of whole steps.
-
-    Args:
-        ranks: events and works of each.
-        steps: per rank [num_works] step; -1 outside.
-        hidden: per rank [num_works] bool, see CommPart; None: nowhere.
-    """
+    """Every communication kernel of whole steps; `steps` and `hidden` have [num_works] per rank, -1 outside steps."""
     parts = []
-    for rank_index, (rank, step) in enumerate(zip(ranks, steps, strict=True)):
-        works, events = rank.works, rank.events
+    for rank_index, ((events, works), step) in enumerate(zip(ranks, steps, strict=True)):
         uneven = even_bytes(events, item_bytes(events))  # [num_events]
         kind, size, group_size = events.column("collective"), message_bytes(events), events.column("group_size")
         for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
@@ -237,14 +206,9 @@ def releases(groups: list[tuple[CommPart, ...]]) -> list[list[Release]]:
     for group in groups:
         free = [_role(p) in seen for p in group]
         free = [_left_early(p, group) for p in group] if all(free) else free
-        result.append([_release(p, leaves) for p, leaves in zip(group, free, strict=True)])
+        held = [Release.PEER if p.key[0] == SEND_RECV and p.buffered else Release.TRANSFER for p in group]
+        result.append([Release.NOTHING if leaves else by for leaves, by in zip(free, held, strict=True)])
     return result
-
-
-def _release(part: CommPart, leaves: bool) -> Release:
-    if leaves:
-        return Release.NOTHING
-    return Release.PEER if part.key[0] == SEND_RECV and part.buffered else Release.TRANSFER
 
 
 def _left_early(part: CommPart, group: tuple[CommPart, ...]) -> bool:
@@ -256,15 +220,15 @@ def _role(part: CommPart) -> tuple[object, ...]:
     return part.rank_index, part.key, part.bytes if part.bytes == part.bytes else None  # NaN: size unknown
 
 
-def is_complete(group: tuple[CommPart, ...], world_size: int) -> bool:
-    """Whether every rank of the group was traced and has its part."""
+def group_size(group: tuple[CommPart, ...], world_size: int) -> int:
+    """Ranks of the group as its parts state it, else all."""
     stated = max(part.group_size for part in group)
-    return len(group) == (stated if stated > 0 else world_size)
+    return stated if stated > 0 else world_size
 
 
-def is_consistent(group: tuple[CommPart, ...], tolerance_ns: int = 50_000) -> bool:
-    """Whether sizes agree and the parts overlap in time (host clocks of one machine agree to 50 us)."""
+def is_consistent(group: tuple[CommPart, ...]) -> bool:
+    """Whether sizes agree and the parts overlap in time."""
     kind = group[0].key[0]
     sizes = {part.bytes for part in group if not np.isnan(part.bytes)}
-    overlap = max(p.begin_ns for p in group) <= min(p.end_ns for p in group) + tolerance_ns
+    overlap = max(p.begin_ns for p in group) <= min(p.end_ns for p in group) + _CLOCKS_AGREE_NS
     return (overlap or kind in (*_ONE_SIDED, SEND_RECV)) and (len(sizes) <= 1 or kind == "all_to_all")

@@ -9,6 +9,7 @@ import pandas as pd
 
 from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment, schema
 from gnnperf.graph.cost import fused_name, op_family
+from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
@@ -111,10 +112,12 @@ def host_table(
     t1 = pieces.segment == Segment.T1
     dims = events.table.events["input_dims"]
     phase = np.where(pieces.op >= 0, phases(events)[pieces.op], str(Phase.OTHER))
+    others = np.setdiff1d(np.unique(pieces.thread), [main_thread])  # threads by number, after the main one
     table = node_table(
         n,
         node_type=np.where(computes, str(NodeType.COMPUTE), str(NodeType.HOST)).astype(object),
-        rank=events.rank, step=step, thread=_thread_ordinals(pieces.thread, main_thread),
+        rank=events.rank, step=step,
+        thread=np.where(pieces.thread == main_thread, 0, 1 + np.searchsorted(others, pieces.thread)),
         device=np.where(computes, 0, -1),
         op_name=_taken(events.table.events["name"], pieces.op, missing=STEP_END),
         event_name=_taken(events.table.events["name"], pieces.call),
@@ -136,17 +139,16 @@ def host_table(
 def work_table(
     events: RankEvents, works: Works, step: np.ndarray, offset: int
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Nodes of device works: one each, two (arrive, exit) for communication.
-
-    Returns:
-        the table, and [num_works] first and last node id of each work (from `offset`).
-    """
+    """Nodes of works, two (arrive, exit) for communication; [num_works] first and last node id, from `offset`."""
     work = np.repeat(np.arange(len(works)), np.where(works.is_comm, 2, 1))  # [num_nodes]
     last = offset + np.cumsum(np.where(works.is_comm, 2, 1)) - 1
     first = np.where(works.is_comm, last - 1, last)
     is_exit = np.r_[False, work[1:] == work[:-1]][: len(work)]
     comm, copy = works.is_comm[work], works.is_copy[work]
     costs = _costs(events, works)
+    names = events.name[works.event].copy()
+    for i in np.flatnonzero(works.num_kernels > 1):  # a graph launch
+        names[i] = f"{events.name[works.call[i]]}[{works.num_kernels[i]} kernels]"
     share = works.num_siblings[work]
     duration_us = _durations_us(works)[work]
     moved = events.column("bytes")[works.event][work]
@@ -158,7 +160,7 @@ def work_table(
         node_type=kind.astype(object),
         rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
         op_name=_op_names(events, works, costs)[work],
-        event_name=_event_names(events, works)[work],
+        event_name=names[work],
         segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), _NULL),
         phase=np.where(works.recorded_op >= 0, phases(events)[works.recorded_op], str(Phase.OTHER))[work],
         family=family.astype(object),
@@ -209,15 +211,8 @@ def message_bytes(events: RankEvents) -> np.ndarray:
 
 def item_bytes(events: RankEvents) -> np.ndarray:
     """[num_events] bytes per element of a message; NaN unknown."""
-    size: np.ndarray = by_category(events.table.events["comm_dtype"], _dtype_bytes, np.float64)
-    return size
-
-
-def _dtype_bytes(dtype: str) -> float:
-    """Bytes per element of a message dtype as normalized by `trace`; NaN unknown."""
-    sizes = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2,
-             "int8": 1, "uint8": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}  # fmt: skip
-    return float(sizes.get(dtype, np.nan))
+    dtypes = events.table.events["comm_dtype"]
+    return by_category(dtypes, lambda dtype: DTYPE_BYTES.get(dtype, np.nan), np.float64)
 
 
 def _durations_us(works: Works) -> np.ndarray:
@@ -225,12 +220,6 @@ def _durations_us(works: Works) -> np.ndarray:
     duration = (works.end_ns - works.begin_ns).astype(np.float64)
     tick = 1000.0 if len(duration) and not (works.begin_ns % 1000).any() else 1.0
     return np.where(duration == 0, tick / 2, duration) / 1000.0
-
-
-def _thread_ordinals(thread: np.ndarray, main_thread: int) -> np.ndarray:
-    """[n] 0 for the main thread, others by number."""
-    others = np.setdiff1d(np.unique(thread), [main_thread])
-    return np.where(thread == main_thread, 0, 1 + np.searchsorted(others, thread)).astype(np.int64)
 
 
 def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> pd.Categorical:
@@ -250,11 +239,3 @@ def _op_names(events: RankEvents, works: Works, costs: OpCosts) -> np.ndarray:
     names = np.where(event >= 0, events.name[event], _NULL)
     fused = np.where(works.num_kernels == 1, fused_names(events)[works.event], "")
     return np.where(costs.event >= 0, events.name[costs.event], np.where(fused != "", fused, names))
-
-
-def _event_names(events: RankEvents, works: Works) -> np.ndarray:
-    """[num_works] kernel names; a graph launch says how many kernels it holds."""
-    names = events.name[works.event].copy()
-    for i in np.flatnonzero(works.num_kernels > 1):
-        names[i] = f"{events.name[works.call[i]]}[{works.num_kernels[i]} kernels]"
-    return names

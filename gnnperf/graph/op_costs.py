@@ -88,17 +88,11 @@ PRODUCTS = ("aten::mm", "aten::addmm", "aten::matmul", "aten::linear")
 
 @dataclass(frozen=True)
 class StoredOperand:
-    """The sparse operand of a product.
+    """The sparse operand of a product."""
 
-    Attributes:
-        elements: of the dense matrix.
-        retained: values that are stored.
-        index_bytes: that say where they are.
-    """
-
-    elements: int
-    retained: int
-    index_bytes: float
+    elements: int  # of the dense matrix
+    retained: int  # values that are stored
+    index_bytes: float  # that say where they are
 
 
 def sparse_products(events: RankEvents) -> dict[int, StoredOperand]:
@@ -147,20 +141,13 @@ _MAX_CLIMB = 8
 
 @dataclass(frozen=True)
 class OpCosts:
-    """All [n]; NaN, "unknown" and None where nothing is known.
+    """All [n]; NaN, "unknown" and None where nothing is known."""
 
-    Attributes:
-        event: event id of the op whose formula was used; -1 none.
-        flops, bytes: of the whole op call.
-        family: OpFamily, str objects.
-        dtype: str objects or None.
-    """
-
-    event: np.ndarray
-    flops: np.ndarray
-    bytes: np.ndarray
-    family: np.ndarray
-    dtype: np.ndarray
+    event: np.ndarray  # event id of the op whose formula was used; -1 none
+    flops: np.ndarray  # of the whole op call
+    bytes: np.ndarray  # of the whole op call
+    family: np.ndarray  # OpFamily, str objects
+    dtype: np.ndarray  # str objects or None
 
 
 def launching_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
@@ -192,7 +179,10 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     inside = np.flatnonzero((events.kind == EventKind.CPU_OP) & np.isin(events.op, op[op >= 0]))
     own = _unknown(len(inside))
     _fill(events, own, np.arange(len(inside)), inside)
-    _correct_sparse_sums(events, own, inside)
+    for event, elements in sparse_sums(events, inside).items():  # they touch the rows of their sparse operand only
+        row = int(np.searchsorted(inside, event))
+        own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
+        own.family[row] = str(OpFamily.EMBEDDING)
     _correct_sparse_products(events, own)
     works = ~np.isin(own.family, [str(OpFamily.VIEW), str(OpFamily.UNKNOWN)]) & (own.event >= 0)
     row_of = np.full(len(events.kind), -1, dtype=np.int64)
@@ -208,14 +198,6 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     result.flops[requested[known]], result.bytes[requested[known]] = flops[rows[known]], moved[rows[known]]
     result.event[requested[known]] = inside[main[rows[known]]]
     return result
-
-
-def _correct_sparse_sums(events: RankEvents, own: OpCosts, inside: np.ndarray) -> None:
-    """Sums with a sparse operand touch its rows only; `inside` [n] ascending event ids of the rows of `own`."""
-    for event, elements in sparse_sums(events, inside).items():
-        row = int(np.searchsorted(inside, event))
-        own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
-        own.family[row] = str(OpFamily.EMBEDDING)
 
 
 def _correct_sparse_products(events: RankEvents, costs: OpCosts) -> None:
@@ -238,10 +220,9 @@ def _unknown(n: int) -> OpCosts:
 def _sum_up(
     parent: np.ndarray, works: np.ndarray, flops: np.ndarray, moved: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bottom-up sums; a row that works counts for itself and hides its children. Rows come after their parents.
+    """[n] FLOPs, bytes with children, and the row that moves most of them (-1: nothing known), bottom up.
 
-    Returns:
-        flops and bytes [n] with children, and the row that moves most bytes [n] (-1: nothing known).
+    A row that works counts for itself and hides its children. Rows come after their parents.
     """
     n = len(parent)
     totals = [np.where(works, values, np.nan).tolist() for values in (flops, moved)]  # NaN: nothing known yet

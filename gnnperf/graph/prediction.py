@@ -78,7 +78,9 @@ class Prediction:
     @property
     def reasons(self) -> np.ndarray:
         """[num_nodes] why each node has its source."""
-        return reasons_of(self.source) if self.reason is None else self.reason
+        if self.reason is not None:
+            return self.reason
+        return np.array([REASONS[Source(one)] for one in self.source], dtype=object)
 
     @property
     def scheduled_us(self) -> np.ndarray:
@@ -92,11 +94,6 @@ class Predictor(Protocol):
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Predict every node of `graph` as if run on `cluster`."""
         ...
-
-
-def reasons_of(source: np.ndarray) -> np.ndarray:
-    """[num_nodes] sources -> [num_nodes] what there is to say of them as such."""
-    return np.array([REASONS[Source(one)] for one in source], dtype=object)
 
 
 def only(isolated: Isolated | None, nodes: np.ndarray) -> Isolated | None:

@@ -24,16 +24,11 @@ from gnnperf.graph.works import Works
 
 @dataclass(frozen=True)
 class LaneEnds:
-    """First and last node of every lane, and the last node of every rank's main thread.
+    """First and last node of every lane, and the last node of every rank's main thread."""
 
-    Attributes:
-        first, last: [num_lanes] node ids.
-        last_main: [num_ranks] node ids.
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    last_main: np.ndarray
+    first: np.ndarray  # [num_lanes] node ids
+    last: np.ndarray  # [num_lanes]
+    last_main: np.ndarray  # [num_ranks] node ids
 
 
 def lane_keys(nodes: pd.DataFrame) -> np.ndarray:
@@ -68,37 +63,24 @@ def consecutive(lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class RankGraph:
-    """Nodes and edges of one rank, numbered from 0.
-
-    Attributes:
-        events, works: what they were made from.
-        nodes: [num_nodes] host pieces, then works; a communication kernel is two nodes, arrive and exit.
-        edges: edges within the rank.
-        first_node, last_node: [num_works] node ids of each work.
-        hidden: [num_works] bool, see matching.CommPart.
-        counts: what was left out, by reason.
-    """
+    """Nodes and edges of one rank, numbered from 0."""
 
     events: RankEvents
     works: Works
-    nodes: pd.DataFrame
-    edges: EdgeList
-    first_node: np.ndarray
-    last_node: np.ndarray
-    hidden: np.ndarray
-    counts: dict[str, int]
+    nodes: pd.DataFrame  # [num_nodes] host pieces, then works; a communication kernel is two nodes, arrive and exit
+    edges: EdgeList  # edges within the rank
+    first_node: np.ndarray  # [num_works] node ids of each work
+    last_node: np.ndarray  # [num_works]
+    hidden: np.ndarray  # [num_works] bool, see matching.CommPart
+    counts: dict[str, int]  # what was left out, by reason
 
 
 def rank_graph(
     draft: RankDraft, comm: HostComm | None, windows: StepWindows, elapsed: np.ndarray | None = None
 ) -> RankGraph:
-    """Build one rank's part of the graph.
+    """Build one rank's part of the graph; without `comm`, which ties host collectives, it has device work.
 
-    Args:
-        draft: of the rank.
-        comm: what ties its host collectives; None with device work.
-        windows: steps of the run.
-        elapsed: [2, n] (work, call event) of `waits.elapsed_waits`; None: none.
+    `elapsed` is [2, n] (work, call event) of `waits.elapsed_waits`.
     """
     elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed
     events, pieces, works = draft.events, draft.pieces, draft.works
@@ -118,7 +100,10 @@ def rank_graph(
         before = _pieces_before(pieces, call_piece)
         blocked_until = _wait(edges, events, works, (call_piece, copy_piece, before), first, last, elapsed)
     else:
-        blocked_until = _wait_for_comm(edges, comm, first, last)
+        edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
+        edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
+        edges.add(last[comm.queued[0]], first[comm.queued[1]], Relation.WAITS, "stream")
+        blocked_until = comm.awaited
     nodes = concat_tables([_without_waits(host, pieces, works, blocked_until), device])
     hidden = np.zeros(len(works), dtype=bool) if comm is None else comm.hidden
     return RankGraph(events, works, nodes, edges, first, last, hidden, _counts(events, works))
@@ -164,14 +149,6 @@ def _work_steps(
     return np.where(piece >= 0, piece_step[piece] if len(piece_step) else unknown, unknown).astype(np.int32)
 
 
-def _wait_for_comm(edges: EdgeList, comm: HostComm, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Edges of host collectives; returns [2, n] (work, piece) that delay host pieces."""
-    edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
-    edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
-    edges.add(last[comm.queued[0]], first[comm.queued[1]], Relation.WAITS, "stream")
-    return comm.awaited
-
-
 def _launch(edges: EdgeList, works: Works, piece_of: tuple[np.ndarray, np.ndarray], first: np.ndarray) -> None:
     """Launch edges. A blocking copy starts after the END of the piece that drains the stream."""
     call_piece, copy_piece = piece_of
@@ -200,10 +177,9 @@ def _wait(
         known = pieces[pairs[1]] >= 0
         delayed.append(np.stack([pairs[0][known], pieces[pairs[1][known]]]))
         edges.add(last[delayed[-1][0]], delayed[-1][1], Relation.WAITS, None, evidence)
-    between = waits.event_waits(events, works)
-    for pairs, evidence in ((between.named, Evidence.ID), (between.ordered, Evidence.ORDER)):
-        edges.add(last[pairs[0]], first[pairs[1]], Relation.WAITS, "event", evidence)
-    late = waits.timed_stream_waits(works, _explained_moment(events, works, between.all))
+    between, evidence = waits.event_waits(events, works)
+    edges.add(last[between[0]], first[between[1]], Relation.WAITS, "event", evidence)
+    late = waits.timed_stream_waits(works, _explained_moment(events, works, between))
     edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
     return np.concatenate(delayed, axis=1)
 

@@ -46,22 +46,15 @@ WINDOW = "window"
 
 @dataclass(frozen=True)
 class StepWindows:
-    """The steps all ranks have in common.
+    """The steps all ranks have in common."""
 
-    Attributes:
-        names: [num_steps] marks as written, or ("window",) for traces without marks.
-        begin_ns, end_ns: [num_ranks, num_steps] host time; a step ends where the next begins.
-        cpu_end_ns: [num_ranks, num_steps] CPU end of the step: where the next mark begins, or the last mark ends.
-        main_thread: [num_ranks] thread that carries the marks, or the busiest outside of backward.
-        continues: [num_steps] bool, the step before it in the run is the step before it here: it has a period.
-    """
-
-    names: tuple[str, ...]
-    begin_ns: np.ndarray
-    end_ns: np.ndarray
+    names: tuple[str, ...]  # [num_steps] marks as written, or ("window",) for traces without marks
+    begin_ns: np.ndarray  # [num_ranks, num_steps] host time
+    end_ns: np.ndarray  # [num_ranks, num_steps] where the next step begins
+    # [num_ranks, num_steps] CPU end of the step: where the next mark begins, or the last mark ends
     cpu_end_ns: np.ndarray
-    main_thread: np.ndarray
-    continues: np.ndarray
+    main_thread: np.ndarray  # [num_ranks] thread that carries the marks, or the busiest outside of backward
+    continues: np.ndarray  # [num_steps] bool, the step before it in the run is the step before it here: it has a period
 
     @property
     def has_marks(self) -> bool:
@@ -103,13 +96,6 @@ def step_marks(events: RankEvents) -> dict[str, tuple[int, int, int]]:
     return {str(events.name[i]): (int(events.start_ns[i]), int(events.end_ns[i]), int(events.thread[i])) for i in index}
 
 
-def _busiest(events: RankEvents, scope: np.ndarray) -> int:
-    """The thread with most events outside of backward: an autograd thread may have more events than the main one."""
-    outside = scope & (phases(events) != Phase.BACKWARD)
-    threads, counts = np.unique(events.thread[outside if outside.any() else scope], return_counts=True)
-    return int(threads[counts.argmax()])
-
-
 def _one_window(ranks: list[RankEvents]) -> StepWindows:
     """No marks: the whole trace is one window."""
     begin, end, main = [], [], []
@@ -118,5 +104,8 @@ def _one_window(ranks: list[RankEvents]) -> StepWindows:
         scope = host if host.any() else np.ones(len(events.start_ns), dtype=bool)
         begin.append([int(events.start_ns[scope].min())])
         end.append([int(events.end_ns[scope].max())])
-        main.append(_busiest(events, scope))
+        # Most events outside of backward: an autograd thread may have more events than the main one.
+        outside = scope & (phases(events) != Phase.BACKWARD)
+        threads, counts = np.unique(events.thread[outside if outside.any() else scope], return_counts=True)
+        main.append(int(threads[counts.argmax()]))
     return StepWindows((WINDOW,), np.array(begin), np.array(end) + 1, np.array(end), np.array(main), np.zeros(1, bool))

@@ -130,11 +130,7 @@ def write_files(graph: ExecutionGraph, folder: Path) -> None:
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Only an earlier graph is ever replaced.
-
-    Raises:
-        InputError: something else lies there.
-    """
+    """Refuse to replace anything but an earlier graph."""
     if directory.exists() and not (directory.is_dir() and {p.name for p in directory.iterdir()} <= set(_FILES)):
         raise InputError(
             "holds something else than a graph of gnnperf", where=str(directory),

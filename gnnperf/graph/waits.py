@@ -5,8 +5,8 @@
              B -> sync. The sync's own latency is what is left after B has ended.
 
 No public trace names the stream or event of a wait; those recorded with cuda_sync events name the stream. Edges come
-from program order, and an edge that the recorded
-order of events refutes (the source ends after the call has returned) is not made.
+from program order. An edge that the recorded order of events refutes is not made: the source ends after the call has
+returned. For calls of a millisecond or more, the source may end later by as much as device clocks drift.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import EventKind, Phase
+from gnnperf.core import EventKind, Evidence, Phase
 from gnnperf.graph.event_columns import SYNCHRONIZING, CallClass, RankEvents
 from gnnperf.graph.host import segmenting_calls
 from gnnperf.graph.steps import phases
@@ -28,21 +28,18 @@ LAUNCH_QUEUE_DEPTH = 1022  # launches in flight before the next launch blocks
 _TIMING_WINDOW_NS = 25_000
 _LONG_CALL_NS = 30_000
 _TIMING_CANDIDATES = 4
+_CLOCK_DRIFT_NS = 25_000  # device clocks drift that far against their host within a public recording of 2 s
+_MANY_DRIFTS = 40  # a call of that many is so near to its work's end by chance once in as many times
 
 
 @dataclass(frozen=True)
 class HostWaits:
-    """What host calls wait for; all [2, num_edges] (work, call event).
+    """What host calls wait for; all [2, num_edges] (work, call event)."""
 
-    Attributes:
-        before_call: work launched earlier: awaited by synchronizing calls, drained streams, full launch queues.
-        own_copy: the copy that the call itself started and waits for.
-        guessed: inferred from time distances; for calls nothing else explains.
-    """
-
+    # work launched earlier: awaited by synchronizing calls, drained streams, full launch queues
     before_call: np.ndarray
-    own_copy: np.ndarray
-    guessed: np.ndarray
+    own_copy: np.ndarray  # the copy that the call itself started and waits for
+    guessed: np.ndarray  # inferred from time distances; for calls nothing else explains
 
 
 def host_waits(events: RankEvents, works: Works) -> HostWaits:
@@ -50,7 +47,9 @@ def host_waits(events: RankEvents, works: Works) -> HostWaits:
     calls = segmenting_calls(events)
     copies = blocking_copies(events, works)
     ordered = [sync_waits(events, works, calls), drain_waits(events, works, copies), queue_waits(events, works)]
-    before, own = np.unique(np.concatenate(ordered, axis=1), axis=1), copy_waits(events, works, copies)
+    before = np.unique(np.concatenate(ordered, axis=1), axis=1)
+    done = copies[works.end_ns[copies] <= events.end_ns[works.call[copies]]]  # inside the call that started them
+    own = np.stack([done, works.call[done]])
     known = np.concatenate([before, own], axis=1)
     inside = works.end_ns[known[0]] > events.start_ns[known[1]]
     return HostWaits(before, own, timed_waits(events, works, calls, known[1][inside]))
@@ -84,17 +83,11 @@ class LaunchOrder:
             result[row, count > 0] = self.work[at[count[count > 0] - 1]]
         return result
 
-    def last_on(self, stream: int, moment_ns: int) -> int:
-        """Last work launched on one stream before a moment; -1 none."""
+    def around(self, stream: int, moment_ns: int) -> tuple[int, int]:
+        """(last, next) work launched on one stream before a moment, and at it or after it; -1 none."""
         at = np.flatnonzero(self.stream == stream)
         count = int(np.searchsorted(self.launched_ns[at], moment_ns, side="left"))
-        return int(self.work[at[count - 1]]) if count else -1
-
-    def next_on(self, stream: int, moment_ns: int) -> int:
-        """First work launched on one stream at a moment or after it; -1 none."""
-        at = np.flatnonzero(self.stream == stream)
-        count = int(np.searchsorted(self.launched_ns[at], moment_ns, side="left"))
-        return int(self.work[at[count]]) if count < len(at) else -1
+        return int(self.work[at[count - 1]]) if count else -1, int(self.work[at[count]]) if count < len(at) else -1
 
     def last_stream_of_thread(self, thread: np.ndarray, moments_ns: np.ndarray) -> np.ndarray:
         """[n] work that the same thread launched last before each moment; -1 none."""
@@ -114,7 +107,8 @@ def sync_waits(events: RankEvents, works: Works, calls: np.ndarray) -> np.ndarra
     launches = LaunchOrder(events, works)
     begin, end = events.start_ns[blocking], events.end_ns[blocking]
     candidates = launches.last_per_stream(begin)  # [num_streams, num_blocking]
-    possible = (candidates >= 0) & (works.end_ns[candidates] <= end[None, :])
+    returned = end + np.where(end - begin > _MANY_DRIFTS * _CLOCK_DRIFT_NS, _CLOCK_DRIFT_NS, 0)  # [num_blocking]
+    possible = (candidates >= 0) & (works.end_ns[candidates] <= returned[None, :])
     named = _named_streams(events, works, blocking)  # [num_blocking], -1 unknown
     stream_of = np.where(candidates >= 0, works.stream[candidates], -1)
     own = launches.last_stream_of_thread(events.thread[blocking], begin)
@@ -165,22 +159,18 @@ def drain_waits(events: RankEvents, works: Works, copies: np.ndarray) -> np.ndar
     return np.stack([before[row, column], call[column]])[:, inside]
 
 
-def copy_waits(events: RankEvents, works: Works, copies: np.ndarray) -> np.ndarray:
-    """[2, num_edges] (work, call event): blocking copies that end inside the call that started them."""
-    done = copies[works.end_ns[copies] <= events.end_ns[works.call[copies]]]
-    return np.stack([done, works.call[done]])
-
-
 def queue_waits(events: RankEvents, works: Works) -> np.ndarray:
     """[2, num_edges] (work, call event): launch i of a stream waits until its work i - LAUNCH_QUEUE_DEPTH has ended.
 
-    Every stream has a queue of its own. Recordings that fill one say 1022, to the launch; those of AMD devices hold
-    more, and refute every such edge.
+    Every stream has a queue of its own, in which a graph takes one place. Recordings that fill one say 1022, to the
+    launch; those of AMD devices hold more, and refute every such edge.
     """
     launched = LaunchOrder(events, works)
     results = [np.zeros((2, 0), dtype=np.int64)]
     for stream in np.unique(launched.stream):
-        queue = _last_of_each_call(works, launched.work[launched.stream == stream])
+        queue = launched.work[launched.stream == stream]
+        call = works.call[queue]
+        queue = queue[(call < 0) | (call != np.append(call[1:], -1))]  # the last work of each call
         earlier, later = queue[:-LAUNCH_QUEUE_DEPTH], queue[LAUNCH_QUEUE_DEPTH:]
         in_window = works.call[later] >= 0
         earlier, call = earlier[in_window], works.call[later[in_window]]
@@ -262,14 +252,6 @@ def _places(events: RankEvents, calls: np.ndarray) -> np.ndarray:
     return np.array(places, dtype=object)
 
 
-def _last_of_each_call(works: Works, queue: np.ndarray) -> np.ndarray:
-    """The works of a queue without those that a later one of the same call follows: a graph takes one place."""
-    call = works.call[queue]
-    followed = (call >= 0) & (call == np.append(call[1:], -1))
-    results: np.ndarray = queue[~followed]
-    return results
-
-
 def timed_waits(events: RankEvents, works: Works, calls: np.ndarray, explained: np.ndarray) -> np.ndarray:
     """[2, num_edges] (work, call event): for long calls nothing else explains, the last work to end inside them.
 
@@ -308,36 +290,17 @@ _NEAR_NS = 25_000
 _GAP_NS = 30_000
 
 
-@dataclass(frozen=True)
-class EventWaits:
-    """Waits between streams; both [2, num_edges] (work, work).
-
-    Attributes:
-        named: the trace names the streams and the record.
-        ordered: from program order, where it does not.
-    """
-
-    named: np.ndarray
-    ordered: np.ndarray
-
-    @property
-    def all(self) -> np.ndarray:
-        """[2, num_edges] of either kind."""
-        return np.concatenate([self.named, self.ordered], axis=1)
-
-
-def event_waits(events: RankEvents, works: Works) -> EventWaits:
-    """All waits between streams."""
+def event_waits(events: RankEvents, works: Works) -> tuple[np.ndarray, Evidence]:
+    """[2, num_edges] (work, work) all waits between streams, and whether the trace names them or order tells them."""
     wait = np.flatnonzero(events.calls == CallClass.WAIT_EVENT)
-    nothing = np.zeros((2, 0), dtype=np.int64)
     if not len(wait) or not len(works):
-        return EventWaits(nothing, nothing)
+        return np.zeros((2, 0), dtype=np.int64), Evidence.ORDER
     launches = LaunchOrder(events, works)
     if not (events.kind == EventKind.SYNC).any():
-        return EventWaits(nothing, _ordered_waits(events, works, launches, wait))
+        return _ordered_waits(events, works, launches, wait), Evidence.ORDER
     # A wait that is not named is one of a stream without work, or for an event of before the recording.
     sync = _naming_events(events, wait)
-    return EventWaits(_named_waits(events, works, launches, wait[sync >= 0], sync[sync >= 0]), nothing)
+    return _named_waits(events, works, launches, wait[sync >= 0], sync[sync >= 0]), Evidence.ID
 
 
 def _naming_events(events: RankEvents, wait: np.ndarray) -> np.ndarray:
@@ -360,8 +323,8 @@ def _named_waits(
     for i, row in enumerate(sync.tolist()):
         awaited = ordinal.get((int(device[row]), int(stream[row])), -1)
         waiting = ordinal.get((int(device[row]), int(events.column("waiting_stream")[row])), -1)
-        source = launches.last_on(awaited, moment[i])
-        target = launches.next_on(waiting, events.end_ns[wait[i]])
+        source, _ = launches.around(awaited, moment[i])
+        _, target = launches.around(waiting, events.end_ns[wait[i]])
         if source >= 0 and target >= 0 and works.end_ns[source] <= works.begin_ns[target]:
             pairs.append((source, target))
     return np.unique(np.array(pairs, dtype=np.int64).reshape(-1, 2), axis=0).T

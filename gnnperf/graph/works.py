@@ -22,11 +22,9 @@ from gnnperf.graph.host import outer_calls
 #     replay    | GraphLaunch |            device  |-- gemm --|- relu -|      no ops: the call starts what was noted
 #
 # A trace that holds both names no graph, so a replay is tied to a capture by order: as many launches, copies and
-# memsets
-# in the same order as the device work of the launch, all of it on one stream (several streams leave the order open),
-# and
-# no kernel that Inductor named under an op that it named otherwise. Captures that fit alike must have recorded the same
-# ops with the same sizes; else nothing knows which was replayed, and none is tied.
+# memsets in the same order as the device work of the launch, all of it on one stream (several streams leave the order
+# open), and no kernel that Inductor named under an op that it named otherwise. Captures that fit alike must have
+# recorded the same ops with the same sizes; else nothing knows which was replayed, and none is tied.
 
 _KERNEL, _COPY, _MEMSET = range(3)
 _LAUNCHES = (int(CallClass.LAUNCH), int(CallClass.COPY_AND_WAIT))
@@ -108,35 +106,23 @@ def _content(events: RankEvents, ops: np.ndarray) -> tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Works:
-    """Device work in order of start; all [num_works].
+    """Device work in order of start; all [num_works]."""
 
-    Attributes:
-        event: event id (of the first kernel, for a graph launch).
-        call: event id of the launching runtime call; -1 launched before the window or unknown.
-        op: event id of the CPU op; -1 none.
-        recorded_op: event id of the op that tells its sizes: `op`, or that of the capture pass.
-        begin_ns, end_ns: extent.
-        stream: ordinal of the stream by first use, unique over the devices of the rank; device: as in the file.
-        is_copy, is_comm: bool.
-        num_kernels: 1, or the number of kernels under a graph launch.
-        ordinal, num_siblings: position among the kernels (the copies, the collectives) of one op call.
-        before_window: bool, launched before the profiler's window.
-    """
-
-    event: np.ndarray
-    call: np.ndarray
-    op: np.ndarray
-    recorded_op: np.ndarray
+    event: np.ndarray  # event id (of the first kernel, for a graph launch)
+    call: np.ndarray  # event id of the launching runtime call; -1 launched before the window or unknown
+    op: np.ndarray  # event id of the CPU op; -1 none
+    recorded_op: np.ndarray  # event id of the op that tells its sizes: `op`, or that of the capture pass
     begin_ns: np.ndarray
     end_ns: np.ndarray
+    # ordinal of the stream by first use, unique over the devices of the rank; device: as in the file
     stream: np.ndarray
     device: np.ndarray
-    is_copy: np.ndarray
-    is_comm: np.ndarray
-    num_kernels: np.ndarray
-    ordinal: np.ndarray
-    num_siblings: np.ndarray
-    before_window: np.ndarray
+    is_copy: np.ndarray  # bool
+    is_comm: np.ndarray  # bool
+    num_kernels: np.ndarray  # 1, or the number of kernels under a graph launch
+    ordinal: np.ndarray  # position among the kernels (the copies, the collectives) of one op call
+    num_siblings: np.ndarray  # how many these are
+    before_window: np.ndarray  # bool, launched before the profiler's window
 
     def __len__(self) -> int:
         return len(self.event)
@@ -144,7 +130,8 @@ class Works:
 
 def device_works(events: RankEvents) -> Works:
     """Device work of a rank, graph launches fused."""
-    launch, stream = _launching_calls(events), stream_lanes(events)
+    launch, stream = events.column("launch_event"), stream_lanes(events)
+    launch = np.where(launch >= 0, outer_calls(events)[launch], -1)  # a driver call inside a runtime call is part of it
     index = np.flatnonzero(events.is_device)
     index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
     captured = captured_ops(events, index, launch[index], stream[index])  # [len(index)]
@@ -156,7 +143,9 @@ def device_works(events: RankEvents) -> Works:
     is_copy = np.isin(events.kind[group], [EventKind.MEMCPY, EventKind.MEMSET])
     collective = events.column("collective")[group]
     is_comm = np.array([c is not None for c in collective], dtype=bool) & ~is_copy & (num_kernels == 1)
-    owner = np.where(apart[first], _owners_in_replays(events, recorded, call), np.where(op >= 0, op, call))
+    # One number per captured op and replay: kernels of one replay are no siblings of another's.
+    replayed = np.unique(np.stack([recorded, call]), axis=1, return_inverse=True)[1].reshape(-1) + len(events.calls)
+    owner = np.where(apart[first], replayed, np.where(op >= 0, op, call))
     # A memset before a split GEMM is no sibling of its kernels: they share the op's work, it moves its own bytes.
     family = np.where(owner >= 0, owner * 3 + np.select([is_copy, is_comm], [1, 2], 0), -1)
     ordinal, siblings = _siblings(family, events.start_ns[group])
@@ -182,18 +171,6 @@ def _fuse_graph_launches(
     np.maximum.at(end, inverse, events.end_ns[index])
     order = np.argsort(first)  # index is in order of start, so is the first event of each group
     return first[order], counts[order], end[order]
-
-
-def _owners_in_replays(events: RankEvents, recorded: np.ndarray, call: np.ndarray) -> np.ndarray:
-    """[n] one number per captured op and replay: kernels of one replay are no siblings of another's."""
-    pairs = np.unique(np.stack([recorded, call]), axis=1, return_inverse=True)[1].reshape(-1)
-    return len(events.calls) + pairs
-
-
-def _launching_calls(events: RankEvents) -> np.ndarray:
-    """[num_events] the T4 call that launched each device event; a driver call inside a runtime call is part of it."""
-    launch = events.column("launch_event")
-    return np.where(launch >= 0, outer_calls(events)[launch], -1)
 
 
 def stream_lanes(events: RankEvents) -> np.ndarray:

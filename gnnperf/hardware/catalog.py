@@ -119,21 +119,13 @@ class HardwareConfig:
     cluster: Any = field(default_factory=dict)
 
     def device_spec(self) -> DeviceSpec | None:
-        """The device requested; None: not stated.
-
-        Raises:
-            InputError: a key or value that no device has.
-        """
+        """The device requested, None if not stated; refuses keys and values that no device has."""
         if isinstance(self.hardware, DeviceSpec):
             return self.hardware
         return device_from(self.hardware, "hardware") if self.hardware else None
 
     def cluster_spec(self) -> ClusterSpec | None:
-        """The links and hosts requested, with the device requested in them; None: the device's default.
-
-        Raises:
-            InputError: a key, value or name that no cluster has.
-        """
+        """Links and hosts requested, with the device requested; None: its default. Refuses what no cluster has."""
         if isinstance(self.cluster, ClusterSpec) or not self.cluster:
             return self.cluster or None
         device = self.device_spec() or load_device(str(self.cluster.get("device")))

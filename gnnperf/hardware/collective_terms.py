@@ -35,12 +35,7 @@ KINDS = (*RING, *PIPELINED, *POINT_TO_POINT, BARRIER)
 
 
 def ring_terms(kinds: np.ndarray, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hops [n] and bytes on the busiest link as a share of S [n]; NaN for kinds without a formula.
-
-    Args:
-        kinds: [n] kind of collective.
-        ranks: [n] ranks of the group, float; NaN unknown.
-    """
+    """Hops [n] and share of S [n] on the busiest link, for `kinds` [n] in groups of `ranks` [n]; NaN unknown."""
     hops, share = np.full(len(kinds), np.nan), np.full(len(kinds), np.nan)
     others = ranks - 1
     for kind, (hop_factor, share_factor, divided) in RING.items():

@@ -14,17 +14,11 @@ TIME_SLICE_US = 1000.0  # about what a thread runs before another one gets its c
 
 @dataclass(frozen=True)
 class Bucket:
-    """The token bucket that limits a line between machines: what it holds passes at once, the rest at the limit.
+    """The token bucket that limits a line between machines: what it holds passes at once, the rest at the limit."""
 
-    Attributes:
-        size_bytes: of tokens that a full bucket holds.
-        limit_bytes_per_s: at which tokens come.
-        at_once_bytes_per_s: at which bytes pass that have tokens.
-    """
-
-    size_bytes: float
-    limit_bytes_per_s: float
-    at_once_bytes_per_s: float
+    size_bytes: float  # of tokens that a full bucket holds
+    limit_bytes_per_s: float  # at which tokens come
+    at_once_bytes_per_s: float  # at which bytes pass that have tokens
 
     @property
     def full_us(self) -> float:

@@ -88,19 +88,13 @@ class _Cores(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Placement:
-    """As a run's card says.
+    """As a run's card says."""
 
-    Attributes:
-        hosts: the ranks are divided over so many hosts, in equal blocks.
-        bandwidth_bytes_per_s: of each host's link, per direction; None not limited, or not stated.
-        bucket_bytes: of the token bucket that limits it; None: not stated.
-        core_sets: per rank the processor cores it was bound to, numbered over the machines of the run (two hosts may
-            be namespaces of one machine); empty: not stated.
-    """
-
-    hosts: int
-    bandwidth_bytes_per_s: float | None = None
-    bucket_bytes: float | None = None
+    hosts: int  # the ranks are divided over so many hosts, in equal blocks
+    bandwidth_bytes_per_s: float | None = None  # of each host's link, per direction; None not limited, or not stated
+    bucket_bytes: float | None = None  # of the token bucket that limits it; None: not stated
+    # per rank the processor cores it was bound to, numbered over the machines of the run (two hosts may be namespaces
+    # of one machine); empty: not stated
     core_sets: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -171,11 +165,7 @@ def placed(cluster: ClusterSpec, placement: Placement | None, world_size: int) -
 
 
 def spread(cluster: ClusterSpec, world_size: int) -> ClusterSpec:
-    """The cluster with the ranks divided over its own number of nodes, in equal blocks.
-
-    Raises:
-        InputError: more ranks than the nodes have devices.
-    """
+    """The cluster with the ranks divided over its own nodes, in equal blocks; refuses more ranks than devices."""
     if cluster.nodes is None:
         return cluster
     if world_size > cluster.nodes * cluster.ranks_per_node:

@@ -12,17 +12,11 @@ FASTEST, HIERARCHICAL = "fastest", "hierarchical"
 
 @dataclass(frozen=True)
 class Measured:
-    """A calibrated quantity, in the unit its name ends with.
+    """A calibrated quantity, in the unit its name ends with."""
 
-    Attributes:
-        value: the median over rounds.
-        low: a repeat of the calibration is expected above.
-        high: ... and below.
-    """
-
-    value: float
-    low: float
-    high: float
+    value: float  # the median over rounds
+    low: float  # a repeat of the calibration is expected above
+    high: float  # ... and below
 
 
 @dataclass(frozen=True)

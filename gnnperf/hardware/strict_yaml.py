@@ -33,11 +33,7 @@ _RESOLVER = yaml.SafeLoader("")
 
 
 def read_yaml(path: Path) -> dict[str, object]:
-    """The mapping in a YAML file.
-
-    Raises:
-        InputError: no regular file, too large, not YAML, not a mapping, or more than plain values.
-    """
+    """The mapping in a YAML file; refuses other content, more than plain values, and large or irregular files."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -56,11 +52,7 @@ def read_yaml(path: Path) -> dict[str, object]:
 
 
 def parse_yaml(text: str, where: str) -> object:
-    """The value of one YAML document; None where there is none.
-
-    Raises:
-        InputError: not YAML, or more than plain values; names the line.
-    """
+    """The value of one YAML document, None where there is none; refuses more than plain values, by line."""
     control = CONTROL.search(text)
     if control:
         line = text.count("\n", 0, control.start()) + 1

@@ -30,11 +30,7 @@ CANDIDATES = (_PACKAGE.parent / "conf", _PACKAGE / "conf")
 
 
 def conf_dir(group: str) -> Path:
-    """Folder of one configuration group, e.g. "hardware".
-
-    Raises:
-        InputError: the installation has no such folder.
-    """
+    """Folder of one configuration group, e.g. "hardware"; refuses an installation without it."""
     for candidate in CANDIDATES:
         if (candidate / group).is_dir():
             return candidate / group
@@ -61,11 +57,7 @@ def is_path(name: str | Path) -> bool:
 
 
 def path_of(name: str | Path, group: str) -> Path:
-    """The file behind a name of the catalog, or a path as it is.
-
-    Raises:
-        InputError: a name that the group does not have.
-    """
+    """The file behind a name of the catalog, or a path as it is; refuses a name that the group does not have."""
     if is_path(name):
         return Path(name)
     names = names_in(group)
@@ -163,11 +155,7 @@ FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the othe
 
 
 def device_from(raw: dict[str, object], where: str) -> DeviceSpec:
-    """A DeviceSpec from its mapping.
-
-    Raises:
-        InputError: unknown or missing key, wrong type, value out of range.
-    """
+    """A DeviceSpec from its mapping; refuses unknown and missing keys, wrong types, values out of range."""
     values = _checked(raw, DEVICE_KEYS, where)
     if values["kind"] not in KINDS:
         raise InputError(f"kind is {values['kind']!r}", where=where, allowed=", ".join(KINDS))
@@ -185,19 +173,15 @@ def link_from(raw: object, where: str) -> LinkSpec:
     if not isinstance(raw, dict):
         raise InputError(f"{raw!r} is not a link", where=where, allowed=f"a name, or {', '.join(LINK_KEYS)}")
     if PATH in raw:
-        return _path_from(raw, where)
+        links = raw[PATH]
+        if set(raw) != {PATH} or not isinstance(links, list):
+            raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
+        return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
     if FROM_CATALOG not in raw:
         return LinkSpec(**_checked(raw, LINK_KEYS, where))  # type: ignore[arg-type]
     shipped = link_from(str(raw[FROM_CATALOG]), where)
     changes = {key: value for key, value in raw.items() if key != FROM_CATALOG}
     return LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, where))  # type: ignore[arg-type]
-
-
-def _path_from(raw: dict[str, object], where: str) -> LinkSpec:
-    links = raw[PATH]
-    if set(raw) != {PATH} or not isinstance(links, list):
-        raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
-    return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
 
 
 def host_from(raw: object, where: str) -> HostSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 # PeakMemory: the most that one rank holds during a step, and what it is made of.
@@ -25,6 +25,24 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """Bytes requested at points of time.
+
+    Attributes:
+        time_us: [num_points] since the step's begin, ascending.
+        parts_bytes: part -> [num_points].
+    """
+
+    time_us: tuple[float, ...]
+    parts_bytes: Mapping[Part, tuple[int, ...]]
+
+    @property
+    def total_bytes(self) -> tuple[int, ...]:
+        """[num_points] of all parts."""
+        return tuple(map(sum, zip(*self.parts_bytes.values(), strict=True)))
+
+
+@dataclass(frozen=True)
 class PeakMemory:
     """One rank's peak in one step.
 
@@ -40,6 +58,7 @@ class PeakMemory:
         unknown: sentences: what cannot be determined.
         missing: what a training step holds and was not found, e.g. weights; the peak is then a lower bound.
         most_reserved_bytes: what CUDA's caching allocator may hold at most, of freed blocks too; None: unknown.
+        timeline: what is there over the time of the step; None: not known.
     """
 
     rank: int
@@ -52,6 +71,7 @@ class PeakMemory:
     unknown: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     most_reserved_bytes: int | None = None
+    timeline: Timeline | None = field(default=None, compare=False, repr=False)
 
     @property
     def peak_bytes(self) -> int:

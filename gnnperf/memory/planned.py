@@ -150,7 +150,7 @@ def _most(tensors: RankTensors) -> tuple[Sizes, str, Sizes]:
     most, at = there, ""
     for each in tensors.stretches:
         if isinstance(each, Hold):
-            there = there + _changed(each)
+            there = there + change_of(each)
             if there[BLOCKS] > most[BLOCKS]:
                 most, at = there, each.op
             continue
@@ -164,7 +164,7 @@ def _most(tensors: RankTensors) -> tuple[Sizes, str, Sizes]:
     return most, at, there
 
 
-def _changed(hold: Hold) -> Sizes:
+def change_of(hold: Hold) -> Sizes:
     """[5] what comes or goes."""
     change = np.zeros(5, dtype=np.int64)
     change[COLUMN[hold.held_for]] = hold.num_bytes

@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gnnperf.core import require
 from gnnperf.graph import rank_events
 from gnnperf.memory.given import AsRecorded, Variant
 from gnnperf.memory.lifetimes import Lifetimes
-from gnnperf.memory.measured import Part, PeakMemory
+from gnnperf.memory.measured import Part, PeakMemory, Timeline
+from gnnperf.memory.over_time import timeline
 from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
 from gnnperf.memory.step_calls import Call, StepCalls, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of
@@ -168,6 +171,24 @@ def peak_of(stays: Sequence[Stay], block_bytes: Callable[[int], int]) -> tuple[d
     return {**{part: parts[part] for part in Part if parts[part]}, Part.ROUNDING: rounding}, peak_by
 
 
+def timeline_of(stays: Sequence[Stay], begin_ns: int, end_ns: int) -> Timeline:
+    """What is there from the begin of a step to its end, at every time at which something comes or goes."""
+    times = np.unique(np.clip([t for s in stays for t in (s.from_ns, s.to_ns)], begin_ns, end_ns))  # [n]
+    parts: dict[Part, np.ndarray] = {}
+    for part in Part:
+        own = [s for s in stays if s.part is part]
+        sizes = np.array([s.num_bytes for s in own], dtype=np.int64)
+        levels = np.zeros(len(times), dtype=np.int64)
+        for ends_ns, sign, side in (
+            ([s.from_ns for s in own], 1, "right"), ([s.to_ns for s in own], -1, "left"),
+        ):  # fmt: skip
+            order = np.argsort(ends_ns, kind="stable")
+            summed = np.append(0, sizes[order].cumsum())
+            levels += sign * summed[np.searchsorted(np.array(ends_ns)[order], times, side=side)]  # type: ignore[call-overload]
+        parts[part] = levels
+    return timeline((times - begin_ns) / 1e3, parts)
+
+
 # FSDP's parameters while they are whole.
 #
 # FSDP::all_gather_copy_out (1)  |==== whole ====|  FSDP::post_forward (1)
@@ -250,6 +271,7 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     return PeakMemory(
         table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
         sparse + hidden, buckets, (*retained.unknown, *_untold(followed)), tuple(_missing(retained, step, made)),
+        timeline=timeline_of(stays, min((c.start_ns for c in step.calls), default=step.end_ns), step.end_ns),
     )  # fmt: skip
 
 

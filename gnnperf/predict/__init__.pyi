@@ -21,6 +21,7 @@ from .measurements import step_us as step_us
 from .request import Mode as Mode
 from .request import Request as Request
 from .request import check as check
+from .step_prediction import TRANSFER as TRANSFER
 from .step_prediction import Alternative as Alternative
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction

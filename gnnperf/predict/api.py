@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gnnperf.analytic import AnalyticPredictor, node_bounds
-from gnnperf.core import task
+from gnnperf.core import InputError, task
 from gnnperf.generate import build_graph_of, misplaced
 from gnnperf.gnn import Processor, StepIntervals
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
@@ -35,7 +34,7 @@ from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.similar import SimilarPredictor
-from gnnperf.predict.step_prediction import Alternative, StepPrediction, provenance
+from gnnperf.predict.step_prediction import TRANSFER, Alternative, StepPrediction, provenance
 from gnnperf.predict.step_rates import with_throughput
 from gnnperf.predict.target import (
     Target,
@@ -46,13 +45,13 @@ from gnnperf.predict.target import (
     traced_device,
     traced_name,
 )
+from gnnperf.predict.token_buckets import missing_bucket, trained_bucket_bytes
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, ReplayResult, forecast_step, measured_step, replay_step
 
-NO_BUCKET = (
-    "The checkpoint was trained with token buckets of {size:g} bytes on limited links (data.bucket_bytes). This "
-    "trace's card names a rate and no bucket, so transfers are predicted without one; bucket_bytes={size:g} sets it."
-)
+if TYPE_CHECKING:
+    from gnnperf.gnn import Checkpoint
+
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
 COPY = (
     "The step time is rebuilt from the step's own measured latencies: it checks the graph and is no forecast "
@@ -60,6 +59,10 @@ COPY = (
 )
 FORECAST = "The step time is a forecast from the measured latencies of step {}."
 STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
+TRANSFERRED = (
+    "The step is predicted for the machine that the transfer checkpoint was trained on, from the measurements of this "
+    "trace."
+)
 MOVED = "The ranks are predicted on {}, traced on {}: the unedited step differs from the measured one, too."
 
 
@@ -93,7 +96,7 @@ def setup_of(graph: ExecutionGraph, request: Request) -> Setup | Replay:
     """What the prediction of one step needs."""
     if request.mode is Mode.replay:
         return Replay(graph, request)
-    return Setup(graph, request, models_for(request.mode, request.checkpoint, request.measured))
+    return Setup(graph, request, models_for(request.mode, request.checkpoint, request.measured, request.transfer))
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ class Models:
         processors: of the validation runs; () unknown.
         bucket_bytes: of the token buckets that training knew; None: of none.
         checkpoint_sha256: of the checkpoint; None: there is none.
+        transfer: the checkpoint that corrects measurements of another machine; None: there is none.
     """
 
     model: Predictor
@@ -117,24 +121,38 @@ class Models:
     processors: tuple[Processor, ...] = ()
     bucket_bytes: float | None = None
     checkpoint_sha256: str | None = None
+    transfer: Checkpoint | None = None
 
 
-def models_for(mode: Mode, checkpoint: Path | str | None, measured: Path | str | None = None) -> Models:
+def models_for(
+    mode: Mode,
+    checkpoint: Path | str | None,
+    measured: Path | str | None = None,
+    transfer: Path | str | None = None,
+) -> Models:
     """The models of a mode; the network, and torch with it, is loaded only where it is used."""
     models = _models_of(mode, checkpoint)
-    return models if measured is None else replace(models, table=read_measured(Path(measured), AnalyticPredictor()))
+    if measured is not None:
+        models = replace(models, table=read_measured(Path(measured), AnalyticPredictor()))
+    if transfer is not None:
+        from gnnperf.gnn import load_checkpoint
+
+        loaded = load_checkpoint(Path(transfer))
+        models = replace(models, transfer=loaded, checkpoint_sha256=loaded.sha256)
+    return models
 
 
 def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     if checkpoint is None:
         return Models(AnalyticPredictor())
-    from gnnperf.gnn import Checkpoint, read_checkpoint
+    from gnnperf.gnn import load_checkpoint
     from gnnperf.predict.gnn import predictor_of
     from gnnperf.predict.intervals import CalibratedBounds
 
-    loaded = read_checkpoint(Path(checkpoint))
-    if not isinstance(loaded, Checkpoint):
-        return Models(loaded.predictor(mode), checkpoint_sha256=loaded.sha256)
+    loaded = load_checkpoint(Path(checkpoint))
+    if loaded.source_constants is not None:
+        raise InputError("the checkpoint corrects measurements of another machine and predicts nothing without them",
+                         where="checkpoint", remedy="pass it as transfer=")  # fmt: skip
     models = Models(
         predictor_of(loaded, mode),
         processors=calibrated_on(loaded.provenance),
@@ -146,13 +164,6 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
     return replace(models, bounds=(CalibratedBounds(loaded.intervals.nodes),), steps=steps)
-
-
-def trained_bucket_bytes(provenance: Mapping[str, Any]) -> float | None:
-    """`data.bucket_bytes` of the training; None: none, or made before this was kept."""
-    training = provenance.get("training")
-    given = training.get("bucket_bytes") if isinstance(training, Mapping) else None
-    return float(given) if isinstance(given, int | float) else None
 
 
 @dataclass(frozen=True)
@@ -195,7 +206,7 @@ class Setup:
     @cached_property
     def same_hardware(self) -> bool:
         """Whether the measured step is one of the hardware predicted for."""
-        return self.target.same_hardware and self.target.cluster == self.traced
+        return self.request.transfer is None and self.target.same_hardware and self.target.cluster == self.traced
 
     @cached_property
     def measured(self) -> MeasuredStep | None:
@@ -211,7 +222,7 @@ class Setup:
     def _starts_from_trace(self) -> bool:
         request, label = self.request, self.label
         differ = request.evidence is TraceEvidence.auto and request.jitter is not None
-        blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid
+        blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
         return not (blind or request.plan or math.isnan(label.makespan_us))
 
     @cached_property
@@ -234,10 +245,17 @@ class Setup:
         order: tuple[Predictor, ...] = (*tables, model)
         if self.measured is not None:
             order = (*tables, TracePredictor(self.measured, self.traced, model), model)
+        elif models.transfer is not None:
+            order = (*tables, self._transfer(models.transfer))
         elif models.table is not None:
             order = (SimilarPredictor(models.table, model),)  # rows correct similar calls of the model
         removed: tuple[Bounds, ...] = (NoBounds(self.other_processor),) if self.other_processor else ()
         return Predictors(order, (*models.bounds, UnseenDeviceBounds(), *removed))
+
+    def _transfer(self, checkpoint: Checkpoint) -> Predictor:
+        from gnnperf.predict.transfer import transfer_of
+
+        return transfer_of(checkpoint, self.graph, self.step, self.traced)
 
     @cached_property
     def question(self) -> Question:
@@ -256,7 +274,7 @@ class Setup:
                 self.graph.fingerprint,
                 checkpoint_sha256=self.models.checkpoint_sha256,
                 collectives=collective_models_text(target.cluster),
-                evidence=_evidence_name(measured),
+                evidence=_evidence_name(measured) if request.transfer is None else TRANSFER,
             ),
             warnings=(
                 *self._moved(),
@@ -274,6 +292,8 @@ class Setup:
 
     def _notes(self) -> tuple[str, ...]:
         request, measured = self.request, self.measured
+        if request.transfer is not None:
+            return (TRANSFERRED,)
         no_model = request.mode is Mode.hybrid and request.checkpoint is None and measured is None
         return (*((NO_CHECKPOINT,) if no_model else ()), *_of_trace(measured, self.same_hardware))
 
@@ -341,15 +361,6 @@ def with_alternatives(answer: StepPrediction, setup: Setup | Replay) -> StepPred
         rows.append(Alternative(one.hardware, one.cluster, one.placement, one.step_time_us, one.is_lower_bound,
                                 one.step_time_ratio, one.ratio_interval, one.throughput))  # fmt: skip
     return replace(answer, alternatives=tuple(rows))
-
-
-def missing_bucket(graph: ExecutionGraph, trained_bytes: float | None, follows_card: bool) -> tuple[str, ...]:
-    """A warning where the network learned of token buckets, and the trace's limited links are given without."""
-    placement = graph.placement
-    if trained_bytes is None or placement is None or not follows_card:
-        return ()
-    missing = placement.is_limited and placement.bucket_bytes is None
-    return (NO_BUCKET.format(size=trained_bytes),) if missing else ()
 
 
 def _evidence_name(measured: MeasuredStep | None) -> str:

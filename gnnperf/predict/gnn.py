@@ -22,7 +22,17 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType, Relation, Segment, Source
-from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, NodeAnswer, TypedGNN, answers_of, features
+from gnnperf.gnn import (
+    FIELDS,
+    UNKNOWN,
+    WORK,
+    Checkpoint,
+    NodeAnswer,
+    SourceMeasurements,
+    TypedGNN,
+    answers_of,
+    features,
+)
 from gnnperf.graph import (
     INTER,
     INTRA,
@@ -158,10 +168,21 @@ class GnnPredictor:
         )
 
     @torch.no_grad()
-    def given(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> Predicted:
-        """What the network says of every node."""
+    def given(
+        self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, source: SourceMeasurements | None = None
+    ) -> Predicted:
+        """What the network predicts for every node.
+
+        Args:
+            graph: one step.
+            cluster: to predict for.
+            base: the analytical prediction.
+            source: what another machine measured of the step; None: nothing.
+        """
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
-        data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors)
+        if source is not None:
+            source = source.padded(over.num_nodes)
+        data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, source)
         answers = answers_of(self.network, known.normalizer.apply(data))
         latency_us, base_us, known_op = _by_row(data, answers, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,15 @@ class Bounds(Protocol):
 
     def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
         """The prediction with other `latency_low_us` and `latency_high_us`."""
+        ...
+
+
+@runtime_checkable
+class FollowsEdits(Protocol):
+    """A predictor that starts from measurements, which an edit takes along."""
+
+    def on_edit(self, edited: Edited) -> Predictor:
+        """The predictor for an edit of the step."""
         ...
 
 
@@ -97,7 +106,7 @@ class Predictors:
 
     def on_edit(self, edited: Edited) -> Predictors:
         """The predictors for an edit of the graph: measurements of the trace follow its nodes."""
-        order = tuple(one.on_edit(edited) if isinstance(one, TracePredictor) else one for one in self.order)
+        order = tuple(one.on_edit(edited) if isinstance(one, FollowsEdits) else one for one in self.order)
         return replace(self, order=order)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.generate import NotAccounted, rank_tensors
+import numpy as np
+
+from gnnperf.core import NodeType
+from gnnperf.generate import NotAccounted, RankTensors, rank_tensors
 from gnnperf.hardware import DeviceSpec
-from gnnperf.memory import most_reserved_bytes, planned_peak
+from gnnperf.memory import PeakMemory, most_reserved_bytes, planned_peak, planned_timeline
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
@@ -43,13 +46,22 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
     try:
-        peaks = [replace(planned_peak(tensors), most_reserved_bytes=most_reserved_bytes(tensors))
-                 for tensors in rank_tensors(plan)]  # fmt: skip
+        peaks = [_peak(tensors, answer) for tensors in rank_tensors(plan)]
     except NotAccounted as op:
         return replace(answer, notes=(*answer.notes, NOT_ACCOUNTED.format(op)))
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     sentences = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
     return replace(answer, peak_memory=result, notes=(*sentences, *answer.notes))
+
+
+def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
+    """The peak of a rank, the interval of the allocator, and what is there as its kernels run."""
+    nodes = answer.prediction.graph.nodes
+    own = (nodes["rank"] == tensors.rank) & (nodes["node_type"] == NodeType.COMPUTE)
+    rows = np.flatnonzero(own.to_numpy())
+    ops = nodes["op_name"].astype(str).to_numpy()[rows].tolist()
+    over_time = planned_timeline(tensors, ops, answer.schedule.start_us[rows].tolist())
+    return replace(planned_peak(tensors), most_reserved_bytes=most_reserved_bytes(tensors), timeline=over_time)
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:

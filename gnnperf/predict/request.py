@@ -76,6 +76,8 @@ class Request(HardwareConfig):
         plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is requested.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: mode=hybrid
             uses the analytical model.
+        transfer: model trained with data.source_path: the step is predicted for the machine that it was trained on,
+            from the measurements of this trace of another machine; None: not.
         measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
             and corrects the answers for calls like its own; None: none.
         evidence: what the prediction takes from the measurements of its own trace.
@@ -110,6 +112,7 @@ class Request(HardwareConfig):
     other_hardware: list[Any] = field(default_factory=list)
     mode: Mode = Mode.hybrid
     checkpoint: Path | str | None = None
+    transfer: Path | str | None = None
     measured: Path | str | None = None
     evidence: TraceEvidence = TraceEvidence.auto
     stalls: Stalls = Stalls.keep
@@ -210,8 +213,10 @@ def check(request: Request) -> None:
     for key in ("checkpoint", "hardware", "cluster", "collectives", "jitter", "bucket_bytes"):
         _only_in(USES_HARDWARE, key, request)
     _only_in((Mode.hybrid,), "measured", request)
+    _check_transfer(request)
     _check_evidence(request)
     _check_bucket(request)
+    _check_run(request)
     if request.collectives is not None:
         from gnnperf.predict.target import check_collective_models
 
@@ -223,8 +228,22 @@ def check(request: Request) -> None:
     if request.whatif and request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
-    if request.checkpoint is not None and not Path(request.checkpoint).is_file():
-        raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
+    for key in ("checkpoint", "transfer"):
+        file = getattr(request, key)
+        if file is not None and not Path(file).is_file():
+            raise InputError("no such file", where=str(file), remedy=f"check {key}=FILE")
+
+
+def _check_transfer(request: Request) -> None:
+    if request.transfer is None:
+        return
+    _only_in((Mode.hybrid,), "transfer", request)
+    for key in ("plan", "checkpoint", "jitter", "other_hardware"):
+        if getattr(request, key):
+            raise InputError(f"cannot be combined with {key}", where="transfer",
+                             allowed="trace= with transfer=")  # fmt: skip
+    if request.evidence not in (TraceEvidence.auto, TraceEvidence.trace):
+        raise InputError("starts from the measurements of the trace", where="evidence", allowed="evidence=trace")
 
 
 def _check_bucket(request: Request) -> None:
@@ -236,6 +255,15 @@ def _check_bucket(request: Request) -> None:
     if request.plan or request.cluster:
         raise InputError("a cluster says what its links are", where="bucket_bytes",
                          allowed="cluster.inter.bucket_bytes with cluster=")  # fmt: skip
+
+
+def _check_run(request: Request) -> None:
+    """Refuse a run in tokens or samples of which a step's share cannot become known; samples of a trace may."""
+    from gnnperf.generate import StepWork, step_work
+
+    plan = request.plan_spec()
+    known = StepWork(samples=1.0) if plan is None else step_work(plan)
+    request.run.num_steps(request.run.completed(known))
 
 
 def _check_evidence(request: Request) -> None:

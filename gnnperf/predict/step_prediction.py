@@ -23,6 +23,8 @@ from gnnperf.schedule import Schedule
 from gnnperf.trace import file_names
 from gnnperf.whatif import Finding
 
+TRANSFER = "transfer"  # evidence of a prediction for another machine, from measurements of the trace
+
 
 @dataclass(frozen=True)
 class WhatIfAnswer:

@@ -26,27 +26,17 @@ SHARED = ("host", "host_facts", "link_probe", "recorded_at")  # of a part: once 
 
 @dataclass(frozen=True)
 class Description:
-    """What the caller says about a run; goes into the card as it is.
+    """What the caller says about a run; goes into the card as it is."""
 
-    Attributes:
-        workload: which program: dlrm, transformer, cnn, or a name of the user's own.
-        parameters: its sizes; JSON values.
-        parallelism: ranks by kind: dp, tp, pp, ep, ...
-        precision: dtype of the arithmetic.
-        batch: samples per rank and step.
-        link: what the ranks talk over, e.g. {"backend": "gloo", "medium": "loopback"}; empty: what can be seen of it.
-        repeat: which recording of the same run this is, from 1; None if it is not part of a series.
-        conditions: anything else under which it ran; JSON values.
-    """
-
-    workload: str = ""
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    parallelism: Mapping[str, int] = field(default_factory=dict)
-    precision: str = "float32"
-    batch: int | None = None
+    workload: str = ""  # which program: dlrm, transformer, cnn, or a name of the user's own
+    parameters: Mapping[str, object] = field(default_factory=dict)  # its sizes; JSON values
+    parallelism: Mapping[str, int] = field(default_factory=dict)  # ranks by kind: dp, tp, pp, ep, ...
+    precision: str = "float32"  # dtype of the arithmetic
+    batch: int | None = None  # samples per rank and step
+    # what the ranks talk over, e.g. {"backend": "gloo", "medium": "loopback"}; empty: what can be seen of it
     link: Mapping[str, object] = field(default_factory=dict)
-    repeat: int | None = None
-    conditions: Mapping[str, object] = field(default_factory=dict)
+    repeat: int | None = None  # which recording of the same run this is, from 1; None if it is not part of a series
+    conditions: Mapping[str, object] = field(default_factory=dict)  # anything else under which it ran; JSON values
 
     def __post_init__(self) -> None:
         """Refuse what a card cannot hold."""
@@ -54,11 +44,7 @@ class Description:
 
 
 def check(content: object) -> None:
-    """Refuse what a card cannot hold.
-
-    Raises:
-        InputError: a value is not JSON.
-    """
+    """Refuse what a card cannot hold: values that are not JSON."""
     try:
         json.dumps(content, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -151,6 +137,8 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
     hosts = {str(part["host"]): part["host_facts"] for part in reversed(parts)}
     names = list(dict.fromkeys(str(part["host"]) for part in parts))
     own = [{key: value for key, value in part.items() if key not in SHARED} for part in parts]
+    medium = "one host" if len(names) == 1 else "network"
+    seen = {"backend": parts[0]["backend"], "medium": medium, "hosts": len(names)}  # of a link that is not described
     return {
         "format": FORMAT,
         "status": COMPLETE,
@@ -158,7 +146,7 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
         "machine": machine_of([hosts[name] for name in names]),
         "world_size": len(parts),
         **asdict(description),
-        "link": description.link or _seen_link(parts, len(names)),
+        "link": description.link or (seen if len(parts) > 1 else {}),
         "link_probe": parts[0]["link_probe"],
         "versions": machine.versions(),
         "garbage_collector": "objects older than the first step set aside",
@@ -174,13 +162,6 @@ def machine_of(hosts: Sequence[Any]) -> str:
     """One fingerprint for all hosts of a run: theirs if they are alike."""
     distinct = sorted({str(facts["fingerprint"]) for facts in hosts})
     return distinct[0] if len(distinct) == 1 else host.fingerprint({"hosts": distinct})
-
-
-def _seen_link(parts: Sequence[Mapping[str, object]], hosts: int) -> dict[str, object]:
-    """What can be given of a link that the caller does not describe."""
-    if len(parts) == 1:
-        return {}
-    return {"backend": parts[0]["backend"], "medium": "one host" if hosts == 1 else "network", "hosts": hosts}
 
 
 def _over_ranks(parts: Sequence[Mapping[str, object]], kind: str) -> dict[str, object]:

@@ -19,12 +19,13 @@ FINGERPRINT_LENGTH = 16
 
 def host_facts() -> dict[str, object]:
     """Of the host this process runs on; `fingerprint` tells whether two runs had the same kind of machine."""
+    memory = next((line for line in (_text(MEMORY) or "").splitlines() if line.startswith("MemTotal:")), None)
     fixed = {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "sockets": _distinct("physical id"),
+        "sockets": len(set(_cpuinfo("physical id"))) or None,
         "cache_bytes": cache_bytes(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": int(memory.split()[1]) * 1024 if memory else None,
         "kernel": kernel(),
     }
     return {"fingerprint": fingerprint(fixed), **fixed, "governor": _text(FREQUENCY / "scaling_governor"),
@@ -66,15 +67,6 @@ def clock_mhz() -> float | None:
     scaled = _mhz(_text(FREQUENCY / "scaling_cur_freq"))
     given = _cpuinfo("cpu MHz")
     return scaled if scaled is not None else round(float(given[0])) if given else None
-
-
-def _distinct(key: str) -> int | None:
-    return len(set(_cpuinfo(key))) or None
-
-
-def _memory_bytes() -> int | None:
-    line = next((line for line in (_text(MEMORY) or "").splitlines() if line.startswith("MemTotal:")), None)
-    return int(line.split()[1]) * 1024 if line else None
 
 
 def _cpuinfo(key: str) -> list[str]:

@@ -12,16 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from enum import StrEnum
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-
-from gnnperf.record.network import LOOPBACK, Link, Seat, seats
 
 # A rank's process: it keeps its memory, and it ends with the process that launched it.
 #
@@ -56,7 +53,8 @@ def keep_memory() -> dict[str, object]:
         return {"allocator": "default"}
     if not all(libc.mallopt(option, value) for option, value in ((TRIM_THRESHOLD, -1), (MMAP_MAX, 0), (ARENA_MAX, 1))):
         return {"allocator": "default"}
-    pool_bytes = min(POOL_BYTES, int(SHARE_OF_FREE_MEMORY * _free_bytes()))
+    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    pool_bytes = min(POOL_BYTES, int(SHARE_OF_FREE_MEMORY * free_bytes))
     _touch(libc, pool_bytes)
     return {"allocator": "glibc, memory kept", "pool_bytes": pool_bytes}
 
@@ -83,17 +81,12 @@ def _touch(libc: ctypes.CDLL, num_bytes: int) -> None:
         libc.free(block)
 
 
-def _free_bytes() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 COLLECTIVE_TIMEOUT = timedelta(seconds=15)  # gloo hangs now and then
 # Ranks are forked from a process that has loaded torch once. Kineto reads its setting when torch is loaded: below this
 # level it announces every start and stop.
 SERVER_ENVIRONMENT = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 PRELOADED = ["torch", "torch.distributed", "gnnperf.record.recorder"]
 _allocator: dict[str, object] = {}  # of this process; empty in one that is no rank
-TRANSPORT_PRIORITY = 1  # the lowest above ordinary threads
 SLICE_NS = 100_000
 KILLED_WITHIN_S = 10.0  # the server that forked a rank tells of its end; it may be gone itself
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # system call numbers
@@ -104,24 +97,26 @@ class RankFailed(RuntimeError):
 
 
 def launch(
-    main: Callable[..., None], arguments: Sequence[object], *, world_size: int, timeout_s: float, link: Link = LOOPBACK
-) -> None:
+    main: Callable[..., None], arguments: Sequence[object], *, world_size: int, timeout_s: float,
+    enter: Sequence[Callable[[], None]] = (),
+) -> None:  # fmt: skip
     """Run `main(*arguments)` on every rank, in processes of their own, inside a process group.
 
-    Ranks find each other through a file in a private directory and talk over the link only: on one host over 127.0.0.1,
-    so that no port is open to others. They end with this process, however it ends.
+    Ranks find each other through a file in a private directory and talk over 127.0.0.1, so that no port is open to
+    others, or where `enter` moves each rank before it starts threads. They end with this process, however it ends.
     """
-    context = _context()
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
     lifeline, held = context.Pipe(duplex=False)
     with (
         lifeline,
         held,
         tempfile.TemporaryDirectory(prefix="gnnperf-ranks-") as meeting,
-        seats(link, world_size) as seat_of,
         _environment(SERVER_ENVIRONMENT),
     ):
+        entries = enter or [_stay_on_loopback] * world_size
         ranks = [
-            context.Process(target=_run_rank, args=(main, arguments, rank, seat_of, meeting, lifeline), daemon=True)
+            context.Process(target=_run_rank, args=(main, arguments, rank, entries, meeting, lifeline), daemon=True)
             for rank in range(world_size)
         ]
         try:
@@ -130,12 +125,6 @@ def launch(
             _await(ranks, time.monotonic() + timeout_s)
         finally:
             _kill(ranks)
-
-
-def _context() -> ForkServerContext:
-    context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    return context
 
 
 @contextmanager
@@ -185,15 +174,24 @@ def _kill(ranks: Sequence[ForkServerProcess]) -> None:
                 process.close()
 
 
+def _stay_on_loopback() -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+
+
 def _run_rank(
-    main: Callable[..., None], arguments: Sequence[object], rank: int, seat_of: Sequence[Seat], meeting: str,
-    lifeline: Connection,
+    main: Callable[..., None], arguments: Sequence[object], rank: int, entries: Sequence[Callable[[], None]],
+    meeting: str, lifeline: Connection,
 ) -> None:  # fmt: skip
     end_with(lifeline)
     _allocator.update(keep_memory())  # before torch starts threads
-    seat_of[rank].enter()
-    backend = _on_a_gpu(rank) if torch.cuda.is_available() else _on_a_core(rank)
-    world_size = len(seat_of)
+    entries[rank]()
+    if torch.cuda.is_available():  # a GPU per rank; the host's threads go where they like
+        torch.cuda.set_device(rank % torch.cuda.device_count())
+        backend = "nccl"
+    else:
+        _on_a_core(rank)
+        backend = "gloo"
+    world_size = len(entries)
     store = dist.FileStore(str(Path(meeting) / "store"), world_size)
     dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT)
     try:
@@ -203,44 +201,27 @@ def _run_rank(
         dist.destroy_process_group()
 
 
-def _on_a_core(rank: int) -> str:
+def _on_a_core(rank: int) -> None:
     """The CPU is the device: a core and a thread per rank; gloo's threads, which start later, inherit the core."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.set_num_threads(1)
-    return "gloo"
 
 
-def _on_a_gpu(rank: int) -> str:
-    """A GPU per rank; the host's threads go where they like."""
-    torch.cuda.set_device(rank % torch.cuda.device_count())
-    return "nccl"
-
-
-class Transport(StrEnum):
-    """How gloo's threads are scheduled, which share their rank's core with its main thread.
-
-    A thread that wakes does not take the core from an ordinary one before the kernel's next tick, which comes every
-    4 ms: steps then last whole multiples of 4 ms longer. A network card would not wait.
-    """
-
-    REAL_TIME = "fifo"  # they take the core at once, and keep it until they sleep
-    SHORT_SLICE = "short slice"  # they take it soon: ordinary threads with a slice of 0.1 ms
-    ORDINARY = "other"
-
-
-def put_transport_first(how: Transport) -> None:
+def put_transport_first(schedule: Callable[[int], None]) -> None:
     """Let gloo's threads run when they have something to do; again after new groups, which have threads of their own.
 
-    Without the right to make threads real-time the main thread is instructed not to push others off the core when it
-    wakes.
+    They share their rank's core with its main thread. A thread that wakes does not take the core from an ordinary one
+    before the kernel's next tick, which comes every 4 ms: steps then last whole multiples of 4 ms longer. A network
+    card would not wait. `schedule` is given the number of each thread. Where it is not permitted, the main thread is
+    instructed not to push others off the core when it wakes.
     """
     if dist.get_backend() != "gloo":
         return
     for thread in Path("/proc/self/task").iterdir():
         if int(thread.name) != os.getpid():
             try:
-                SCHEDULE[how](int(thread.name))
+                schedule(int(thread.name))
             except PermissionError:
                 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
                 return
@@ -248,23 +229,12 @@ def put_transport_first(how: Transport) -> None:
                 continue
 
 
-def _real_time(thread: int) -> None:
-    os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(TRANSPORT_PRIORITY))
-
-
-def _short_slice(thread: int) -> None:
+def short_slice(thread: int) -> None:
     """sched_setattr(2): an ordinary thread that asks for `SLICE_NS` at a time goes first when it wakes (Linux 6.12)."""
     attributes = struct.pack("IIQiIQQQ", 48, os.SCHED_OTHER, 0, 0, 0, SLICE_NS, 0, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(SCHED_SETATTR[os.uname().machine], thread, attributes, 0) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def _ordinary(thread: int) -> None:
-    os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
-
-
-SCHEDULE = {Transport.REAL_TIME: _real_time, Transport.SHORT_SLICE: _short_slice, Transport.ORDINARY: _ordinary}
 
 
 def conditions() -> dict[str, object]:

@@ -55,19 +55,13 @@ def barrier() -> None:
         dist.barrier()
 
 
-POLICIES = {
-    "SCHED_OTHER": "other",
-    "SCHED_BATCH": "batch",
-    "SCHED_IDLE": "idle",
-    "SCHED_FIFO": "fifo",
-    "SCHED_RR": "rr",
-}
+POLICIES = ("other", "batch", "idle", "fifo", "rr")  # of the kernel, SCHED_OTHER and so on
 
 
 def placement() -> dict[str, object]:
     """Where this rank runs: host (a digest, until the card numbers the hosts), cores, threads, device."""
-    return {"host": host_digest(), "cores": cores(), "scheduling": scheduling(), "threads": torch.get_num_threads(),
-            "device": device()}  # fmt: skip
+    return {"host": host_digest(), "cores": sorted(os.sched_getaffinity(0)), "scheduling": scheduling(),
+            "threads": torch.get_num_threads(), "device": device()}  # fmt: skip
 
 
 def device() -> dict[str, object]:
@@ -87,33 +81,22 @@ def device_clocks() -> dict[str, object]:
 
 def versions() -> dict[str, str | None]:
     """Of what decides how fast a step is; gloo has no version of its own (it is part of torch)."""
+    has_nccl = torch.cuda.is_available() and dist.is_available() and dist.is_nccl_available()
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "nccl": _nccl_version(),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if has_nccl else None,
         "gloo": None,
         "driver": driver_version() if torch.cuda.is_available() else None,
         "kernel": host.kernel(),
     }
 
 
-def _nccl_version() -> str | None:
-    if not (torch.cuda.is_available() and dist.is_available() and dist.is_nccl_available()):
-        return None
-    return ".".join(map(str, torch.cuda.nccl.version()))
-
-
 def scheduling() -> str:
     """The kernel's policy for this thread: "batch" threads do not preempt others when they wake."""
     policy = os.sched_getscheduler(0) & ~getattr(os, "SCHED_RESET_ON_FORK", 0)
-    known = {getattr(os, name): word for name, word in POLICIES.items() if hasattr(os, name)}
-    return known.get(policy, "another")
-
-
-def cores() -> list[int]:
-    """Cores this process may run on."""
-    return sorted(os.sched_getaffinity(0))
+    return next((name for name in POLICIES if getattr(os, f"SCHED_{name.upper()}", None) == policy), "another")
 
 
 def host_digest() -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -27,43 +27,10 @@ LET_GO_STEPS, KNOWING_STEPS, COUNTED_STEPS = 1, 1, 1
 ALLOCATION = "[memory]"  # what Kineto calls an allocation, or with negative bytes a release
 
 
-class PeakMemory(Protocol):
-    """Watches some steps."""
-
-    @property
-    def steps(self) -> int:
-        """How many steps of its own it needs after the traced ones."""
-        ...
-
-    def start(self) -> None:
-        """The first timed step begins."""
-        ...
-
-    def begin(self) -> None:
-        """A step of its own begins."""
-        ...
-
-    def end(self) -> None:
-        """A step of its own ends."""
-        ...
-
-    def facts(self) -> dict[str, object]:
-        """For the card, in bytes."""
-        ...
-
-    def close(self) -> None:
-        """Leave nothing running."""
-        ...
-
-
 class CudaMemory:
-    """The caching allocator's own count.
+    """The caching allocator's own count, of one CUDA device."""
 
-    Args:
-        index: of the CUDA device.
-    """
-
-    steps = 0
+    steps = 0  # of its own, after the traced ones
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -118,7 +85,8 @@ class HostMemory:
         profiler.stop()
         results = profiler.profiler.kineto_results if profiler.profiler is not None else None
         assert results is not None, "a profile that was started and stopped has results"
-        moves = sorted((e.start_ns(), _num_bytes(e)) for e in results.events() if e.name() == ALLOCATION)
+        events: Iterable[Any] = results.events()  # torch's type stubs leave nbytes out
+        moves = sorted((e.start_ns(), int(e.nbytes())) for e in events if e.name() == ALLOCATION)
         counted = [num_bytes for at_ns, num_bytes in moves if at_ns >= self._counted_from_ns]
         held = tensor_bytes()
         self._facts = {"method": "profiler allocations", "peak_bytes": held + peak_over_end(counted),
@@ -135,11 +103,6 @@ class HostMemory:
             self._profiler = None
 
 
-def _num_bytes(event: Any) -> int:
-    """Torch's type stubs leave this method out."""
-    return int(event.nbytes())
-
-
 def peak_over_end(moves_bytes: Iterable[int]) -> int:
     """The largest running sum of allocations and releases, above its last value; >= 0.
 
@@ -154,13 +117,9 @@ def peak_over_end(moves_bytes: Iterable[int]) -> int:
 
 def tensor_bytes() -> int:
     """Bytes of all CPU tensors that Python knows, their gradients included, every storage once."""
-    storages: dict[int, int] = {}
-    for tensor in _tensors():
-        if tensor.device.type == "cpu" and tensor.layout is torch.strided:
-            storage = tensor.untyped_storage()
-            if storage.nbytes():
-                storages[storage.data_ptr()] = storage.nbytes()
-    return sum(storages.values())
+    plain = (t for t in _tensors() if t.device.type == "cpu" and t.layout is torch.strided)
+    storages = (tensor.untyped_storage() for tensor in plain)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages if storage.nbytes()}.values())
 
 
 def _tensors() -> Iterable[torch.Tensor]:
@@ -171,6 +130,9 @@ def _tensors() -> Iterable[torch.Tensor]:
             yield known
             if known.is_leaf and known.grad is not None:
                 yield known.grad
+
+
+PeakMemory = CudaMemory | HostMemory
 
 
 def peak_memory_of_this_rank() -> PeakMemory:

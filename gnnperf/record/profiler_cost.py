@@ -51,7 +51,9 @@ def _measure_once(sections: Sections) -> dict[str, float]:
     profiler, profiled, marks_us = _run_profiled(sections)
     plain = {name: plain[name] + again for name, again in _run(sections, PLAIN_STEPS // 2).items()}
     added_us = {name: statistics.median(profiled[name]) - statistics.median(plain[name]) for name in sections}
-    op_events = _op_events(profiler) / PROFILED_STEPS
+    results = profiler.profiler.kineto_results if profiler.profiler is not None else None
+    assert results is not None, "a profile that was started and stopped has results"
+    op_events = sum(event.activity_type() == "cpu_op" for event in results.events()) / PROFILED_STEPS
     return {
         "op_us": max(added_us["ops"] / op_events, 0.0),
         "range_us": max(added_us["ranges"] / RANGES, 0.0),
@@ -88,12 +90,6 @@ def _run_profiled(sections: Sections) -> tuple[profile, Times, list[float]]:
             times = {name: times[name] + result[name] for name in sections}
             marks_us.append((time.thread_time_ns() - begin_ns) / 1e3)
     return profiler, times, marks_us[:-1]  # the last one also collects the events
-
-
-def _op_events(profiler: profile) -> int:
-    """Op events of all profiled steps."""
-    results = profiler.profiler.kineto_results if profiler.profiler is not None else None
-    return sum(event.activity_type() == "cpu_op" for event in results.events()) if results is not None else 0
 
 
 def _training_step() -> Callable[[], None]:

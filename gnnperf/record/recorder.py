@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -34,15 +33,7 @@ from gnnperf.record.step_recorder import StepRecorder, Stretches
 ON_HOST_MEMORY = ("gloo", "mpi", "ucc")  # backends; all others work on the rank's CUDA device
 
 
-@dataclass(frozen=True)
-class Point:
-    """One size: how many bytes every rank brings, and how often after one dropped round."""
-
-    num_bytes: int
-    rounds: int
-
-
-POINTS = (Point(8, 15), Point(2**22, 3))
+POINTS = ((8, 15), (2**22, 3))  # bytes of every rank, and how often after one dropped round
 
 
 def probe_link() -> dict[str, object] | None:
@@ -55,16 +46,16 @@ def probe_link() -> dict[str, object] | None:
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return None
     world_size = dist.get_world_size()
-    points = [{"bytes": point.num_bytes, "median_us": round(_median_us(point), 1)} for point in POINTS]
-    sent_bytes = 2 * (world_size - 1) / world_size * POINTS[-1].num_bytes
+    points = [{"bytes": size, "median_us": round(_median_us(size, rounds), 1)} for size, rounds in POINTS]
+    sent_bytes = 2 * (world_size - 1) / world_size * POINTS[-1][0]
     return {"operation": "all_reduce", "ranks": world_size, "points": points,
             "bytes_per_s": round(sent_bytes / points[-1]["median_us"] * 1e6)}  # fmt: skip
 
 
-def _median_us(point: Point) -> float:
+def _median_us(num_bytes: int, rounds: int) -> float:
     index = None if dist.get_backend() in ON_HOST_MEMORY else cuda_device()
-    message = torch.zeros(point.num_bytes // 4, device="cpu" if index is None else f"cuda:{index}")
-    samples = [_time_us(message) for _ in range(1 + point.rounds)]
+    message = torch.zeros(num_bytes // 4, device="cpu" if index is None else f"cuda:{index}")
+    samples = [_time_us(message) for _ in range(1 + rounds)]
     return statistics.median(samples[1:])
 
 
@@ -104,12 +95,6 @@ def kineto_without_environment(trace: bytes) -> bytes:
     header = json.loads(trace[:start] + EVENTS + b"]}")
     retained = json.dumps({key: header[key] for key in KINETO_KEYS if key in header})
     return retained[:-1].encode() + b',\n"traceEvents": [' + trace[start + len(EVENTS) : end] + b"]}\n"
-
-
-def execution_trace_without_environment(trace: bytes) -> bytes:
-    """The same execution trace with its schema and its nodes only."""
-    content = json.loads(trace)
-    return json.dumps({key: content[key] for key in EXECUTION_TRACE_KEYS}).encode()
 
 
 PEERS_TIMEOUT_S = 120.0  # how long rank 0 waits for the other ranks' files
@@ -212,12 +197,13 @@ def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank:
         remedy = "call step() at the end of every training step until step.done; request fewer steps of a short program"
         raise InputError(f"{step.steps_done} of {step.total_steps} steps ran", where=str(folder), remedy=remedy)
     measured = {"peak_memory": step.peak_memory(), **step.step_times()}
+    measured["profiler_cost"] = profiler_cost.measure()
     ops = step.execution_trace()
-    measured = {**measured, "profiler_cost": profiler_cost.measure()}
     try:
         files.write_gzip(folder / card.trace_name(rank), kineto_without_environment(step.kineto_trace()))
         if ops is not None:
-            files.write_gzip(folder / card.execution_trace_name(rank), execution_trace_without_environment(ops))
+            retained = {key: value for key, value in json.loads(ops).items() if key in EXECUTION_TRACE_KEYS}
+            files.write_gzip(folder / card.execution_trace_name(rank), json.dumps(retained).encode())
         files.write_json(folder / card.part_name(rank), card.own_part(place, measured))
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error

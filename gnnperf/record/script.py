@@ -29,6 +29,7 @@ from gnnperf.record.step_recorder import StepRecorder
 # micro-batch, micro-batch, A, ...                 A ---- A            (gradient accumulation)
 
 Recording = AbstractContextManager[StepRecorder]
+STRETCHES = ("warmup", "unprofiled", "profiled")
 
 
 class StepMarker:
@@ -47,13 +48,17 @@ class StepMarker:
         register_optimizer_step_post_hook(self._stepped)  # for good: torch calls it while it walks over all hooks
 
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self._ended or not _all_ranks_are_there():
+        expected = int(os.environ.get("WORLD_SIZE", "1"))  # of the launcher: none is recorded before all have met
+        if self._ended or (expected > 1 and not (dist.is_available() and dist.is_initialized())):
             return
         self._first = self._first or optimizer
         if optimizer is not self._first:
             return
         if self._step is None:
-            recording = self._make({"precision": _precision(optimizer)})
+            # float32, or bfloat16+float32; autocast is not seen here.
+            kinds = {parameter.dtype for group in optimizer.param_groups for parameter in group["params"]}
+            precision = "+".join(sorted(str(kind).removeprefix("torch.") for kind in kinds)) or "unknown"
+            recording = self._make({"precision": precision})
             self._step = recording.__enter__()
             self._recording = recording
             return
@@ -68,18 +73,6 @@ class StepMarker:
         if recording is not None:
             trace: TracebackType | None = None if error is None else error.__traceback__
             recording.__exit__(None if error is None else type(error), error, trace)
-
-
-def _all_ranks_are_there() -> bool:
-    """A launcher says how many ranks there will be; none can be recorded before all have met."""
-    expected = int(os.environ.get("WORLD_SIZE", "1"))
-    return expected <= 1 or (dist.is_available() and dist.is_initialized())
-
-
-def _precision(optimizer: torch.optim.Optimizer) -> str:
-    """The dtypes of what it optimizes: float32, or bfloat16+float32; autocast is not seen here."""
-    kinds = {parameter.dtype for group in optimizer.param_groups for parameter in group["params"]}
-    return "+".join(sorted(str(kind).removeprefix("torch.") for kind in kinds)) or "unknown"
 
 
 class RecordsItself(Exception):
@@ -110,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m gnnperf.record.script")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--note", type=Path, required=True, help="where to say that the script records itself")
-    for stretch in ("warmup", "unprofiled", "profiled"):
+    for stretch in STRETCHES:
         parser.add_argument(f"--{stretch}-steps", type=int, required=True)
     parser.add_argument("--module", action="store_true", help="the script is the name of a module")
     parser.add_argument("script")
@@ -120,18 +113,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _recording(options: argparse.Namespace) -> Callable[[Mapping[str, Any]], Recording]:
     record = recorder.record  # before it notes who calls it
-
-    def begin(seen: Mapping[str, Any]) -> Recording:
-        return record(
-            options.out,
-            workload=options.script if options.module else Path(options.script).stem,
-            warmup_steps=options.warmup_steps,
-            unprofiled_steps=options.unprofiled_steps,
-            profiled_steps=options.profiled_steps,
-            **seen,
-        )
-
-    return begin
+    workload = options.script if options.module else Path(options.script).stem
+    steps = {f"{stretch}_steps": getattr(options, f"{stretch}_steps") for stretch in STRETCHES}
+    return lambda seen: record(options.out, workload=workload, **steps, **seen)
 
 
 def _noting(record: Callable[..., Recording], marker: StepMarker, note: Path) -> Callable[..., Recording]:

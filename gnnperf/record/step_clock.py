@@ -14,28 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import torch
 import torch.profiler
 
 from gnnperf.record.machine import cuda_device
-
-
-class StepClock(Protocol):
-    """Collects step durations."""
-
-    def begin(self) -> None:
-        """A step begins."""
-        ...
-
-    def end(self) -> None:
-        """The step that began last ends."""
-        ...
-
-    def durations_us(self) -> list[float]:
-        """[num_steps] of all steps that began and ended."""
-        ...
 
 
 class HostClock:
@@ -46,24 +29,20 @@ class HostClock:
         self._durations_us: list[float] = []
 
     def begin(self) -> None:
-        """Note the time."""
+        """A step begins."""
         self._began_ns = time.perf_counter_ns()
 
     def end(self) -> None:
-        """Note the duration."""
+        """The step that began last ends."""
         self._durations_us.append((time.perf_counter_ns() - self._began_ns) / 1e3)
 
     def durations_us(self) -> list[float]:
-        """[num_steps]."""
+        """[num_steps] of all steps that began and ended."""
         return list(self._durations_us)
 
 
 class CudaClock:
-    """For work on a GPU: events in its current stream, which do not make the host wait and so change nothing.
-
-    Args:
-        index: of the CUDA device.
-    """
+    """For work on one CUDA device: events in its current stream, which do not make the host wait and change nothing."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -91,6 +70,9 @@ class CudaClock:
         return event
 
 
+StepClock = HostClock | CudaClock
+
+
 def clock_of_this_rank() -> StepClock:
     """CUDA events where the rank uses a CUDA device, else the host's clock."""
     index = cuda_device()
@@ -99,12 +81,13 @@ def clock_of_this_rank() -> StepClock:
 
 def summary(durations_us: Sequence[float]) -> dict[str, object]:
     """Median, quartiles and the samples themselves; medians are null without samples."""
-    quartiles = statistics.quantiles(durations_us, n=4, method="inclusive") if len(durations_us) > 1 else [None] * 3
+    several = len(durations_us) > 1
+    quartiles = statistics.quantiles(durations_us, n=4, method="inclusive") if several else None
     return {
         "steps": len(durations_us),
-        "median_us": _rounded(statistics.median(durations_us) if durations_us else None),
-        "quartile_1_us": _rounded(quartiles[0]),
-        "quartile_3_us": _rounded(quartiles[2]),
+        "median_us": round(statistics.median(durations_us), 1) if durations_us else None,
+        "quartile_1_us": quartiles and round(quartiles[0], 1),
+        "quartile_3_us": quartiles and round(quartiles[2], 1),
         "samples_us": [round(d, 1) for d in durations_us],
     }
 
@@ -132,10 +115,6 @@ def all_objects() -> list[object]:
     finally:
         if frozen:
             gc.freeze()
-
-
-def _rounded(value_us: float | None) -> float | None:
-    return None if value_us is None else round(value_us, 1)
 
 
 # Before a profiler or observer is taken away: wait for the other threads of this process.
@@ -180,12 +159,8 @@ class SafeProfile(torch.profiler.profile):
 
 
 def _busy_threads() -> list[int]:
-    own = threading.get_native_id()
-    return [thread for thread in map(int, _names()) if thread != own and _state(thread) in ("R", "D")]
-
-
-def _names() -> list[str]:
-    return [folder.name for folder in TASKS.iterdir()]
+    others = [int(folder.name) for folder in TASKS.iterdir() if int(folder.name) != threading.get_native_id()]
+    return [thread for thread in others if _state(thread) in ("R", "D")]
 
 
 def _state(thread: int) -> str:

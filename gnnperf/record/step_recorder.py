@@ -47,9 +47,7 @@ class ExecutionTraceStep:
         """What torch wrote."""
         return self._path.read_bytes()
 
-    def close(self) -> None:
-        """Stop if the step did not end."""
-        self.end()
+    close = end  # if the step did not end
 
 
 PROFILER_WARMUP_STEPS = 2
@@ -104,6 +102,7 @@ class StepRecorder:
     def __init__(self, stretches: Stretches, *, execution_trace: bool) -> None:
         self._stretches = stretches
         self._scratch = tempfile.TemporaryDirectory(prefix="gnnperf-record-")
+        self._kineto_path = Path(self._scratch.name) / "kineto.json"
         self._profiler = step_profiler(stretches.profiled)
         self._execution = ExecutionTraceStep(Path(self._scratch.name)) if execution_trace else None
         self._steps_done = 0
@@ -177,10 +176,6 @@ class StepRecorder:
             self._plain_clock.begin()
         if self._stretches.is_traced(step):
             self._traced_clock.begin()
-
-    @property
-    def _kineto_path(self) -> Path:
-        return Path(self._scratch.name) / "kineto.json"
 
     def kineto_trace(self) -> bytes:
         """The profiled steps as Kineto writes them."""

@@ -144,7 +144,10 @@ def _run(words: Sequence[str]) -> int:
 
 def _judge(out: Path, code: int, note: Path) -> int:
     """Say what became of the run, and mark it where its ranks could not."""
-    state = _final_status(out, patient=code == 0)
+    deadline = time.monotonic() + (PATIENCE_S if code == 0 else 0.0)
+    while card.status(out) == card.RECORDING and time.monotonic() < deadline:
+        time.sleep(card.POLL_S)
+    state = card.status(out)
     if note.exists():
         say(f"the script records itself, into {note.read_text(encoding='utf-8')}; nothing was recorded into {out}")
         return code
@@ -161,10 +164,3 @@ def _judge(out: Path, code: int, note: Path) -> int:
     reason = card.reason(out)
     say(f"{out}: broken: {reason}" + (f". What to do: {TRAIN_ON}" if reason.endswith("steps ran") else ""))
     return code or BROKEN_RUN
-
-
-def _final_status(out: Path, *, patient: bool) -> str | None:
-    deadline = time.monotonic() + (PATIENCE_S if patient else 0.0)
-    while card.status(out) == card.RECORDING and time.monotonic() < deadline:
-        time.sleep(card.POLL_S)
-    return card.status(out)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gnnperf.hardware import DeviceSpec
+from gnnperf.memory import PeakMemory
 from gnnperf.predict import Alternative, RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.report.throughput import throughput_document
@@ -116,6 +117,7 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "ddp_buckets_bytes": peak.buckets_bytes,
         "held_between_steps_bytes": peak.held_between_steps_bytes,
         "at": peak.at or None,
+        "timeline": _timeline(peak),
         "unknown": list(peak.unknown),
         "missing": list(peak.missing),
         "measured_method": None if measured is None else measured.method,
@@ -125,6 +127,14 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "device_bytes": rank.device_bytes,
         "fits": rank.fits,
     }
+
+
+def _timeline(peak: PeakMemory) -> dict[str, Any] | None:
+    """Bytes by part at points of the step; null: not known."""
+    given = peak.timeline
+    if given is None or not given.time_us:
+        return None
+    return {"time_us": list(given.time_us), "parts_bytes": {str(p): list(n) for p, n in given.parts_bytes.items()}}
 
 
 def _finding(result: Finding) -> dict[str, Any]:

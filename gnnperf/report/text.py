@@ -12,12 +12,13 @@ import pandas as pd
 
 from gnnperf.core import Source, StepTimeKind
 from gnnperf.memory import OUTSIDE
-from gnnperf.predict import RankMemory, StepPrediction
+from gnnperf.predict import TRANSFER, RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.whatif import Finding
 
 DOUBTED, NUM_DOUBTS = (Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED), 3
 UNKNOWN = "unknown"
+MOST_RANKS = 8  # whose memory is a line of the console; prediction.json and report.html have all
 MOST_WARNINGS, MOST_STEPS = 3, 12  # shown above the result; named
 ROUNDING_US = 1e-6  # a picosecond: no duration is shorter
 UNITS = ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s"))  # below this many us: divide by, unit
@@ -74,7 +75,10 @@ def comparison(answer: StepPrediction) -> str:
         ratio = ratio_text(answer.step_time_ratio, answer.ratio_interval, answer.interval_level)
         return f"{ratio} to {same_way}, predicted the same way for {answer.traced_hardware}; measured there: {traced}"
     if answer.step_time_error is None:
-        return f"measured on {answer.traced_hardware or 'unknown hardware'}: {traced}; a blind prediction has no ratio"
+        where = f"measured on {answer.traced_hardware or 'unknown hardware'}: {traced}"
+        if answer.provenance.get("evidence") == TRANSFER:
+            return f"{where}, on the machine of the trace"
+        return f"{where}; a blind prediction has no ratio"
     left_out = ", work that is not covered left out" if answer.is_lower_bound else ""
     return f"measured {answer.step_time_kind}: {traced}; error {100.0 * answer.step_time_error:+.1f} %{left_out}"
 
@@ -175,13 +179,23 @@ def _shape(dims: Any) -> str:
 
 def memory_lines(answer: StepPrediction) -> list[str]:
     """Peak memory rank by rank: of what, at which op, next to the measured one; with edits; whether it fits."""
-    result = [*(_memory_line(rank) for rank in answer.peak_memory), *fit_lines(answer.peak_memory, answer.hardware)]
+    shown, left = fullest_ranks(answer.peak_memory)
+    rest = [f"{left} more ranks hold no more than these"] if left else []
+    result = [*(_memory_line(rank) for rank in shown), *rest, *fit_lines(answer.peak_memory, answer.hardware)]
     if answer.whatif is None:
         return result
     edited = answer.whatif.answer.peak_memory
     unedited = {rank.peak.rank: rank.peak.peak_bytes for rank in answer.peak_memory}
     result += [_edited_line(rank, unedited[rank.peak.rank]) for rank in edited]
     return [*result, *(f"what if: {line}" for line in fit_lines(edited, answer.hardware))]
+
+
+def fullest_ranks(ranks: Sequence[RankMemory]) -> tuple[list[RankMemory], int]:
+    """Those that are shown, in order of ranks, and how many are left out: of many ranks the ones that hold most."""
+    if len(ranks) <= MOST_RANKS:
+        return list(ranks), 0
+    chosen = sorted(ranks, key=lambda rank: -rank.peak.peak_bytes)[:MOST_RANKS]
+    return sorted(chosen, key=lambda rank: rank.peak.rank), len(ranks) - MOST_RANKS
 
 
 def _edited_line(rank: RankMemory, unedited_bytes: int) -> str:
@@ -226,7 +240,8 @@ def _memory_line(rank: RankMemory) -> str:
     if measured is not None and rank.error is not None:
         counted, result = bytes_text(measured.counted_bytes(peak)), bytes_text(measured.peak_bytes)
         compared = f"; counted as recorded {counted}, measured {result}, error {100.0 * rank.error:+.1f} %"
-    return f"peak memory of rank {peak.rank}: {bytes_text(peak.peak_bytes)}{reserved} at {peak.at or UNKNOWN} ({made_of}){compared}"
+    size = f"{bytes_text(peak.peak_bytes)}{reserved}"
+    return f"peak memory of rank {peak.rank}: {size} at {peak.at or UNKNOWN} ({made_of}){compared}"
 
 
 def target(answer: StepPrediction) -> str:

@@ -15,7 +15,6 @@ from .longest_path import topological_order as topological_order
 from .medians import ClassMedians as ClassMedians
 from .medians import fit_medians as fit_medians
 from .medians import measured_latencies as measured_latencies
-from .medians import rank_offsets_us as rank_offsets_us
 from .path_counts import NUM_UNROLLED as NUM_UNROLLED
 from .path_counts import StepConstraints as StepConstraints
 from .path_counts import constraints_of as constraints_of

@@ -29,15 +29,10 @@ ALONE = -1
 
 @dataclass(frozen=True)
 class Spread:
-    """How much ranks of one role differ in the time of one kind of work.
+    """How much ranks of one role differ in the time of one kind of work."""
 
-    Attributes:
-        rank_share: standard deviation over time, of what a rank keeps for a whole step.
-        moment_us: variance over time, of what differs from moment to moment.
-    """
-
-    rank_share: float = 0.0
-    moment_us: float = 0.0
+    rank_share: float = 0.0  # standard deviation over time, of what a rank keeps for a whole step
+    moment_us: float = 0.0  # variance over time, of what differs from moment to moment
 
     def __post_init__(self) -> None:
         require(0 <= self.rank_share < 1, "rank_share of jitter", self.rank_share, "0 or more, below 1")
@@ -46,15 +41,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Jitter:
-    """How much ranks of one role differ.
+    """How much ranks of one role differ."""
 
-    Attributes:
-        host: in host time.
-        device: in kernels and copies; on a CPU in the ops themselves.
-    """
-
-    host: Spread = Spread()
-    device: Spread = Spread()
+    host: Spread = Spread()  # in host time
+    device: Spread = Spread()  # in kernels and copies; on a CPU in the ops themselves
 
 
 def arrival_lags_us(
@@ -64,12 +54,8 @@ def arrival_lags_us(
 
     Ranks that a rank stands for (`ExecutionGraph.stands_for`) count: a folded graph waits as long as the whole one.
 
-    Args:
-        graph: one step.
-        latency_us: [num_nodes] finite.
-        lag_us: [num_edges] finite.
-        jitter: of every rank.
-        repeats: whether the step follows on itself: ranks then begin it as far apart as they end it.
+    Of one step, [num_nodes] and [num_edges] finite; `repeats`: it follows on itself, and ranks begin it as far apart as
+    they end it.
     """
     edges = timed_edges(graph)
     kinds, of_node = _kinds(graph)

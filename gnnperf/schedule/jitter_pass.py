@@ -39,10 +39,7 @@ def _log_below(t, mean, deviation, count):  # type: ignore[no-untyped-def] # pra
 def expected_maximum(mean, deviation, count):  # type: ignore[no-untyped-def] # pragma: no cover
     """(expected maximum, its variance) of independent normal draws.
 
-    Args:
-        mean: [num_parts] of each kind of draw.
-        deviation: [num_parts]; a draw without any is certain.
-        count: [num_parts] draws of each kind.
+    `mean`, `deviation`, `count` [num_parts]: of each kind of draw; one without a deviation is certain.
     """
     top, widest = mean.max(), deviation.max()
     if widest <= 0.0:

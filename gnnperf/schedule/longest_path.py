@@ -138,20 +138,13 @@ class Schedule:
 
 @dataclass(frozen=True)
 class TimedEdges:
-    """The constraints of a graph in the engine's form.
+    """The constraints of a graph in the engine's form."""
 
-    Attributes:
-        index: [num_timed] rows of graph.edges.
-        src, dst: [num_timed] int64.
-        from_start: [num_timed] bool, the constraint leaves the START of src (launches).
-        order: [num_nodes] topological order; in_first, by_dst: incoming edges by node.
-    """
-
-    index: np.ndarray
-    src: np.ndarray
+    index: np.ndarray  # [num_timed] rows of graph.edges
+    src: np.ndarray  # src, dst: [num_timed] int64
     dst: np.ndarray
-    from_start: np.ndarray
-    order: np.ndarray
+    from_start: np.ndarray  # [num_timed] bool, the constraint leaves the START of src (launches)
+    order: np.ndarray  # [num_nodes] topological order; in_first, by_dst: incoming edges by node
     in_first: np.ndarray
     by_dst: np.ndarray
 
@@ -241,12 +234,7 @@ def schedule_copies(
 ) -> Schedule:
     """The (max, +) pass over copies of one step, each with latencies of its own; checked values only.
 
-    Args:
-        graph: one step.
-        edges: its constraints.
-        latency_us: [num_copies, num_nodes].
-        lag_us: [num_edges].
-        ready_us: [num_nodes] earliest starts of the first copy.
+    `latency_us` is [num_copies, num_nodes], `ready_us` [num_nodes] holds for the first copy.
     """
     timed_lag_us, lanes = lag_us[edges.index], lane_ends(graph.nodes)
     awaited, waiting = cross_step_edges(graph, lanes)

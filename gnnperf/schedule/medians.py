@@ -22,15 +22,11 @@ _EDGE_CLASSES = (
 
 @dataclass(frozen=True)
 class ClassMedians:
-    """Medians per class, finest class first.
+    """Medians per class, finest class first."""
 
-    Attributes:
-        nodes: one table (class -> median latency_us) per level of graph.CLASS_LEVELS from _FINEST on.
-        edges: one table (class -> median lag_us) per level of _EDGE_CLASSES.
-    """
-
+    # one table (class -> median latency_us) per level of graph.CLASS_LEVELS from _FINEST on
     nodes: tuple[pd.Series, ...]
-    edges: tuple[pd.Series, ...]
+    edges: tuple[pd.Series, ...]  # one table (class -> median lag_us) per level of _EDGE_CLASSES
 
     def latency_us(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] median latency of each node's class; NaN where no class was seen."""
@@ -107,10 +103,3 @@ def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     lag = graph.edges["lag_us"].to_numpy()
     parts = in_peer_wait(graph) | graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
     return np.where(np.isnan(latency) & parts, 0.0, latency), np.where(np.isnan(lag), medians.lag_us(graph), lag)
-
-
-def rank_offsets_us(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] when each rank began its first step, after the earliest one; 0 for nodes of no rank."""
-    first = graph.steps[0].rank_start_us
-    start_of = {rank: start - min(first) for rank, start in zip(graph.ranks, first, strict=True)}
-    return np.array([start_of.get(rank, 0.0) for rank in graph.nodes["rank"].tolist()])

@@ -22,37 +22,23 @@ NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first on
 
 @dataclass(frozen=True)
 class StepConstraints:
-    """What a step's nodes wait for, prepared once for many choices of latencies.
+    """What a step's nodes wait for, prepared once for many choices of latencies."""
 
-    Attributes:
-        edges: constraints within a copy of the step.
-        lag_us: [num_timed] of these edges.
-        awaited, waiting: [num_carried] node of one copy, node of the next copy that waits for its end.
-        work: [num_work] nodes that take part in the step's end.
-        num_copies: 1: the step time is a makespan; more: a period.
-    """
-
-    edges: TimedEdges
-    lag_us: np.ndarray
-    awaited: np.ndarray
-    waiting: np.ndarray
-    work: np.ndarray
-    num_copies: int
+    edges: TimedEdges  # constraints within a copy of the step
+    lag_us: np.ndarray  # [num_timed] of these edges
+    awaited: np.ndarray  # [num_carried] node of one copy
+    waiting: np.ndarray  # [num_carried] node of the next copy that waits for its end
+    work: np.ndarray  # [num_work] nodes that take part in the step's end
+    num_copies: int  # 1: the step time is a makespan; more: a period
 
 
 @dataclass(frozen=True)
 class StepVisits:
-    """A step time and what it is made of.
+    """A step time and what it is made of."""
 
-    Attributes:
-        step_us: period or makespan.
-        visits: [num_nodes] how often each node's latency is part of it.
-        rest_us: the lags in it; step_us = visits @ latency_us + rest_us.
-    """
-
-    step_us: float
-    visits: np.ndarray
-    rest_us: float
+    step_us: float  # period or makespan
+    visits: np.ndarray  # [num_nodes] how often each node's latency is part of it
+    rest_us: float  # the lags in it; step_us = visits @ latency_us + rest_us
 
 
 def constraints_of(graph: ExecutionGraph, lag_us: np.ndarray, num_copies: int) -> StepConstraints:
@@ -73,12 +59,7 @@ def constraints_of(graph: ExecutionGraph, lag_us: np.ndarray, num_copies: int) -
 
 
 def step_visits(constraints: StepConstraints, latency_us: np.ndarray) -> StepVisits:
-    """Schedule the copies and walk back along what was binding.
-
-    Args:
-        constraints: of the step.
-        latency_us: [num_nodes] finite float64.
-    """
+    """Schedule the copies and walk back along what was binding."""
     copies, num_nodes = constraints.num_copies, len(latency_us)
     binding = np.empty((copies, num_nodes), dtype=np.int64)  # edge that fixed a node's start; -1: its ready time
     cause = np.full((copies, num_nodes), -1, dtype=np.int64)  # node of the copy before that fixed its ready time

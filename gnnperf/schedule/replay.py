@@ -28,37 +28,24 @@ from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, me
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """One strict replay.
+    """One strict replay."""
 
-    Attributes:
-        graph: the structure that was scheduled (one step).
-        latency_us: [num_nodes] latencies used; lag_us: [num_edges] lags used; ready_us: [num_nodes] boundary.
-        schedule: the resulting schedule, time 0 = earliest rank's start of step j.
-        measured: label of step j.
-        measured_start_us: [num_nodes] measured start of the aligned node of step j; NaN unaligned.
-        makespan_us: replayed makespan of step j.
-        period_us: replayed period of step j; None for the first step of a window.
-        aligned_share: share of nodes of the structure that step j has too.
-        from_median: [num_nodes] bool, the latency is a class median.
-        median_time_share: share of the critical path's time that comes from class medians instead of step j.
-        peer_time_share: share of it that is time in collectives whose peers were not traced: wait and transfer cannot
-            be distinguished there, and keep their measured sum.
-        num_unknown: nodes and edges that neither step j nor a class median knows; they take no time in the schedule.
-    """
-
-    graph: ExecutionGraph
-    latency_us: np.ndarray
+    graph: ExecutionGraph  # the structure that was scheduled (one step)
+    latency_us: np.ndarray  # [num_nodes] latencies used; lag_us: [num_edges] lags used; ready_us: [num_nodes] boundary
     lag_us: np.ndarray
     ready_us: np.ndarray
-    schedule: Schedule
-    measured: StepLabel
-    measured_start_us: np.ndarray
-    makespan_us: float
-    period_us: float | None
-    aligned_share: float
-    from_median: np.ndarray
-    median_time_share: float
+    schedule: Schedule  # the resulting schedule, time 0 = earliest rank's start of step j
+    measured: StepLabel  # label of step j
+    measured_start_us: np.ndarray  # [num_nodes] measured start of the aligned node of step j; NaN unaligned
+    makespan_us: float  # replayed makespan of step j
+    period_us: float | None  # replayed period of step j; None for the first step of a window
+    aligned_share: float  # share of nodes of the structure that step j has too
+    from_median: np.ndarray  # [num_nodes] bool, the latency is a class median
+    median_time_share: float  # share of the critical path's time that comes from class medians instead of step j
+    # share of it that is time in collectives whose peers were not traced: wait and transfer cannot be distinguished
+    # there, and keep their measured sum
     peer_time_share: float
+    # nodes and edges that neither step j nor a class median knows; they take no time in the schedule
     num_unknown: int = 0
 
 
@@ -145,11 +132,8 @@ def _medians_of(
 ) -> np.ndarray:
     """Class medians fitted on other steps; in a single-step run, for each rank those of the other ranks.
 
-    Args:
-        graph: the whole run.
-        owner: [n] rank of each answer; collectives are no rank's (-1), and what no rank owns is requested of all.
-        latency_step: the step that is replayed.
-        ask: fitted medians -> [n] answers.
+    `ask` maps fitted medians to [n] answers; `owner` [n]: rank of each. Collectives are no rank's (-1): what no rank
+    owns is requested of all.
     """
     if len(graph.steps) > 1:
         return ask(fit_medians(graph, _fit_nodes(graph, latency_step, None)))

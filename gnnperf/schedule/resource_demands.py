@@ -21,37 +21,25 @@ OUTWARD, INWARD = 0, 1
 
 
 class ResourceDemands(NamedTuple):
-    """Roles and demands of the nodes of one step; a named tuple, because the compiled simulation takes no class.
+    """Roles and demands of the nodes of one step; a named tuple, because the compiled simulation takes no class."""
 
-    Attributes:
-        role: [num_nodes] IDLE, RUNS or MOVES.
-        place: [num_nodes] device or pool of cores of a node that runs; 0 for others.
-        slowdown: [num_nodes] of a node that runs, while a transfer moves data at its place; of a transfer, while work
-            runs at one of its places.
-        core_share: [num_nodes] share of a core that a transfer needs on each of its ranks, at full speed.
-        line_us: [num_nodes] time at the limit that a transfer's bytes need on a line that a token bucket limits.
-        first_place, places: the places of node n are places[first_place[n]:first_place[n + 1]], one per rank of a
-            transfer; none of another node.
-        first_link, links: likewise the directed links that a transfer crosses.
-        cores: [num_places] processor cores; unlimited for a device.
-        stretches: [num_nodes] bool, the rate may fall below 1.
-        full_us: worth of a full bucket on its line.
-        spared_share: of the time that bytes with tokens do not take.
-    """
-
-    role: np.ndarray
-    place: np.ndarray
+    role: np.ndarray  # [num_nodes] IDLE, RUNS or MOVES
+    place: np.ndarray  # [num_nodes] device or pool of cores of a node that runs; 0 for others
+    # [num_nodes] of a node that runs, while a transfer moves data at its place; of a transfer, while work runs at one
+    # of its places
     slowdown: np.ndarray
-    core_share: np.ndarray
+    core_share: np.ndarray  # [num_nodes] share of a core that a transfer needs on each of its ranks, at full speed
+    # [num_nodes] time at the limit that a transfer's bytes need on a line that a token bucket limits
     line_us: np.ndarray
+    # of node n: places[first_place[n]:first_place[n + 1]], one per rank of a transfer; none of another node
     first_place: np.ndarray
     places: np.ndarray
-    first_link: np.ndarray
+    first_link: np.ndarray  # first_link, links: likewise the directed links that a transfer crosses
     links: np.ndarray
-    cores: np.ndarray
-    stretches: np.ndarray
-    full_us: float
-    spared_share: float
+    cores: np.ndarray  # [num_places] processor cores; unlimited for a device
+    stretches: np.ndarray  # [num_nodes] bool, the rate may fall below 1
+    full_us: float  # worth of a full bucket on its line
+    spared_share: float  # of the time that bytes with tokens do not take
 
     @property
     def may_share(self) -> bool:
@@ -95,13 +83,9 @@ def resource_demands(
 
 @dataclass(frozen=True)
 class _Parts:
-    """Ranks of transfers, sorted by transfer; all [num_parts].
+    """Ranks of transfers, sorted by transfer; all [num_parts]."""
 
-    Attributes:
-        node: the transfer; rank: a traced rank of it; role: "send", "recv" or its kind.
-    """
-
-    node: np.ndarray
+    node: np.ndarray  # the transfer; rank: a traced rank of it; role: "send", "recv" or its kind
     rank: np.ndarray
     role: np.ndarray
 

@@ -29,33 +29,24 @@ EDGE = ["src", "dst", "relation"]
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """Measurements of one step, on the graph that predictors receive.
+    """Measurements of one step, on the graph that predictors receive."""
 
-    Attributes:
-        graph: the step, without edges inferred from time distances.
-        latency_us: [num_nodes] as measured; NaN where the trace has no measurement. The wait for untraced peers holds
-            their transfer as well, so the transfer itself takes 0.
-        delay_us: [num_nodes] from the moment that every constraint allows a node until it began; 0 or more.
-        lag_us: [num_edges] measured delay along an edge; where another edge was binding, the median of the edge's
-            class, at most what the measured times leave.
-        usual_us: [num_nodes] median of the finest class of host nodes, over the whole trace, that has LEAST_NODES; NaN
-            none.
-        stalled: [num_nodes] bool, host nodes that took STALL_US or more and STALL_FACTOR times what is usual (first
-            launches, data loading, cudaMalloc, sleeps).
-        rank_start_us: rank -> start of the step after that of the earliest rank.
-        medians: per class of nodes and edges, over the whole trace.
-        from_other_steps: whether this is another step than the predicted one: a forecast, not a copy.
-    """
-
-    graph: ExecutionGraph
+    graph: ExecutionGraph  # the step, without edges inferred from time distances
+    # [num_nodes] as measured; NaN where the trace has no measurement. The wait for untraced peers holds their
+    # transfer as well, so the transfer itself takes 0.
     latency_us: np.ndarray
-    delay_us: np.ndarray
+    delay_us: np.ndarray  # [num_nodes] from the moment that every constraint allows a node until it began; 0 or more
+    # [num_edges] measured delay along an edge; where another edge was binding, the median of the edge's class, at
+    # most what the measured times leave
     lag_us: np.ndarray
+    # [num_nodes] median of the finest class of host nodes, over the whole trace, that has LEAST_NODES; NaN none
     usual_us: np.ndarray
+    # [num_nodes] bool, host nodes that took STALL_US or more and STALL_FACTOR times what is usual (first launches,
+    # data loading, cudaMalloc, sleeps)
     stalled: np.ndarray
-    rank_start_us: Mapping[int, float]
-    medians: ClassMedians
-    from_other_steps: bool = False
+    rank_start_us: Mapping[int, float]  # rank -> start of the step after that of the earliest rank
+    medians: ClassMedians  # per class of nodes and edges, over the whole trace
+    from_other_steps: bool = False  # whether this is another step than the predicted one: a forecast, not a copy
 
     @property
     def stalls_us(self) -> np.ndarray:

@@ -53,25 +53,17 @@ _LAUNCH = attrgetter("grid", "block", "registers", "shared_bytes", "occupancy") 
 
 @dataclass
 class Parts:
-    """What has been read of a file so far.
+    """What has been read of a file so far."""
 
-    Attributes:
-        columns: of each stretch: arrays [num_events of the stretch]; a column that a stretch lacks is unknown there.
-        names: codes of event names, over all stretches.
-        texts: codes of undecoded shapes, dtypes and values, over all stretches.
-        launches: codes of undecoded launches of kernels, over all stretches.
-        metadata: place in the file -> metadata of a collective.
-        flows: ph, id, tid and ts of forward-backward arrows.
-        size: number of events.
-    """
-
+    # of each stretch: arrays [num_events of the stretch]; a column that a stretch lacks is unknown there
     columns: list[dict[str, np.ndarray]] = field(default_factory=list)
-    names: Codes = field(default_factory=Codes)
+    names: Codes = field(default_factory=Codes)  # codes of event names, over all stretches
+    # codes of undecoded shapes, dtypes and values, over all stretches
     texts: dict[str, Codes] = field(default_factory=lambda: {name: Codes() for name in JSON_FIELDS})
-    launches: Codes = field(default_factory=Codes)
-    metadata: dict[int, CommArgs] = field(default_factory=dict)
-    flows: list[Any] = field(default_factory=list)
-    size: int = 0
+    launches: Codes = field(default_factory=Codes)  # codes of undecoded launches of kernels, over all stretches
+    metadata: dict[int, CommArgs] = field(default_factory=dict)  # place in the file -> metadata of a collective
+    flows: list[Any] = field(default_factory=list)  # ph, id, tid and ts of forward-backward arrows
+    size: int = 0  # number of events
 
 
 def add(parts: Parts, events: list[Any]) -> None:
@@ -152,7 +144,11 @@ def _device_columns(rows: list[Any], args: list[Args], kind: np.ndarray) -> dict
     """Devices, streams, awaited events and bytes of the device side."""
     side = kind > LAST_HOST_CODE  # [n]
     lanes = _of(side, rows, lambda e: {"pid": lane_column([x.pid for x in e]), "tid": lane_column([x.tid for x in e])})
-    stated = _of(side, args, _stated_device_columns)
+    stated = _of(side, args, lambda a: {
+        "device": int_column([x.device for x in a]), "stream": int_column([x.stream for x in a]),
+        "awaited": int_column([x.wait_on_stream for x in a]), "wait_event": int_column([x.wait_event for x in a]),
+        "bytes": float_column([x.size if x.bytes is None else x.bytes for x in a]),
+    })  # fmt: skip
     awaited = (kind == KIND_CODES[EventKind.SYNC]) & (stated["awaited"] >= 0)  # [n]
     stream = np.where(stated["stream"] >= 0, stated["stream"], lanes["tid"])
     device = np.where(stated["device"] >= 0, stated["device"], lanes["pid"])
@@ -165,44 +161,24 @@ def _device_columns(rows: list[Any], args: list[Args], kind: np.ndarray) -> dict
     }
 
 
-def _stated_device_columns(args: list[Args]) -> dict[str, np.ndarray]:
-    return {
-        "device": int_column([a.device for a in args]),
-        "stream": int_column([a.stream for a in args]),
-        "awaited": int_column([a.wait_on_stream for a in args]),
-        "wait_event": int_column([a.wait_event for a in args]),
-        "bytes": float_column([a.size if a.bytes is None else a.bytes for a in args]),
-    }
-
-
 ANNOTATION_NAMES = ("ProfilerStep", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """The rows of one rank, sorted by start, longer first, outer op first.
+    """The rows of one rank, sorted by start, longer first, outer op first."""
 
-    Attributes:
-        columns: every column of schema.EVENT_COLUMNS that a single event states; arrays or categoricals [num_events].
-        kind: [num_events] int8, code of EventKind in KIND_CODES.
-        names: the text of each code of the column `name`.
-        side: [num_events] int64 each of SIDE_FIELDS, -1 unknown: for linking only.
-        metadata: row -> metadata of a collective, where the event has any.
-        flows: forward-backward arrows, both ends, times in ns on the table's scale.
-        base_ns: absolute time of start_ns = 0.
-        head: the file's top level.
-        dropped: how many events were left out, by reason.
-    """
-
+    # every column of schema.EVENT_COLUMNS that a single event states; arrays or categoricals [num_events]
     columns: dict[str, Any]
-    kind: np.ndarray
-    names: list[str]
-    side: dict[str, np.ndarray]
-    metadata: dict[int, CommArgs]
-    flows: list[tuple[str, object, int, int]]  # ph, id, thread, start_ns
-    base_ns: int
-    head: Head
-    dropped: dict[str, int]
+    kind: np.ndarray  # [num_events] int8, code of EventKind in KIND_CODES
+    names: list[str]  # the text of each code of the column `name`
+    side: dict[str, np.ndarray]  # [num_events] int64 each of SIDE_FIELDS, -1 unknown: for linking only
+    metadata: dict[int, CommArgs]  # row -> metadata of a collective, where the event has any
+    # ends of forward-backward arrows: ph, id, thread, start in ns on the table's scale
+    flows: list[tuple[str, object, int, int]]
+    base_ns: int  # absolute time of start_ns = 0
+    head: Head  # the file's top level
+    dropped: dict[str, int]  # how many events were left out, by reason
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -215,11 +191,7 @@ class Assembled:
 
 
 def assemble(data: bytes, where: str) -> Assembled:
-    """One table of all events of a Kineto file's JSON text; broken events are dropped and counted.
-
-    Raises:
-        InputError: not JSON, cut off, not a trace, or no event that can be used.
-    """
+    """One table of all events of a Kineto file's JSON text; broken events are counted, what is no trace is refused."""
     if data[:64].lstrip(SPACE)[:1] not in (b"{", b"["):
         raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not")
     problem = ""
@@ -260,7 +232,9 @@ def _table(parts: Parts, reader: Reader) -> Assembled:
     """All stretches as one table, sorted."""
     stacked = {name: _stacked(parts.columns, name) for name in COLUMNS}
     texts, codes = _names(parts.names, stacked["name"])
-    kind = _with_marks(stacked.pop("kind"), texts, codes)
+    kind = stacked.pop("kind")
+    marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])[codes]  # old files list them as operators
+    kind = np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks, KIND_CODES[EventKind.ANNOTATION], kind)
     order = _order(stacked, kind, reader)
     columns: dict[str, Any] = {name: values[order] for name, values in stacked.items()}
     first = int(columns["start_ns"][0])
@@ -273,10 +247,11 @@ def _table(parts: Parts, reader: Reader) -> Assembled:
     columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
     base = _base_time_ns(reader.head, first)
+    row = np.full(parts.size, -1, dtype=np.int64)  # of each place in the file
+    row[order] = np.arange(len(order))
+    metadata = {int(row[place]): args for place, args in parts.metadata.items() if row[place] >= 0}
     flows = _flows(parts.flows, first)
-    return Assembled(
-        columns, kind[order], texts, side, _by_row(parts.metadata, order), flows, base, reader.head, reader.dropped
-    )
+    return Assembled(columns, kind[order], texts, side, metadata, flows, base, reader.head, reader.dropped)
 
 
 def _stacked(parts: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
@@ -295,12 +270,6 @@ def _names(names: Codes, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
     return cut, merged[codes]
 
 
-def _with_marks(kind: np.ndarray, texts: list[str], codes: np.ndarray) -> np.ndarray:
-    """[n] kinds; step marks that old files list as operators are annotations."""
-    marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])
-    return np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks[codes], KIND_CODES[EventKind.ANNOTATION], kind)
-
-
 def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: Reader) -> np.ndarray:
     """Row numbers sorted by start, longer first, then by the id that ops get when they start; broken rows left out."""
     start, duration = columns["start_ns"], columns["duration_ns"]
@@ -313,15 +282,6 @@ def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: Reader) -> 
         return order
     reader.dropped["events with a missing, negative or absurd time"] = int(broken.sum())
     return order[~broken[order]]
-
-
-def _by_row(metadata: dict[int, CommArgs], order: np.ndarray) -> dict[int, CommArgs]:
-    """Metadata by row instead of by place in the file."""
-    if not metadata:
-        return {}
-    row = np.full(int(order.max()) + 1, -1, dtype=np.int64)
-    row[order] = np.arange(len(order))
-    return {int(row[i]): a for i, a in metadata.items() if i < len(row) and row[i] >= 0}
 
 
 def _flows(flows: list[Any], first: int) -> list[tuple[str, object, int, int]]:

@@ -15,31 +15,22 @@ MAX_LISTED = 16
 
 
 def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
-    """Warnings about a run of these ranks.
-
-    Raises:
-        InputError: no work at all, different world sizes, windows that never overlap.
-    """
-    _refuse_idle(tables, where)
-    _refuse_worlds(tables, where)
-    warnings = [*_windows(tables, where), *_missing(tables), *_steps(tables), *_device_work(tables)]
-    warnings += [f"{t.meta.source_file}: {text}" for t in tables for text in t.meta.warnings]
-    return tuple(warnings)
-
-
-def _refuse_idle(tables: Sequence[TraceTable], where: str) -> None:
+    """Warnings about these ranks; refuses a run without work, of several world sizes, or of windows far apart."""
     work = [str(k) for k in (EventKind.CPU_OP, EventKind.RUNTIME, *DEVICE_KINDS)]
     if not any(t.events["kind"].isin(work).any() for t in tables):
         raise InputError("holds marks and no work: no CPU op, no launch, no device event", where=where,
                          remedy="record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]")  # fmt: skip
+    worlds = sorted({t.meta.world_size for t in tables if t.meta.world_size})
+    if len(worlds) > 1:
+        raise InputError(f"holds ranks of runs of {worlds[0]} and of {worlds[1]} ranks", where=where,
+                         allowed="one run", remedy="give one run at a time")  # fmt: skip
+    warnings = [*_windows(tables, where), *_missing(tables), *_lacks(tables)]
+    warnings += [f"{t.meta.source_file}: {text}" for t in tables for text in t.meta.warnings]
+    return tuple(warnings)
 
 
 def refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
-    """Refuse two files of one rank.
-
-    Raises:
-        InputError: names the two.
-    """
+    """Refuse two files of one rank, by name."""
     files: dict[int, list[TraceTable]] = defaultdict(list)
     for table in tables:
         files[table.meta.rank].append(table)
@@ -52,13 +43,6 @@ def refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
                 where=where, allowed="one file per rank of one run",
                 remedy="name them rank_0.json, rank_1.json, ..." if unsure else "give one run at a time",
             )  # fmt: skip
-
-
-def _refuse_worlds(tables: Sequence[TraceTable], where: str) -> None:
-    worlds = sorted({t.meta.world_size for t in tables if t.meta.world_size})
-    if len(worlds) > 1:
-        raise InputError(f"holds ranks of runs of {worlds[0]} and of {worlds[1]} ranks", where=where,
-                         allowed="one run", remedy="give one run at a time")  # fmt: skip
 
 
 def _windows(tables: Sequence[TraceTable], where: str) -> list[str]:
@@ -94,17 +78,13 @@ def step_rows(table: TraceTable) -> np.ndarray:
     return np.flatnonzero(marks[names.cat.codes.to_numpy()] & is_annotation)
 
 
-def _steps(tables: Sequence[TraceTable]) -> list[str]:
-    without = [t.meta.rank for t in tables if not len(step_rows(t))]
-    if not without:
-        return []
-    ranks = "no rank has" if len(without) == len(tables) else f"{len(without)} of {len(tables)} ranks have no"
-    return [f"{ranks} step marks (ProfilerStep): the whole window is taken for one step"]
-
-
-def _device_work(tables: Sequence[TraceTable]) -> list[str]:
-    idle = [t.meta.rank for t in tables if not t.events["kind"].isin([str(k) for k in DEVICE_KINDS]).any()]
-    if not idle:
-        return []
-    ranks = "there is" if len(idle) == len(tables) else f"{len(idle)} of {len(tables)} ranks have"
-    return [f"{ranks} no device work: ops are taken to run on the CPU"]
+def _lacks(tables: Sequence[TraceTable]) -> list[str]:
+    """Step marks and device work that some ranks lack."""
+    total, warnings = len(tables), []
+    if without := sum(not len(step_rows(t)) for t in tables):
+        ranks = "no rank has" if without == total else f"{without} of {total} ranks have no"
+        warnings.append(f"{ranks} step marks (ProfilerStep): the whole window is taken for one step")
+    if idle := sum(not t.events["kind"].isin([str(k) for k in DEVICE_KINDS]).any() for t in tables):
+        ranks = "there is" if idle == total else f"{idle} of {total} ranks have"
+        warnings.append(f"{ranks} no device work: ops are taken to run on the CPU")
+    return warnings

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -128,15 +128,8 @@ class Call:
 
     def filled_from(self, other: Call) -> Call:
         """Own values first, the other's where unknown."""
-        return Call(
-            other.kind if self.kind is None else self.kind,
-            other.group if self.group is None else self.group,
-            other.group_size if self.group_size is None else self.group_size,
-            other.in_elements if self.in_elements is None else self.in_elements,
-            other.out_elements if self.out_elements is None else self.out_elements,
-            other.dtype if self.dtype is None else self.dtype,
-            *((other.peer, other.tag) if self.peer is None else (self.peer, self.tag)),
-        )
+        given = {f.name: getattr(other, f.name) for f in fields(self) if getattr(self, f.name) is None}
+        return replace(self, **given, tag=other.tag if self.peer is None else self.tag)
 
 
 def add_collectives(table: Assembled, links: Links, distributed: Distributed) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -84,12 +83,7 @@ def _is_shape(argument: Any) -> bool:
 def _dtype(argument: Any) -> Any:
     if isinstance(argument, list):
         return [_dtype(one) for one in argument]
-    return argument if isinstance(argument, str) and _is_dtype(argument) else ""
-
-
-@lru_cache(maxsize=1 << 10)
-def _is_dtype(text: str) -> bool:
-    return DTYPE.fullmatch(text) is not None
+    return argument if isinstance(argument, str) and DTYPE.fullmatch(argument) else ""
 
 
 def _value(argument: Any) -> Any:

@@ -57,25 +57,17 @@ class _Node(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True)
 class Node:
-    """One op of an execution trace.
-
-    Attributes:
-        id, parent: node numbers.
-        rf_id: number of the recorded function, in order of start over all threads.
-        thread: small number of the thread, from 1.
-        values, shapes, types: one entry per argument; a tensor's value begins with its id.
-        outputs, output_types: the same of what it returns.
-    """
+    """One op of an execution trace."""
 
     id: int
-    parent: int
-    rf_id: int
-    thread: int
+    parent: int  # id of the op around it
+    rf_id: int  # number of the recorded function, in order of start over all threads
+    thread: int  # small number of the thread, from 1
     name: str
-    values: list[Any]
+    values: list[Any]  # one per argument, as shapes and types; a tensor's value begins with its id
     shapes: list[Any]
     types: list[Any]
-    outputs: list[Any]
+    outputs: list[Any]  # one per result
     output_types: list[Any]
 
 
@@ -94,11 +86,7 @@ class ExecutionTrace:
 
 
 def read_execution_trace(head: Head, name: str) -> ExecutionTrace:
-    """Nodes of an execution trace.
-
-    Raises:
-        InputError: an unknown schema, or nodes that cannot be read.
-    """
+    """Nodes of an execution trace; refuses an unknown schema, and nodes that cannot be read."""
     stated = SCHEMA.match(str(decoded(head.schema, str | float) or ""))
     if stated is None:
         raise InputError("is JSON with nodes, but states no schema", where=name, allowed=SCHEMAS)
@@ -138,11 +126,7 @@ def is_execution_trace(start: bytes) -> bool:
 
 
 def refuse_chakra(start: bytes, name: str) -> None:
-    """Refuse formats that are known and not read, each with its sentence.
-
-    Raises:
-        InputError: Chakra protobuf, concatenated Chakra JSON, a Chakra workload graph.
-    """
+    """Refuse Chakra protobuf, concatenated Chakra JSON and Chakra workload graphs, each with its sentence."""
     if name.lower().endswith((".et", ".et.gz")) or (start[:1] not in (b"{", b"[", b"\xef") and b"chakra" in start):
         raise InputError("is a Chakra protobuf file, which is not read", where=name, remedy=REMEDY)
     if re.match(rb'\s*\{\s*"attr"\s*:', start):
@@ -169,17 +153,12 @@ MIN_REPEATED_SHARE = 0.9  # of the nodes found first: a repetition finds as many
 
 @dataclass(frozen=True)
 class Matched:
-    """Rows of the execution trace's nodes.
+    """Rows of the execution trace's nodes."""
 
-    Attributes:
-        repetitions: for each time the trace is found in the table: node id -> row of the table.
-        key: which of the table's numbers they were matched by.
-        share: matched nodes / all nodes, where most are matched.
-    """
-
+    # for each time the trace is found in the table: node id -> row of the table
     repetitions: tuple[dict[int, int], ...]
-    key: str
-    share: float
+    key: str  # which of the table's numbers they were matched by
+    share: float  # matched nodes / all nodes, where most are matched
 
 
 def match(table: Assembled, trace: ExecutionTrace) -> Matched:

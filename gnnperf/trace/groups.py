@@ -93,12 +93,7 @@ class _Ranges:
 
 
 def name_groups(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[Group]]) -> list[TraceTable]:
-    """The same tables with the groups of gloo's collectives, where they can be given.
-
-    Args:
-        tables: of one run.
-        groups: by rank, the groups it belongs to in order of creation.
-    """
+    """The tables of one run with the groups of gloo's collectives, given each rank's groups in order of creation."""
     ranges = {t.meta.rank: _ranges(t) for t in tables}
     several = [r for r in sorted(ranges) if len(ranges[r].row) and len(set(groups.get(r, ()))) > 1]
     in_steps = {t.meta.rank: _steps_of(t, ranges[t.meta.rank]) for t in tables if t.meta.rank in several}

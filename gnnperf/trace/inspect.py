@@ -40,65 +40,38 @@ class CollectiveSummary:
 
 @dataclass(frozen=True)
 class RankSummary:
-    """One rank.
-
-    Attributes:
-        rank, rank_source: number, and how it is known.
-        file: base name.
-        duration_ms: first start to last end.
-        events: count by EventKind.
-        steps: name and host time in ms of each step mark, in order.
-        ops_with_shapes: share of CPU ops that have input shapes; NaN without ops.
-        link_method: how device work was tied.
-        links: device events by Link.
-        devices: names of the devices that did work ("" where the trace does not name them).
-        streams, threads, feeds: counts of streams, host threads and tensor dependencies.
-        collectives: by kind, dtype and group.
-    """
+    """One rank."""
 
     rank: int
-    rank_source: str
-    file: str
-    duration_ms: float
-    events: dict[str, int]
-    steps: tuple[tuple[str, float], ...]
-    ops_with_shapes: float
-    link_method: str
-    links: dict[str, int]
-    devices: tuple[str, ...]
+    rank_source: str  # how the number is known
+    file: str  # base name
+    duration_ms: float  # first start to last end
+    events: dict[str, int]  # count by EventKind
+    steps: tuple[tuple[str, float], ...]  # name and host time in ms of each step mark, in order
+    ops_with_shapes: float  # share of CPU ops that have input shapes; NaN without ops
+    link_method: str  # how device work was tied
+    links: dict[str, int]  # device events by Link
+    devices: tuple[str, ...]  # names of the devices that did work ("" where the trace does not name them)
     streams: int
-    threads: int
-    feeds: int
-    collectives: tuple[CollectiveSummary, ...]
+    threads: int  # host threads
+    feeds: int  # tensor dependencies
+    collectives: tuple[CollectiveSummary, ...]  # by kind, dtype and group
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a path holds.
+    """What a path holds."""
 
-    Attributes:
-        name: of the run.
-        world_size: ranks of the run, traced or not; None for execution traces only.
-        ranks: traced ranks.
-        execution_traces: those without a Kineto file: they have ops and shapes, no times.
-        missing: what the trace does not hold and a prediction would use.
-        warnings: as for reading.
-    """
-
-    name: str
-    world_size: int | None
-    ranks: tuple[RankSummary, ...]
-    execution_traces: tuple[ExecutionTrace, ...]
-    missing: tuple[str, ...]
-    warnings: tuple[str, ...]
+    name: str  # of the run
+    world_size: int | None  # ranks of the run, traced or not; None for execution traces only
+    ranks: tuple[RankSummary, ...]  # traced ranks
+    execution_traces: tuple[ExecutionTrace, ...]  # those without a Kineto file: they have ops and shapes, no times
+    missing: tuple[str, ...]  # what the trace does not hold and a prediction would use
+    warnings: tuple[str, ...]  # as for reading
 
 
 def inspect(path: Path | list[Path]) -> Inspection:
-    """Look into a trace.
-
-    Raises:
-        InputError: nothing that can be read.
-    """
+    """Look into a trace; refuses what cannot be read."""
     try:
         return inspect_run(read_run(path))
     except InputError as error:

@@ -208,7 +208,8 @@ class Reader:
         for known_words in (True, False):
             try:
                 events = _decoder(False, with_metadata, known_words).decode(text)
-                if _needs_exact(events):
+                times = [e.ts for e in events[:LOOK_AT] + events[-LOOK_AT:]]
+                if any(type(t) is float and abs(t) > LARGEST_EXACT_US for t in times):
                     events = _decoder(True, with_metadata, known_words).decode(text)
                 return events
             except msgspec.ValidationError:
@@ -289,17 +290,8 @@ LARGEST_EXACT_US = 2.0**43  # above it, neighboring float64 are more than 1 ns a
 LOOK_AT = 16  # events that show whether a file's times are absolute
 
 
-def _needs_exact(events: list[Any]) -> bool:
-    times = [e.ts for e in events[:LOOK_AT] + events[-LOOK_AT:]]
-    return any(type(t) is float and abs(t) > LARGEST_EXACT_US for t in times)
-
-
 def read_head(data: bytes, where: str) -> Head:
-    """The top level of a file that may be an execution trace.
-
-    Raises:
-        InputError: not JSON, or cut off.
-    """
+    """The top level of a file that may be an execution trace; refuses what is no JSON, or cut off."""
     try:
         return msgspec.json.decode(data, type=Head, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

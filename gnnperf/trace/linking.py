@@ -136,19 +136,12 @@ MIN_ENCLOSED_SHARE = 0.9  # of launches that lie inside the op an id names, for 
 
 @dataclass(frozen=True)
 class Links:
-    """Links of one rank, [num_events] each.
+    """Links of one rank, [num_events] each."""
 
-    Attributes:
-        op_event: innermost enclosing CPU op; of a CPU op: its parent; -1 none.
-        launch_event: runtime call that launched device work; -1 none.
-        link: code of schema.Link in LINKS, -1 on host events.
-        method: how device work was tied in this file.
-    """
-
-    op_event: np.ndarray
-    launch_event: np.ndarray
-    link: np.ndarray
-    method: Link
+    op_event: np.ndarray  # innermost enclosing CPU op; of a CPU op: its parent; -1 none
+    launch_event: np.ndarray  # runtime call that launched device work; -1 none
+    link: np.ndarray  # code of schema.Link in LINKS, -1 on host events
+    method: Link  # how device work was tied in this file
 
 
 def link(table: Assembled, *, trust_ids: bool = True) -> Links:

@@ -143,12 +143,9 @@ def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
     result = [decoded(one, _Device) or _Device() for one in decoded(raw, list[Raw]) or []]
     return tuple(
         DeviceInfo(device_name(d.name), _whole(d.totalGlobalMem, 1, MAX_MEMORY_BYTES), _whole(d.numSms, 1, MAX_SMS),
-                   _hz(d.clockRate)) for d in result
+                   d.clockRate * 1e3 if isinstance(d.clockRate, (int, float)) and 0 < d.clockRate < MAX_CLOCK_KHZ
+                   else None) for d in result
     )  # fmt: skip
-
-
-def _hz(khz: object) -> float | None:
-    return khz * 1e3 if isinstance(khz, (int, float)) and 0 < khz < MAX_CLOCK_KHZ else None
 
 
 RANK_WORDS = ("rank", "worker", "eg", "et")

@@ -71,7 +71,8 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
     """
     start, duration = _times(columns, where)
     row = _guessed_rows(start, duration) + columns["row_shift"]
-    _refuse_unless(_is_permutation(row), "row_shift", where)
+    within = ((row >= 0) & (row < len(row))).all()
+    _refuse_unless(within and (np.bincount(row, minlength=len(row)) == 1).all(), "row_shift", where)
     order = _inverse(row)  # [num_events] row -> place in the stored order
     result: dict[str, object] = {
         "event_id": np.arange(len(row)),
@@ -94,7 +95,9 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
 
 def _packed_times(stored: pd.DataFrame, order: np.ndarray) -> Columns:
     start, duration = stored["start_ns"].to_numpy(), stored["duration_ns"].to_numpy()
-    inside = _num_inside(start, start + duration, _lane_sizes(stored))
+    lane = stored[list(LANE)].to_numpy()
+    first = np.flatnonzero((lane[1:] != lane[:-1]).any(axis=1)) + 1
+    inside = _num_inside(start, start + duration, np.diff([0, *first, len(lane)]).tolist())
     starts, ends = _moments(inside)
     time = np.empty(2 * len(start), dtype=np.int64)
     time[starts], time[ends] = start, start + duration
@@ -112,12 +115,6 @@ def _times(columns: Mapping[str, np.ndarray], where: str) -> tuple[np.ndarray, n
     gap[starts], gap[ends] = columns["start_gap_ns"], columns["end_gap_ns"]
     time = np.cumsum(gap)
     return time[starts], time[ends] - time[starts]
-
-
-def _lane_sizes(stored: pd.DataFrame) -> list[int]:
-    lane = stored[list(LANE)].to_numpy()
-    first = np.flatnonzero((lane[1:] != lane[:-1]).any(axis=1)) + 1
-    return np.diff([0, *first, len(lane)]).tolist()
 
 
 def _num_inside(start: np.ndarray, end: np.ndarray, lane_sizes: list[int]) -> np.ndarray:
@@ -154,11 +151,6 @@ def _inverse(order: np.ndarray) -> np.ndarray:
     inverse = np.empty(len(order), dtype=np.int64)
     inverse[order] = np.arange(len(order))
     return inverse
-
-
-def _is_permutation(row: np.ndarray) -> bool:
-    within = bool(((row >= 0) & (row < len(row))).all())
-    return within and bool((np.bincount(row, minlength=len(row)) == 1).all())
 
 
 def _steps(values: np.ndarray) -> np.ndarray:

@@ -29,20 +29,10 @@ from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regul
 MIN_MATCHED_SHARE = 0.5  # below it, an execution trace is of another run
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a table comes from: file, hash, rank and how the rank is known."""
-
-    name: str
-    where: str
-    sha256: str
-    rank: int
-    rank_source: str
-
-
 def import_kineto(
-    table: Assembled, origin: Origin, distributed: Distributed, execution_trace: ExecutionTrace | None = None
-) -> TraceTable:
+    table: Assembled, source: Source, rank: int, rank_source: str, distributed: Distributed,
+    execution_trace: ExecutionTrace | None,
+) -> TraceTable:  # fmt: skip
     """One rank's table. An execution trace of the same rank completes shapes and says which op feeds which."""
     table, feeds, remarks = _with_execution_trace(table, execution_trace)
     links = linking.link(table)
@@ -52,17 +42,17 @@ def import_kineto(
         "link": categorical(links.link, [str(x) for x in linking.LINKS]),
         "forward_event": linking.forward_events(table),
     }
-    columns |= add_collectives(table, links, replace(distributed, rank=origin.rank))
+    columns |= add_collectives(table, links, replace(distributed, rank=rank))
     events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
     dropped = [f"{count} {reason} were left out" for reason, count in sorted(table.dropped.items()) if count]
-    assumed = [f"neither the file nor its name states a rank; rank {origin.rank} is assumed"]
-    assumed = assumed if origin.rank_source == "assumed" else []
+    assumed = [f"neither the file nor its name states a rank; rank {rank} is assumed"]
+    assumed = assumed if rank_source == "assumed" else []
     meta = TraceMeta(
-        rank=origin.rank, rank_source=origin.rank_source, world_size=distributed.world_size,
-        source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=origin.name,
-        source_sha256=origin.sha256, base_time_ns=table.base_ns, devices=read_devices(table.head.deviceProperties),
-        backend=distributed.backend, has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
-        link_method=str(links.method),
+        rank=rank, rank_source=rank_source, world_size=distributed.world_size,
+        source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=source.name,
+        source_sha256=hashlib.sha256(source.data).hexdigest(), base_time_ns=table.base_ns,
+        devices=read_devices(table.head.deviceProperties), backend=distributed.backend, link_method=str(links.method),
+        has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
         warnings=(*dropped, *linking.repeated_ids(table), *assumed, *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
@@ -103,9 +93,8 @@ MAX_DEPTH = 12
 
 def public_card(card: Mapping[str, Any]) -> dict[str, object]:
     """The card without what its readers do not need and may not show."""
-    return {
-        key: _retained(value, key, 0) for key, value in card.items() if _KEY.fullmatch(key) and _is_retained(value, key)
-    }
+    kept = ((key, value) for key, value in card.items() if _KEY.fullmatch(key) and _is_retained(value, key))
+    return {key: _retained(value, key, 0) for key, value in kept}
 
 
 def _retained(value: Any, under: str, depth: int) -> Any:
@@ -124,11 +113,8 @@ def _is_retained(value: Any, under: str) -> bool:
         return True
     if under in FORM:
         return FORM[under].fullmatch(value) is not None
-    return (under in WORDS or under in STATED) and _is_plain(value)
-
-
-def _is_plain(text: str) -> bool:
-    return not text or (_WORDS.fullmatch(text) is not None and without_private(text) == text)
+    plain = not value or (_WORDS.fullmatch(value) is not None and without_private(value) == value)
+    return (under in WORDS or under in STATED) and plain
 
 
 CARD = "run.json"
@@ -252,9 +238,8 @@ def _read_kineto(source: Source, result: _Result) -> tuple[TraceTable, Distribut
     assembled = assemble(source.unpack(), source.path)
     distributed = read_distributed(assembled.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, result.kineto)
-    digest = hashlib.sha256(source.data).hexdigest()
-    origin = Origin(source.name, source.path, digest, rank, rank_source)
-    return import_kineto(assembled, origin, distributed, _execution_trace(result, rank)), distributed
+    trace = _execution_trace(result, rank)
+    return import_kineto(assembled, source, rank, rank_source, distributed, trace), distributed
 
 
 def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:

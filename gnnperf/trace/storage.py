@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -67,20 +67,13 @@ def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
     _write_events(run.tables, folder / EVENTS_FILE, smallest=smallest)
     _write_feeds(run.tables, folder / FEEDS_FILE)
     if run.card is not None:
-        (folder / CARD).write_text(card_text(run.card))
-
-
-def card_text(card: Mapping[str, object]) -> str:
-    """A card as JSON to read: one key per line, a list of numbers or words on one line."""
-    return LIST_OF_SCALARS.sub(lambda result: "[" + LINE_BREAK.sub(", ", result[1]) + "]", json.dumps(card, indent=1))
+        text = json.dumps(run.card, indent=1)  # one key per line, a list of numbers or words on one line
+        text = LIST_OF_SCALARS.sub(lambda result: "[" + LINE_BREAK.sub(", ", result[1]) + "]", text)
+        (folder / CARD).write_text(text)
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Only earlier tables are ever replaced.
-
-    Raises:
-        InputError: something else is there.
-    """
+    """Refuse to replace anything but earlier tables."""
     if directory.exists() and not directory.is_dir():
         raise InputError("is a file", where=str(directory), allowed="a directory to write to")
     names = sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
@@ -96,7 +89,12 @@ def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -
     ranks = [pack(table.events, texts) for table in tables]
     columns = {name: np.concatenate([rank[name] for rank in ranks]) for name in packed_dtypes()}
     num_events = sum(len(table.events) for table in tables)
-    constants = {name: values[0].item() for name, values in columns.items() if num_events and _is_constant(values)}
+    # One integer throughout; or NaN throughout, other floats are stored.
+    constants = {
+        name: values[0].item()
+        for name, values in columns.items()
+        if num_events and (np.isnan(values).all() if values.dtype.kind == "f" else (values == values[0]).all())
+    }
     constants.pop(ALWAYS_STORED, None)
     stored = {name: pa.array(values) for name, values in columns.items() if name not in constants}
     for name, codes in texts.items():
@@ -121,11 +119,6 @@ def _write_columns(stored: dict[str, pa.Array], meta: bytes, path: Path, *, smal
         file.add_key_value_metadata({META_KEY: meta})
 
 
-def _is_constant(values: np.ndarray) -> bool:
-    """One integer throughout; or NaN throughout, other floats are stored."""
-    return bool(np.isnan(values).all() if values.dtype.kind == "f" else (values == values[0]).all())
-
-
 def _write_feeds(tables: Sequence[TraceTable], path: Path) -> None:
     feeds = [t.feeds.assign(rank=t.meta.rank) for t in tables if len(t.feeds)]
     if feeds:
@@ -148,7 +141,10 @@ def read_tables(path: Path) -> list[TraceTable]:
         if path.name == EVENTS_FILE and not is_regular(path, folder):
             raise InputError("is not a regular file of its folder", where=str(path), remedy="copy the file there")
         tables = _read_events(path)
-        return _with_feeds(tables, feeds) if is_regular(feeds, folder) else tables
+        if not is_regular(feeds, folder):
+            return tables
+        rows = read_parquet(feeds, FEEDS_SCHEMA.names).select(FEEDS_SCHEMA.names).cast(FEEDS_SCHEMA).to_pandas()
+        return [replace(table, feeds=_feeds_of(rows, table, feeds)) for table in tables]
 
 
 def _read_events(path: Path) -> list[TraceTable]:
@@ -218,11 +214,6 @@ def _texts(stored: pa.Table, name: str) -> list[str]:
     return stored[name].cast(pa.string()).drop_null().to_pylist() if name in stored.column_names else []
 
 
-def _with_feeds(tables: list[TraceTable], path: Path) -> list[TraceTable]:
-    feeds = read_parquet(path, FEEDS_SCHEMA.names).select(FEEDS_SCHEMA.names).cast(FEEDS_SCHEMA).to_pandas()
-    return [replace(table, feeds=_feeds_of(feeds, table, path)) for table in tables]
-
-
 def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFrame:
     own = feeds.loc[feeds["rank"] == table.meta.rank, ["producer_event", "consumer_event"]].reset_index(drop=True)
     for name in own:  # later packages follow these row numbers without looking
@@ -232,11 +223,7 @@ def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFram
 
 
 def read_card(directory: Path) -> dict[str, object] | None:
-    """The recorder's `run.json` next to the traces; None without one.
-
-    Raises:
-        InputError: it is there and is not a JSON object.
-    """
+    """The recorder's `run.json` next to the traces; None without one. Refuses what is no JSON object."""
     path = directory / CARD
     if not path.is_file():
         return None

@@ -31,17 +31,11 @@ FORMS = "a Kineto file (.json, .json.gz), a directory of rank files, a .zip, .ta
 
 @dataclass(frozen=True)
 class Source:
-    """One file as found.
+    """One file as found."""
 
-    Attributes:
-        path: as the user may recognize it: the path given, and the member of it.
-        folder: where in the given path it lies, "" at its top.
-        data: its bytes, still packed.
-    """
-
-    path: str
-    folder: str
-    data: bytes
+    path: str  # as the user may recognize it: the path given, and the member of it
+    folder: str  # where in the given path it lies, "" at its top
+    data: bytes  # its bytes, still packed
 
     @property
     def name(self) -> str:
@@ -49,11 +43,7 @@ class Source:
         return PurePosixPath(self.path).name
 
     def unpack(self) -> bytes:
-        """The JSON text.
-
-        Raises:
-            InputError: cut off, or larger than a trace may be.
-        """
+        """The JSON text; refuses what is cut off, or larger than a trace may be."""
         if self.data[:2] != GZIP_MAGIC:
             return self.data
         return _gunzip(self.data, self.path)
@@ -69,11 +59,7 @@ class Source:
 
 
 def sources(path: Path) -> Iterator[Source]:
-    """All trace files under a path, in order of their names.
-
-    Raises:
-        InputError: no such path, nothing in it, or an archive that breaks a limit.
-    """
+    """All trace files under a path, in order of their names; refuses an empty path, and archives that break a limit."""
     with untrusted.reading(path):
         if path.is_dir():
             yield from _directory(path)

@@ -81,14 +81,9 @@ def _scaled(
 def with_traffic(
     graph: ExecutionGraph, changed: Changed, factor: float, doubts: Doubts, by_data: tuple[int, ...]
 ) -> Edited:
-    """The graph with changed calls, and with the copies and messages that grow with them.
+    """The graph with changed calls, and `factor` times the copies and messages that grow with them.
 
-    Args:
-        graph: before.
-        changed: its calls after.
-        factor: of copies and messages.
-        doubts: of the calls.
-        by_data: sizes that data decide.
+    `by_data`: sizes that data decide.
     """
     nodes, what = changed.nodes, doubts.dimension
     copies = _copied(graph, changed.grown)

@@ -53,25 +53,16 @@ Pattern = tuple[str, str, tuple[bool, ...]]  # a call without its sizes
 
 @dataclass(frozen=True)
 class Batch:
-    """What is batch in a graph.
+    """What is batch in a graph."""
 
-    Attributes:
-        sizes: sizes of dimensions that grow with the batch.
-        parameters: shapes of parameters.
-        bookkeeping: what is done to parameters only.
-        samples: further such sizes, which hold for calls of `reached` only: samples per rank.
-        merged: samples x heads, likewise; of tensors with three dimensions or more.
-        flat: elements of data, likewise; of tensors with one dimension.
-        reached: calls on tensors that come from data.
-    """
-
-    sizes: frozenset[int]
-    parameters: frozenset[Shape]
-    bookkeeping: frozenset[Pattern] = frozenset()
+    sizes: frozenset[int]  # sizes of dimensions that grow with the batch
+    parameters: frozenset[Shape]  # shapes of parameters
+    bookkeeping: frozenset[Pattern] = frozenset()  # what is done to parameters only
+    # further such sizes, which hold for calls of `reached` only: samples per rank
     samples: frozenset[int] = frozenset()
-    merged: frozenset[int] = frozenset()
-    flat: frozenset[int] = frozenset()
-    reached: frozenset[Call] = frozenset()
+    merged: frozenset[int] = frozenset()  # samples x heads, likewise; of tensors with three dimensions or more
+    flat: frozenset[int] = frozenset()  # elements of data, likewise; of tensors with one dimension
+    reached: frozenset[Call] = frozenset()  # calls on tensors that come from data
 
     def of(self, call: Call) -> Batch:
         """The sizes that hold for a call."""
@@ -114,11 +105,7 @@ def grown(shape: Shape, at: int, factor: float) -> Shape:
 
 
 def whole(size: int, factor: float, what: str, where: str) -> int:
-    """A size times a factor.
-
-    Raises:
-        InputError: it does not stay whole.
-    """
+    """A size times a factor. Raises InputError: it does not stay whole."""
     result = max(round(size * factor), 1)
     if abs(size * factor - result) > WHOLE * size * factor:
         raise InputError(f"{size} x {factor:g} is no whole {what}", where=where,
@@ -129,8 +116,7 @@ def whole(size: int, factor: float, what: str, where: str) -> int:
 def check_whole(batch: Batch, factor: float) -> tuple[int, ...]:
     """Sizes that are no multiple of the batch: data decide them (how many rows of a table fall to a rank).
 
-    Raises:
-        InputError: the smallest size, of which the others are multiples, does not stay whole.
+    Raises InputError: the smallest size, of which the others are multiples, does not stay whole.
     """
     least = min(batch.sizes | batch.samples)
     whole(least, factor, "size", "factor of the batch")
@@ -287,15 +273,10 @@ def is_product(name: str) -> bool:
 
 
 class Rescaled(NamedTuple):
-    """A call with other sizes.
+    """A call with other sizes."""
 
-    Attributes:
-        arguments: its shapes.
-        doubtful: some shape could be read in two ways.
-    """
-
-    arguments: tuple[Argument, ...]
-    doubtful: bool = False
+    arguments: tuple[Argument, ...]  # its shapes
+    doubtful: bool = False  # some shape could be read in two ways
 
 
 def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:

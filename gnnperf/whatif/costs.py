@@ -59,27 +59,13 @@ def formula_cost(name: str, arguments: tuple[Argument, ...], dtype: str | None) 
 
 
 def with_shapes(
-    name: str,
-    old: tuple[Argument, ...],
-    new: tuple[Argument, ...],
-    recorded: Cost,
-    dtype: str | None,
-    factor: float,
-    num_siblings: int = 1,
-    results: frozenset[int] = frozenset(),
-) -> Cost:
+    name: str, old: tuple[Argument, ...], new: tuple[Argument, ...], recorded: Cost, dtype: str | None, factor: float,
+    num_siblings: int = 1, results: frozenset[int] = frozenset(),
+) -> Cost:  # fmt: skip
     """The cost of a node after a change of shapes that scales the batch by `factor`.
 
-    Args:
-        name: of the op.
-        old: its shapes before.
-        new: its shapes after.
-        recorded: before.
-        dtype: of its largest input; None unknown.
-        factor: new batch / old batch.
-        num_siblings: nodes that share the call's cost.
-        results: numbers of elements that a result has when the batch is summed up: those of parameters. The part of a
-            sum without a formula is its result.
+    `dtype` of its largest input; `num_siblings` nodes share the call's cost. `results`: numbers of elements that a
+    result has when the batch is summed up, those of parameters. The part of a sum without a formula is its result.
     """
     before, after = formula_cost(name, old, dtype), formula_cost(name, new, dtype)
     item = DTYPE_BYTES.get(dtype or "float32", 4)
@@ -110,26 +96,16 @@ def _changed(recorded: float, before: float, after: float, factor: float, consta
 
 @dataclass(frozen=True)
 class DistinctCall:
-    """One op call, and how many nodes run it.
+    """One op call, and how many nodes run it."""
 
-    Attributes:
-        name, phase: of the op; "" unknown.
-        arguments: its shapes.
-        dtype: of its largest input; None unknown.
-        family: OpFamily.
-        recorded: FLOPs and bytes of a node.
-        num_siblings: nodes that share a call's cost.
-        count: nodes with this call.
-    """
-
-    name: str
+    name: str  # name, phase: of the op; "" unknown
     phase: str
-    arguments: tuple[Argument, ...]
-    dtype: str | None
-    family: str
-    recorded: Cost
-    num_siblings: int
-    count: int
+    arguments: tuple[Argument, ...]  # its shapes
+    dtype: str | None  # of its largest input; None unknown
+    family: str  # OpFamily
+    recorded: Cost  # FLOPs and bytes of a node
+    num_siblings: int  # nodes that share a call's cost
+    count: int  # nodes with this call
 
     @property
     def is_sparse_update(self) -> bool:
@@ -144,17 +120,11 @@ class DistinctCall:
 
 @dataclass(frozen=True)
 class Changed:
-    """A node table with other shapes and costs.
+    """A node table with other shapes and costs."""
 
-    Attributes:
-        nodes: the table.
-        touched: [num_nodes] bool, another shape or cost.
-        grown: [num_nodes] bool, another shape.
-    """
-
-    nodes: pd.DataFrame
-    touched: np.ndarray
-    grown: np.ndarray
+    nodes: pd.DataFrame  # the table
+    touched: np.ndarray  # [num_nodes] bool, another shape or cost
+    grown: np.ndarray  # [num_nodes] bool, another shape
 
 
 ChangeOf = Callable[[DistinctCall], tuple[tuple[Argument, ...], Cost] | None]  # new shapes and cost; None: no change
@@ -193,19 +163,12 @@ def _call(row: dict[str, object], count: int) -> DistinctCall:
 
 @dataclass
 class Doubts:
-    """Calls for which a change of shapes is uncertain, counted by op.
+    """Calls for which a change of shapes is uncertain, counted by op."""
 
-    Attributes:
-        dimension: what changes, in sentences: batch or sequence.
-        alike: shapes of it and of other tensors are alike.
-        estimated: no formula gives FLOPs and bytes.
-        without: no dimension has one of its sizes.
-    """
-
-    dimension: str
-    alike: Counter[str] = field(default_factory=Counter)
-    estimated: Counter[str] = field(default_factory=Counter)
-    without: Counter[str] = field(default_factory=Counter)
+    dimension: str  # what changes, in sentences: batch or sequence
+    alike: Counter[str] = field(default_factory=Counter)  # shapes of it and of other tensors are alike
+    estimated: Counter[str] = field(default_factory=Counter)  # no formula gives FLOPs and bytes
+    without: Counter[str] = field(default_factory=Counter)  # no dimension has one of its sizes
 
     def sentences(self) -> tuple[str, ...]:
         """For the assumptions of an edit."""

@@ -157,15 +157,10 @@ class DeclarePause:
 
 @dataclass(frozen=True)
 class ScaleNodes:
-    """Each of the given nodes takes a multiple of its latency: for changes that no op name or rank selects.
+    """Each of the given nodes takes a multiple of its latency: for changes that no op name or rank selects."""
 
-    Attributes:
-        nodes: node ids of the graph.
-        factors: one per node, 0 or more.
-    """
-
-    nodes: tuple[int, ...]
-    factors: tuple[float, ...]
+    nodes: tuple[int, ...]  # node ids of the graph
+    factors: tuple[float, ...]  # one per node, 0 or more
 
     def __post_init__(self) -> None:
         require(len(self.nodes) == len(self.factors), "factors of nodes", len(self.factors), f"{len(self.nodes)}")
@@ -200,8 +195,7 @@ class Place(StrEnum):
 def gap_at(graph: ExecutionGraph, rank: int, place: Place) -> np.ndarray:
     """[num_steps] the gap (T1) of the rank's main thread at this place of every step.
 
-    Raises:
-        InputError: the rank is not in the graph, or a step has no such place.
+    Raises InputError: the rank is not in the graph, or a step has no such place.
     """
     if rank not in graph.ranks:
         raise refusal(graph, f"rank {rank} is not in the graph", ", ".join(map(str, graph.ranks)))

@@ -27,17 +27,11 @@ ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 
 @dataclass(frozen=True)
 class LatencyChange:
-    """What an edit declares about latencies, for a predictor or a recording.
+    """What an edit declares about latencies, for a predictor or a recording."""
 
-    Attributes:
-        factor: [num_nodes] of the given latency; 1 none.
-        added_us: [num_nodes] on top of it; 0 none.
-        declared_us: [num_nodes] in place of it; NaN none.
-    """
-
-    factor: np.ndarray
-    added_us: np.ndarray
-    declared_us: np.ndarray
+    factor: np.ndarray  # [num_nodes] of the given latency; 1 none
+    added_us: np.ndarray  # [num_nodes] on top of it; 0 none
+    declared_us: np.ndarray  # [num_nodes] in place of it; NaN none
 
     def of(self, predicted_us: np.ndarray) -> np.ndarray:
         """[num_nodes] latencies with the change; an unknown latency stays NaN unless it is declared."""
@@ -68,42 +62,26 @@ def no_change(num_nodes: int) -> LatencyChange:
 
 @dataclass(frozen=True)
 class HardwareChange:
-    """One declared change of hardware: a graph contains work, so the predictor applies it to clusters.
+    """One declared change of hardware: a graph contains work, so the predictor applies it to clusters."""
 
-    Attributes:
-        on: the cluster before -> the cluster after.
-        ranks: whose hardware changes; None all.
-        collective: the kind of collective it holds for; None: everything that runs.
-        check: raises an InputError for a cluster, after all changes, that cannot run the edited graph.
-    """
-
-    on: Callable[[ClusterSpec], ClusterSpec]
-    ranks: tuple[int, ...] | None = None
-    collective: str | None = None
+    on: Callable[[ClusterSpec], ClusterSpec]  # the cluster before -> the cluster after
+    ranks: tuple[int, ...] | None = None  # whose hardware changes; None all
+    collective: str | None = None  # the kind of collective it holds for; None: everything that runs
+    # raises an InputError for a cluster, after all changes, that cannot run the edited graph
     check: Callable[[ClusterSpec], None] | None = None
 
 
 @dataclass(frozen=True)
 class Edited:
-    """An edited graph. Its labels `start_us` are those of the recording; its latencies are scheduled.
+    """An edited graph. Its labels `start_us` are those of the recording; its latencies are scheduled."""
 
-    Attributes:
-        graph: the new graph.
-        touched: [num_nodes] bool, nodes that are new, or whose latency or waits the edit has set.
-        came_from: [num_nodes] int64, the node of the graph before that it is, or is a copy of.
-        unknown: sentences: the assumptions of the edit.
-        change: declared latencies; None: none.
-        hardware: declared hardware, in order.
-        result: sentences: what the edit read from the graph and did, for the user to check.
-    """
-
-    graph: ExecutionGraph
-    touched: np.ndarray
-    came_from: np.ndarray
-    unknown: tuple[str, ...] = ()
-    change: LatencyChange | None = None
-    hardware: tuple[HardwareChange, ...] = ()
-    result: tuple[str, ...] = ()
+    graph: ExecutionGraph  # the new graph
+    touched: np.ndarray  # [num_nodes] bool, nodes that are new, or whose latency or waits the edit has set
+    came_from: np.ndarray  # [num_nodes] int64, the node of the graph before that it is, or is a copy of
+    unknown: tuple[str, ...] = ()  # sentences: the assumptions of the edit
+    change: LatencyChange | None = None  # declared latencies; None: none
+    hardware: tuple[HardwareChange, ...] = ()  # declared hardware, in order
+    result: tuple[str, ...] = ()  # sentences: what the edit read from the graph and did, for the user to check
 
     @property
     def latency_change(self) -> LatencyChange:
@@ -135,18 +113,9 @@ def rewritten(
     result: tuple[str, ...] = (),
     **columns: Any,
 ) -> Edited:
-    """An edit that keeps the nodes of the graph.
+    """An edit that keeps the nodes of the graph, and gives them other `columns`; arguments as of `Edited`.
 
-    Args:
-        graph: before.
-        touched: [num_nodes] bool.
-        unknown: assumptions.
-        predicted: [num_nodes] bool, nodes whose recorded latency no longer holds; None: none.
-        edges: other edges; None: the same.
-        change: declared latencies.
-        hardware: declared hardware.
-        result: for the user to check.
-        **columns: other columns of nodes.
+    `predicted` [num_nodes] bool: nodes whose recorded latency no longer holds.
     """
     nodes = graph.nodes.assign(**columns)
     if predicted is not None:

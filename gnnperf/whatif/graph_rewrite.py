@@ -26,13 +26,8 @@ def insert_copies(
 
     A copy waits for whatever its original waits for. Nothing outside waits for a copy: the original comes later.
 
-    Args:
-        graph: a whole window or one step.
-        unit: [num_nodes] number of the unit (an op call) that a node belongs to; -1 none.
-        copies: how many, 0 or more.
-
-    Returns:
-        the graph, [num_nodes] the node that each one is or copies, [num_nodes] bool: which are copies.
+    `unit` [num_nodes]: number of the unit (an op call) of each node; -1 none. Returns the graph, [num_nodes] the node
+    that each one is or copies, [num_nodes] bool: which are copies.
     """
     lane, inside = lane_keys(graph.nodes), np.flatnonzero(unit >= 0)
     head = np.arange(graph.num_nodes)  # the first node of a node's unit in its lane
@@ -96,12 +91,7 @@ def _chain(unit: np.ndarray, lane: np.ndarray, head: np.ndarray, id_of: np.ndarr
 def remove(graph: ExecutionGraph, gone: np.ndarray) -> tuple[ExecutionGraph, np.ndarray]:
     """Take nodes out. What they waited for, the next node of their lane waits for; what waited for them, waits no more.
 
-    Args:
-        graph: a whole window or one step.
-        gone: [num_nodes] bool.
-
-    Returns:
-        the graph, [num_nodes] the node that each one was.
+    `gone` [num_nodes] bool. Returns the graph, [num_nodes] the node that each one was.
     """
     heir = next_retained(lane_keys(graph.nodes), gone)  # [num_nodes]
     edges = graph.edges

@@ -31,17 +31,11 @@ MIXED = "how a library goes about a group of unlike ranks: a transfer takes what
 
 @dataclass(frozen=True)
 class Requested:
-    """Which cluster predicts which node; a transfer has a row for every rank that takes part.
+    """Which cluster predicts which node; a transfer has a row for every rank that takes part."""
 
-    Attributes:
-        clusters: each once, in the order of their first node.
-        node: [num_rows] node ids, every node at least once.
-        cluster: [num_rows] index into `clusters`.
-    """
-
-    clusters: tuple[ClusterSpec, ...]
-    node: np.ndarray
-    cluster: np.ndarray
+    clusters: tuple[ClusterSpec, ...]  # each once, in the order of their first node
+    node: np.ndarray  # [num_rows] node ids, every node at least once
+    cluster: np.ndarray  # [num_rows] index into `clusters`
 
 
 def requested(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[HardwareChange]) -> Requested:
@@ -95,11 +89,7 @@ def _transfers_of(graph: ExecutionGraph, ranks: Sequence[int] | None) -> np.ndar
 
 
 def _work_of(graph: ExecutionGraph, ranks: tuple[int, ...] | None) -> np.ndarray:
-    """[num_nodes] bool: work of these ranks; None: of all.
-
-    Raises:
-        InputError: the graph has not all of them.
-    """
+    """[num_nodes] bool: work of these ranks; None: of all. Raises InputError: the graph has not all of them."""
     rank = graph.nodes["rank"].to_numpy()
     missing = [one for one in ranks or () if one not in graph.ranks]
     if missing or ranks == ():

@@ -124,10 +124,7 @@ NEVER = np.iinfo(np.int64).max
 def independent_groups(graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndarray) -> tuple[list[np.ndarray], int]:
     """([n] units of calls that may be one, each group in order of execution; how many calls nothing is known about).
 
-    Args:
-        graph: the graph.
-        calls: of `call_table`, of which those that are free are fused.
-        unit: [num_nodes] number of the call of each node.
+    `calls` of `call_table`, of which those that are free are fused; `unit` [num_nodes] the call of each node.
     """
     fed = _fed_units(graph, unit)
     groups: list[np.ndarray] = []
@@ -176,11 +173,7 @@ def _fed_units(graph: ExecutionGraph, unit: np.ndarray) -> dict[int, int]:
 
 
 class _Takes:
-    """What shapes the calls of a thread take, in order.
-
-    Args:
-        lane: rows of `call_table`.
-    """
+    """What shapes the calls of a thread take, in order: rows of `call_table`."""
 
     def __init__(self, lane: pd.DataFrame) -> None:
         self.by_shape: dict[Shape, list[int]] = {}
@@ -210,10 +203,6 @@ def model_groups(calls: pd.DataFrame, models: int) -> list[np.ndarray]:
     """[models] units of each call that all models make, in order of execution.
 
     Longest parts first; a part holds nothing that is tied to another thread, stream or rank.
-
-    Args:
-        calls: of `call_table`.
-        models: how many.
     """
     result: list[np.ndarray] = []
     for _, lane in calls.groupby(["lane", "step"], sort=False):

@@ -35,29 +35,17 @@ INDEXED = ("embedding",)  # ops whose data are [samples, length]; data of two si
 
 @dataclass(frozen=True)
 class Sequence:
-    """What of a graph's sizes holds the length.
+    """What of a graph's sizes holds the length."""
 
-    Attributes:
-        length: of a sequence.
-        samples: numbers of sequences.
-        tokens: sizes of dimensions that hold whole sequences one after the other: samples x length.
-        by_data: sizes that data decide (tokens sent to an expert).
-        heads: sizes of an attention head.
-        has_scores: attention is in parts: scores [.., length, length] appear.
-        positions: shapes of parameters with a row per place of the sequence.
-        weights: shapes of parameters that ops take as weights.
-        batch: parameters; its sizes are tokens and what data decide.
-    """
-
-    length: int
-    samples: frozenset[int]
-    tokens: frozenset[int]
-    by_data: frozenset[int]
-    heads: frozenset[int]
-    has_scores: bool
-    positions: frozenset[Shape]
-    weights: frozenset[Shape]
-    batch: Batch
+    length: int  # of a sequence
+    samples: frozenset[int]  # numbers of sequences
+    tokens: frozenset[int]  # sizes of dimensions that hold whole sequences one after the other: samples x length
+    by_data: frozenset[int]  # sizes that data decide (tokens sent to an expert)
+    heads: frozenset[int]  # sizes of an attention head
+    has_scores: bool  # attention is in parts: scores [.., length, length] appear
+    positions: frozenset[Shape]  # shapes of parameters with a row per place of the sequence
+    weights: frozenset[Shape]  # shapes of parameters that ops take as weights
+    batch: Batch  # parameters; its sizes are tokens and what data decide
 
     def is_shared(self, shape: Shape) -> bool:
         """Whether a shape is a table of positions in one place and a weight in another."""
@@ -67,12 +55,8 @@ class Sequence:
 def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
     """The sizes of a graph.
 
-    Args:
-        graph: with shapes.
-        length: which one, where a program has several; None: its only one.
-
-    Raises:
-        InputError: no attention tells a length, several do, or none is the one that is requested.
+    `length`: which one, where a program has several; None: its only one. Raises InputError: no attention tells a
+    length, several do, or none is the one that is requested.
     """
     calls, batch = calls_of(graph.nodes), find_batch(graph)
     result = sorted({size for call in calls for size in _lengths(call)})

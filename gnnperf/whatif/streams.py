@@ -68,12 +68,9 @@ class MoveNodesToStream:
 
     Beyond the order of tensors, a node stays after the last work before it without a followed tensor, and before the
     next such; and who waited for the stream waits for both.
-
-    Attributes:
-        nodes: node ids of the graph.
     """
 
-    nodes: tuple[int, ...]
+    nodes: tuple[int, ...]  # node ids of the graph
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""

@@ -30,8 +30,7 @@ RESULT = "tables {} become {}; {:.4g} MB of float32 become {:.4g} MB"
 def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
     """Shapes [rows, columns] of the tables that are looked up; `rows`: only of so many rows.
 
-    Raises:
-        InputError: there is none.
+    Raises InputError: there is none.
     """
     result = {shapes[0] for shapes in map(tensors, _looked_up(graph.nodes)) if shapes}
     fitting = frozenset(shape for shape in result if len(shape) == 2 and rows in (None, shape[0]))

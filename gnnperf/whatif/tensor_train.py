@@ -38,20 +38,13 @@ from gnnperf.whatif.units import call_table
 
 @dataclass(frozen=True)
 class NewCall:
-    """One call.
+    """One call."""
 
-    Attributes:
-        name: of the op.
-        arguments: its shapes.
-        flops, bytes: without a formula; NaN unknown.
-        dtype: of its tensors.
-    """
-
-    name: str
-    arguments: tuple[Argument, ...]
-    flops: float = float("nan")
+    name: str  # of the op
+    arguments: tuple[Argument, ...]  # its shapes
+    flops: float = float("nan")  # flops, bytes: without a formula; NaN unknown
     bytes: float = float("nan")
-    dtype: str = "float32"
+    dtype: str = "float32"  # of its tensors
 
     def cost(self) -> tuple[str, float, float]:
         """(family, FLOPs, bytes): by formula, else as given."""
@@ -73,17 +66,11 @@ def _adds(name: str, arguments: tuple[Argument, ...], added: int, flops: float |
 
 @dataclass(frozen=True)
 class Train:
-    """The factors of one table.
+    """The factors of one table."""
 
-    Attributes:
-        rows: [3] their product is the table's rows, or a little more.
-        columns: [3] their product is the table's columns.
-        rank: between neighbors.
-    """
-
-    rows: tuple[int, int, int]
-    columns: tuple[int, int, int]
-    rank: int
+    rows: tuple[int, int, int]  # [3] their product is the table's rows, or a little more
+    columns: tuple[int, int, int]  # [3] their product is the table's columns
+    rank: int  # between neighbors
 
     @property
     def cores(self) -> tuple[Shape, Shape, Shape]:
@@ -166,10 +153,7 @@ def _indices(looked_up: int) -> NewCall:
 def replace_calls(graph: ExecutionGraph, unit: np.ndarray, calls: Mapping[int, Sequence[NewCall]]) -> Edited:
     """The graph with other calls in place of some.
 
-    Args:
-        graph: a whole window or one step.
-        unit: [num_nodes] number of the call of each node; -1 none.
-        calls: number of a call -> what it becomes, one or more in order of execution.
+    `unit` [num_nodes]: the call of each node, -1 none; `calls`: of some, one or more new ones in order of execution.
     """
     came_from, touched = np.arange(graph.num_nodes), np.zeros(graph.num_nodes, dtype=bool)
     for count in sorted({len(new) for new in calls.values()}):

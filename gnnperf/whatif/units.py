@@ -19,20 +19,13 @@ from gnnperf.whatif.edit import ON_DEVICE, chosen, ends, is_type, refusal
 
 @dataclass(frozen=True)
 class OpSelector:
-    """Which calls of an op.
+    """Which calls of an op."""
 
-    Attributes:
-        op: name of the outermost op, e.g. aten::linear.
-        input_dims: its input shapes as the graph has them (JSON); None any.
-        phase: forward, backward, optimizer; None any.
-        ranks: None all.
-        ordinals: which of the calls that all else selects, counted from 0 on each rank in each step; None all.
-    """
-
-    op: str
-    input_dims: str | None = None
-    phase: str | None = None
-    ranks: Sequence[int] | None = None
+    op: str  # name of the outermost op, e.g. aten::linear.
+    input_dims: str | None = None  # its input shapes as the graph has them (JSON); None any
+    phase: str | None = None  # forward, backward, optimizer; None any
+    ranks: Sequence[int] | None = None  # None all
+    # which of the calls that all else selects, counted from 0 on each rank in each step; None all
     ordinals: Sequence[int] | None = None
 
     def names(self, nodes: pd.DataFrame) -> np.ndarray:
@@ -50,8 +43,7 @@ class OpSelector:
 def units(graph: ExecutionGraph, selector: OpSelector) -> np.ndarray:
     """[num_nodes] number of the selected op call that each node belongs to, in order of execution; -1 none.
 
-    Raises:
-        InputError: no such call, or it is a collective (whose peers would have to take part).
+    Raises InputError: no such call, or it is a collective (whose peers would have to take part).
     """
     host = host_units(graph)
     selected = selector.names(graph.nodes) & (host >= 0)

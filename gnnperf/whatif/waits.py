@@ -47,11 +47,7 @@ class Block:
 
 
 def exits(graph: ExecutionGraph, collective: str | None, phase: str | None) -> np.ndarray:
-    """[n] exits of the ranks' parts in the selected collectives.
-
-    Raises:
-        InputError: there are none.
-    """
+    """[n] exits of the ranks' parts in the selected collectives. Raises InputError: there are none."""
     nodes, part = graph.nodes, {"segment": Segment.EXIT}
     result = chosen(nodes, NodeType.COMM, **part, collective=collective, phase=phase)
     if not result.any():

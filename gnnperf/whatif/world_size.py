@@ -111,8 +111,7 @@ def _roles(
     Recordings of equal ranks differ by chance (a segment of an `aten::to`). Where such roles do not come out whole,
     every rank stays; ranks of the first replicas stand for one rank more than the others, or the last replicas go.
 
-    Raises:
-        InputError: ranks stand for others already, and do not come out whole.
+    Raises InputError: ranks stand for others already, and do not come out whole.
     """
     folded = fold(graph)
     counts = folded.graph.multiplicity
@@ -160,8 +159,7 @@ NO_HOST = "what hosts and copies into buckets cost for it: no call is added"
 def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
     """Whole replicas of the run.
 
-    Raises:
-        InputError: they are not whole, or the graph has no all_reduce to copy, no optimizer or no shapes of it.
+    Raises InputError: they are not whole, or the graph has no all_reduce to copy, no optimizer or no shapes of it.
     """
     if factor.denominator != 1:
         raise InputError(f"{ranks} ranks are no whole number of replicas", where="ranks of a world size",

@@ -86,7 +86,7 @@ class OneHop:
 
 
 def trees_with_hops() -> Trees:
-    return Trees("trees_with_hops", OneHop())
+    return Trees(OneHop())
 
 
 def aggregate(

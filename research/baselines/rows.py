@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from gnnperf.core import InputError
 from gnnperf.gnn import LearnerConfig, LearnerKind
 from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.hops import trees_with_hops
 from research.baselines.judge import Fit, Learner, fitted
-from research.baselines.pooled import PooledSage
-from research.baselines.sequence import OpsAsText
-from research.baselines.trees import Trees
+from research.baselines.trees import WHOLE_NUMBERS, Trees
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
-from research.baselines.tuning import Range, Settings, Tuned
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep
 
 # one answer, whatever the seed; what does not beat them has not earned its place
@@ -28,7 +24,6 @@ TRIVIAL: Mapping[str, Learner] = {
     "nearest-step": NearestStep(),
     "ridge-step": RidgeStep(),
 }
-SimplerLearner = Trees | PooledSage | OpsAsText
 
 
 def requested_fits(config: LearnerConfig, row: str, data: PreparedData, seed: int) -> dict[str, Fit]:
@@ -38,30 +33,24 @@ def requested_fits(config: LearnerConfig, row: str, data: PreparedData, seed: in
     return {row: fitted(simpler(config), data, seed)}
 
 
-def simpler(config: LearnerConfig) -> Tuned:
-    """The learner that a configuration asks for; not the network, and not the trivial answers."""
-    learner = _by_hand(config.kind)
-    start = _with_settings(learner.start, learner.space, config.settings)
-    return Tuned(replace(learner, start=start), config.trials, Path(config.store))
+def simpler(config: LearnerConfig) -> Trees:
+    """The learner that a configuration asks for; not the network, and not the trivial answers.
 
-
-def _by_hand(kind: LearnerKind) -> SimplerLearner:
-    """With the settings found by hand on the validation runs of one split."""
-    match kind:
+    Raises:
+        InputError: there is no such setting.
+    """
+    match config.kind:
         case LearnerKind.trees:
-            return Trees()
+            learner = Trees()
         case LearnerKind.trees_hops:
-            return trees_with_hops()
-        case LearnerKind.graphsage:
-            return PooledSage()
-        case LearnerKind.ops_as_text:
-            return OpsAsText()
+            learner = trees_with_hops()
         case LearnerKind.network | LearnerKind.trivial:
-            raise AssertionError(f"{kind} is not fitted here")
+            raise AssertionError(f"{config.kind} is not fitted here")
+    return replace(learner, settings=_with_settings(learner.settings, config.settings))
 
 
-def _with_settings(start: Settings, space: Mapping[str, Range], given: Settings) -> Settings:
+def _with_settings(known: Mapping[str, float], given: Mapping[str, float]) -> Mapping[str, float]:
     for name in given:
-        if name not in start:
-            raise InputError(f"no setting {name!r}", where="learner.settings", allowed=", ".join(sorted(start)))
-    return {**start, **{name: int(v) if space[name].whole else v for name, v in given.items()}}
+        if name not in known:
+            raise InputError(f"no setting {name!r}", where="learner.settings", allowed=", ".join(sorted(known)))
+    return {**known, **{name: int(v) if name in WHOLE_NUMBERS else v for name, v in given.items()}}

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from gnnperf.gnn import run_of
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, opened, prepare
-from gnnperf.gnn.data.splits import Split
 from research.baselines.judge import Learner, fitted_record, learning_code, repeat_record
 from research.evaluation.records import Origin, read_record, record_path, write_record
 
@@ -20,12 +16,10 @@ class SplitData:
 
     Attributes:
         data: prepared.
-        share: of the training runs that are in `data`.
         variant: what these data were given next to those of other rows; "" nothing.
     """
 
     data: PreparedData
-    share: float
     variant: str = ""
 
 
@@ -46,23 +40,10 @@ class Place:
     part: str = "test"
 
 
-def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: str = "") -> SplitData:
-    """A split's data with a share of its training runs, drawn by seed; val and test are whole."""
+def load_split(config: DataConfig, variant: str = "") -> SplitData:
+    """A split's data, prepared."""
     split, read = opened(config)
-    return SplitData(prepare(config, with_share(split, share, seed), read), share, variant)
-
-
-def with_share(split: Split, share: float, seed: int) -> Split:
-    """The first `share` of the training runs in an order drawn by seed, at least one, with all their recordings.
-
-    A larger share of one seed holds every smaller one, so that a learning curve adds runs and takes none away.
-    """
-    if share >= 1:
-        return split
-    runs = list(dict.fromkeys(run_of(name) for name in split.train))
-    order = np.random.default_rng(seed).permutation(len(runs))
-    retained = {runs[i] for i in order[: max(round(share * len(runs)), 1)]}
-    return replace(split, train=tuple(name for name in split.train if run_of(name) in retained))
+    return SplitData(prepare(config, split, read), variant)
 
 
 def ensure_record(place: Place, learner: Learner, split: SplitData) -> bool:
@@ -95,5 +76,5 @@ def is_current(folder: Path, origin: Origin) -> bool:
 
 def _origin(place: Place, learner: str, split: SplitData) -> Origin:
     axis = split.data.split.axis
-    return Origin(axis, place.part, place.row, place.seed, split.share, split.variant, split.data.fingerprint, learner,
+    return Origin(axis, place.part, place.row, place.seed, split.variant, split.data.fingerprint, learner,
                   learning_code())  # fmt: skip

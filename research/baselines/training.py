@@ -116,7 +116,7 @@ def _split(rows: Rows) -> str:
 
 def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[EvaluationRecord]]:
     def origin(row: str, seed: int | None, given: str) -> Origin:
-        return Origin(data.split.axis, part, row, seed, 1.0, variant, data.fingerprint, given, learning_code())
+        return Origin(data.split.axis, part, row, seed, variant, data.fingerprint, given, learning_code())
 
     result = {row: [judged_record(fit, data, origin(row, fit.seed, fit.given))]
              for row, fit in each(list(fits.items()), f"judging, {part}", "rows")}  # fmt: skip

@@ -18,14 +18,13 @@ from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, in_place_us
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
-from gnnperf.gnn.evaluation.metrics import gmae
-from research.baselines.tuning import INSTALL, Fitted, Range, Settings
 
 # What gradient-boosted trees are given of a node: what the network's encoders are given of it, as one row of numbers.
 #
 # Words of different node types are different words, as they are for the network, which has an embedding per type.
 
 WORK = tuple(map(str, WORK_TYPES))
+INSTALL = "pip install --editable './research[baselines]'"
 
 
 class NodeColumns(Protocol):
@@ -97,89 +96,63 @@ def work_values(data: HeteroData, name: str) -> np.ndarray:
 
 SHARE_WEIGHT = 0.5  # of OptimConfig: half by node, half by the root of its share of time
 MAX_TREES, PATIENCE = 600, 30
-TREE_START: Mapping[str, float] = {
+TREE_SETTINGS: Mapping[str, float] = {
     "num_leaves": 127, "learning_rate": 0.08, "min_child_samples": 20, "feature_fraction": 0.4, "lambda_l2": 0.01,
 }  # fmt: skip
-TREE_SPACE: Mapping[str, Range] = {
-    "num_leaves": Range(15, 255, whole=True),
-    "learning_rate": Range(0.03, 0.3),
-    "min_child_samples": Range(3, 200, whole=True),
-    "feature_fraction": Range(0.1, 1.0),
-    "lambda_l2": Range(1e-3, 100.0),
-}
+WHOLE_NUMBERS = ("num_leaves", "min_child_samples")  # LightGBM refuses 63.0
 # Absolute errors in log space: latencies have heavy tails on both sides. Sums in one order, so that bits repeat.
 FIXED: Mapping[str, Any] = {
     "objective": "l1", "bagging_fraction": 0.8, "bagging_freq": 1, "max_bin": 255, "feature_pre_filter": False,
     "num_threads": 1, "deterministic": True, "force_col_wise": True, "verbosity": -1,
 }  # fmt: skip
+LABELS = ("target", "steady_target")  # what is usual, what a schedule adds up
 
 
 @dataclass(frozen=True)
 class Trees:
-    """Trees over chosen columns: tuning.Tunable.
+    """Trees over chosen columns: a Learner.
 
     Attributes:
-        name: names the settings it is tuned to.
         choice: which columns describe a node.
-        start, space: of the search.
+        settings: of LightGBM; chosen by hand on the validation runs of one split.
     """
 
-    name: str = "trees"
     choice: Choice = field(default_factory=Own)
-    start: Settings = field(default_factory=lambda: TREE_START)
-    space: Mapping[str, Range] = field(default_factory=lambda: TREE_SPACE)
+    settings: Mapping[str, float] = field(default_factory=lambda: TREE_SETTINGS)
 
-    def bench(self, data: PreparedData) -> TreeBench:
-        return TreeBench(self.choice.columns(data), data)
+    def fit(self, data: PreparedData, seed: int) -> TreeAnswer:
+        """Boost until PATIENCE trees in a row do not lower the validation loss, for each of LABELS.
+
+        Raises:
+            InputError: LightGBM is not installed.
+        """
+        library, columns = _lightgbm(), self.choice.columns(data)
+        parameters = {**FIXED, **self.settings, "seed": seed}
+        usual, scheduled = (_boosted(library, columns, data, label, parameters) for label in LABELS)
+        return TreeAnswer(usual, scheduled, columns)
 
 
-LABELS = ("target", "steady_target")  # what is usual, what a schedule adds up
+def _boosted(library: Any, columns: NodeColumns, data: PreparedData, label: str, parameters: Mapping[str, Any]) -> Any:
+    train = _dataset(library, columns, data.steps["train"], label, None)
+    val = _dataset(library, columns, data.steps["val"], label, train)
+    stop = library.early_stopping(PATIENCE, verbose=False)
+    return library.train(dict(parameters), train, MAX_TREES, valid_sets=[val], callbacks=[stop])
 
 
-class TreeBench:
-    """Training and validation tables, binned once per label.
-
-    Args:
-        columns: what describes a node.
-        data: the runs.
-
-    Raises:
-        InputError: LightGBM is not installed.
-    """
-
-    def __init__(self, columns: NodeColumns, data: PreparedData) -> None:
-        self.columns = columns
-        self.library = _lightgbm()
-        self.val = data.steps["val"]
-        self.sets = [self._sets(data, label) for label in LABELS]
-
-    def fit(self, settings: Settings, seed: int) -> Fitted:
-        """Boost until PATIENCE trees in a row do not lower the validation loss."""
-        usual, scheduled = (self._boosted(sets, {**FIXED, **settings, "seed": seed}) for sets in self.sets)
-        answer = TreeAnswer(usual, scheduled, self.columns)
-        return Fitted(answer, node_error(answer, self.val))
-
-    def _boosted(self, sets: tuple[Any, Any], parameters: Mapping[str, Any]) -> Any:
-        stop = self.library.early_stopping(PATIENCE, verbose=False)
-        return self.library.train(dict(parameters), sets[0], MAX_TREES, valid_sets=[sets[1]], callbacks=[stop])
-
-    def _sets(self, data: PreparedData, label: str) -> tuple[Any, Any]:
-        train = self._dataset(data.steps["train"], label, None)
-        return train, self._dataset(self.val, label, train)
-
-    def _dataset(self, steps: Sequence[Step], label: str, reference: Any) -> Any:
-        labeled = [np.isfinite(work_values(s.data, label)) for s in steps]
-        rows = [self.columns.matrix(s.data)[use] for s, use in zip(steps, labeled, strict=True)]
-        target, share = (
-            np.concatenate([work_values(s.data, name)[use] for s, use in zip(steps, labeled, strict=True)])
-            for name in (label, "time_share")
-        )
-        weight = (1 - SHARE_WEIGHT) + SHARE_WEIGHT * np.sqrt(share)
-        made = self.library.Dataset(
-            [r for r in rows if len(r)], target, weight=weight, reference=reference,
-            categorical_feature=list(self.columns.categorical), params=dict(FIXED),
-        )  # fmt: skip
-        return made.construct()
+def _dataset(library: Any, columns: NodeColumns, steps: Sequence[Step], label: str, reference: Any) -> Any:
+    """Labeled nodes of these steps, binned as `reference` is."""
+    labeled = [np.isfinite(work_values(s.data, label)) for s in steps]
+    rows = [columns.matrix(s.data)[use] for s, use in zip(steps, labeled, strict=True)]
+    target, share = (
+        np.concatenate([work_values(s.data, name)[use] for s, use in zip(steps, labeled, strict=True)])
+        for name in (label, "time_share")
+    )
+    weight = (1 - SHARE_WEIGHT) + SHARE_WEIGHT * np.sqrt(share)
+    made = library.Dataset(
+        [r for r in rows if len(r)], target, weight=weight, reference=reference,
+        categorical_feature=list(columns.categorical), params=dict(FIXED),
+    )  # fmt: skip
+    return made.construct()
 
 
 @dataclass(frozen=True)
@@ -216,24 +189,6 @@ def _of_nodes(step: Step, residual: np.ndarray) -> np.ndarray:
     corrected = np.where(types == NodeType.COMM, 0.0, residual)
     result[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(corrected)
     return result
-
-
-class NodeAnswer(Protocol):
-    """An answer that has latencies of nodes."""
-
-    def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes]."""
-        ...
-
-
-def node_error(answer: NodeAnswer, steps: Sequence[Step]) -> float:
-    """GMAE over the labeled nodes of these steps together."""
-    predicted, measured = [], []
-    for step in steps:
-        use = np.isfinite(work_values(step.data, "target"))
-        predicted.append(answer.latency_us(step)[work_values(step.data, "node_id")][use])
-        measured.append(work_values(step.data, "latency_us")[use])
-    return gmae(np.concatenate(predicted), np.concatenate(measured))
 
 
 def _lightgbm() -> Any:

@@ -1,10 +1,12 @@
-"""What every benchmark shares: its command line, columns of errors, and results that the summary reads."""
+"""What every benchmark shares: its command line, tables, columns of errors, and results that the summary reads."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,6 +38,28 @@ def run_main(main: Callable[..., int | None]) -> NoReturn:
         print(error, file=sys.stderr)
         code = error.exit_code
     sys.exit(code or 0)
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """A parser that prints the module's docstring as it is."""
+    name = f"python -m research.benchmarks.{Path(sys.argv[0]).stem}"
+    return argparse.ArgumentParser(name, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in percent; "-" where it is unknown."""
+    return "-" if np.isnan(share) else f"{100 * share:.{digits}f}"
+
+
+def print_head(*names: str) -> None:
+    """The head of a Markdown table."""
+    print_row(*names)
+    print(f"|{'---|' * len(names)}", flush=True)
+
+
+def print_row(*values: object) -> None:
+    """A line of a Markdown table."""
+    print(f"| {' | '.join(map(str, values))} |", flush=True)
 
 
 def error_texts(predicted: Any, measured: Any) -> tuple[str, ...]:

@@ -10,9 +10,8 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gnnperf.gnn.data.prepare import DataConfig
 from gnnperf.predict import composed
@@ -28,7 +27,7 @@ from research.benchmarks._results import save_result
 from research.evaluation.records import EvaluationRecord
 from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 
-SIMPLER = ("trees", "trees_hops", "graphsage", "ops_as_text", "trees_searched", "trees_hops_searched")
+SIMPLER = ("trees", "trees_hops")
 
 
 def experiment(name: str) -> Network:
@@ -54,18 +53,6 @@ LEARNED: dict[str, Learner] = {
     "hybrid": Hybrid(GNN),  # the network of the row gnn, and the analytical model
 }
 AFTER_OTHERS = ("hybrid",)  # uses the network that another row saves
-# the network without one of its parts, on ABLATION_SPLITS with ABLATION_SEEDS
-ABLATIONS: dict[str, Learner] = {
-    "no-reverse": experiment("no_reverse"),
-    "no-residual": experiment("no_residual"),
-    "no-step-loss": experiment("no_step_loss"),
-}
-# row -> what its data are given next to the split's (fields of DataConfig), where the target itself is ablated
-DATA: dict[str, dict[str, Any]] = {"no-residual": {"residual_target": False}}
-ABLATION_SPLITS, ABLATION_SEEDS = ("size", "workload"), (0, 1, 2)
-
-CURVE_ROW, CURVE_SHARES = "gnn", (0.125, 0.25, 0.5)  # of the training runs; the whole is the row itself
-
 
 AGAIN = "run-cpu-again"  # another day and machine
 UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on
@@ -79,7 +66,6 @@ class Job:
     place: Place
     split: str
     learner: str
-    share: float = 1.0
     bucket_bytes: float | None = None
 
     def __str__(self) -> str:
@@ -90,19 +76,12 @@ class Job:
 def jobs_of(out: Path, split: str, rows: Sequence[str], seeds: Sequence[int], part: str) -> list[Job]:
     """Every row, and where recordings are judged one by one the noise floor; what is quick comes first.
 
-    Then seed by seed: rows that search for settings keep them for later seeds, and two seeds of one row that ran side
-    by side would both search.
+    Then seed by seed, so that a killed table has whole seeds.
     """
     floor = [Job(Place(out, REPEAT, None, part), split, REPEAT)] if part == "test" else []
     fixed = [Job(Place(out, row, None, part), split, row) for row in rows if row in FIXED]
     seeded = [Job(Place(out, row, seed, part), split, row) for seed in seeds for row in rows if row not in FIXED]
     return floor + fixed + seeded
-
-
-def curve_jobs(out: Path, split: str, row: str, seeds: Sequence[int], part: str) -> list[Job]:
-    """The row with a share of the training runs; seed by seed, because the share is drawn by it."""
-    return [Job(Place(out, f"{row}-{share:g}", seed, part), split, row, share)
-            for seed in seeds for share in CURVE_SHARES]  # fmt: skip
 
 
 def save_network(statement: str, records: Sequence[EvaluationRecord], split: str, steps: bool = True) -> None:
@@ -159,14 +138,13 @@ def run(job: Job) -> str:
     return f"made in {time.perf_counter() - begin:.0f} s" if made else "is there"
 
 
-def data_config(split: str, learner: str = "", bucket_bytes: float | None = None) -> DataConfig:
-    """The embedded data set, split so, and as this row takes it."""
+def data_config(split: str, bucket_bytes: float | None = None) -> DataConfig:
+    """The embedded data set, split so."""
     first, *more = split.split("+")
     axis, _, other = first.partition("-") if first in OTHER_DATA else (first, "", "")
-    config = DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],
-                        bucket_bytes=bucket_bytes, test_path=str(dataset(other)) if other else None,
-                        train_paths=[str(dataset(name)) for name in more])  # fmt: skip
-    return replace(config, **DATA.get(learner, {}))
+    return DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],
+                      bucket_bytes=bucket_bytes, test_path=str(dataset(other)) if other else None,
+                      train_paths=[str(dataset(name)) for name in more])  # fmt: skip
 
 
 def dataset(name: str) -> Path:
@@ -174,24 +152,19 @@ def dataset(name: str) -> Path:
     return DATASET.parent / name
 
 
-def _drawn_by(job: Job) -> int:
-    """The seed of a share; all runs are the same whatever the seed, and loaded once."""
-    return 0 if job.share == 1 or job.place.seed is None else job.place.seed
-
-
-_held: dict[tuple[str, str, float, int], SplitData] = {}  # one at a time: it is a gigabyte
+_held: dict[tuple[str, str], SplitData] = {}  # one at a time: it is a gigabyte
 
 
 def _loaded(job: Job) -> SplitData:
     """The job's data, kept until others are requested."""
-    config = data_config(job.split, job.learner, job.bucket_bytes)
+    config = data_config(job.split, job.bucket_bytes)
     given = variant_of(config)
-    key = (job.split, given, job.share, _drawn_by(job))
+    key = (job.split, given)
     if key not in _held:
         _held.clear()
-        _held[key] = load_split(config, job.share, _drawn_by(job), given)
+        _held[key] = load_split(config, given)
     return _held[key]
 
 
 def _learner(job: Job) -> Learner:
-    return (FIXED | LEARNED | ABLATIONS)[job.learner]
+    return (FIXED | LEARNED)[job.learner]

@@ -51,18 +51,6 @@ class CachedNetwork:
 
 
 @dataclass(frozen=True)
-class AsItIs:
-    """The network without a further step."""
-
-    start: Start = field(repr=False)
-    name: str
-
-    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
-        """Nothing is fitted: `data` are as its own training prepared them."""
-        return TrainedNetwork(self.start.network())
-
-
-@dataclass(frozen=True)
 class FineTuned:
     """The network, trained on as `train.py init_from=...` does."""
 

@@ -12,7 +12,7 @@ import pandas as pd
 from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.hardware import DeviceSpec, match_device
 from research.benchmarks._public_runs import mirror
-from research.tables import joined, read_aiconfigurator, read_estimate_train_time, read_neusight, read_vidur
+from research.tables import joined, read_aiconfigurator, read_neusight
 
 TABLES = ("gemm", "bmm", "linear", "gemm float8", "gemm float8_block", "gemm float4")
 GEMM_DTYPES = ("bfloat16", "fp8", "fp8_block", "nvfp4")  # of aiconfigurator
@@ -32,12 +32,6 @@ def product_rows(mirror: Path) -> pd.DataFrame:
         rows = rows[rows["device"] != name]
     architecture = {name: spec(name).architecture for name in rows["device"].unique()}
     return rows.assign(generation=rows["device"].map(architecture))
-
-
-def other_campaigns(mirror: Path) -> pd.DataFrame:
-    """Forward products in float16 of vidur and estimate-train-time."""
-    rows = joined([read_vidur(mirror), read_estimate_train_time(mirror)]).rows
-    return rows[rows["k"].notna() & (rows["direction"] == "forward")]
 
 
 def spec(name: str) -> DeviceSpec:

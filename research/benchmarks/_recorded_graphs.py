@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -109,13 +109,6 @@ def periods_us(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
     done = np.array([end_us[work & (step == s.step)].max() for s in graph.steps])  # [num_steps]
     between: np.ndarray = np.diff(np.maximum.accumulate(done), prepend=0.0)
     return between[1:] if len(between) > 1 else between
-
-
-def answered(graph: ExecutionGraph, constants: AnalyticConstants) -> ExecutionGraph:
-    """The graph with the analytical model's latencies and lags in place of the recorded ones."""
-    result = predicted(graph, constants)
-    return replace(graph, nodes=graph.nodes.assign(latency_us=result.latency_us),
-                   edges=graph.edges.assign(lag_us=result.lag_us))  # fmt: skip
 
 
 def active_us(graph: ExecutionGraph, latency_us: np.ndarray) -> float:

@@ -60,7 +60,7 @@ class Result:
 
 
 NEW, NETWORK = "new-traces.md", "network.md#the-learned-predictor-and-simpler-learners"
-UNSEEN, PROGRAMS = "unseen-programs.md", "unseen-programs.md#programs-that-nothing-was-fitted-on"
+PROGRAMS = "unseen-programs.md#programs-that-nothing-was-fitted-on"
 STATEMENTS = {
     "trace_own_gpu": Statement("own GPU, default prediction of public GPU traces (rebuilt step), median / p90 error",
                            (1.0, 5.0), RUN + "trace_evidence", f"{NEW}#the-step-on-its-own-gpu", digits=2),
@@ -81,23 +81,19 @@ STATEMENTS = {
     "replay_explained": Statement("blocked host time explained by an edge, all / waits for the device", (90.0, None),
                               RUN + "replay", "graph.md#strict-replay", at_least=True, digits=0),
     "import_speed": Statement("import of 109,123 events, speed relative to HolisticTraceAnalysis", (8.0,),
-                          RUN + "import_speed --peer PYTHON_WITH_HTA", "graph.md#speed", "x", at_least=True),
+                          RUN + "speed --peer PYTHON_WITH_HTA", "graph.md#speed", "x", at_least=True),
     "interventions": Statement("known changes above noise, measured latencies, median error of the change", (10.0,),
                            "gnnperf interventions datasets/cpu-gloo", "recorded-data.md#recorded-data-interventions"),
-    "analytic_interventions": Statement("known changes above noise, latencies of the model, sign right", (90.0,),
-                                    RUN + "analytic_interventions",
-                                    f"{UNSEEN}#known-changes-with-the-models-latencies", at_least=True),
     "vtrain": Statement("1,440 transformer steps from configuration (simulated labels), mean error", (20.0,),
                     RUN + "vtrain", "plans.md#plans-steps-that-never-ran"),
-    "peak_memory": Statement("peak memory of recorded runs, mean error", (8.0,), RUN + "peak_memory",
+    "peak_memory": Statement("peak memory of recorded runs, test part, mean error", (8.0,), RUN + "peak_memory",
                          "memory.md#peak-memory"),
-    "unseen_workload": Statement("steps of CPU programs left out of every fit, mean error", (None,),
-                             RUN + "unseen_workload",
-                             f"{UNSEEN}#unseen-workloads-the-three-figures-of-lin-et-al-2022"),
+    "plan_memory": Statement("peak memory of 40 plans against torch's own accounting, mean / largest error",
+                             (5.0, 10.0), RUN + "plan_memory", "memory.md#peak-memory-of-plans"),
+    "published_steps": Statement("published training speeds of 14 configurations, mean error", (12.0,),
+                                 RUN + "published_steps", "plans.md#plans-as-published"),
     "unseen_programs": Statement("steps of two programs never looked at, mean error", (15.0,), RUN + "unseen_programs",
                              PROGRAMS),
-    "convolution": Statement("convolutions, GPU left out, mean error", (None,), RUN + "convolution",
-                         "closed-forms.md#closed-forms-kernels-and-collectives"),
     "whole_models": Statement("whole models, unseen A100-80GB / L4, mean error", (7.6, 12.4), RUN + "whole_models",
                           "transfer.md#whole-models-on-neusights-rows"),
     "learned_size": Statement("network: nodes of unseen sizes, GMAE (another recording 10.6 %)", (15.9,),
@@ -106,6 +102,11 @@ STATEMENTS = {
                               RUN + "learned --splits workload", NETWORK),
     "learned_more": Statement("the same, eight more programs in training", (18.6, 12.0),
                           RUN + "learned --splits workload+cpu-unseen", "network.md#more-programs-to-train-on"),
+    "machine_transfer_again": Statement(
+        "network: nodes / steps of another machine, from runs of the first and 8 shared ones", (14.0, 6.0),
+        RUN + "machine_transfer", "intervals.md#from-one-machine-to-another"),
+    "machine_transfer_random": Statement(
+        "the same, a third machine", (14.0, 6.0), RUN + "machine_transfer", "intervals.md#from-one-machine-to-another"),
     "second_machine": Statement("network: nodes / steps on a second machine (a copy 21.7 / 8.3 %)", (None, None),
                             RUN + "second_machine", "intervals.md#a-second-machine-another-day"),
 }  # fmt: skip

@@ -19,7 +19,7 @@ from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.gnn import summarize
 from gnnperf.hardware import load_cluster, touched_bytes
 from gnnperf.predict.collective_fit import arrays, fitted_us, specified_us
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
 from research.fitting.collectives import CLUSTERS, SHIPPED, cluster_of
 from research.tables.collective_sources import read_collectives
@@ -92,7 +92,7 @@ CLASSES = (0, 2**16, 2**20, 2**24, 2**28, 2**62)
 CLASS_NAMES = ("< 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "16 to 256 MiB", "larger")
 NEIGHBORS = 9  # sizes in a row, for the noise of dense tables
 DENSE = 100  # sizes of a group
-HEAD = "rows | mean | median | p90 | max | bias | nearest size | start + bytes / bandwidth | specification"
+HEAD = ("rows", "mean", "median", "p90", "max", "bias", "nearest size", "start + bytes / bandwidth", "specification")
 Split = tuple[str, pd.DataFrame, pd.DataFrame]
 
 
@@ -142,50 +142,50 @@ def _machine_splits(rows: pd.DataFrame) -> Iterator[Split]:
 
 def _judged(title: str, splits: Iterable[Split]) -> pd.DataFrame:
     """Print a line per split; all test rows with the models' latency and its error."""
-    print(f"\n## {title}\n\n| source: platform | {HEAD} |\n|{'---|' * 10}")
+    print(f"\n## {title}\n")
+    print_head("source: platform", *HEAD)
     parts = []
     for name, train, test in splits:
         measured, ours = test["latency_us"].to_numpy(), collective_models_us(train, test)
         result = summarize(ours, measured)
         others = (nearest_us(train, test), two_parameters_us(train, test), catalog_us(test))
-        compared = " | ".join(_share(summarize(other, measured).mean_ape) for other in others)
+        compared = (summarize(other, measured).mean_ape for other in others)
         shares = (result.mean_ape, result.median_ape, result.p90_ape, result.max_ape)
-        print(
-            f"| {name} | {len(test)} | {' | '.join(map(_share, shares))} | {result.bias:+.1%} | {compared} |",
-            flush=True,
-        )
+        print_row(name, len(test), *map(_share, shares), f"{result.bias:+.1%}", *map(_share, compared))
         parts.append(test.assign(split=name, error=np.abs(ours / measured - 1)))
     return pd.concat(parts)
 
 
 def _print_worst(judged: pd.DataFrame, count: int = 8) -> None:
     """The groups with the largest errors, next to how much their rows scatter around their neighbors."""
-    print(f"\nThe {count} worst groups:\n\n| split | kind | ranks on machines | mean error | scatter of its rows |\n"
-          f"|{'---|' * 5}")  # fmt: skip
+    print(f"\nThe {count} worst groups:\n")
+    print_head("split", "kind", "ranks on machines", "mean error", "scatter of its rows")
     keys = ["split", "kind", "group_size", "nodes"]
     worst = judged.groupby(keys)["error"].mean().sort_values(ascending=False).head(count)
     grouped = judged.groupby(keys)
     for group, error in zip(worst.index.to_list(), worst, strict=True):
         split, kind, ranks, nodes = group
         rows = grouped.get_group(group)
-        print(f"| {split} | {kind} | {ranks} on {nodes} | {_share(error)} | {_share(_scatter(rows).mean())} |")
+        print_row(split, kind, f"{ranks} on {nodes}", _share(error), _share(_scatter(rows).mean()))
 
 
 def _print_classes(judged: pd.DataFrame) -> None:
-    print(f"\nBy source, link and size, mean error (median):\n\n| | {' | '.join(CLASS_NAMES)} |\n|{'---|' * 6}")
+    print("\nBy source, link and size, mean error (median):\n")
+    print_head("", *CLASS_NAMES)
     names = pd.cut(judged["size"], CLASSES, labels=CLASS_NAMES, right=False)
     for (source, link), own in judged.groupby(["source", "link"]):
         here = [own.loc[names.loc[own.index] == name, "error"] for name in CLASS_NAMES]
         records = (f"{_share(part.mean())} ({_share(part.median())})" if len(part) else "-" for part in here)
-        print(f"| {source}, {link} | {' | '.join(records)} |")
+        print_row(f"{source}, {link}", *records)
 
 
 def _print_noise(rows: pd.DataFrame) -> None:
-    columns = f"repeated rows, from their median | other dtype, same bytes | dense sizes, from {NEIGHBORS} neighbors"
-    print(f"\n## Noise of the tables\n\n| source: platform | {columns} |\n|{'---|' * 4}")
+    print("\n## Noise of the tables\n")
+    print_head("source: platform", "repeated rows, from their median", "other dtype, same bytes",
+               f"dense sizes, from {NEIGHBORS} neighbors")  # fmt: skip
     for name, own in rows.groupby("name"):
         records = (_repeats(own), _other_dtype(own), _scatter(own).mean())
-        print(f"| {name} | {' | '.join(map(_share, records))} |")
+        print_row(name, *map(_share, records))
 
 
 def _repeats(rows: pd.DataFrame) -> float:

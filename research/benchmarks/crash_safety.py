@@ -13,7 +13,6 @@ size of a file (RLIMIT_FSIZE). Results of a trial:
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
@@ -30,10 +29,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
-
 from gnnperf.core.files import SUFFIX
-from research.benchmarks._frame import right_aligned, run_main
+from research.benchmarks._frame import parser_of, right_aligned, run_main, show
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "datasets" / "cpu-gloo" / "examples"
@@ -271,7 +268,7 @@ def _facts(job: Job, out: Path) -> str | None:
 
 
 def main(words: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0, help="times the number of trials")
     parser.add_argument("--only", nargs="+", default=list(TRIALS), choices=list(TRIALS))
@@ -289,7 +286,7 @@ def main(words: Sequence[str]) -> None:
                     by = [str(tally.results[result]) for result in (EARLIER, NEW, BROKEN)]
                     table.add_row(f"{name}, {fault}", str(counts[fault]), *by, str(tally.wrong_exits), "")
                 table.add_row(f"{name}, all", "", "", "", "", "", f"{time.monotonic() - begin:.0f}")
-    Console(width=120).print(table)
+    show(table, width=120)
 
 
 if __name__ == "__main__":

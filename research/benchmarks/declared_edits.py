@@ -3,12 +3,12 @@
     python -m research.benchmarks declared_edits
 
 The pairs of `interventions.json` (sleeps, links, repeated ops, slow ranks, blocking and, the other way round,
-overlapping), and all pairs of runs whose names differ in the link, the rows of tables, or the length of sequences
-(with the batch) by itself. Batches and dtypes are in `benchmarks edits`. A's graph is edited without a look at B; the
-analytical model, whose constants have not seen the workload, answers A and the edited A; measured is the change of the
-step without the profiler, means over recordings. A change counts where it is larger than the spread of the recordings
-of A and B together. Trivial answers: the sleep itself, all bytes over the wire, the ratio of tokens; "nothing changes"
-errs by 100 %.
+overlapping), and all pairs of runs whose names differ in one of link, rows of tables, length of sequences (with the
+batch), batch and dtype. A's graph is edited without a look at B; the analytical model, whose constants have not seen
+the workload, answers A and the edited A; measured is the change of the step without the profiler, means over
+recordings. A change counts where it is larger than the spread of the recordings of A and B together. Trivial answers:
+the sleep itself, all bytes over the wire, the ratio of tokens, of samples, or of the bytes of an element; "nothing
+changes" errs by 100 %.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
@@ -28,9 +27,11 @@ from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
 from gnnperf.predict.edited import predict_edited
+from gnnperf.schedule import align_runs
 from gnnperf.whatif import (
     Block,
     ChangeCluster,
+    ChangeDtype,
     ChangeLink,
     DeclarePause,
     Edit,
@@ -42,11 +43,12 @@ from gnnperf.whatif import (
     apply,
 )
 from gnnperf.whatif.edit import Edited, unedited
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
 from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
-from research.benchmarks.edits import structure
 from research.evaluation.pairs import PAIRS, Change
 
+BATCH = re.compile(r"_b(\d+)(?=_)")
+LOW, HALVED = "_bfloat16", 0.5
 LINK = re.compile(r"_(lo|[\d.]+g)$")
 ROWS = re.compile(r"_r(\d+)k(?=_)")
 TRANSFORMER = re.compile(r"_w(\d+)_s(\d+)_b(\d+)")
@@ -80,7 +82,24 @@ def declared_pairs(graphs: Graphs) -> list[DeclaredPair]:
         pair for pair in json.loads((DATASET / PAIRS).read_text())["pairs"] if {pair["a"], pair["b"]} <= set(graphs)
     ]
     result = [one for pair in listed for one in _intervention(pair)]
-    return [*result, *_links(graphs), *_tables(set(graphs)), *_sequences(set(graphs))]
+    return [*result, *_links(graphs), *_tables(set(graphs)), *_sequences(set(graphs)), *shape_pairs(set(graphs))]
+
+
+def shape_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
+    """Names that differ in `_b<batch>` by itself, in both directions, or in bfloat16."""
+    alike: dict[str, dict[int, str]] = {}
+    for run in sorted(runs):
+        if match := BATCH.search(run):
+            alike.setdefault(BATCH.sub("_b", run), {})[int(match[1])] = run
+    for sizes in alike.values():
+        for old, a in sizes.items():
+            for new, b in sizes.items():
+                if old != new:
+                    yield DeclaredPair("batch", a, b, (ScaleBatch(new / old),), trivial=new / old)
+    for run in sorted(runs):
+        if LOW in run and run.replace(LOW, "") in runs:
+            edits = (ChangeDtype("float32", "bfloat16"),)
+            yield DeclaredPair("dtype", run.replace(LOW, ""), run, edits, trivial=HALVED)
 
 
 def _intervention(pair: Mapping[str, object]) -> Iterator[DeclaredPair]:
@@ -164,7 +183,8 @@ def _sequences(runs: set[str]) -> Iterator[DeclaredPair]:
                     yield DeclaredPair("sequence", a, b, edits, trivial=ratio)
 
 
-KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "sequence", "blocking", "overlap")
+KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "sequence", "batch", "dtype", "blocking",
+         "overlap")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -210,11 +230,22 @@ def given(
     edited = apply(graph, pair.edits)
     before_us, after_us = (step_us(each, graph, constants) for each in (unedited(graph), edited))
     a_us, b_us = (float(np.mean(steps[run])) for run in (pair.a, pair.b))
-    shapes, flops, _ = structure(edited.graph, other)
     return Predicted(
-        pair, (shapes, flops), b_us - a_us, float(np.ptp(steps[pair.a]) + np.ptp(steps[pair.b])),
+        pair, structure(edited.graph, other), b_us - a_us, float(np.ptp(steps[pair.a]) + np.ptp(steps[pair.b])),
         after_us - before_us, (after_us / before_us - 1.0) * a_us, pair.trivial_us + (pair.trivial - 1.0) * a_us,
     )  # fmt: skip
+
+
+def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, float]:
+    """Share of equal shapes, ratio of all FLOPs, in the second step of both."""
+    mine, theirs = (graph.step(graph.steps[min(1, len(graph.steps) - 1)].step) for graph in (edited, other))
+    matched = align_runs(mine, theirs)
+    there = theirs.nodes.iloc[np.maximum(matched, 0)]
+    dims, their_dims = (nodes["input_dims"].astype(object).to_numpy() for nodes in (mine.nodes, there))
+    has = mine.nodes["input_dims"].notna().to_numpy()
+    same = has & (matched >= 0) & (dims == their_dims)
+    ratio = float(np.nansum(mine.nodes["flops"].to_numpy()) / np.nansum(theirs.nodes["flops"].to_numpy()))
+    return float(same.sum() / has.sum()), ratio
 
 
 def outcomes() -> tuple[list[Predicted], list[str]]:
@@ -241,9 +272,7 @@ def outcomes() -> tuple[list[Predicted], list[str]]:
 def main() -> None:
     """Print a row per pair, then the summary."""
     results, left_out = outcomes()
-    console = Console(width=170)
-    console.print(_pairs(results))
-    console.print(_summary(results))
+    show(_pairs(results), _summary(results), width=170)
     for line in left_out:
         print(f"left out: {line}")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.device_evidence import EVIDENCE_FILE, Evidence, save_evidence
+from gnnperf.analytic.device_evidence import EVIDENCE_FILE, Evidence
 from gnnperf.analytic.roofline import CDNA_FILE
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware import conf_dir
@@ -24,8 +24,9 @@ from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows
 from research.benchmarks._public_runs import mirror
 from research.fitting.cdna import measured as recorded_calls
 from research.fitting.convolution import some_of_each
+from research.fitting.files import save_evidence
 from research.fitting.gemm import FIT_ROWS, GENERATION_ROWS
-from research.pretraining.graphs import grouped
+from research.tables import grouped
 
 PROVENANCE = (
     "python -m research.benchmarks.device_evidence: rows that research/fitting/gemm.py, "

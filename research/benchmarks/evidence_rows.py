@@ -23,7 +23,6 @@ Revealed stalls are no evidence. Figures are means over a trace's steps and seed
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of
 from gnnperf.gnn.data.numbers import WORK_NAMES, work_numbers
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.trace.public.catalog import Entry, Recording, load_catalog, recordings
-from research.benchmarks._frame import right_aligned, run_main, show
+from research.benchmarks._frame import parser_of, percent, right_aligned, run_main, show
 from research.benchmarks._public_runs import imported
 
 OUT = Path("outputs/evidence")
@@ -99,8 +98,7 @@ class Episode:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.evidence_rows", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR")
     parser.add_argument("--share", type=float, default=SHARE)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -120,12 +118,12 @@ def _table(title: str, rows: pd.DataFrame, figure: str) -> Any:
     by_project = rows.pivot_table(figure, ["project", "trace"], "row").groupby("project").mean()
     for project, values in by_project.iterrows():
         count = rows[rows["project"] == project]["trace"].nunique()
-        shown.add_row(str(project), str(count), *(f"{100 * values[row]:.1f}" for row in ROWS))
+        shown.add_row(str(project), str(count), *(percent(values[row]) for row in ROWS))
     by_trace = rows.groupby(["row", "trace"])[figure].mean().groupby("row")
     means = {"mean of projects": by_project.mean(), "mean of traces": by_trace.mean(),
              "median of traces": by_trace.median()}  # fmt: skip
     for name, values in means.items():
-        shown.add_row(name, str(rows["trace"].nunique()), *(f"{100 * values[row]:.1f}" for row in ROWS))
+        shown.add_row(name, str(rows["trace"].nunique()), *(percent(values[row]) for row in ROWS))
     return shown
 
 

@@ -1,16 +1,15 @@
 """Matrix products by formula: on GPUs of a generation that no constant was fitted on, and on unseen weight shapes.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [own] [campaigns]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [own]
 
-Fits and judges; without arguments, all four. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
+Fits and judges; without arguments, all three. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
 gemm float8, float8_block, float4: with the kernel that quantizes) and float32 of NeuSight (bmm, linear: with the wait
 for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
 shipped constants are. own: constants fitted on that GPU; a fifth of the weight shapes (n, k), by hash, is never seen.
 Next to the model the trivial answers on the same rows. "own launch" is the model with the one number that is the
-host's, the wait for the launch, read off the unseen machine. campaigns: the shipped constants on float16 tables of
-other people, who measured GPUs that the constants know in other programs (nothing is fitted).
+host's, the wait for the launch, read off the unseen machine.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
+from gnnperf.analytic.gemm.constants import Members
 from gnnperf.gnn import summarize
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._op_tables import (
     TABLES,
     is_held_out,
-    other_campaigns,
     product_rows,
     roofline_us,
     sample,
@@ -58,8 +56,8 @@ Answers = Mapping[str, np.ndarray]
 def main(requested: Iterable[str]) -> None:
     """Print the tables."""
     rows = product_rows(mirror())
-    parts = {"unseen": unseen, "devices": devices, "own": own, "campaigns": campaigns}
-    for name in requested or ("unseen", "devices", "own", "campaigns"):
+    parts = {"unseen": unseen, "devices": devices, "own": own}
+    for name in requested or parts:
         parts[name](rows)
 
 
@@ -125,19 +123,6 @@ def own(rows: pd.DataFrame) -> None:
     _print_mean("all", every)
 
 
-def campaigns(rows: pd.DataFrame) -> None:
-    """Shipped constants on tables that they were not fitted on."""
-    _header("Other people's tables, shipped constants", ("roofline",))
-    result = other_campaigns(mirror())
-    means = []
-    for (source, table, name), part in result.groupby(["source", "table", "device"]):
-        judged = sample(part, JUDGED_ROWS)
-        constants = default_gemm_constants()["matrix"]
-        answers = {"model": _predicted_us(judged, constants), "roofline": roofline_us(judged, spec(str(name)))}
-        means.append(_print(f"{source}: {table} | {name}", judged, answers))
-    _print_mean("all", means)
-
-
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Rows whose shape the nearest GPU has, too: every answer is judged on the same rows."""
     judged = sample(part, JUDGED_ROWS)
@@ -161,7 +146,8 @@ def _predicted_us(rows: pd.DataFrame, constants: Members) -> np.ndarray:
 
 def _header(title: str, trivial: Iterable[str]) -> None:
     names = ("table", "GPU", "rows", "mean", "median", "p90", "max", "bias", *(f"{t}: mean" for t in trivial))
-    print(f"\n{title}\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}", flush=True)
+    print(f"\n{title}\n")
+    print_head(*names)
 
 
 def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
@@ -172,7 +158,7 @@ def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
     shares = (model.mean_ape, model.median_ape, model.p90_ape, model.max_ape)
     records = [f"{len(judged)}", *(f"{s:.1%}" for s in shares), f"{model.bias:+.1%}",
              *(f"{t.mean_ape:.1%}" for t in trivial)]  # fmt: skip
-    print(f"| {label} | {' | '.join(records)} |", flush=True)
+    print_row(label, *records)
     return [e.mean_ape for e in errors.values()]
 
 

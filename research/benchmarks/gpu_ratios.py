@@ -12,7 +12,6 @@ that ship (conf/analytic/gpu_ratio.yaml).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,15 +22,16 @@ from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import fit_device_intervals, save_device_intervals
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE, UNMODELED
-from research.benchmarks._frame import run_main
-from research.benchmarks._generation_answers import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.pretraining.forms import base_us, retained_forms
-from research.pretraining.rows import GENERATION, sampled, spec_of
+from research.benchmarks._frame import parser_of, print_head, print_row, run_main
+from research.benchmarks._generations import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
+from research.fitting.forms import base_us, retained_forms
+from research.fitting.rows import GENERATION, sampled, spec_of
 
 OUT = Path("outputs/gpu_ratios")
 FITTED_ROWS, JUDGED_CALLS = 300, 400  # of each device and kind; of each kind
 PROGRAM = 20  # calls that are summed
 CALL = [KIND, "table", "op", "shapes", "dtype", "tf32", "stride", "padding", "calls_before"]
+HEAD = ("group", "generation left out", "scores", "median error", "within the bounds of the others", "high/low")
 PROVENANCE = (
     "log of measured over predicted ratio of 20 calls on two GPUs, on rows of public op tables (aiconfigurator, "
     "Apache-2.0; NeuSight, MIT); the generation of the second GPU is left out of the constants; by "
@@ -41,16 +41,14 @@ PROVENANCE = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print coverage and width per generation; write the bounds if requested."""
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.gpu_ratios", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the fitted constants")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
     scores = pd.concat([each for name in (GEMM, OPS) for each in scores_of(name, given.out)], ignore_index=True)
-    print("| group | generation left out | programs | median error | within the bounds of the others | high/low |")
-    print("|---|---|---|---|---|---|")
+    print_head(*HEAD)
     for row in judged(scores):
-        print("| " + " | ".join(row) + " |")
+        print_row(*row)
     if given.write:
         devices = ", ".join(sorted(set(scores["device"])))
         result = fit_device_intervals(scores, LEVEL)

@@ -2,9 +2,6 @@
 
     python -m research.benchmarks.learned [--rows gnn mlp ..] [--splits size ..] [--seeds 0 1 ..] [--out DIR]
     [--processes 2]
-    python -m research.benchmarks.learned --curve          also 1/8, 1/4 and 1/2 of the training runs, drawn by seed
-    python -m research.benchmarks.learned --ablations      also the network without one of its parts (two splits, three
-    seeds)
     python -m research.benchmarks.learned --print-only     tables of the existing records
     python -m research.benchmarks.learned --bucket-bytes N given of the token buckets that limit links; records of
     their own
@@ -25,17 +22,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.cli import INTERRUPTED
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._learned_jobs import (
-    ABLATION_SEEDS,
-    ABLATION_SPLITS,
-    ABLATIONS,
     AFTER_OTHERS,
-    CURVE_ROW,
     FIXED,
     LEARNED,
     Job,
-    curve_jobs,
     jobs_of,
     make,
     save_network,
@@ -79,18 +71,13 @@ def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
     result: list[Job] = []
     for split in args.splits:
         result += jobs_of(out, split, rows, args.seeds, args.part)
-        if args.ablations and split in ABLATION_SPLITS:
-            result += jobs_of(out, split, list(ABLATIONS), ABLATION_SEEDS, args.part)
-        if args.curve:
-            result += curve_jobs(out, split, CURVE_ROW, args.seeds, args.part)
     given = (replace(job, bucket_bytes=args.bucket_bytes) for job in result)
     return sorted(given, key=lambda job: job.learner in AFTER_OTHERS)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.learned", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--rows", nargs="+", choices=[*FIXED, *LEARNED, *ABLATIONS], help="default: all but ablations")
+    parser = parser_of(__doc__)
+    parser.add_argument("--rows", nargs="+", choices=[*FIXED, *LEARNED], help="default: all")
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="as _learned_jobs.data_config takes them")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--part", choices=("test", "val"), default="test")
@@ -99,8 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="DIR", help=f"default: {OUT}/<part>, of a bucket {BUCKET_OUT}/<part>"
     )
     parser.add_argument("--processes", type=int, default=2)
-    for name in ("curve", "ablations", "print-only"):
-        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--print-only", action="store_true")
     return parser
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import DEVICE_KINDS, EventKind, InputError, Link
@@ -24,7 +23,7 @@ from gnnperf.trace import linking
 from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.linking import clocks_differ
 from gnnperf.trace.trace_sources import Source, sources
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import print_head, print_row, run_main, show
 from research.benchmarks._public_runs import graph_recordings, imported, mirror
 from research.benchmarks._results import save_result
 
@@ -33,8 +32,7 @@ RUNS = ("dlrm-8", "megatron-tp2", "torchrec/")
 
 def print_collectives() -> None:
     """Print one line per run."""
-    print("| run | ranks | collectives matched over all ranks | without all peers | inconsistent |")
-    print("|---|---|---|---|---|")
+    print_head("run", "ranks", "collectives matched over all ranks", "without all peers", "inconsistent")
     shares = []
     for recording in graph_recordings(RUNS):
         _, graph = imported(recording)
@@ -42,10 +40,8 @@ def print_collectives() -> None:
         matched, missing = counts["collectives_matched"], counts["collectives_without_all_peers"]
         share = matched / max(matched + missing, 1)
         shares.append(100 * share)
-        print(
-            f"| {recording.name} | {len(graph.ranks)} | {matched} of {matched + missing} ({share:.1%}) | {missing} | "
-            f"{counts['collectives_inconsistent']} |"
-        )
+        found = f"{matched} of {matched + missing} ({share:.1%})"
+        print_row(recording.name, len(graph.ranks), found, missing, counts["collectives_inconsistent"])
     save_result("collectives_matched", min(shares))
 
 
@@ -147,7 +143,7 @@ def main() -> None:
             table.add_row("/".join(source.path.split("/")[-2:])[-48:], *records(links))
     total = Links("", *(sum(getattr(x, f) for x in result) for f in list(Links.__dataclass_fields__)[1:]))
     table.add_row("all", *records(total))
-    Console(width=160).print(table)
+    show(table)
     with_ids = [x.agreeing / x.compared for x in result if x.compared]
     below = sum(x.tied < 0.99 * x.in_steps for x in result)
     agreement = f"{percent(total.agreeing, total.compared)} %, worst file {100 * min(with_ids):.2f} %"

@@ -28,7 +28,7 @@ from gnnperf.predict.request import TraceEvidence
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
 
 KINETO = "kineto"
@@ -59,14 +59,14 @@ class Recorded:
 
 def main() -> None:
     """Print one block per workload and direction."""
-    print("| workload | from -> to | answer | step | device time | host time |\n|---|---|---|---|---|---|")
+    print_head("workload", "from -> to", "answer", "step", "device time", "host time")
     for name, entries in sorted(pairs(load_catalog()).items()):
         runs = [recorded(entry) for entry in entries]
         for source, target in permutations(runs, 2):
             for label, times in answers(source, target):
-                records = " | ".join(compared(getattr(times, part), getattr(target.times, part))
-                                   for part in ("step", "device", "host"))  # fmt: skip
-                print(f"| {name} | {source.device.name} -> {target.device.name} | {label} | {records} |", flush=True)
+                way = f"{source.device.name} -> {target.device.name}"
+                parts = ((getattr(each, part) for each in (times, target.times)) for part in ("step", "device", "host"))
+                print_row(name, way, label, *(compared(*pair) for pair in parts))
 
 
 def pairs(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:

@@ -22,7 +22,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import InputError
@@ -31,10 +30,10 @@ from gnnperf.gnn.data.splits import PARTS, read_split
 from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
 from gnnperf.memory.recorded import captured_peak_memory
 from gnnperf.trace import read_run
-from research.benchmarks._frame import right_aligned, run_main
+from research.benchmarks._frame import percent, right_aligned, run_main, show
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks._results import save_result
-from research.benchmarks.capture import kind_of, programs
+from research.recording.cpu_gloo_runs import plain_runs
 from research.recording.spec import RunSpec
 
 BATCHES_HELD = 4  # NUM_BATCHES of the programs
@@ -81,19 +80,15 @@ def _nearest(row: Mapping[Hashable, Any], train: pd.DataFrame) -> float:
 def errors_table(rows: pd.DataFrame, title: str, by: str) -> Table:
     """Errors of the model by one column, and the mean errors of the other answers."""
     others = (f"{name.replace('_', ' ')}: mean" for name in ANSWERS[1:])
-    table = right_aligned(f"{title}: {by}", "ranks", "mean", "median", "p90", "max", "bias", *others)
+    table = right_aligned(f"{title}: {by}; errors in %", "ranks", "mean", "median", "p90", "max", "bias", *others)
     for value, group in [*rows.groupby(by, sort=False), ("all", rows)]:
         error = group["model"] / group["measured"] - 1
         size = error.abs()
         figures = (size.mean(), size.median(), size.quantile(0.9), size.max())
         compared = [(group[name] / group["measured"] - 1).abs().mean() for name in ANSWERS[1:]]
-        table.add_row(str(value), str(len(group)), *(_share(f) for f in figures), f"{100 * error.mean():+.1f} %",
-                      *(_share(f) for f in compared))  # fmt: skip
+        table.add_row(str(value), str(len(group)), *(percent(f) for f in figures), f"{100 * error.mean():+.1f}",
+                      *(percent(f) for f in compared))  # fmt: skip
     return table
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %"
 
 
 @dataclass(frozen=True)
@@ -104,6 +99,20 @@ class Captured:
     run: str
     errors: tuple[float, ...]
     refused: str = ""
+
+
+def programs() -> list[RunSpec]:
+    """One per program and number of ranks: the loopback run where there is one."""
+    chosen: dict[object, RunSpec] = {}
+    for spec in sorted(plain_runs(), key=lambda s: s.link.name != "lo"):
+        chosen.setdefault((spec.workload, spec.world_size), spec)
+    return list(chosen.values())
+
+
+def kind_of(spec: RunSpec) -> str:
+    """dlrm table, transformer ddp, ..."""
+    how = getattr(spec.workload, "parallel", None) or getattr(spec.workload, "sharding", None) or "ddp"
+    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'one rank'}"
 
 
 def captured(spec: RunSpec, recording: Recording) -> Captured:
@@ -134,23 +143,25 @@ def captured_table(result: Iterable[Captured]) -> Table:
 
 
 def main() -> None:
-    console = Console(width=150)
     known = recordings()
     split = read_split(DATASET, "run")
     part_of = {name: part for part in PARTS for name in split.part(part)}
     rows = pd.DataFrame([row for recording in known.values() for row in rows_of(recording)])
     rows["part"] = rows["recording"].map(part_of).fillna("no part")
     rows = with_trivial_answers(rows)
-    save_result("peak_memory", 100 * float((rows["model"] / rows["measured"] - 1).abs().mean()))
+    test = rows[rows["part"] == "test"]
+    save_result("peak_memory", 100 * float((test["model"] / test["measured"] - 1).abs().mean()))
     rows["part"] = pd.Categorical(rows["part"], [*PARTS, "no part"])
-    console.print(errors_table(rows, f"by part of split run (must <= {_share(MUST)}, goal {_share(GOAL)})", "part"))
-    console.print(errors_table(rows, "all, by program", "program"))
-    console.print(errors_table(rows[rows["part"] == "test"], "test, by program", "program"))
+    show(
+        errors_table(rows, f"by part of split run (must <= {percent(MUST)} %, goal {percent(GOAL)} %)", "part"),
+        errors_table(rows, "all, by program", "program"),
+        errors_table(rows[rows["part"] == "test"], "test, by program", "program"), width=150,
+    )  # fmt: skip
     chosen: dict[str, RunSpec] = {}
     for spec in sorted(programs(), key=lambda s: s.name):
         if f"{spec.name}/1" in known:
             chosen.setdefault(kind_of(spec), spec)
-    console.print(captured_table([captured(spec, known[f"{spec.name}/1"]) for spec in chosen.values()]))
+    show(captured_table([captured(spec, known[f"{spec.name}/1"]) for spec in chosen.values()]), width=150)
 
 
 if __name__ == "__main__":

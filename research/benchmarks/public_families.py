@@ -6,8 +6,6 @@ Of every family: rows are fitted on all other families but one, which validates 
 network's best epoch and how much it may correct), and judged on the family. The labels are those of the trace: the
 median period, of a single step its makespan, of a run without step marks the whole pass. Recordings of one program are
 one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
-gnn-from-ops is the network that starts from a checkpoint of op tables (`train.py experiment=pretrained`), instead of
-from nothing.
 host-pace and host-and-device-pace are no predictors: they take the speed of the machine from the recording itself.
 
 Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training of the row gnn
@@ -16,7 +14,6 @@ that was killed goes on after its last whole epoch.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,24 +21,22 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import NodeType
-from gnnperf.gnn import TrainConfig, load_start
-from gnnperf.gnn.data.prepare import DataConfig, Earlier, prepare
+from gnnperf.gnn import TrainConfig
+from gnnperf.gnn.data.prepare import DataConfig, prepare
 from gnnperf.predict import composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.table import Place, SplitData, ensure_record
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep
-from research.benchmarks._frame import run_main
-from research.benchmarks._networks import CachedNetwork, FineTuned
+from research.benchmarks._frame import parser_of, percent, run_main, show
+from research.benchmarks._networks import CachedNetwork
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, OwnScale, PublicRuns, public_runs
 from research.evaluation.records import EvaluationRecord, read_records
 from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
-from research.pretraining.op_checkpoint import TRAINED
 
 ByFamily = Mapping[str, Mapping[str, EvaluationRecord]]  # family -> row -> its record
 
@@ -109,7 +104,7 @@ def families(result: PublicRuns) -> Table:
         devices = sorted({run.cluster.device.name for run in runs})
         table.add_row(family, str(len(runs)), str(len({run.run.rpartition("/")[0] for run in runs})),
                       ", ".join(devices), f"{min(steps_ms):.1f} to {max(steps_ms):.1f}",
-                      _percent(float(np.mean([_with_shapes(run.graph.nodes) for run in runs]))),
+                      percent(float(np.mean([_with_shapes(run.graph.nodes) for run in runs]))),
                       "a pass" if family in ONE_PASS else "steps")  # fmt: skip
     return table
 
@@ -125,7 +120,7 @@ def by_family(title: str, result: ByFamily, figure: Callable[[EvaluationRecord],
     ordered = [family for family in FAMILIES if family in result]
     table = Table("row", *(f"{family} ({count[family]})" for family in ordered), title=title, title_justify="left")
     for row in _rows(result):
-        table.add_row(row, *(_percent(figure(result[f][row])) if row in result[f] else "-" for f in ordered))
+        table.add_row(row, *(percent(figure(result[f][row])) if row in result[f] else "-" for f in ordered))
     return table
 
 
@@ -141,9 +136,9 @@ def over_all(title: str, result: ByFamily, figures: Callable[[EvaluationRecord],
             table.add_row(
                 row,
                 str(given.count),
-                _percent(given.gmae),
-                f"{_percent(given.low)} - {_percent(given.high)}",
-                *map(_percent, spread),
+                percent(given.gmae),
+                f"{percent(given.low)} - {percent(given.high)}",
+                *map(percent, spread),
             )
     return table
 
@@ -157,11 +152,7 @@ def _gmae(record: EvaluationRecord) -> float:
     return float("nan") if result is None else result.gmae
 
 
-def _percent(share: float) -> str:
-    return "-" if share != share else f"{100 * share:.1f}"
-
-
-OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"
+OUT, SEED, NETWORK = Path("outputs/public_families"), 0, "gnn"
 PACES = ((NodeType.HOST,), (NodeType.COMPUTE, NodeType.MEMORY))
 EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 epochs are a few hundred updates
 
@@ -176,13 +167,6 @@ def rows(out: Path) -> dict[str, Learner]:
     }  # fmt: skip
 
 
-def from_ops() -> FineTuned:
-    """The network that starts from a checkpoint of op tables."""
-    config = _settings()
-    start = load_start(TRAINED, config.model)
-    return FineTuned(config, start, start.sha256)
-
-
 def _settings() -> TrainConfig:
     return composed("train", TrainConfig, "experiment=gnn", "trainer.progress_bar=false",
                     f"trainer.max_epochs={EPOCHS}", f"data.batch_size={BATCH_SIZE}")  # fmt: skip
@@ -190,32 +174,18 @@ def _settings() -> TrainConfig:
 
 def make(result: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
     """The records that are missing."""
-    learners, ops = rows(out), from_ops() if FROM_OPS in names else None
+    learners = rows(out)
     for family in families:
-        _records(result, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
-        if ops is not None:
-            _records(result, out, family, {FROM_OPS: ops}, ops.start.earlier)
-
-
-def _records(
-    result: PublicRuns, out: Path, family: str, learners: Mapping[str, Learner], earlier: Earlier | None
-) -> None:
-    if not learners:
-        return
-    config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
-    data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__, earlier), 1.0)
-    for name, learner in learners.items():
-        place = Place(out / "cells", name, SEED if name in (NETWORK, FROM_OPS) else None)
-        made = ensure_record(place, learner, data)
-        print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
+        config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
+        data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__))
+        for name in names:
+            made = ensure_record(Place(out / "cells", name, SEED if name == NETWORK else None), learners[name], data)
+            print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Make what is missing, print."""
-    parser, every = (
-        argparse.ArgumentParser(prog="python -m research.benchmarks.public_families"),
-        [*rows(OUT), FROM_OPS],
-    )
+    parser, every = parser_of(__doc__), list(rows(OUT))
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--rows", nargs="+", choices=every, default=every)
@@ -224,9 +194,7 @@ def main(arguments: Sequence[str]) -> None:
     result = public_runs()
     if not args.print_only:
         make(result, args.out, args.families, args.rows)
-    console = Console(width=200)
-    for table in tables(read_records(args.out / "cells", "test"), result):
-        console.print(table)
+    show(*tables(read_records(args.out / "cells", "test"), result), width=200)
     for line in result.left_out:
         print(f"left out: {line}")
 

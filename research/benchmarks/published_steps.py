@@ -1,58 +1,99 @@
-"""Training speeds that others have published for plans like the shipped ones: sharded Llama models on A100 GPUs.
+"""Training speeds that others have published for the shipped plans and plans like them, next to predictions.
 
     python -m research.benchmarks published_steps
 
-A few rows, each with the statements of its source and the open points. Nothing is fitted on them. Baseline: every step
-reaches half of the peak.
+Each row has the statements of its source; nothing is fitted on them. Peak memory has to fit the published GPUs. Rates
+in TFLOP/s are turned into tokens/s by the formula of their source: equation 3 of Narayanan et al. 2021
+(arXiv 2104.04473) for Megatron-LM, which counts recomputation; model FLOPs (`gnnperf.generate.step_work`) for the
+others. Baseline: every step reaches half of the peak.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from rich.console import Console
+import numpy as np
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.generate import rank_tensors, step_work
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.transformer.sizes import stage_parameters
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
+from gnnperf.memory import planned_peak
 from gnnperf.schedule import schedule_with_contention
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
+from research.benchmarks._results import save_result
 
-DEVICE = "a100_sxm_80gb"
+A100, H100 = "a100_sxm_80gb", "h100_sxm"
 GUESSED_MFU = 0.5
 # docs/performance.md of torchtitan: FSDP2 on 64 A100 with 80 GB; it does not name the links (a DGX A100's are taken).
 TORCHTITAN = "torchtitan"
 # README.md of fms-fsdp: FSDP on 128 A100; 400 Gb/s a machine, from its later version. Sums in bfloat16.
 FMS = "fms-fsdp"
 FMS_LINK_BYTES_PER_S = 400e9 / 8 / 8  # of each of eight devices
+# Table 1 of Narayanan et al. 2021; micro-batches and chunks of Megatron-LM, examples/sc21/run_table_1.sh.
+MEGATRON = "Megatron-LM"
+# Table 4 of Grattafiori et al. 2024 (arXiv 2407.21783).
+LLAMA_3 = "Llama 3"
+# megatron/core/transformer/moe/README.md: 468 TFLOP/s, MCore v0.9.
+MCORE = "Megatron Core"
 
 
 @dataclass(frozen=True)
 class Published:
-    """One row of a source."""
+    """One row of a source.
+
+    Attributes:
+        source, device: who published it, and what it ran on.
+        plan: of conf/plan, before `changes`.
+        tokens_per_s: of one device; None: `tflops` is published.
+        tflops: of one device, by the formula of the source.
+    """
 
     source: str
+    device: str
     plan: str
-    tokens_per_s: float
-    changes: Mapping[str, Mapping[str, object]]
+    tokens_per_s: float | None = None
+    tflops: float | None = None
+    changes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+def _megatron(
+    layers: int, hidden: int, heads: int, ways: tuple[int, int, int], batch: tuple[int, int], chunks: int, tflops: float
+) -> Published:  # fmt: skip
+    """A row of table 1; `ways` are tensor, pipeline and data parallel, `batch` is that of a step and of a pass."""
+    schedule = {"global_batch": batch[0], "micro_batch": batch[1], "chunks": chunks,
+                "pipeline": "interleaved" if chunks > 1 else "1f1b"}  # fmt: skip
+    changes: dict[str, Mapping[str, object]] = {
+        "model": {"layers": layers, "hidden": hidden, "heads": heads}, "schedule": schedule,
+        "parallelism": dict(zip(("tensor", "pipeline", "data"), ways, strict=True)),
+    }  # fmt: skip
+    return Published(MEGATRON, A100, "megatron_18b", tflops=tflops, changes=changes)
 
 
 BFLOAT_SUMS = {"gradient_dtype": "bfloat16"}
 ROWS = (
-    Published(TORCHTITAN, "llama2_13b_fsdp", 2162, {}),
-    Published(TORCHTITAN, "llama2_70b_fsdp", 353, {}),
-    Published(TORCHTITAN, "llama3_70b_fsdp", 331, {}),
-    Published(FMS, "llama2_70b_fsdp", 380, {"parallelism": {"data": 128},
+    Published(TORCHTITAN, A100, "llama2_13b_fsdp", 2162),
+    Published(TORCHTITAN, A100, "llama2_70b_fsdp", 353),
+    Published(TORCHTITAN, A100, "llama3_70b_fsdp", 331),
+    Published(FMS, A100, "llama2_70b_fsdp", 380, changes={"parallelism": {"data": 128},
               "schedule": {"micro_batch": 6, "global_batch": 6 * 128, **BFLOAT_SUMS}}),
-    Published(FMS, "llama2_70b_fsdp", 772, {"parallelism": {"data": 128}, "model": {"layers": 48},
+    Published(FMS, A100, "llama2_70b_fsdp", 772, changes={"parallelism": {"data": 128}, "model": {"layers": 48},
               "block": {"width": 22016},
               "schedule": {"micro_batch": 8, "global_batch": 8 * 128, **BFLOAT_SUMS}}),
+    _megatron(24, 2304, 24, (1, 1, 32), (512, 16), 1, 137),
+    _megatron(30, 3072, 32, (2, 1, 32), (512, 16), 1, 138),
+    _megatron(36, 4096, 32, (4, 1, 32), (512, 16), 1, 142),
+    _megatron(40, 6144, 48, (8, 1, 32), (1024, 8), 1, 135),
+    _megatron(48, 8192, 64, (8, 2, 32), (1536, 4), 1, 138),
+    _megatron(60, 10240, 80, (8, 4, 32), (1792, 2), 3, 140),
+    _megatron(80, 12288, 96, (8, 8, 24), (2304, 2), 2, 148),
+    Published(LLAMA_3, H100, "gpt_405b", tflops=400),
+    Published(MCORE, H100, "mixtral_8x7b", tflops=468),
 )  # fmt: skip
 
 
@@ -67,11 +108,36 @@ def planned(row: Published) -> TransformerPlan:
 
 
 def cluster_of(row: Published) -> ClusterSpec:
-    """Machines of eight A100, with the source's link between them where it names one."""
-    cluster = default_cluster(load_device(DEVICE))
+    """Machines of eight devices, with the source's link between them where it names one."""
+    cluster = default_cluster(load_device(row.device))
     if row.source != FMS:
         return cluster
     return replace(cluster, inter=replace(cluster.inter, bandwidth_bytes_per_s=FMS_LINK_BYTES_PER_S))
+
+
+def published_tokens_per_s(row: Published, plan: TransformerPlan) -> float:
+    """Of one device."""
+    if row.tokens_per_s is not None:
+        return row.tokens_per_s
+    assert row.tflops is not None, "one of the two is published"
+    per_token = equation_3_flops(plan) if row.source == MEGATRON else model_flops(plan) / tokens(plan)
+    return row.tflops * 1e12 / per_token
+
+
+def equation_3_flops(plan: TransformerPlan) -> float:
+    """Of a token: 96 l h^2 (1 + s / 6h + V / 16lh), all layers computed twice in forward direction."""
+    model = plan.model
+    layers, hidden = model.layers, model.hidden
+    return 96.0 * layers * hidden**2 * (
+        1.0 + model.sequence / (6.0 * hidden) + model.vocabulary / (16.0 * layers * hidden)
+    )  # fmt: skip
+
+
+def model_flops(plan: TransformerPlan) -> float:
+    """Of a step."""
+    flops = step_work(plan).model_flops
+    assert flops is not None, "a transformer's is known"
+    return flops
 
 
 def predicted_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
@@ -90,25 +156,35 @@ def tokens(plan: TransformerPlan) -> float:
 
 
 def guessed_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
-    """6 FLOPs per parameter and 12 layers x hidden x sequence of attention per token, at half of the peak."""
-    model = plan.model
-    per_token = 6.0 * stage_parameters(plan, 0) + 12.0 * model.layers * model.hidden * model.sequence
-    return GUESSED_MFU * cluster.device.flops_per_s["bfloat16_matrix"] / per_token
+    """Model FLOPs at half of the peak."""
+    peak = cluster.device.flops_per_s["bfloat16_matrix"]
+    return GUESSED_MFU * peak / (model_flops(plan) / tokens(plan))
+
+
+def peak_gib(plan: TransformerPlan) -> float:
+    """Of the fullest rank."""
+    return max(planned_peak(held).peak_bytes for held in rank_tensors(plan)) / 2**30
 
 
 def main(argv: Sequence[str]) -> None:
     """Print every row."""
-    printed = Table(
-        "source", "model", "samples", "GPUs", "published tokens/s", "model", "error %", "half of peak", "error %"
-    )
+    names = ("GPUs", "peak GiB of", "published tokens/s", "plan", "error %", "half of peak", "error %")
+    printed = Table("source", "model", *names)
+    errors: list[tuple[float, float]] = []
     for row in ROWS:
         plan, cluster = planned(row), cluster_of(row)
+        published = published_tokens_per_s(row, plan)
         result, guess = predicted_tokens_per_s(plan, cluster), guessed_tokens_per_s(plan, cluster)
-        shown = (result, 100 * (result / row.tokens_per_s - 1), guess, 100 * (guess / row.tokens_per_s - 1))
-        name = f"{stage_parameters(plan, 0) / 1e9:.0f} B, {plan.model.sequence} positions"
-        printed.add_row(row.source, name, str(plan.schedule.micro_batch), str(plan.parallelism.world_size),
-                        f"{row.tokens_per_s:.0f}", *(f"{x:.1f}" for x in shown))  # fmt: skip
-    Console(width=140).print(printed)
+        errors.append((result / published - 1, guess / published - 1))
+        name = f"{row.plan} {plan.model.layers} x {plan.model.hidden}"
+        memory = f"{peak_gib(plan):.1f} of {cluster.device.memory_bytes / 2**30:.0f}"
+        printed.add_row(row.source, name, f"{plan.parallelism.world_size:,}", memory, f"{published:,.0f}",
+                        f"{result:,.0f}", f"{100 * errors[-1][0]:+.1f}", f"{guess:,.0f}",
+                        f"{100 * errors[-1][1]:+.1f}")  # fmt: skip
+    mean = 100 * np.abs(np.array(errors)).mean(axis=0)
+    save_result("published_steps", float(mean[0]))
+    show(printed, width=140)
+    print(f"mean of |error|, {len(ROWS)} rows: plan {mean[0]:.1f} %, half of the peak {mean[1]:.1f} %")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from gnnperf.graph.waits import LAUNCH_QUEUE_DEPTH, LaunchOrder, blocking_copies
 from gnnperf.graph.works import Works, device_works
 from gnnperf.schedule import ReplayResult, replay_step
 from gnnperf.trace import RunTrace
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._public_runs import graph_recordings, imported
 from research.benchmarks._results import save_result
 
@@ -114,7 +114,7 @@ def _gaps(events: RankEvents, works: Works) -> np.ndarray:
     cause[copies] = np.maximum(
         cause[copies], works.begin_ns[copies] * (works.begin_ns[copies] <= events.end_ns[works.call[copies]])
     )
-    between = event_waits(events, works).all
+    between, _ = event_waits(events, works)
     np.maximum.at(cause, between[1], works.end_ns[between[0]])
     explained = works.begin_ns[after] - cause[after] <= _NEAR_NS
     wide = gap > _LONG_NS
@@ -219,7 +219,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def line(row: Row) -> str:
+def texts(row: Row) -> tuple[object, ...]:
     """One row of the table."""
     e = row.explained
     waiting = e.blocked_us - e.blocked_external_us
@@ -227,25 +227,24 @@ def line(row: Row) -> str:
     period = f"{np.median(np.abs(known)):.2%} / {np.abs(known).max():.2%}" if len(known) else "-"
     trivial = f"{np.nanmedian(np.abs(row.trivial_period)):.1%}" if len(known) else "-"
     return (
-        f"| {row.name} | {len(row.makespan)} | {period} | {np.median(np.abs(row.makespan)):.2%} / "
-        f"{np.abs(row.makespan).max():.2%} | {trivial} / {np.median(np.abs(row.trivial_makespan)):.1%} | "
-        f"{row.aligned:.1%} | {row.medians:.1%} | {row.peers:.1%} | {row.num_unknown} | {row.start_error_us:.0f} | "
-        f"{e.blocked_us / 1000:.1f} | "
-        f"{share(e.blocked_explained_us, e.blocked_us)} | {share(e.blocked_explained_us, waiting)} | "
-        f"{share(e.blocked_explained_us + e.blocked_timing_us, waiting)} | {share(e.gap_explained_us, e.gap_us)} |"
-    )
+        row.name, len(row.makespan), period,
+        f"{np.median(np.abs(row.makespan)):.2%} / {np.abs(row.makespan).max():.2%}",
+        f"{trivial} / {np.median(np.abs(row.trivial_makespan)):.1%}", f"{row.aligned:.1%}", f"{row.medians:.1%}",
+        f"{row.peers:.1%}", row.num_unknown, f"{row.start_error_us:.0f}", f"{e.blocked_us / 1000:.1f}",
+        share(e.blocked_explained_us, e.blocked_us), share(e.blocked_explained_us, waiting),
+        share(e.blocked_explained_us + e.blocked_timing_us, waiting), share(e.gap_explained_us, e.gap_us),
+    )  # fmt: skip
 
 
 def main() -> None:
     """Print the table and its medians."""
     warnings.simplefilter("ignore", RuntimeWarning)  # medians of runs that have no period
-    print(f"| {' | '.join(COLUMNS)} |")
-    print("|---" * len(COLUMNS) + "|")
+    print_head(*COLUMNS)
     rows = []
     for recording in graph_recordings():
         run, graph = imported(recording)
         rows.append(measure(recording.name, graph, explained_waiting(run)))
-        print(line(rows[-1]), flush=True)
+        print_row(*texts(rows[-1]))
     errors = np.array([r.error for r in rows])
     full = np.array([r.error for r in rows if r.aligned >= 0.99])
     raw = [r.explained.blocked_explained_us / r.explained.blocked_us for r in rows if r.explained.blocked_us > 0]

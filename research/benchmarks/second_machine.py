@@ -13,14 +13,12 @@ run and the network (seed 0) are by time for each kind of node, then the tables 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
 
 from gnnperf.gnn import node_kinds
 from gnnperf.gnn.data.cache import content_digest
@@ -30,7 +28,7 @@ from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.schedule import align
 from research.baselines.table import Place, ensure_record, load_split
-from research.benchmarks._frame import right_aligned, run_main
+from research.benchmarks._frame import parser_of, right_aligned, run_main, show
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset, save_network
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.records import EvaluationRecord, read_records
@@ -71,7 +69,7 @@ class SameRun:
 
 def main(arguments: Sequence[str]) -> None:
     """Make the two rows, print."""
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.second_machine")
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the records; default: {OUT}")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
@@ -115,7 +113,7 @@ def _print_ratios(steps: Sequence[Step], first: SameRun) -> None:
         )
         for group, ratios in sorted(_by(pairs).items()):
             table.add_row(group, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
-        Console(width=100).print(table)
+        show(table, width=100)
 
 
 def _print_kinds(records: Sequence[EvaluationRecord]) -> None:
@@ -133,7 +131,7 @@ def _print_kinds(records: Sequence[EvaluationRecord]) -> None:
             predicted, measured = (nodes[c].to_numpy(np.float64) for c in ("predicted_us", "measured_us"))  # [n] each
             error = f"{100 * gmae(predicted, measured, measured):.1f}"
             table.add_row(str(kind), record.origin.row, f"{100 * measured.sum() / whole_us:.0f}", error)
-    Console(width=100).print(table)
+    show(table, width=100)
 
 
 def _step_ratios(steps: Sequence[Step], first: SameRun) -> Iterator[tuple[str, float]]:

@@ -14,7 +14,6 @@ gpu       score = log(measured ratio / predicted ratio) of steps; public workloa
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,9 +29,9 @@ from gnnperf.predict import Request, outlier_steps, predicted, step_us
 from gnnperf.predict.ratios import EDIT, REPEAT, STEP_FILE
 from gnnperf.predict.request import TraceEvidence
 from gnnperf.trace.public.catalog import load_catalog
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._recorded_graphs import CACHE, recordings
-from research.benchmarks.edits import shape_pairs
+from research.benchmarks.declared_edits import shape_pairs
 from research.benchmarks.other_hardware import pairs, recorded
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
 from research.evaluation.loading import as_recorded
@@ -47,8 +46,7 @@ PROVENANCE = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print coverage and width; write the bounds if requested."""
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.step_ratios", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = parser_of(__doc__)
     parser.add_argument("--pairs", type=int, default=80, metavar="N", help="most pairs of recorded runs, at random")
     parser.add_argument("--scores", type=Path, metavar="FILE", help=".csv of all scores: read, or written if absent")
     parser.add_argument("--write", action="store_true")
@@ -59,11 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores = pd.DataFrame([*repeats(), *edits(given.pairs)], columns=[GENERATION, "family", "dtype", "score"])
         if given.scores is not None:
             scores.to_csv(given.scores, index=False)
-    print("| what | left out | cases | median error | within the bounds of the others | high/low |")
-    print("|---|---|---|---|---|---|")
+    print_head("what", "left out", "cases", "median error", "within the bounds of the others", "high/low")
     for family, rows in scores.groupby("family"):
         for name, own in rows.groupby(GENERATION):
-            print("| " + " | ".join((str(family), str(name), *held(own, rows[rows[GENERATION] != name]))) + " |")
+            print_row(family, name, *held(own, rows[rows[GENERATION] != name]))
     for workload, way, score in gpu_pairs() if not given.write else ():
         print(f"gpu: {workload}, {way}: measured ratio / predicted ratio {np.exp(score):.2f}")
     if given.write:

@@ -8,7 +8,6 @@ three steps or more. An outlier step takes OUTLIER times the median period of it
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -29,7 +28,7 @@ from gnnperf.schedule.longest_path import timed_edges
 from gnnperf.schedule.medians import fit_medians, in_peer_wait, measured_latency_us
 from gnnperf.schedule.step_measurements import _lags_us
 from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._public_runs import imported
 from research.benchmarks._results import save_result
 
@@ -244,8 +243,7 @@ def _forecast_row(name: str, rows: Sequence[Forecast]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.trace_evidence", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", nargs="*", default=[], metavar="TEXT", help="runs whose name contains one of these")
     parser.add_argument("--window", action="store_true", help="only print periods of whole windows scheduled at once")
     parser.add_argument("--json", type=Path, metavar="FILE", help="rows of the tables, run by run")

@@ -6,51 +6,36 @@ Every op call with device time, all its kernels together. Only constants of AMD'
 (`research.fitting.cdna`). "form, if TF32" answers
 the float32 products once more, as if the program had allowed TF32, which a trace does not say. "op, other runs" is the
 trivial answer: the median time of calls of that name in all other recordings; "other projects" leaves out recordings
-of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by. With a
-checkpoint of op tables (`train.py experiment=pretrained`), lines of their own show its networks, as held-out sizes
-by itself would keep them, and the forms on the same calls.
+of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import default_constants
-from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.core import NodeType
 from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph
-from gnnperf.hardware import DeviceSpec, match_device
+from gnnperf.hardware import match_device
 from gnnperf.trace import RunTrace
 from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
-from research.benchmarks._frame import run_main
+from research.benchmarks._frame import run_main, show
 from research.benchmarks._public_runs import imported
-from research.pretraining.held_out import by_sizes_only
-from research.pretraining.op_checkpoint import TRAINED, OpCheckpoint, load_op_checkpoint
-from research.pretraining.predictor import corrections
 
-FORM, BY_SIZES = "form", "network, by sizes only"
+FORM = "form"
 TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = "form, if TF32", "roofline", "op, other runs", "op, other projects"
 ANSWERS = (FORM, TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS)
 MOST_NODES = 20_000  # of one run
 MOST_RECORDINGS = 6  # of one project on one GPU: one project published 35 of one program
 CALL = ["gpu", "project", "run", "rank", "owner"]
-
-
-def learned_us(
-    checkpoint: OpCheckpoint, calls: Sequence[KernelCall], form_us: np.ndarray, device: DeviceSpec
-) -> np.ndarray:
-    """[num_calls] what networks of op tables answer; NaN where they do not."""
-    result = corrections(checkpoint, calls, form_us, device)
-    return np.where(result.answered, form_us * np.exp(result.log_factor), np.nan)
 
 
 def gpu_recordings() -> Iterator[Recording]:
@@ -68,15 +53,14 @@ def gpu_recordings() -> Iterator[Recording]:
 
 def measured_calls() -> pd.DataFrame:
     """One row per op call of every recording: measured us, and every answer."""
-    checkpoint = by_sizes_only(load_op_checkpoint(TRAINED)) if TRAINED.is_file() else None
-    result = [_calls(checkpoint, recording, *imported(recording)) for recording in gpu_recordings()]
+    result = [_calls(recording, *imported(recording)) for recording in gpu_recordings()]
     calls = pd.concat([f for f in result if len(f)], ignore_index=True)
     calls[OTHER_RUNS] = median_of_others(calls, "run")
     calls[OTHER_PROJECTS] = median_of_others(calls, "project")
     return calls
 
 
-def _calls(checkpoint: OpCheckpoint | None, recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.DataFrame:
+def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.DataFrame:
     nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)][:MOST_NODES]
     device = match_device(graph.device_names[0])
     if device is None or nodes.empty:
@@ -87,9 +71,6 @@ def _calls(checkpoint: OpCheckpoint | None, recording: Recording, run: RunTrace,
     allowed = kernel_times([replace(call, tf32=True) for call in calls], device, power).latency_us
     allowed = np.where(allowed == times.latency_us, np.nan, allowed)  # an answer of its own for float32 products only
     kernels = np.array([call.num_kernels for call in calls], float)
-    by_sizes = np.full(len(calls), np.nan)
-    if checkpoint is not None:
-        by_sizes = learned_us(checkpoint, calls, times.latency_us, device)
     plain = roofline_us(calls, device, power) + (kernels - 1) * device.launch_floor_us
     rows = pd.DataFrame({
         "gpu": device.name, "project": recording.entries[0].repo, "run": recording.name,
@@ -97,9 +78,9 @@ def _calls(checkpoint: OpCheckpoint | None, recording: Recording, run: RunTrace,
         "op_name": nodes["op_name"].astype(object).to_numpy(), "family": nodes["family"].astype(object).to_numpy(),
         "by_form": times.by_form[code], "measured_us": nodes["latency_us"].to_numpy(float),
         FORM: (times.latency_us / kernels)[code],
-        BY_SIZES: (by_sizes / kernels)[code], TF32: (allowed / kernels)[code], ROOFLINE: (plain / kernels)[code],
+        TF32: (allowed / kernels)[code], ROOFLINE: (plain / kernels)[code],
     })  # fmt: skip
-    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, BY_SIZES, TF32, ROOFLINE)}
+    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, TF32, ROOFLINE)}
     whole = rows.groupby(CALL, sort=False).agg(
         op_name=("op_name", "first"), family=("family", "first"), by_form=("by_form", "first"), **summed
     )
@@ -155,7 +136,7 @@ def print_families(calls: pd.DataFrame) -> None:
         head = (str(gpu), str(family), f"{part['share'].sum():.1%}", f"{formed:.0%}")
         for place, line in enumerate(lines(part) or [("none",)]):
             printed.add_row(*(head if place == 0 else ("", "", "", "")), *line)
-    Console(width=150).print(printed)
+    show(printed, width=150)
 
 
 def print_gpus(calls: pd.DataFrame) -> None:
@@ -168,20 +149,7 @@ def print_gpus(calls: pd.DataFrame) -> None:
                 f"{part.loc[part[ROOFLINE].isna(), 'share'].sum():.0%}")  # fmt: skip
         for place, line in enumerate(lines(known.assign(**{TF32: np.nan}))):
             printed.add_row(*(head if place == 0 else ("", "", "", "")), *line)
-    Console(width=150).print(printed)
-
-
-def print_network(calls: pd.DataFrame, network: str) -> None:
-    """Calls that networks of op tables answer: they and the forms on the same ones, by GPU and family."""
-    learned = calls[calls[network].notna()]
-    share = learned["measured_us"].sum() / calls["measured_us"].sum()
-    print(f"{network}: answers {len(learned):,} of {len(calls):,} calls, {share:.1%} of the device time")
-    for (gpu, family), part in learned.groupby(["gpu", "family"]):
-        for answer in (FORM, network):
-            e = summarize(part[answer].to_numpy(float), part["measured_us"].to_numpy(float))
-            print(f"  {gpu}, {family}, {part['run'].nunique()} runs, {e.num_nodes:,} calls, {answer}: mean "
-                  f"{e.mean_ape:.1%}, median {e.median_ape:.1%}, p90 {e.p90_ape:.1%}, "
-                  f"total {e.total_bias:+.1%}")  # fmt: skip
+    show(printed, width=150)
 
 
 def print_summary(calls: pd.DataFrame) -> None:
@@ -205,7 +173,6 @@ def main() -> None:
     calls["share"] = shares(calls)
     print_families(calls)
     print_gpus(calls)
-    print_network(calls, BY_SIZES)
     print_summary(calls)
 
 

@@ -3,8 +3,7 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
 
 A list of operators becomes a graph (research.listed); a predictor and the schedule answer: the analytical model
-with the constants that ship, the same with networks of op tables (`train.py experiment=pretrained`) as sizes only
-would have them kept, or the network of a checkpoint next to them. Nothing is fitted on these rows. Peers are
+with the constants that ship, or the network of a checkpoint next to it. Nothing is fitted on these rows. Peers are
 NeuSight, roofline, Habitat and Li et al., as NeuSight's authors published their predictions; the floor is the measured
 times of the nodes, summed.
 
@@ -14,7 +13,6 @@ times of the nodes, summed.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,15 +34,11 @@ from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_dev
 from gnnperf.predict import Mode
 from gnnperf.predict.api import models_for
 from gnnperf.schedule import schedule, schedule_with_contention
-from research.benchmarks._frame import ERROR_COLUMNS, error_texts, run_main, show
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, parser_of, run_main, show
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._results import save_result
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp, read_operator_list
-from research.pretraining.held_out import by_sizes_only
-from research.pretraining.op_checkpoint import TRAINED as CHECKPOINT
-from research.pretraining.op_checkpoint import load_op_checkpoint
-from research.pretraining.predictor import PretrainedPredictor
 from research.tables.model_labels import (
     PEERS,
     ModelLabel,
@@ -228,8 +222,7 @@ def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Pat
     return printed
 
 
-ANALYTIC, BY_SIZES = "analytical", "by sizes only"
-NETWORK, FLOOR = "network", "nodes summed"
+ANALYTIC, NETWORK, FLOOR = "analytical", "network", "nodes summed"
 CLAIMED = ("A100 80GB", "NVIDIA L4")  # GPUs of the claim
 UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 
@@ -237,8 +230,6 @@ UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
     """What answers, by its name in the tables."""
     result: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
-    if CHECKPOINT.is_file():
-        result[BY_SIZES] = PretrainedPredictor(by_sizes_only(load_op_checkpoint(CHECKPOINT)))
     if checkpoint is not None:
         result[NETWORK] = models_for(Mode.hybrid, checkpoint).model
     return result
@@ -300,9 +291,7 @@ def _show(title: str, printed: Table) -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Print all tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m research.benchmarks whole_models", description=__doc__.split("\n")[0]
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--checkpoint", type=Path, help="a trained network, compared with the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")

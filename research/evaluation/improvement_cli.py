@@ -48,8 +48,6 @@ def _improvement(args: argparse.Namespace) -> int:
     rows = sorted({c.origin.row for c in retained})
     _chosen([args.of], rows, "--of")
     others = _chosen(args.over, [r for r in rows if r != args.of], "--over")
-    if args.over is None:
-        others = [r for r in others if _is_whole(retained, r)]
     result = _comparisons(rows_of(retained), args.of, others)
     if not result:
         raise InputError(f"no split has cells of {args.of!r} and of another row", where=str(args.folder),
@@ -65,11 +63,6 @@ def _chosen(requested: Sequence[str] | None, allowed: Sequence[str], option: str
         if name not in allowed:
             raise InputError(f"no {name!r}", where=option, allowed=", ".join(allowed) or "nothing is there")
     return list(allowed if requested is None else requested)
-
-
-def _is_whole(records: Sequence[EvaluationRecord], row: str) -> bool:
-    """Whether the row learned from all training runs; points of a learning curve did not."""
-    return all(c.origin.share == 1 for c in records if c.origin.row == row)
 
 
 def _comparisons(

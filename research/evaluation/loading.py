@@ -9,7 +9,7 @@ import numpy as np
 
 from gnnperf.gnn.data.recordings import CARD, Recording, read_json
 from gnnperf.graph import ExecutionGraph, load_graph
-from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, without_profiler
+from research.evaluation.profiler_cost import ProfilerCost, cost_of_card, without_profiler
 
 Load = Callable[[Recording], ExecutionGraph]
 

@@ -29,7 +29,6 @@ class Origin:
         part: which part is judged: test, or val while a model is chosen.
         row: name of the learner.
         seed: of the fit; None: nothing in it is chance.
-        share: of the training runs that were used.
         variant: what the row's data were given next to the split's other rows; "" nothing.
         data: fingerprint of the prepared data.
         learner: all that the learner was given.
@@ -40,7 +39,6 @@ class Origin:
     part: str
     row: str
     seed: int | None
-    share: float
     variant: str
     data: str
     learner: str
@@ -163,7 +161,7 @@ def same_question(records: Iterable[EvaluationRecord]) -> None:
             raise InputError("judged on other measurements than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
         requested = (origin.split, origin.variant)
-        if origin.share == 1 and data.setdefault(requested, origin.data) != origin.data:
+        if data.setdefault(requested, origin.data) != origin.data:
             raise InputError("fitted on other data than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
 

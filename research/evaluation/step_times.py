@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.graph import ExecutionGraph, take
-from gnnperf.schedule import measured_latencies, rank_offsets_us, schedule
+from gnnperf.schedule import measured_latencies, schedule
 
 
 def step_times_us(graph: ExecutionGraph) -> np.ndarray:
@@ -36,3 +36,10 @@ def step_times_us(graph: ExecutionGraph) -> np.ndarray:
     step = nodes["step"].to_numpy()
     completion = np.array([end_us[work & (step == s.step)].max(initial=0.0) for s in graph.steps])  # [num_steps]
     return np.diff(np.maximum.accumulate(completion), prepend=0.0)
+
+
+def rank_offsets_us(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] when each rank began its first step, after the earliest one; 0 for nodes of no rank."""
+    first = graph.steps[0].rank_start_us
+    start_of = {rank: start - min(first) for rank, start in zip(graph.ranks, first, strict=True)}
+    return np.array([start_of.get(rank, 0.0) for rank in graph.nodes["rank"].tolist()])

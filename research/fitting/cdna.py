@@ -17,10 +17,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import default_constants
-from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.kernels.dispatch import has_forms, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.analytic.least_squares import fit_logs, softened
 from gnnperf.analytic.roofline import (
     CDNA_FILE,
     OTHERS,
@@ -34,6 +32,8 @@ from gnnperf.core import NodeType
 from gnnperf.hardware import conf_dir, match_device
 from research.benchmarks._public_runs import imported
 from research.benchmarks.trace_kernels import gpu_recordings
+from research.fitting.files import write_constants
+from research.fitting.logs import fit_logs, softened
 
 PROVENANCE = (
     "fitted by research/fitting/cdna.py on the kernels of {runs} recordings of {projects} (MIT) on {devices}. "

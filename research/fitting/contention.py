@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, GpuContention
 from gnnperf.hardware import conf_dir
 from research.fitting.contention_pairs import (
@@ -30,6 +29,7 @@ from research.fitting.contention_pairs import (
     split_of,
     transfer_ratios,
 )
+from research.fitting.files import write_constants
 
 DIGITS = 6  # significant, in the file
 MIN_GROUPS = 10  # of at least two runs: fewer are no evidence

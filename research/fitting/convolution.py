@@ -9,8 +9,8 @@ called before. They were called in random order, so that what grows with that nu
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.convolution [OUT.yaml]
 
 writes conf/analytic/convolution.yaml, from NeuSight's convolutions (MIT) on every device of the catalog, with the
-constants of gemms and streams that ship. To judge the model, `python -m research.benchmarks.convolution` fits all of
-them again without the chip that it is judged on.
+constants of gemms and streams that ship. To judge the model, fit them again without the chip
+that it is judged on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.convolution.calls import lanes_algorithms
 from gnnperf.analytic.convolution.model import (
     CONVOLUTION_FILE,
@@ -35,10 +34,11 @@ from gnnperf.analytic.convolution.model import (
 )
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.least_squares import fit_logs, softened
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._op_tables import convolution_rows
+from research.fitting.files import write_constants
+from research.fitting.logs import fit_logs, softened
 
 PROVENANCE = (
     "fitted by research/fitting/convolution.py on the convolutions of sitar-lab/NeuSight (MIT; float32 forward, "

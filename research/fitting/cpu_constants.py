@@ -4,8 +4,7 @@
 
 Host overheads, lags and prices of ops: from all recordings of datasets/cpu-gloo, the profiler's own cost taken out, and
 the op tables datasets/cpu-ops, cpu-lookups and cpu-updates. So the model is not to be judged on these recordings with
-these constants: `research/benchmarks/unseen_workload.py` fits anew for each workload, and training fits on its own
-runs.
+these constants: benchmarks fit anew for each workload (`_recorded_graphs.folds`), and training fits on its own runs.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.analytic import fit_constants, read_calibrated_calls, save_constants
+from gnnperf.analytic import fit_constants, read_calibrated_calls
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.hardware import conf_dir
 from research.benchmarks._recorded_graphs import OP_TABLES, recorded_graphs
+from research.fitting.files import save_constants
 
 PROVENANCE = (
     "host_overhead_us, segment_us, lag_us.cpu and op_prices: fitted by research/fitting/cpu_constants.py on "

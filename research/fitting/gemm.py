@@ -24,7 +24,6 @@ from gnnperf.analytic.gemm.constants import (
     Quantize,
     kernels_of,
     load_gemm_constants,
-    save_gemm_constants,
 )
 from gnnperf.analytic.gemm.model import (
     ITEM_BYTES,
@@ -46,6 +45,7 @@ from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._op_tables import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
+from research.fitting.files import save_gemm_constants
 
 Array = npt.NDArray[np.float64]
 
@@ -144,15 +144,6 @@ def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
     begin = {**starts(data.family), "base_clock_share": OWN_BASE_CLOCK}
     fits = [_fit(data, tiles, steps, begin, OWN_CONFIDENCE) for tiles in TILES[data.family]]
     return (min(fits, key=lambda fit: fit[1])[0],)
-
-
-def fit_near(data: Measured, members: Members) -> Members:
-    """For one device, from a few of its products: each member fitted again from, and held near, what others gave it."""
-    retained = (*EXPECTED, "base_clock_share")
-    return tuple(
-        replace(_fit(data, m.tiles, STEPS, {n: getattr(m, n) for n in retained}, OWN_CONFIDENCE)[0], kernels=m.kernels)
-        for m in members
-    )
 
 
 def fit_together(

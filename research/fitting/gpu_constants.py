@@ -11,18 +11,22 @@ calls was never measured and stays in.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.analytic import fit_host_overheads, fit_lags, load_constants, save_constants
-from gnnperf.analytic.graph_launches import fit_graph_launches
+import numpy as np
+
+from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
+from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
 from gnnperf.graph import ExecutionGraph, build_graph
-from gnnperf.graph.profiler_cost import ProfilerCost, without_profiler
 from gnnperf.hardware import conf_dir
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
+from research.evaluation.profiler_cost import ProfilerCost, without_profiler
+from research.fitting.files import save_constants
+from research.fitting.logs import fit_logs, softened
 
 RUNS = (
     "dlrm-8", "hta/trace_diff/control", "hta/negative_queue_length_values_check", "hta/nccl_parser_config",
@@ -40,6 +44,8 @@ GRAPH_LAUNCHES = (
 )
 PLAIN_LICENSES = ("MIT", "BSD", "Apache")
 MIN_SAMPLES = 30
+DISTURBED = 0.3  # log residuals of graph launches beyond that count linearly
+LEAST_US = 0.5  # of a graph launch
 COST = ProfilerCost(
     op_us=0.88, range_us=0.48, call_us=0.0, step_us=0.0, provenance="datasets/cpu-gloo, median of cards"
 )
@@ -66,6 +72,26 @@ def graphs(mirror: Path, runs: tuple[str, ...] = RUNS) -> Iterator[ExecutionGrap
         graph = build_graph(read_run(files, name=run))
         print(f"{run}: {graph.num_nodes} nodes")
         yield graph
+
+
+def fit_graph_launches(measured: Iterable[ExecutionGraph], base: AnalyticConstants) -> AnalyticConstants:
+    """Constants with the cost of graph launches on these graphs: one point per graph and number of kernels."""
+    points = np.array([point for graph in measured for point in _points(graph)]).reshape(-1, 2)
+    if not len(points):
+        return base
+    kernels, log_us = points[:, 0], np.log(points[:, 1])
+
+    def residuals(result: np.ndarray) -> np.ndarray:
+        return softened(np.log(result[0] + result[1] * kernels) - log_us, DISTURBED)
+
+    call, kernel = fit_logs(residuals, np.array([base.graph_launch_us[CALL], base.graph_launch_us[KERNEL]]))
+    return replace(base, graph_launch_us={CALL: float(call), KERNEL: float(kernel)})
+
+
+def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
+    kernels, latency = launched_kernels(graph), graph.nodes["latency_us"].to_numpy()
+    known = (kernels > 0) & (latency > LEAST_US)
+    return [(float(n), float(np.median(latency[known & (kernels == n)]))) for n in np.unique(kernels[known])]
 
 
 def main() -> None:

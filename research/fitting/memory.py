@@ -18,8 +18,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.constants_file import write_constants
-from gnnperf.analytic.least_squares import fit_logs
 from gnnperf.analytic.memory_bound.constants import (
     MEMORY_BOUND_FILE,
     EventGap,
@@ -31,6 +29,8 @@ from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._op_tables import memory_rows
+from research.fitting.files import write_constants
+from research.fitting.logs import fit_logs
 from research.tables.observation import between_events_us
 
 PROVENANCE = (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 
-from gnnperf.record.network import Link
+from research.recording.network import Link
 from research.recording.plan import Change, Pair
 from research.recording.spec import RunSpec, Sleep
 from research.recording.workloads.cnn import Cnn

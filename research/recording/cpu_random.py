@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from random import Random
 
-from gnnperf.record.network import LOOPBACK, Link
 from research.recording.cpu_gloo import STEPS
 from research.recording.cpu_gloo_runs import FAST, MEDIUM, plain_runs
+from research.recording.network import LOOPBACK, Link
 from research.recording.plan import Plan
 from research.recording.spec import RunSpec
 from research.recording.workloads.random_graph import RandomGraph

@@ -12,8 +12,9 @@ import torch
 import torch.distributed as dist
 
 from gnnperf.record import card
-from gnnperf.record.launcher import RankFailed, Transport, conditions, launch, put_transport_first
+from gnnperf.record.launcher import RankFailed, conditions
 from gnnperf.record.recorder import record
+from research.recording.network import Transport, launch_over
 from research.recording.spec import DeviceSleep, RunSpec, Sleep
 from research.recording.workloads.transformer import Parallel
 from research.recording.workloads.workload import At, Place, nothing
@@ -33,8 +34,8 @@ def record_run(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int = 1, t
     """Record `spec` on gloo ranks of this machine."""
     card.reserve(run_dir)
     try:
-        launch(record_rank, (run_dir, spec, steps, repeat), world_size=spec.world_size, link=spec.link,
-               timeout_s=timeout_s)  # fmt: skip
+        launch_over(spec.link, record_rank, (run_dir, spec, steps, repeat), world_size=spec.world_size,
+                    timeout_s=timeout_s)  # fmt: skip
     except RankFailed as failure:
         workload = spec.workload
         about = card.Description(workload.kind, asdict(workload), batch=workload.batch,
@@ -47,7 +48,7 @@ def record_rank(run_dir: Path, spec: RunSpec, steps: Steps, repeat: int) -> None
     workload = spec.workload
     trainer = workload.build()
     transport = transport_of(spec)
-    put_transport_first(transport)  # once the program has made its groups, which have threads of their own
+    transport.put_first()  # once the program has made its groups, which have threads of their own
     at = _disturbance(spec.sleep)
     with record(
         run_dir,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.record.network import LOOPBACK, Link
+from research.recording.network import LOOPBACK, Link
 from research.recording.workloads.workload import Place, Workload
 
 

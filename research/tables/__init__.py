@@ -1,11 +1,9 @@
 """Measurements of others in one form: one row per measured op, sizes as numbers, units, and how it was measured."""
 
 from research.tables.aiconfigurator import read_aiconfigurator
-from research.tables.columns import COLUMNS, OpTable, joined
-from research.tables.estimate_train_time import read_estimate_train_time
+from research.tables.columns import COLUMNS, OpTable, grouped, joined
 from research.tables.neusight import read_neusight
-from research.tables.vidur import read_vidur
 
 __all__ = [
-    "COLUMNS", "OpTable", "joined", "read_aiconfigurator", "read_estimate_train_time", "read_neusight", "read_vidur",
+    "COLUMNS", "OpTable", "grouped", "joined", "read_aiconfigurator", "read_neusight",
 ]  # fmt: skip

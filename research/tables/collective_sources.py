@@ -7,13 +7,13 @@ GetCollByteCount functions): for all_gather that is the whole output, group_size
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.tables import ELEMENT_BYTES, CollectiveTable, collective_table, joined
+from gnnperf.analytic.collective.tables import COLUMNS, ELEMENT_BYTES, CollectiveTable, collective_table
 from gnnperf.core import read_parquet, untrusted
 
 US_PER_MS, NS_PER_US = 1e3, 1e3
@@ -40,6 +40,18 @@ def read_collectives(mirror: Path) -> CollectiveTable:
     """Every collective table of a mirror of public measurements."""
     return joined([read_aiconfigurator(mirror), read_estimate_train_time(mirror), read_vidur(mirror),
                    read_vtrain(mirror)])  # fmt: skip
+
+
+def joined(tables: Iterable[CollectiveTable]) -> CollectiveTable:
+    """All rows of several tables, renumbered; counts of what was left out are added."""
+    result = list(tables)
+    dropped: dict[str, int] = {}
+    for table in result:
+        for reason, count in table.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    empty = {name: np.empty(0) for name in COLUMNS}
+    rows = [table.rows for table in result] or [collective_table(empty, 0).rows]
+    return CollectiveTable(pd.concat(rows, ignore_index=True), dropped)
 
 
 def read_aiconfigurator(mirror: Path) -> CollectiveTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,8 +18,8 @@ TEXT, NUMBER, FLAG = "text", "number", "flag"
 # The first group has the names and meanings of gnnperf.record.calibrate.ops_file.COLUMNS. Unknown is None or NaN,
 # never 0.
 COLUMNS: Mapping[str, tuple[str, str]] = {
-    "op": (TEXT, "as in traces (aten::mm), or the table's own name where torch has no such op (rope)"),
-    "direction": (TEXT, "forward, backward or optimizer"),
+    "op": (TEXT, "as in traces (aten::mm), or the table's own name where torch has no such op"),
+    "direction": (TEXT, "forward or backward"),
     "shapes": (TEXT, "JSON: one list per tensor argument of the forward op"),
     "dtypes": (TEXT, "JSON: of these tensors"),
     "tf32": (FLAG, "products in float32 may use TF32"),
@@ -37,25 +37,18 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "turns": (NUMBER, "calls in turn on operands of their own, which compete for the cache; latency is per call"),
     "calls_before": (NUMBER, "sizes that the process had called before, where that lengthens calls; NaN unknown"),
     # Sizes as numbers; NaN where they mean nothing
-    "batch": (NUMBER, "GEMM: products in one call; attention: sequences; convolution: images"),
+    "batch": (NUMBER, "GEMM: products in one call; convolution: images"),
     "m": (NUMBER, "GEMM: rows of the result"),
     "n": (NUMBER, "GEMM: columns of the result"),
     "k": (NUMBER, "GEMM: summed length"),
-    "rows": (NUMBER, "normalization, softmax, elementwise, embedding: all but the last dimension"),
+    "rows": (NUMBER, "normalization, softmax, elementwise: all but the last dimension"),
     "columns": (NUMBER, "... and the last dimension"),
-    "heads": (NUMBER, "attention and rotary embedding: heads of one sequence"),
-    "length": (NUMBER, "attention and rotary embedding: positions of one sequence"),
-    "head_dim": (NUMBER, "attention and rotary embedding: columns of one head"),
-    "vocabulary": (NUMBER, "embedding: rows of the table; loss: classes"),
     "in_channels": (NUMBER, "convolution"),
     "out_channels": (NUMBER, "convolution"),
     "kernel": (NUMBER, "convolution: edge of the square window"),
     "in_size": (NUMBER, "convolution: edge of the square image"),
     "stride": (NUMBER, "convolution"),
     "padding": (NUMBER, "convolution"),
-    "layers": (NUMBER, "optimizer: transformer layers whose parameters are stepped"),
-    "parameters": (NUMBER, "optimizer: parameters that are stepped"),
-    "tensors": (NUMBER, "optimizer: tensors that hold them; NaN unknown"),
 }
 
 
@@ -97,6 +90,13 @@ def joined(tables: Iterable[OpTable]) -> OpTable:
     return OpTable(pd.concat(rows, ignore_index=True), dropped)
 
 
+def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """Values of the columns `by` as text, and the positions [k] of the rows that have them; sorted by values."""
+    keys = rows[list(by)].astype(object).reset_index(drop=True)
+    for values, part in keys.groupby(list(by), sort=True):
+        yield tuple(str(value) for value in values), np.array(part.index)
+
+
 def shapes_json(tensors: Sequence[Sequence[npt.ArrayLike]]) -> npt.NDArray[np.object_]:
     """One JSON text per row, as `json.dumps` would write it."""
     dims = [[np.atleast_1d(np.asarray(dim)).astype(np.int64) for dim in tensor] for tensor in tensors]
@@ -128,22 +128,13 @@ def _numbers(values: npt.NDArray[np.int64], num_rows: int) -> npt.NDArray[np.obj
     return np.broadcast_to(written[place], (num_rows,))
 
 
-BACKWARD_PRODUCTS = 2  # gradients of both operands
-
-
 def product_columns(
-    op: str,
-    m: npt.ArrayLike,
-    n: npt.ArrayLike,
-    k: npt.ArrayLike,
-    dtype: str,
-    batch: npt.ArrayLike = 1,
-    num_products: int = 1,
+    op: str, m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike, dtype: str, batch: npt.ArrayLike = 1
 ) -> dict[str, object]:
     """Columns of [batch] x [m, k] x [k, n].
 
     FLOPs: 2 batch m n k; bytes: each operand once, the result once (Williams, Waterman, Patterson 2009: compulsory
-    traffic). A backward call is two products of the same volume, and moves what both move.
+    traffic).
     """
     sizes = [np.asarray(size, float) for size in (batch, m, n, k)]
     b, rows, columns, depth = np.broadcast_arrays(*sizes)  # [rows]
@@ -154,7 +145,7 @@ def product_columns(
     return {
         "op": op, "batch": b, "m": rows, "n": columns, "k": depth, "dtype": dtype,
         "shapes": shapes_json([left, right]), "dtypes": dtypes_json([dtype, dtype]),
-        "flops": 2.0 * b * rows * columns * depth * num_products, "moved_bytes": moved * num_products,
+        "flops": 2.0 * b * rows * columns * depth, "moved_bytes": moved,
     }  # fmt: skip
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gnnperf.hardware import match_device
 from research.tables.columns import OpTable, joined
 
 # What tells one measured point from another.
@@ -40,28 +39,8 @@ def _one_per_point(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 THROTTLED_FACTOR = 2.0
-IMPOSSIBLE = "more FLOP/s than the device's peak"
 THROTTLED = f"over {THROTTLED_FACTOR:g} times as long as a product on that device that is larger in every size"
 PRODUCT_SIZES = ("batch", "m", "n", "k")
-
-
-def without_impossible(table: OpTable) -> OpTable:
-    """Rows whose rate is within the highest rate of their dtype on their device, by the catalog of hardware.
-
-    Not for convolutions: Winograd's algorithm needs fewer multiplications than the FLOPs that are counted.
-    """
-    rows = table.rows
-    peak = np.full(len(rows), np.inf)  # [n] FLOP/s; devices that the catalog does not know have none
-    for name, dtype in rows[["device", "dtype"]].drop_duplicates().itertuples(index=False):
-        peak[(rows["device"] == name) & (rows["dtype"] == dtype)] = _peak_flops_per_s(name, dtype)
-    rate = (rows["flops"] / rows["latency_us"] * 1e6).to_numpy()  # [n] FLOP/s; NaN without FLOPs
-    return _without(table, rate > peak, IMPOSSIBLE)
-
-
-def _peak_flops_per_s(name: str, dtype: str) -> float:
-    device = match_device(name)
-    rates = {} if device is None else device.flops_per_s
-    return max((rate for key, rate in rates.items() if key in (dtype, f"{dtype}_matrix")), default=np.inf)
 
 
 def without_throttled(table: OpTable) -> OpTable:

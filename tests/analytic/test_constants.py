@@ -9,12 +9,13 @@ import pytest
 import yaml
 from toys import make_graph
 
-from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants, save_constants
+from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
 from gnnperf.analytic.constants import LAG_CLASSES, default_constants
 from gnnperf.analytic.fit import robust_mean
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
+from research.fitting.files import save_constants
 
 
 def host_graph(rows: list[tuple[str, str, float]]) -> ExecutionGraph:

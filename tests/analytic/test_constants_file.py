@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import pytest
 from msgspec import Meta
 
-from gnnperf.analytic.constants_file import AboveZero, constants_from, read_constants, rounded, write_constants
+from gnnperf.analytic.constants_file import AboveZero, constants_from, read_constants, rounded
 from gnnperf.core.errors import InputError, require
+from research.fitting.files import write_constants
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.constants_file import read_constants, write_constants
+from gnnperf.analytic.constants_file import read_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, GpuContention, default_contention
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import UNLIMITED, Bucket
+from research.fitting.files import write_constants
 from tests.toys import two_rank_graph
 
 CONSTANTS = ContentionConstants(GpuContention(1.1, 1.2, 1.3), CpuContention(2e9, 5e8), "a test")

@@ -8,10 +8,11 @@ from toys import make_graph
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants import default_constants
-from gnnperf.analytic.graph_launches import fit_graph_launches, graph_launch_us, launched_kernels
+from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_cluster
+from research.fitting.gpu_constants import fit_graph_launches
 
 
 def launches(*kernels: int, latency_us: float = float("nan")) -> ExecutionGraph:
@@ -55,10 +56,10 @@ def test_the_predictor_counts_kernels_and_the_hosts_speed() -> None:
 
 def test_a_fit_finds_call_and_kernel() -> None:
     graphs = [launches(n, latency_us=10.0 + 0.5 * n) for n in (1, 10, 100, 1000)]
-    fitted = fit_graph_launches(graphs)
+    fitted = fit_graph_launches(graphs, default_constants())
     assert graph_launch_us(np.array([50.0]), fitted)[0] == pytest.approx(35.0, rel=0.05)
 
 
 def test_without_launches_nothing_changes() -> None:
-    assert fit_graph_launches([]) == default_constants()
-    assert fit_graph_launches([launches(3)]) == default_constants()  # no labels
+    assert fit_graph_launches([], default_constants()) == default_constants()
+    assert fit_graph_launches([launches(3)], default_constants()) == default_constants()  # no labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnperf.analytic.least_squares import fit_logs, softened
+from research.fitting.logs import fit_logs, softened
 
 X = np.array([1.0, 10.0, 100.0, 1000.0])
 

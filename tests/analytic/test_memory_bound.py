@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.constants_file import read_constants, write_constants
+from gnnperf.analytic.constants_file import read_constants
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, MemorySystem, default_memory_constants
 from gnnperf.analytic.memory_bound.streams import (
     chain_us,
@@ -25,6 +25,7 @@ from gnnperf.analytic.memory_bound.streams import (
 )
 from gnnperf.core.errors import InputError
 from gnnperf.hardware.spec import Measured
+from research.fitting.files import write_constants
 
 MANY_BYTES = st.floats(0, 1e12)
 

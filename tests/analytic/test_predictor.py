@@ -210,9 +210,6 @@ def test_collective_without_size_group_or_formula_is_uncovered(row: dict[str, An
     assert prediction.uncovered_ops == {"c10d::op": 1}
 
 
-KINDS = st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
-
-
 # --- hosts, hardware, edges ------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ import pytest
 from plotly.graph_objects import Bar, Figure
 
 from gnnperf.core.documents import csv_text, html_page, plotly_page, to_json
-from research.benchmarks._chromium import Page, chromium
+from tests.chromium import Page, chromium
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\n=1", "-"])

@@ -172,10 +172,11 @@ def test_quiet_is_quiet_on_a_terminal_too() -> None:
 # --- what takes long says how far it is -------------------------------------------------------------------------------
 
 
-class Seen:
+class Seen(Bars):
     """Keeps what was given: work -> (how much there was, how much was done)."""
 
     def __init__(self) -> None:
+        super().__init__(Console)
         self.tasks: dict[str, tuple[float, float]] = {}
 
     @contextmanager

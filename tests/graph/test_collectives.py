@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from traces import Event, all_reduce, annotation, call, kernel, mark, op, run_of, trace
+from traces import Event, all_reduce, annotation, call, counts, kernel, mark, op, run_of, trace
 
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.build import build_graph
@@ -55,8 +55,7 @@ def test_arrival_transfer_exit() -> None:
     collective = of_type(graph, "collective").iloc[0]
     assert (collective["rank"], collective["step"], collective["group_size"]) == (-1, 0, 2)
     assert (collective["collective"], collective["message_bytes"]) == ("all_reduce", 1024.0)
-    assert graph.counts is not None
-    assert graph.counts["collectives_matched"] == 1
+    assert counts(graph)["collectives_matched"] == 1
 
 
 def test_joins_and_releases_go_through_the_collective() -> None:
@@ -80,8 +79,7 @@ def test_a_root_that_leaves_a_broadcast_early_is_not_released_by_it() -> None:
     arrivals, transfer, exits, exit_us = moments(graph)
     assert (arrivals, transfer) == ([100.0, 150.0], [150.0, 40.0])
     assert (exits, exit_us) == ([100.0, 190.0], [20.0, 0.0])
-    assert graph.counts is not None
-    assert graph.counts["collectives_inconsistent"] == 0
+    assert counts(graph)["collectives_inconsistent"] == 0
     comm = of_type(graph, "comm")
     (root_arrive, root_exit), (_, other_exit) = comm.index[comm["rank"] == 0], comm.index[comm["rank"] == 1]
     assert {dst for _, dst in edges_of(graph, "releases")} == {other_exit}
@@ -97,9 +95,8 @@ def test_parts_are_matched_from_the_tail_where_a_window_lost_its_head() -> None:
     complete = result[result["latency_us"].notna()]
     assert dict(zip(complete["message_bytes"], complete["start_us"], strict=True)) == {8.0: 210.0, 12.0: 310.0}
     assert result.loc[result["latency_us"].isna(), "message_bytes"].tolist() == [4.0]
-    assert graph.counts is not None
-    assert graph.counts["collectives_matched"] == 2
-    assert graph.counts["collectives_without_all_peers"] == 1
+    assert counts(graph)["collectives_matched"] == 2
+    assert counts(graph)["collectives_without_all_peers"] == 1
 
 
 def test_groups_and_kinds_are_matched_apart() -> None:
@@ -136,8 +133,7 @@ def test_consistency(group: tuple[CommPart, ...], expected: bool) -> None:
 
 def test_inconsistent_sizes_are_counted() -> None:
     graph = build_graph(run_of(rank_of(0, all_reduce(100, 180)), rank_of(1, all_reduce(150, 190, elements=9.0))))
-    assert graph.counts is not None
-    assert graph.counts["collectives_inconsistent"] == 1
+    assert counts(graph)["collectives_inconsistent"] == 1
 
 
 def test_sends_of_two_ranks_are_not_one_collective() -> None:
@@ -160,8 +156,7 @@ def test_the_wait_for_untraced_peers_is_a_node_without_a_label() -> None:
     assert (arrive, wait_node) in edges_of(graph, "follows")
     assert edges_of(graph, "joins") == {(wait_node, node)}
     assert edges_of(graph, "releases") == {(node, leave)}
-    assert graph.counts is not None
-    assert graph.counts["collectives_without_all_peers"] == 1
+    assert counts(graph)["collectives_without_all_peers"] == 1
 
 
 def kernel_after() -> Event:

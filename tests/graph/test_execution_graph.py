@@ -42,12 +42,16 @@ def two_steps() -> ExecutionGraph:
     return make_graph(rows, edges, steps=labels)  # type: ignore[arg-type]
 
 
+def crossing(graph: ExecutionGraph) -> np.ndarray:
+    """The pairs of its steps' boundary, [2, num_pairs]."""
+    assert graph.cross_step is not None
+    return graph.cross_step
+
+
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_wait_across_the_boundary_becomes_a_pair_of_the_step(step: int) -> None:
     """The first step has none before it: it takes the boundary after it."""
-    cross_step = two_steps().step(step).cross_step
-    assert cross_step is not None
-    assert cross_step.tolist() == [[2], [0]]
+    assert crossing(two_steps().step(step)).tolist() == [[2], [0]]
 
 
 def test_a_step_in_a_row_waits_for_the_copy_before() -> None:
@@ -68,9 +72,7 @@ def test_work_outside_of_whole_steps_is_no_step_before() -> None:
     types = graph.nodes["node_type"].cat.add_categories(["device"])
     nodes = pd.concat([graph.nodes.assign(node_type=types), hardware], ignore_index=True)
     nodes = nodes.astype({c.name: c.dtype for c in schema.NODE_COLUMNS})
-    cross_step = replace(graph, nodes=nodes).step(0).cross_step
-    assert cross_step is not None
-    assert cross_step.tolist() == [[2], [0]]
+    assert crossing(replace(graph, nodes=nodes).step(0)).tolist() == [[2], [0]]
 
 
 def test_what_was_inferred_from_time_is_not_transferred() -> None:
@@ -78,18 +80,14 @@ def test_what_was_inferred_from_time_is_not_transferred() -> None:
     waits = (graph.edges["relation"] == Relation.WAITS).to_numpy()
     evidence = np.where(waits, str(Evidence.TIMING), graph.edges["evidence"].astype(object))
     edges = graph.edges.assign(evidence=evidence).astype({"evidence": "category"})
-    cross_step = replace(graph, edges=edges).step(1).cross_step
-    assert cross_step is not None
-    assert cross_step.shape == (2, 0)
+    assert crossing(replace(graph, edges=edges).step(1)).shape == (2, 0)
 
 
 def test_an_end_that_the_step_does_not_have_is_left_out() -> None:
     graph = two_steps()
     key = graph.nodes["content_key"].to_numpy(copy=True)
     key[2] = 99  # the kernel of step 0 is of another kind
-    cross_step = replace(graph, nodes=graph.nodes.assign(content_key=key)).step(1).cross_step
-    assert cross_step is not None
-    assert cross_step.shape == (2, 0)
+    assert crossing(replace(graph, nodes=graph.nodes.assign(content_key=key)).step(1)).shape == (2, 0)
 
 
 def test_a_step_by_itself_has_the_same_nodes_and_edges_and_no_wait_across_the_boundary() -> None:
@@ -99,8 +97,7 @@ def test_a_step_by_itself_has_the_same_nodes_and_edges_and_no_wait_across_the_bo
     pd.testing.assert_frame_equal(isolated.edges, whole.edges)
     assert isolated.steps == whole.steps
     assert isolated.cross_step is None
-    assert whole.cross_step is not None
-    assert whole.cross_step.shape == (2, 1)
+    assert crossing(whole).shape == (2, 1)
 
 
 # --- what a run's card counts of its embedding tables -----------------------------------------------------------------

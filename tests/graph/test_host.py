@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,44 +31,65 @@ def timeline(*events: Event, marks_us: tuple[float, ...] = (), thread: int = MAI
     return [(str(pieces.segment[i]), pieces.begin_ns[i] / 1000, pieces.end_ns[i] / 1000) for i in rows]
 
 
-def test_an_op_with_two_launches_has_all_five_segments() -> None:
-    result = timeline(
-        op("aten::first", 0, 5),
-        op("aten::mm", 10, 100),
-        call("cudaLaunchKernel", 30, 40, corr=1),
-        call("cudaLaunchKernel", 60, 65, corr=2),
-    )
-    assert result == [
-        ("T5", 0, 5), ("T1", 5, 10), ("T2", 10, 30), ("T4", 30, 40), ("T5", 40, 60), ("T4", 60, 65), ("T3", 65, 100),
-    ]  # fmt: skip
+A, MM = op("aten::a", 0, 10), op("aten::mm", 0, 50)
 
 
-def test_segments_of_no_length_are_retained_so_that_steps_align() -> None:
-    result = timeline(op("aten::a", 0, 10), op("aten::mm", 10, 20), call("cudaLaunchKernel", 10, 20, corr=1))
-    assert result == [("T5", 0, 10), ("T1", 10, 10), ("T2", 10, 10), ("T4", 10, 20), ("T3", 20, 20)]
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        # all five segments
+        ((op("aten::first", 0, 5), op("aten::mm", 10, 100), call("cudaLaunchKernel", 30, 40, corr=1),
+          call("cudaLaunchKernel", 60, 65, corr=2)),
+         [("T5", 0, 5), ("T1", 5, 10), ("T2", 10, 30), ("T4", 30, 40), ("T5", 40, 60), ("T4", 60, 65),
+          ("T3", 65, 100)]),
+        # those of no length stay, so that steps align
+        ((A, op("aten::mm", 10, 20), call("cudaLaunchKernel", 10, 20, corr=1)),
+         [("T5", 0, 10), ("T1", 10, 10), ("T2", 10, 10), ("T4", 10, 20), ("T3", 20, 20)]),
+        # a range around ops is a scope, a leaf range is an op
+        ((op("autograd::engine::evaluate_function: MmBackward0", 0, 100), op("MmBackward0", 10, 90),
+          op("aten::mm", 20, 40), op("aten::mm", 60, 80), op("MyCustomFunction", 110, 120)),
+         [("T5", 20, 40), ("T1", 40, 60), ("T5", 60, 80), ("T1", 80, 110), ("T5", 110, 120)]),
+        # annotations are scopes even around nothing
+        ((annotation("forward", 0, 30), op("aten::a", 5, 10), op("aten::b", 20, 25)),
+         [("T5", 5, 10), ("T1", 10, 20), ("T5", 20, 25)]),
+        # a driver call inside a runtime call belongs to it
+        ((MM, call("cudaLaunchKernel", 10, 30, corr=1), call("cuLaunchKernel", 12, 28, corr=2)),
+         [("T2", 0, 10), ("T4", 10, 30), ("T3", 30, 50)]),
+        # allocations and event calls are latency of their op
+        ((op("aten::empty", 0, 50), call("cudaMalloc", 10, 40), call("cudaEventRecord", 41, 42)), [("T5", 0, 50)]),
+        # whatever starts device work is a launch under any name
+        ((op("x::y", 0, 50), call("vendorLaunchThing", 10, 40, corr=3), kernel("k", 45, 60, corr=3)),
+         [("T2", 0, 10), ("T4", 10, 40), ("T3", 40, 50)]),
+        # ops that overlap in part do not nest, and the gap is not counted twice
+        ((op("aten::a", 0, 20), op("aten::b", 15, 30), op("aten::c", 40, 50)),
+         [("T5", 0, 20), ("T1", 15, 15), ("T5", 15, 30), ("T1", 30, 40), ("T5", 40, 50)]),
+    ],
+)  # fmt: skip
+def test_segments_of_a_thread(events: Sequence[Event], expected: list[tuple[str, float, float]]) -> None:
+    assert timeline(*events) == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        # it cuts a gap in two
+        ((A, op("aten::b", 30, 40)), [("T5", 0, 10), ("T1", 10, 25), ("T1", 25, 30), ("T5", 30, 40)]),
+        # an op that starts with its step lies after it
+        ((op("aten::a", 0, 25), op("aten::b", 25, 40)),
+         [("T5", 0, 25), ("T1", 25, 25), ("T1", 25, 25), ("T5", 25, 40)]),
+        # inside an op it does not count the op's time twice
+        ((op("aten::a", 0, 40), op("aten::b", 50, 60)),
+         [("T5", 0, 40), ("T1", 25, 25), ("T1", 40, 50), ("T5", 50, 60)]),
+    ],
+)  # fmt: skip
+def test_a_step_boundary_at_25_us(events: Sequence[Event], expected: list[tuple[str, float, float]]) -> None:
+    assert timeline(*events, marks_us=(25,)) == expected
 
 
 def test_the_outermost_operator_is_the_op() -> None:
     events, pieces = cut(op("aten::linear", 0, 50), op("aten::addmm", 5, 45), call("cudaLaunchKernel", 10, 20, corr=1))
     assert [str(events.name[i]) for i in pieces.op] == ["aten::linear"] * 3
     assert pieces.segment.tolist() == ["T2", "T4", "T3"]
-
-
-def test_a_range_around_ops_is_a_scope_and_a_leaf_range_is_an_op() -> None:
-    result = timeline(
-        op("autograd::engine::evaluate_function: MmBackward0", 0, 100),
-        op("MmBackward0", 10, 90),
-        op("aten::mm", 20, 40),
-        op("aten::mm", 60, 80),
-        op("MyCustomFunction", 110, 120),
-    )
-    assert result == [("T5", 20, 40), ("T1", 40, 60), ("T5", 60, 80), ("T1", 80, 110), ("T5", 110, 120)]
-
-
-def test_annotations_are_scopes_even_around_nothing() -> None:
-    assert timeline(annotation("forward", 0, 30), op("aten::a", 5, 10), op("aten::b", 20, 25)) == [
-        ("T5", 5, 10), ("T1", 10, 20), ("T5", 20, 25),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -85,33 +108,6 @@ def test_a_call_outside_ops_is_a_t4_of_its_own() -> None:
     events, pieces = cut(op("aten::a", 0, 10), call("cudaDeviceSynchronize", 20, 50))
     assert pieces.segment.tolist() == ["T5", "T1", "T4"]
     assert str(events.name[pieces.op[2]]) == "cudaDeviceSynchronize"
-
-
-def test_a_driver_call_inside_a_runtime_call_belongs_to_it() -> None:
-    result = timeline(
-        op("aten::mm", 0, 50), call("cudaLaunchKernel", 10, 30, corr=1), call("cuLaunchKernel", 12, 28, corr=2)
-    )
-    assert result == [("T2", 0, 10), ("T4", 10, 30), ("T3", 30, 50)]
-
-
-def test_allocations_and_event_calls_are_latency_of_their_op() -> None:
-    result = timeline(op("aten::empty", 0, 50), call("cudaMalloc", 10, 40), call("cudaEventRecord", 41, 42))
-    assert result == [("T5", 0, 50)]
-
-
-def test_whatever_starts_device_work_is_a_launch_under_any_name() -> None:
-    result = timeline(op("x::y", 0, 50), call("vendorLaunchThing", 10, 40, corr=3), kernel("k", 45, 60, corr=3))
-    assert result == [("T2", 0, 10), ("T4", 10, 40), ("T3", 40, 50)]
-
-
-def test_a_step_boundary_cuts_a_gap_in_two() -> None:
-    result = timeline(op("aten::a", 0, 10), op("aten::b", 30, 40), marks_us=(25,))
-    assert result == [("T5", 0, 10), ("T1", 10, 25), ("T1", 25, 30), ("T5", 30, 40)]
-
-
-def test_ties_an_op_that_starts_with_its_step_lies_after_the_boundary() -> None:
-    result = timeline(op("aten::a", 0, 25), op("aten::b", 25, 40), marks_us=(25,))
-    assert result == [("T5", 0, 25), ("T1", 25, 25), ("T1", 25, 25), ("T5", 25, 40)]
 
 
 def test_ties_an_op_of_no_length_at_the_boundary_opens_the_new_step() -> None:
@@ -134,18 +130,6 @@ def test_threads_are_cut_apart() -> None:
     )
     assert timeline(*events) == [("T5", 0, 10), ("T1", 10, 20), ("T5", 20, 30)]
     assert timeline(*events, thread=2) == [("T5", 5, 8), ("T1", 8, 50), ("T5", 50, 60)]
-
-
-def test_ops_that_overlap_in_part_do_not_nest_and_the_gap_is_not_counted_twice() -> None:
-    assert timeline(op("aten::a", 0, 20), op("aten::b", 15, 30), op("aten::c", 40, 50)) == [
-        ("T5", 0, 20), ("T1", 15, 15), ("T5", 15, 30), ("T1", 30, 40), ("T5", 40, 50),
-    ]  # fmt: skip
-
-
-def test_a_boundary_inside_an_op_does_not_count_its_time_twice() -> None:
-    assert timeline(op("aten::a", 0, 40), op("aten::b", 50, 60), marks_us=(25,)) == [
-        ("T5", 0, 40), ("T1", 25, 25), ("T1", 40, 50), ("T5", 50, 60),
-    ]  # fmt: skip
 
 
 def _nested(depth_first: list[int]) -> TraceTable:
@@ -195,9 +179,7 @@ def chain(graph: ExecutionGraph) -> set[tuple[str, str, str]]:
 
 def test_a_burst_forks_from_the_gap_that_contains_it_and_joins_it_again() -> None:
     """main  | a 0-10 |···········| b 100-110 |;  autograd thread 20-40, 50-60."""
-    graph = build_graph(
-        run_of(trace(op("aten::a", 0, 10), op("aten::b", 100, 110), *backward(20, 40), *backward(50, 60)))
-    )
+    graph = graph_of(op("aten::a", 0, 10), op("aten::b", 100, 110), *backward(20, 40), *backward(50, 60))
     assert chain(graph) == {
         ("follows", "aten::a/T1@0", "aten::a/T5@0"),
         ("follows", "aten::a/T5@0", "aten::b/T1@10"),  # until the fork
@@ -227,9 +209,7 @@ def test_idle_time_of_the_worker_between_two_bursts_is_no_node() -> None:
 
 
 def test_two_autograd_threads_of_one_backward_fork_and_join_each() -> None:
-    graph = build_graph(
-        run_of(trace(op("aten::a", 0, 10), op("aten::b", 100, 110), *backward(20, 40), *backward(30, 80, thread=6)))
-    )
+    graph = graph_of(op("aten::a", 0, 10), op("aten::b", 100, 110), *backward(20, 40), *backward(30, 80, thread=6))
     waits = sorted((a, b) for relation, a, b in chain(graph) if relation == "waits")
     assert waits == [
         ("aten::b/T1@10", "aten::mm_backward/T5@22"), ("aten::b/T1@10", "aten::mm_backward/T5@32"),
@@ -237,26 +217,21 @@ def test_two_autograd_threads_of_one_backward_fork_and_join_each() -> None:
     ]  # fmt: skip
 
 
-def test_work_that_a_gap_does_not_contain_is_no_burst() -> None:
-    graph = graph_of(op("aten::a", 0, 10), op("aten::b", 30, 40), *backward(20, 50))
-    assert not [row for row in chain(graph) if row[0] == "waits"]
-
-
-def test_a_thread_without_autograd_is_no_burst() -> None:
-    graph = build_graph(
-        run_of(trace(op("aten::a", 0, 10), op("aten::b", 100, 110), op("aten::load", 20, 40, thread=8)))
-    )
-    assert not [row for row in chain(graph) if row[0] == "waits"]
+@pytest.mark.parametrize(
+    "events",
+    [
+        (op("aten::b", 30, 40), *backward(20, 50)),  # a gap does not contain it
+        (op("aten::b", 100, 110), op("aten::load", 20, 40, thread=8)),  # no autograd
+    ],
+)
+def test_what_is_no_burst(events: Sequence[Event]) -> None:
+    assert not [row for row in chain(graph_of(A, *events)) if row[0] == "waits"]
 
 
 def test_a_backward_that_launches_belongs_to_the_step_of_its_gap() -> None:
-    graph = build_graph(
-        run_of(
-            trace(
-                mark(0, 0, 120), op("aten::a", 0, 10), *backward(20, 60), op("aten::b", 100, 110),
-                call("cudaLaunchKernel", 30, 35, corr=1, thread=5), kernel("gemm", 40, 90, corr=1),
-            )
-        )
+    graph = graph_of(
+        mark(0, 0, 120), op("aten::a", 0, 10), *backward(20, 60), op("aten::b", 100, 110),
+        call("cudaLaunchKernel", 30, 35, corr=1, thread=5), kernel("gemm", 40, 90, corr=1),
     )  # fmt: skip
     work = graph.nodes[graph.nodes["node_type"] == "compute"].iloc[0]
     assert (work["step"], work["phase"]) == (0, "backward")

@@ -71,19 +71,16 @@ def test_an_asynchronous_exchange_is_waited_for_before_its_result_is_used() -> N
     assert gaps["latency_us"].tolist() == [80.0, 10.0] * 2
 
 
-def test_one_that_always_ends_in_the_gap_after_its_call_is_waited_for_there() -> None:
-    assert waiters(graph_of(overlapped, [[50.0, 55.0], [55.0, 50.0]])) == {"aten::mm/T1"}
-
-
-def test_one_recording_in_which_it_lasts_much_longer_refutes_a_place() -> None:
-    """It ends in the gap after its call seven times out of eight; once it lasts until 290, over two ops."""
-    assert waiters(graph_of(overlapped, [[50.0, 50.0, 50.0, 290.0], [50.0] * 4])) == {"aten::view/T1"}
-
-
-def test_all_ranks_decide_together() -> None:
-    """Rank 1 is always the last to come: its own recordings would not refute a wait right after the call."""
-    graph = graph_of(overlapped, [[290.0, 290.0], [50.0, 50.0]])
-    assert waiters(graph) == {"aten::view/T1"}
+@pytest.mark.parametrize(
+    ("ends", "waits"),
+    [
+        ([[50.0, 55.0], [55.0, 50.0]], "aten::mm/T1"),  # always in the gap after its call
+        ([[50.0, 50.0, 50.0, 290.0], [50.0] * 4], "aten::view/T1"),  # once it lasts over two ops: that refutes a place
+        ([[290.0, 290.0], [50.0, 50.0]], "aten::view/T1"),  # rank 1, the last to come, refutes nothing: all decide
+    ],
+)
+def test_the_place_that_no_recording_refutes(ends: list[list[float]], waits: str) -> None:
+    assert waiters(graph_of(overlapped, ends)) == {waits}
 
 
 def test_a_range_of_python_code_may_wait() -> None:
@@ -149,24 +146,24 @@ def test_a_reduce_scatter_that_gloo_runs_as_an_all_reduce_has_its_issuer() -> No
     assert (graph.edges["relation"] == "launches").sum() == 2
 
 
-@pytest.mark.parametrize(("used", "waits"), [("[[64],[]]", "aten::relu/T1"), ("[[4,16]]", "aten::relu/T1")])
-def test_where_nothing_takes_the_results_shape_its_size_must_do(used: str, waits: str) -> None:
-    """A view of 8 x 8 is what takes the result; without one, whatever takes 64 elements may."""
-
+@pytest.mark.parametrize(
+    ("dims", "begin", "without", "waits", "second_end"),
+    [
+        # A view of 8 x 8 is what takes the result; without one, whatever takes 64 elements may.
+        ("[[64],[]]", 295.0, "aten::view", "aten::relu/T1", 290.0),
+        ("[[4,16]]", 295.0, "aten::view", "aten::relu/T1", 290.0),
+        # It takes 4 x 16, and no recording refutes a wait before it.
+        ("[[4,16]]", 225.0, "", "aten::view/T1", 222.0),
+    ],
+)
+def test_a_tensor_of_the_results_size_is_it_where_nothing_takes_its_shape(
+    dims: str, begin: float, without: str, waits: str, second_end: float
+) -> None:
     def program(at: float, end: float) -> list[Event]:
-        relu = op("aten::relu", at + 295, at + 298, input_dims=used)
-        return [e for e in overlapped(at, end) if e.name != "aten::view"] + [relu]
+        relu = op("aten::relu", at + begin, at + begin + 3, input_dims=dims)
+        return [*(e for e in overlapped(at, end) if e.name != without), relu]
 
-    assert waiters(graph_of(program, [[150.0, 290.0], [150.0, 290.0]])) == {waits}
-
-
-def test_a_tensor_of_the_results_size_and_another_shape_is_another() -> None:
-    """relu takes 4 x 16, and no recording refutes a wait before it."""
-
-    def program(at: float, end: float) -> list[Event]:
-        return [*overlapped(at, end), op("aten::relu", at + 225, at + 230, input_dims="[[4,16]]")]
-
-    assert waiters(graph_of(program, [[150.0, 222.0], [150.0, 222.0]])) == {"aten::view/T1"}
+    assert waiters(graph_of(program, [[150.0, second_end], [150.0, second_end]])) == {waits}
 
 
 @pytest.mark.parametrize("uses", ["aten::empty_like", "c10d::allreduce_"])

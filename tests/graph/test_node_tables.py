@@ -107,25 +107,23 @@ def opened(
     return [(int(t), str(s), float(b), int(n)) for t, s, b, n in rows]
 
 
-def test_an_op_opens_in_the_gap_before_it_and_its_children_open_in_it() -> None:
-    result = opened(
-        op("aten::linear", 0, 10), op("aten::t", 1, 3), op("aten::transpose", 1, 2),
-        op("aten::relu", 15, 20),
-    )  # fmt: skip
-    assert result == [(MAIN, "T5", 0, 2), (MAIN, "T1", 10, 1), (MAIN, "T5", 15, 0)]
-
-
-def test_back_to_back_ops_open_in_the_gap_of_no_length() -> None:
-    result = opened(op("aten::a", 0, 10), op("aten::b", 10, 20), op("aten::c", 20, 30))
-    assert [row[3] for row in result] == [0, 1, 0, 1, 0]
-
-
-def test_children_are_counted_where_they_open_between_launches() -> None:
-    result = opened(
-        op("aten::linear", 0, 100), op("aten::t", 5, 10), call("cudaLaunchKernel", 20, 30, corr=1),
-        op("aten::add", 40, 60), call("cudaLaunchKernel", 45, 50, corr=2), op("aten::view", 70, 80),
-    )  # fmt: skip
-    assert [(row[1], row[3]) for row in result] == [("T2", 1), ("T4", 0), ("T5", 1), ("T4", 0), ("T3", 1)]
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        # an op opens in the gap before it, its children open in it
+        ((op("aten::linear", 0, 10), op("aten::t", 1, 3), op("aten::transpose", 1, 2), op("aten::relu", 15, 20)),
+         [("T5", 2), ("T1", 1), ("T5", 0)]),
+        # back to back: in the gap of no length
+        ((op("aten::a", 0, 10), op("aten::b", 10, 20), op("aten::c", 20, 30)),
+         [("T5", 0), ("T1", 1), ("T5", 0), ("T1", 1), ("T5", 0)]),
+        # children where they open between launches
+        ((op("aten::linear", 0, 100), op("aten::t", 5, 10), call("cudaLaunchKernel", 20, 30, corr=1),
+          op("aten::add", 40, 60), call("cudaLaunchKernel", 45, 50, corr=2), op("aten::view", 70, 80)),
+         [("T2", 1), ("T4", 0), ("T5", 1), ("T4", 0), ("T3", 1)]),
+    ],
+)  # fmt: skip
+def test_where_ops_open(events: tuple[Event, ...], expected: list[tuple[str, int]]) -> None:
+    assert [(segment, number) for _, segment, _, number in opened(*events)] == expected
 
 
 def test_scopes_and_annotations_open_in_gaps_and_are_counted_by_kind() -> None:

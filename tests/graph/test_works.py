@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from traces import Event, all_reduce, call, copy, graph_of, kernel, mark, op, run_of, trace
+from traces import Event, all_reduce, call, copy, counts, graph_of, kernel, mark, op, run_of, trace
 
 from gnnperf.graph import waits
 from gnnperf.graph.build import build_graph
@@ -64,8 +64,7 @@ def test_a_graph_launch_is_one_work_per_stream_and_states_how_many_kernels_it_ho
     graph = build_graph(run_of(table))
     fused = graph.nodes[graph.nodes["event_name"] == "cudaGraphLaunch[3 kernels]"]
     assert fused["latency_us"].tolist() == [35.0]
-    assert graph.counts is not None
-    assert graph.counts["kernels_under_graph_launch"] == 3
+    assert counts(graph)["kernels_under_graph_launch"] == 3
 
 
 def test_a_collective_inside_a_graph_launch_is_not_taken_apart() -> None:
@@ -170,8 +169,7 @@ def test_a_replays_kernels_have_the_ops_sizes_and_step_of_capture_and_replay() -
     assert nodes["step"].tolist() == [1, 1, 1, 2, 2, 2]
     assert nodes["num_siblings"].tolist() == [1] * 6  # a replay's kernel is no sibling of another replay's
     assert nodes["latency_us"].tolist() == [10.0, 1.0, 5.0] * 2
-    assert graph.counts is not None
-    assert (graph.counts["kernels_tied_to_capture"], graph.counts["kernels_under_graph_launch"]) == (6, 0)
+    assert (counts(graph)["kernels_tied_to_capture"], counts(graph)["kernels_under_graph_launch"]) == (6, 0)
 
 
 def test_every_kernel_starts_after_the_call_and_after_the_one_before() -> None:
@@ -233,6 +231,5 @@ def test_a_replay_takes_one_place_in_the_launch_queue(monkeypatch: pytest.Monkey
 )
 def test_public_replays_without_their_capture_stay_whole(file: str, kernels: int, mirror: Path) -> None:
     graph = build_graph(read_run(mirror / file))
-    assert graph.counts is not None
-    assert graph.counts["kernels_tied_to_capture"] == 0
-    assert graph.counts["kernels_under_graph_launch"] == kernels
+    assert counts(graph)["kernels_tied_to_capture"] == 0
+    assert counts(graph)["kernels_under_graph_launch"] == kernels

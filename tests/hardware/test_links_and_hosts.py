@@ -8,14 +8,7 @@ import pytest
 import yaml
 
 from gnnperf.core.errors import InputError
-from gnnperf.hardware import (
-    cluster_names,
-    load_cluster,
-    load_device,
-    load_host,
-    load_link,
-    spread,
-)
+from gnnperf.hardware import cluster_names, load_cluster, load_device, load_host, load_link, spread
 from gnnperf.hardware.spec import MEDIA
 from gnnperf.hardware.yaml_spec import cluster_from, conf_dir, link_from, names_in
 

@@ -138,7 +138,7 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
     from gnnperf.predict.predictors import Predictors
 
     fallback_order = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
-    monkeypatch.setattr(api, "models_for", lambda mode, checkpoint, measured: api.Models(fallback_order))
+    monkeypatch.setattr(api, "models_for", lambda *names: api.Models(fallback_order))
     answer = predict(Request(trace=trace, evidence=TraceEvidence.none))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})

@@ -15,6 +15,7 @@ from gnnperf.core.schema import StepTimeKind
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import Contention
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.predict.assembly import assemble, choose_step, other_step, step_time_kind
 from gnnperf.predict.request import Mode
 from gnnperf.predict.target import choose_target, closest, traced_name
@@ -138,28 +139,24 @@ def _graph(*period_us: float | None) -> ExecutionGraph:
     return replace(two_rank_graph(), steps=tuple(steps))
 
 
-def test_median_period_is_chosen_and_the_first_step_is_not() -> None:
-    assert choose_step(_graph(None, 900.0, 100.0, 300.0), None).step == 3
+@pytest.mark.parametrize(
+    ("period_us", "requested", "chosen"),
+    [
+        ((None, 900.0, 100.0, 300.0), None, 3),  # the median, not the first step
+        ((None, 100.0, 300.0), None, 1),  # of an even number the lower one
+        ((None, None, None), None, 1),  # the makespan decides without periods
+        ((None, 1.0), 0, 0),
+    ],
+)
+def test_the_step_of_the_median_period_is_chosen_unless_one_is_requested(
+    period_us: tuple[float | None, ...], requested: int | None, chosen: int
+) -> None:
+    assert choose_step(_graph(*period_us), requested).step == chosen
 
 
-def test_even_number_of_steps_takes_the_lower_median() -> None:
-    assert choose_step(_graph(None, 100.0, 300.0), None).step == 1
-
-
-def test_makespan_decides_without_periods() -> None:
-    assert choose_step(_graph(None, None, None), None).step == 1
-
-
-def test_requested_step_wins() -> None:
-    assert choose_step(_graph(None, 1.0), 0).step == 0
-
-
-def test_unknown_step_names_those_there_are() -> None:
+def test_a_step_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputError, match=r"step=7 .*Allowed: 0 \(ProfilerStep#5\), 1 \(ProfilerStep#6\)"):
         choose_step(_graph(None, 1.0), 7)
-
-
-def test_trace_without_a_whole_step_is_refused() -> None:
     with pytest.raises(InputError, match="no whole step"):
         choose_step(_graph(), None)
 
@@ -181,26 +178,31 @@ def _cpu_graph(*names: str) -> ExecutionGraph:
     return replace(graph, device_names=names)
 
 
-def test_default_is_the_traces_own_device() -> None:
-    target = choose_target(two_rank_graph(), None, None)
-    assert target.cluster.device.name == "v100_sxm2_32gb"
-    assert target.same_hardware
+SINGLE, V100, H100 = load_cluster("single"), load_device("v100_sxm2_32gb"), load_device("h100_sxm")
+
+
+@pytest.mark.parametrize(
+    ("device", "cluster", "name", "same"),
+    [
+        (None, None, "v100_sxm2_32gb", True),
+        (V100, None, "v100_sxm2_32gb", True),
+        (replace(V100, memory_bandwidth_bytes_per_s=2e12), None, "v100_sxm2_32gb", False),
+        (H100, None, "h100_sxm", False),
+        (None, SINGLE, "v100_sxm2_32gb", True),  # a cluster gives the links and keeps the device
+    ],
+)
+def test_hardware_is_the_traces_own_unless_another_one_is_requested(
+    device: DeviceSpec | None, cluster: ClusterSpec | None, name: str, same: bool
+) -> None:
+    target = choose_target(two_rank_graph(), device, cluster)
+    assert (target.cluster.device.name, target.same_hardware) == (name, same)
+    assert cluster is None or target.cluster.name == cluster.name
 
 
 def test_links_are_assumed_aloud_unless_named() -> None:
     target = choose_target(two_rank_graph(), None, None)
     assert any("links are assumed" in note for note in target.notes)
     assert choose_target(two_rank_graph(), None, target.cluster).notes == ()
-
-
-def test_requested_hardware_is_other_hardware() -> None:
-    target = choose_target(two_rank_graph(), load_device("h100_sxm"), None)
-    assert target.cluster.device.name == "h100_sxm"
-    assert not target.same_hardware
-
-
-def test_asking_for_the_traces_own_hardware_is_the_same() -> None:
-    assert choose_target(two_rank_graph(), load_device("v100_sxm2_32gb"), None).same_hardware
 
 
 def test_unknown_device_of_the_trace_names_the_closest_and_the_remedy() -> None:
@@ -210,20 +212,9 @@ def test_unknown_device_of_the_trace_names_the_closest_and_the_remedy() -> None:
 
 
 def test_unknown_device_of_the_trace_may_be_predicted_outside_but_not_compared() -> None:
-    target = choose_target(_named("Abacus 9", "Abacus 9"), load_device("h100_sxm"), None)
+    target = choose_target(_named("Abacus 9", "Abacus 9"), H100, None)
     assert not target.same_hardware
     assert closest("Abacus 9") == []
-
-
-def test_changed_numbers_are_other_hardware() -> None:
-    faster = replace(load_device("v100_sxm2_32gb"), memory_bandwidth_bytes_per_s=2e12)
-    assert not choose_target(two_rank_graph(), faster, None).same_hardware
-
-
-def test_requested_cluster_gives_the_links_and_keeps_the_device() -> None:
-    target = choose_target(two_rank_graph(), None, load_cluster("single"))
-    assert (target.cluster.name, target.cluster.device.name) == ("single", "v100_sxm2_32gb")
-    assert target.same_hardware
 
 
 def test_gpu_trace_without_a_name_must_be_reported() -> None:
@@ -258,4 +249,4 @@ def test_a_cluster_of_several_nodes_divides_the_ranks() -> None:
     two = replace(load_cluster("hgx8"), nodes=2)
     assert choose_target(two_rank_graph(), None, two).cluster.ranks_per_node == 1
     with pytest.raises(InputError, match="2 ranks do not fit on 1 nodes of 1"):
-        choose_target(two_rank_graph(), None, replace(load_cluster("single"), nodes=1))
+        choose_target(two_rank_graph(), None, replace(SINGLE, nodes=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -280,25 +281,20 @@ def test_speeds_of_named_hosts_count_and_host_speed_counts_for_unnamed_ones() ->
     assert host_ratio(unknown, replace(load_cluster("hgx_h100"), host_speed=3.0)) == 2.0
 
 
-def test_evidence_of_other_steps_needs_another_step(trace: Path) -> None:
-    with pytest.raises(InputError, match="evidence=other_steps: the trace has one step only"):
-        predict(Request(trace=trace, evidence=TraceEvidence.other_steps))
-
-
-@pytest.mark.parametrize("mode", [Mode.analytic, Mode.replay])
-def test_modes_that_are_blind_refuse_it(trace: Path, mode: Mode) -> None:
-    with pytest.raises(InputError, match=f"evidence: has no use in mode={mode}"):
-        predict(Request(trace=trace, mode=mode, evidence=TraceEvidence.trace))
-
-
-def test_a_plan_has_no_measurements() -> None:
-    with pytest.raises(InputError, match="evidence: a plan has no measurements"):
-        predict(Request(plan=small(), hardware=load_device("a100_sxm_80gb"), evidence=TraceEvidence.trace))
-
-
-def test_the_former_key_names_its_replacement() -> None:
-    with pytest.raises(InputError, match=r"hosts: hosts=trace was replaced.*evidence=trace"):
-        predict(Request(trace="t.json", hosts="trace"))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"evidence": TraceEvidence.other_steps}, "evidence=other_steps: the trace has one step only"),
+        ({"mode": Mode.analytic, "evidence": TraceEvidence.trace}, "evidence: has no use in mode=analytic"),
+        ({"mode": Mode.replay, "evidence": TraceEvidence.trace}, "evidence: has no use in mode=replay"),
+        ({"trace": None, "plan": small(), "hardware": load_device("a100_sxm_80gb"), "evidence": TraceEvidence.trace},
+         "evidence: a plan has no measurements"),
+        ({"hosts": "trace"}, r"hosts: hosts=trace was replaced.*evidence=trace"),
+    ],
+)  # fmt: skip
+def test_evidence_that_there_is_not_is_refused(trace: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        predict(replace(Request(trace=trace), **changes))
 
 
 @dataclass

@@ -49,6 +49,10 @@ def _graph(edges: Sequence[int] = EDGES, op: str = "aten::mm", family: str = "ge
                           device_names=("a card of mine",))  # fmt: skip
 
 
+GRAPH = _graph()
+BASE = GRAPH.nodes["latency_us"].to_numpy(float)
+
+
 def _measured(places: Sequence[int], factor: float) -> np.ndarray:
     result = np.full(len(EDGES), np.nan)
     result[list(places)] = factor * np.array(EDGES)[list(places)] / 16
@@ -56,29 +60,23 @@ def _measured(places: Sequence[int], factor: float) -> np.ndarray:
 
 
 def test_what_all_measured_calls_are_off_by_moves_the_others() -> None:
-    graph = _graph()
-    base = graph.nodes["latency_us"].to_numpy(float)
-    factor, count = factors(graph.nodes, _measured(range(0, 40, 2), 2.0), base)
+    factor, count = factors(GRAPH.nodes, _measured(range(0, 40, 2), 2.0), BASE)
     assert set(count) == {20}
     assert factor[1::2] == pytest.approx(2.0, rel=0.25)  # shrunk toward 1
     assert (factor > 1.5).all()
 
 
 def test_a_few_calls_or_calls_that_do_not_tell_of_each_other_change_nothing() -> None:
-    graph = _graph()
-    base = graph.nodes["latency_us"].to_numpy(float)
-    assert (factors(graph.nodes, _measured(range(9), 2.0), base)[0] == 1.0).all()
-    assert (factors(graph.nodes, np.full(40, np.nan), base)[0] == 1.0).all()
+    assert (factors(GRAPH.nodes, _measured(range(9), 2.0), BASE)[0] == 1.0).all()
+    assert (factors(GRAPH.nodes, np.full(40, np.nan), BASE)[0] == 1.0).all()
     either = np.where(np.arange(40) % 2 == 0, 0.5, 2.0)  # neighbors contradict each other
-    assert (factors(graph.nodes, base * either, base)[0] == 1.0).all()
+    assert (factors(GRAPH.nodes, BASE * either, BASE)[0] == 1.0).all()
 
 
 def test_another_family_or_dtype_keeps_its_answer() -> None:
-    graph = _graph()
-    base = graph.nodes["latency_us"].to_numpy(float)
-    dtype = graph.nodes["dtype"].astype(object).to_numpy(copy=True)
+    dtype = GRAPH.nodes["dtype"].astype(object).to_numpy(copy=True)
     dtype[39] = "float16"
-    factor, count = factors(graph.nodes.assign(dtype=dtype), _measured(range(30), 2.0), base)
+    factor, count = factors(GRAPH.nodes.assign(dtype=dtype), _measured(range(30), 2.0), BASE)
     assert (factor[39], count[39]) == (1.0, 0)
     assert factor[38] > 1.5
 

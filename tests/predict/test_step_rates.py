@@ -12,7 +12,7 @@ from gnnperf.generate import read_plan
 from gnnperf.hardware import conf_dir, load_device, read_yaml
 from gnnperf.predict import PriceConfig, RunConfig, Throughput
 from gnnperf.predict.api import predict
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Request, check
 from gnnperf.predict.step_rates import peak_flops_per_s, samples_of_card
 
 SMALL = {
@@ -85,9 +85,17 @@ def test_batch_edit_of_a_plan_scales_samples_and_flops() -> None:
     assert edited.work.hardware_flops == pytest.approx(2 * unedited.hardware_flops)
 
 
-def test_run_of_tokens_of_a_trace_without_tokens_is_refused(trace: Path) -> None:
-    with pytest.raises(InputError, match=r"run\.tokens_per_step"):
-        predict(Request(trace=trace, run=RunConfig(tokens=1e9)))
+def test_run_of_tokens_without_tokens_of_a_step_is_refused_before_the_work(trace: Path) -> None:
+    recommender = read_plan(read_yaml(conf_dir("plan") / "dlrm_benchmark.yaml"), "dlrm_benchmark")
+    run = RunConfig(tokens=1e9)
+    for request in (Request(trace=trace, run=run), Request(plan=recommender, hardware=load_device("t4"), run=run)):
+        with pytest.raises(InputError, match=r"run\.tokens_per_step"):
+            check(request)
+
+
+def test_run_of_samples_of_a_trace_without_a_card_is_refused(trace: Path) -> None:
+    with pytest.raises(InputError, match=r"run\.samples_per_step"):
+        predict(Request(trace=trace, run=RunConfig(samples=1e9)))
 
 
 @pytest.mark.parametrize(

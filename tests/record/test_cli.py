@@ -33,10 +33,7 @@ def test_a_recipe_or_a_command(recipes: None) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ((), "nothing to record"),
-        (("--recipe", "demo", "--", "python", "x.py"), "a recipe and a command"),
-    ],
+    [((), "nothing to record"), (("--recipe", "demo", "--", "python", "x.py"), "a recipe and a command")],
 )
 def test_refuses(recipes: None, arguments: tuple[str, ...], message: str) -> None:
     parsed = parse("record", "--out", "out", *arguments)

@@ -33,7 +33,7 @@ def log() -> list[str]:
     return []
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def marker(log: list[str]) -> Iterator[StepMarker]:
     def begin(seen: Mapping[str, Any]) -> Recording:
         @contextmanager
@@ -62,7 +62,7 @@ def optimizer(dtype: torch.dtype = torch.float32) -> torch.optim.Optimizer:
     return torch.optim.SGD([weight])
 
 
-def test_a_step_is_from_one_step_of_the_first_optimizer_to_its_next(log: list[str], marker: StepMarker) -> None:
+def test_a_step_is_from_one_step_of_the_first_optimizer_to_its_next(log: list[str]) -> None:
     first, second = optimizer(), optimizer()
     for _ in range(6):
         first.step()
@@ -70,20 +70,18 @@ def test_a_step_is_from_one_step_of_the_first_optimizer_to_its_next(log: list[st
     assert log == ["begin float32", "step", "step", "step", "end"]
 
 
-def test_the_precision_is_that_of_the_parameters(log: list[str], marker: StepMarker) -> None:
+def test_the_precision_is_that_of_the_parameters(log: list[str]) -> None:
     optimizer(torch.bfloat16).step()
     assert log == ["begin bfloat16"]
 
 
-def test_nothing_begins_before_all_ranks_have_met(
-    log: list[str], marker: StepMarker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_begins_before_all_ranks_have_met(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     optimizer().step()
     assert log == []
 
 
-def test_a_program_that_ends_early_leaves_a_broken_recording(log: list[str], marker: StepMarker) -> None:
+def test_a_program_that_ends_early_leaves_a_broken_recording(marker: StepMarker) -> None:
     optimizer().step()
     with pytest.raises(InputError, match="steps are missing"):
         marker.end(None)

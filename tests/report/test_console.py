@@ -73,18 +73,11 @@ def test_names_from_a_trace_are_no_markup() -> None:
 
 
 @pytest.mark.parametrize(
-    ("time_us", "text"),
-    [(0.0, "0 us"), (12.345, "12.35 us"), (1500.0, "1.5 ms"), (2.5e6, "2.5 s"), (None, "unknown"), (np.nan, "unknown")],
-)
-def test_times_transfer_their_unit(time_us: float | None, text: str) -> None:
-    assert time_text(time_us) == text
-
-
-@pytest.mark.parametrize(
     ("time_us", "sentences"),
     [
-        (12.34567, "12.35 us"), (1234.5678, "1.235 ms"), (2.5e6, "2.5 s"), (-1500.0, "-1.5 ms"), (0.001, "0.001 us"),
-        (3.165e-10, "0 us"), (-1e-7, "0 us"), (0.0, "0 us"), (None, "unknown"), (math.nan, "unknown"),
+        (12.345, "12.35 us"), (12.34567, "12.35 us"), (1234.5678, "1.235 ms"), (1500.0, "1.5 ms"), (2.5e6, "2.5 s"),
+        (-1500.0, "-1.5 ms"), (0.001, "0.001 us"), (3.165e-10, "0 us"), (-1e-7, "0 us"), (0.0, "0 us"),
+        (None, "unknown"), (math.nan, "unknown"),
     ],
 )  # fmt: skip
 def test_a_duration_has_four_digits_and_its_unit(time_us: float | None, sentences: str) -> None:
@@ -98,14 +91,8 @@ STRAGGLER = Finding(
 UNPRICED = Finding("misaligned_products", "odd sizes", (), "pad", Basis.PREDICTED, "", None, None, False, ("nobody",))
 
 
-def _shown_of_findings(answer: StepPrediction) -> str:
-    stream = io.StringIO()
-    print_summary(answer, [], Console(file=stream, width=140))
-    return stream.getvalue()
-
-
 def test_console_reports_gain_evidence_edit_and_remedy() -> None:
-    shown = _shown_of_findings(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))
+    shown = _shown(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))
     for line in (
         "finding: straggler: rank 1 is slower; gain at most 20 us (10.8 % of the 185 us step of measured latencies)",
         "  by 20 us", "  edit: {straggler:{rank:1}}, on measured latencies", "  not known: what else it does <b>",
@@ -115,8 +102,8 @@ def test_console_reports_gain_evidence_edit_and_remedy() -> None:
 
 
 def test_nothing_detected_is_stated_and_not_requested_is_silent() -> None:
-    assert "no rule finds anything that holds the step up" in _shown_of_findings(replace(toy_answer(), findings=()))
-    assert "finding" not in _shown_of_findings(toy_answer())
+    assert "no rule finds anything that holds the step up" in _shown(replace(toy_answer(), findings=()))
+    assert "finding" not in _shown(toy_answer())
     assert "No rule finds anything." in page_of(replace(toy_answer(), findings=()))
     assert "What holds the step up" not in page_of(toy_answer())
 
@@ -264,3 +251,12 @@ def test_what_is_no_limit_is_refused_before_the_work(
         read_threshold(limits[0], limits[1], against)
     assert message in str(error.value)
     assert error.value.exit_code == 2
+
+
+def test_of_many_ranks_the_fullest_are_lines() -> None:
+    ranks = tuple(
+        RankMemory(replace(PEAK, rank=n, parts_bytes={Part.ACTIVATIONS: (n + 1) * MIB}), None) for n in range(20)
+    )
+    lines = memory_lines(replace(toy_answer(), peak_memory=ranks))
+    assert [line.split(":")[0] for line in lines[:8]] == [f"peak memory of rank {n}" for n in range(12, 20)]
+    assert lines[8] == "12 more ranks hold no more than these"

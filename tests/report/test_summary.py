@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.json_document import document
 from gnnperf.report.page.breakdown import PARTS, occupancy
 from gnnperf.report.page.path import longest_in_order, op_stretches, path_nodes, phase_stretches
@@ -16,23 +15,15 @@ from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
 T1_OF_RANK_0 = 6  # starts at 180 us, for 5
 
 
-def _waiting(blocked_us: float, latency_us: float) -> StepPrediction:
+@pytest.mark.parametrize(("own_us", "start_us", "end_us"), [(5.0, 150.0, 185.0), (np.nan, 180.0, 210.0)])
+def test_a_wait_comes_before_the_own_time_of_a_call_or_is_all_there_is(
+    own_us: float, start_us: float, end_us: float
+) -> None:
+    """Of a call that waits 30 us; whose peers are not traced, its own time is not known."""
     answer = toy_answer()
-    nodes = answer.prediction.graph.nodes
-    nodes.loc[T1_OF_RANK_0, ["blocked_us", "latency_us"]] = (blocked_us, latency_us)
-    return answer
-
-
-def test_a_wait_comes_before_the_own_time_of_a_call() -> None:
-    slices = measured_slices(_waiting(30.0, 5.0)).set_index("node_id")
-    assert slices.loc[T1_OF_RANK_0, "start_us"] == pytest.approx(150.0)
-    assert slices.loc[T1_OF_RANK_0, "end_us"] == pytest.approx(185.0)
-
-
-def test_a_wait_for_untraced_peers_is_all_there_is() -> None:
-    slices = measured_slices(_waiting(30.0, np.nan)).set_index("node_id")
-    assert slices.loc[T1_OF_RANK_0, "start_us"] == pytest.approx(180.0)
-    assert slices.loc[T1_OF_RANK_0, "end_us"] == pytest.approx(210.0)
+    answer.prediction.graph.nodes.loc[T1_OF_RANK_0, ["blocked_us", "latency_us"]] = (30.0, own_us)
+    slices = measured_slices(answer).set_index("node_id")
+    assert slices.loc[T1_OF_RANK_0, ["start_us", "end_us"]].tolist() == pytest.approx([start_us, end_us])
 
 
 def test_errors_of_sums_and_of_nodes() -> None:

@@ -10,7 +10,11 @@ stream 7                   |gemm 30..60         |      |relu 75..85|
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import tarfile
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +68,24 @@ def write(path: Path, content: Any, *, packed: bool = False) -> Path:
     data = text if isinstance(text, bytes) else text.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(data) if packed else data)
+    return path
+
+
+def tar(path: Path, members: Mapping[str, bytes], kind: bytes = tarfile.REGTYPE) -> Path:
+    """A packed tar archive; its links lead to /etc/passwd."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.type, info.linkname = len(data), kind, "/etc/passwd"
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def zipped(path: Path, members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    """A zip archive."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, method)
     return path
 
 

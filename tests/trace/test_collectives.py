@@ -27,24 +27,22 @@ def test_every_spelling_is_one_kind(word: str, kind: str | None) -> None:
 
 
 def test_names_of_ranges_ops_and_kernels() -> None:
-    assert kind_of_host_name("nccl:_all_gather_base") == "all_gather"
-    assert kind_of_host_name("gloo:all_reduce") == "all_reduce"
-    assert kind_of_host_name("nccl:recv 1->0") == "recv"
-    assert kind_of_host_name("c10d::alltoall_base_") == "all_to_all"
-    assert kind_of_host_name("## alltoall_fwd_single ##") is None
-    assert kind_of_kernel_name("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)") == "all_reduce"
-    assert kind_of_kernel_name("ncclDevKernel_SendRecv(ncclDevComm*)") == "all_to_all"
-    assert kind_of_kernel_name("ncclDevKernel_Generic(x)") == "unknown"
-    assert kind_of_kernel_name("ncclKernel_ReduceScatter_RING_LL") == "reduce_scatter"
-    assert kind_of_kernel_name("void at::native::reduce_kernel<512>") is None
-    assert dtype_name("c10::BFloat16") == dtype_name("BFloat16") == "bfloat16"
-    assert dtype_name("") is None
+    for name, kind in (
+        ("nccl:_all_gather_base", "all_gather"), ("gloo:all_reduce", "all_reduce"), ("nccl:recv 1->0", "recv"),
+        ("c10d::alltoall_base_", "all_to_all"), ("## alltoall_fwd_single ##", None),
+    ):  # fmt: skip
+        assert kind_of_host_name(name) == kind, name
+    for name, kind in (
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "all_reduce"),
+        ("ncclDevKernel_SendRecv(ncclDevComm*)", "all_to_all"), ("ncclDevKernel_Generic(x)", "unknown"),
+        ("ncclKernel_ReduceScatter_RING_LL", "reduce_scatter"), ("void at::native::reduce_kernel<512>", None),
+    ):  # fmt: skip
+        assert kind_of_kernel_name(name) == kind, name
+    assert [dtype_name(name) for name in ("c10::BFloat16", "BFloat16", "")] == ["bfloat16", "bfloat16", None]
 
 
 def test_elements_of_shapes_and_lists_of_shapes() -> None:
-    assert elements([2, 3]) == 6
-    assert elements([[2, 3], [4]]) == 10
-    assert elements([]) is None
+    assert [elements(shape) for shape in ([2, 3], [[2, 3], [4]], [])] == [6, 10, None]
 
 
 def _call(op: str, range_name: str, op_args: dict[str, Any], range_args: dict[str, Any],

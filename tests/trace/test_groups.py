@@ -28,15 +28,13 @@ def test_a_channel_names_global_ranks_of_sender_and_receiver() -> None:
 
 
 def test_peers_of_names_and_inputs() -> None:
-    assert peer_of_name("nccl:send 0->3") == 3
-    assert peer_of_name("nccl:recv 0<-3") == 3
-    assert peer_of_name("gloo:send") is None
-    assert peer_of_inputs("c10d::send", ["", "", "3", "0"]) == (3, 0)
-    assert peer_of_inputs("c10d::recv_", ["", "", "3", "9"]) == (3, 9)
-    assert peer_of_inputs("c10d::recv_any_source_", ["", "", "0"]) is None
-    assert peer_of_inputs("c10d::allreduce_", ["", "", "3", "0"]) is None
-    assert peer_of_inputs("c10d::send", None) is None
-    assert peer_of_inputs("c10d::send", ["", "", "", ""]) is None
+    assert [peer_of_name(name) for name in ("nccl:send 0->3", "nccl:recv 0<-3", "gloo:send")] == [3, 3, None]
+    for name, values, expected in (
+        ("send", ["", "", "3", "0"], (3, 0)), ("recv_", ["", "", "3", "9"], (3, 9)),
+        ("recv_any_source_", ["", "", "0"], None), ("allreduce_", ["", "", "3", "0"], None), ("send", None, None),
+        ("send", ["", "", "", ""], None),
+    ):  # fmt: skip
+        assert peer_of_inputs(f"c10d::{name}", values) == expected, (name, values)
 
 
 def _read(tmp_path: Path, events: list[dict[str, Any]], rank: int, world_size: int, **info: Any) -> pd.DataFrame:

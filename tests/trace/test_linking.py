@@ -92,25 +92,25 @@ def test_calls_stamped_late_find_their_op() -> None:
     assert result == [f"aten::op{k}" for k in range(60)]
 
 
-def test_backward_ops_find_the_last_forward_op_of_their_number() -> None:
-    events = [
-        files.host("aten::linear", 0, 20, **{"External id": 1, "Sequence number": 5, "Fwd thread id": 0}),
-        files.host("aten::addmm", 5, 10, **{"External id": 2, "Sequence number": 5, "Fwd thread id": 0}),
-        files.host("AddmmBackward0", 50, 10, thread=2, **{"External id": 3, "Sequence number": 5, "Fwd thread id": 1}),
-        files.host("MulBackward0", 70, 10, thread=2, **{"External id": 4, "Sequence number": 6, "Fwd thread id": 1}),
-    ]
-    assert linking.forward_events(_table(events)).tolist() == [-1, -1, 1, -1]
+def _numbered(name: str, start: float, duration: float, number: int, sequence: int, thread: int = 1) -> Event:
+    """An op of the forward pass, or of the backward pass on thread 2."""
+    ids = {"External id": number, "Sequence number": sequence, "Fwd thread id": int(thread == 2)}
+    return files.host(name, start, duration, thread=thread, **ids)
 
 
-def test_flows_between_forward_and_backward_win() -> None:
-    events = [
-        files.host("aten::linear", 0, 20, **{"External id": 1, "Sequence number": 5, "Fwd thread id": 0}),
-        files.host("aten::addmm", 5, 10, **{"External id": 2, "Sequence number": 5, "Fwd thread id": 0}),
-        files.host("AddmmBackward0", 50, 10, thread=2, **{"External id": 3, "Sequence number": 5, "Fwd thread id": 1}),
+FORWARD_AND_BACKWARD = [
+    _numbered("aten::linear", 0, 20, 1, 5), _numbered("aten::addmm", 5, 10, 2, 5),
+    _numbered("AddmmBackward0", 50, 10, 3, 5, thread=2), _numbered("MulBackward0", 70, 10, 4, 6, thread=2),
+]  # fmt: skip
+
+
+def test_backward_ops_find_the_last_forward_op_of_their_number_unless_a_flow_leads_to_another() -> None:
+    flows = [
         {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 100, "tid": 1, "ts": 0},
         {"ph": "f", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 100, "tid": 2, "ts": 50, "bp": "e"},
     ]
-    assert linking.forward_events(_table(events)).tolist() == [-1, -1, 0]
+    assert linking.forward_events(_table(FORWARD_AND_BACKWARD)).tolist() == [-1, -1, 1, -1]
+    assert linking.forward_events(_table([*FORWARD_AND_BACKWARD[:3], *flows])).tolist() == [-1, -1, 0]
 
 
 def _nearest_covering(table: Assembled, row: int) -> int:

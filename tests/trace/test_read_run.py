@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
-import tarfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +49,6 @@ def test_a_file_becomes_one_sorted_linked_table(tmp_path: Path) -> None:
     assert meta.link_method == "correlation" and meta.has_shapes
 
 
-def _tar(path: Path, members: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
-
-
-def _zip(path: Path, members: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return path
-
-
 def _text(rank: int, world_size: int = 2) -> bytes:
     return json.dumps(files.document(files.step_events(), rank, world_size)).encode()
 
@@ -83,7 +64,8 @@ def test_every_container_gives_the_same_ranks(tmp_path: Path, form: str) -> None
         path = tmp_path if form == "nested" else tmp_path / "run"
         path = sorted(path.iterdir()) if form == "list" else path
     else:
-        path = _tar(tmp_path / "run.tar.gz", members) if form == "tar" else _zip(tmp_path / "run.zip", members)
+        archive = files.tar if form == "tar" else files.zipped
+        path = archive(tmp_path / f"run.{form}", members)
     run = read_run(path)
     assert [t.meta.rank for t in run.tables] == [0, 1]
     assert run.world_size == 2

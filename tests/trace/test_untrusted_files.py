@@ -156,24 +156,20 @@ def test_available_memory_knows_the_limit_of_the_process(monkeypatch: pytest.Mon
     assert untrusted.available_bytes() == 0
 
 
-def _zip(path: Path, method: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("rank_0.json", TEXT)
-        archive.writestr("rank_1.json", TEXT)
-    return path
+RANKS = {"rank_0.json": TEXT, "rank_1.json": TEXT}
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
 def test_a_zip_method_without_a_limit_is_refused(tmp_path: Path, method: int) -> None:
     with pytest.raises(InputError, match="by method"):
-        read_run(_zip(tmp_path / "t.zip", method))
+        read_run(files.zipped(tmp_path / "t.zip", RANKS, method))
 
 
 @pytest.mark.parametrize("form", ["t.zip", "t.tar", "t.tar.gz", "events.parquet"])
 def test_damaged_bytes_end_in_an_input_error(tmp_path: Path, form: str) -> None:
     path = tmp_path / form
     if form == "t.zip":
-        _zip(path)
+        files.zipped(path, RANKS)
     elif form == "events.parquet":
         saved(tmp_path)
     else:

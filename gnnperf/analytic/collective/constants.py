@@ -140,8 +140,7 @@ def _plain(models: Mapping[Any, CollectiveModel]) -> dict[str, object]:
 def load_collectives(path: Path) -> CollectiveConstants:
     """Read the laws of a platform.
 
-    Raises:
-        InputError: not readable, a key is missing or unknown, a number is none or out of range.
+    Raises InputError: not readable, a key is missing or unknown, a number is none or out of range.
     """
     raw = read_yaml(path)
     for key, parts in (("laws", ("KIND", "LINK")), ("groups", ("KIND", "RANKS", "MACHINES"))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,18 +60,6 @@ def collective_table(parts: Mapping[str, object], num_rows: int) -> CollectiveTa
     return CollectiveTable(retained, {f"{parts['source']}: {UNMEASURED}": bad} if bad else {})
 
 
-def joined(tables: Iterable[CollectiveTable]) -> CollectiveTable:
-    """All rows of several tables, renumbered; counts of what was left out are added."""
-    result = list(tables)
-    dropped: dict[str, int] = {}
-    for table in result:
-        for reason, count in table.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
-    empty = {name: np.empty(0) for name in COLUMNS}
-    rows = [table.rows for table in result] or [collective_table(empty, 0).rows]
-    return CollectiveTable(pd.concat(rows, ignore_index=True), dropped)
-
-
 def _column(values: object, kind: str, num_rows: int) -> pd.Series:
     index = pd.RangeIndex(num_rows)
     if kind == TEXT:
@@ -116,8 +104,7 @@ def _own(result: pd.DataFrame, path: Path) -> CollectiveTable:
 def read_calibrated(path: Path) -> CollectiveTable:
     """The collectives of an ops.parquet, each from the last rank's arrival to the last end.
 
-    Raises:
-        InputError: not such a file.
+    Raises InputError: not such a file.
     """
     rows = rows_of_kind(path, "collective", CALIBRATED_COLUMNS)
     links = rows["link"].astype(str).map(link_name)
@@ -143,8 +130,7 @@ def link_name(measured: str) -> str:
 def rows_of_kind(path: Path, kind: str, needed: Sequence[str]) -> pd.DataFrame:
     """Rows of an op table of one kind ("op", "collective"), numbered from 0.
 
-    Raises:
-        InputError: not readable, or one of the needed columns is missing.
+    Raises InputError: not readable, or one of the needed columns is missing.
     """
     remedy = "name an ops.parquet"
     with untrusted.reading(path, remedy=remedy):

@@ -27,6 +27,7 @@ FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 TF32 = True  # torch.backends.cudnn.allow_tf32 is True by default (torch 1.7 and later)
 DIGITS = 6  # of an edge that follows from FLOPs
 Shape = tuple[int, ...]
+Sizes = Callable[[KernelCall], tuple[float, ...]]
 WIDTH = len(Convolutions.__dataclass_fields__)
 
 
@@ -60,16 +61,15 @@ def _transposed(call: KernelCall) -> tuple[float, ...]:
     return _of_gradient(call, parsed.tensor(0).shape, parsed.tensor(1).shape)
 
 
-def _both(call: KernelCall) -> tuple[float, ...]:
-    """convolution_backward(grad_output, input, weight, ...)."""
-    parsed = call.parsed()
-    return _geometry(parsed.tensor(1).shape, parsed.tensor(2).shape, float(prod(parsed.tensor(0).shape[2:])))
+def _from_tensors(image: int, weight: int, result: int) -> Sizes:
+    """All three tensors are arguments: convolution_backward(grad_output, input, weight, ...) and cuDNN's own."""
 
+    def sizes(call: KernelCall) -> tuple[float, ...]:
+        parsed = call.parsed()
+        pixels = float(prod(parsed.tensor(result).shape[2:]))
+        return _geometry(parsed.tensor(image).shape, parsed.tensor(weight).shape, pixels)
 
-def _weight_of_parent(call: KernelCall) -> tuple[float, ...]:
-    """cudnn_convolution_backward(input, grad_output, weight, ...)."""
-    parsed = call.parsed()
-    return _geometry(parsed.tensor(0).shape, parsed.tensor(2).shape, float(prod(parsed.tensor(1).shape[2:])))
+    return sizes
 
 
 def _input(call: KernelCall) -> tuple[float, ...]:
@@ -99,7 +99,6 @@ def _weight(call: KernelCall) -> tuple[float, ...]:
     return _geometry(image, (grad[1], image[1], *[edge] * (len(image) - 2)), float(prod(grad[2:])))
 
 
-Sizes = Callable[[KernelCall], tuple[float, ...]]
 _BACKENDS = ("cudnn", "miopen", "mkldnn")
 _FORWARD = ("aten::convolution", "aten::_convolution", "aten::convolution_overrideable", "aten::conv1d", "aten::conv2d",
             "aten::conv3d", "aten::cudnn_convolution_relu", "aten::thnn_conv2d", "aten::_slow_conv2d_forward",
@@ -107,11 +106,11 @@ _FORWARD = ("aten::convolution", "aten::_convolution", "aten::convolution_overri
 PASS_OF: Mapping[str, tuple[ConvolutionPass, Sizes]] = {
     **dict.fromkeys(_FORWARD, (FORWARD, _forward)),
     **{f"aten::{b}_convolution_transpose": (GRAD_INPUT, _transposed) for b in _BACKENDS},
-    **{f"aten::{b}_convolution_backward": (GRAD_WEIGHT, _weight_of_parent) for b in _BACKENDS},
+    **{f"aten::{b}_convolution_backward": (GRAD_WEIGHT, _from_tensors(0, 2, 1)) for b in _BACKENDS},
     **{f"aten::{b}_convolution_backward_input": (GRAD_INPUT, _input) for b in _BACKENDS},
     **{f"aten::{b}_convolution_backward_weight": (GRAD_WEIGHT, _weight) for b in _BACKENDS},
 }
-BOTH = "aten::convolution_backward"
+BOTH, SIZES_OF_BOTH = "aten::convolution_backward", _from_tensors(1, 2, 0)
 
 
 def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -176,4 +175,4 @@ def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:
 
 def convolution_size(call: KernelCall) -> tuple[float, ...]:
     """Fields of Convolutions. Raises UnknownCost: shapes and FLOPs that do not tell."""
-    return (_both if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)
+    return (SIZES_OF_BOTH if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)

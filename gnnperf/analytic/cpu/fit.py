@@ -53,11 +53,7 @@ class _Layout:
 
 
 def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpCoefficients:
-    """Prices of all families.
-
-    Raises:
-        InputError: no call has known FLOPs or bytes.
-    """
+    """Prices of all families. Raises InputError: no call has known FLOPs or bytes."""
     known = calls[calls["flops"].notna() | calls["bytes"].notna()]
     if known.empty:
         raise InputError("no call with known FLOPs or bytes", where="op prices", remedy="record shapes")

@@ -61,13 +61,15 @@ def batched_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of batched lookups and updates; NaN: another op, or tables that are not stated."""
     result = np.full(len(calls), np.nan)
     caches, coefficients = specified(setting.device, setting.memory)
-    for name, price in ((LOOK_UP, _look_up_us), (UPDATE, _update_us)):
+    for name in (LOOK_UP, UPDATE):
         known = [(row, tables) for row, call in enumerate(calls) if call.op_name == name for tables in _tables(call)]
         if not known:
             continue
         parts = [tables for _, tables in known]
         each, of_part = np.unique(np.concatenate(parts), axis=0, return_inverse=True)  # tables repeat over ranks
-        us = price(each, caches, coefficients)[of_part.ravel()]  # [tables of all calls] without a launch
+        own = _update_us(each, caches, coefficients) if name == UPDATE else (
+            lookup_us(_lookups(each), caches, coefficients) - coefficients.call)  # fmt: skip
+        us = own[of_part.ravel()]  # [tables of all calls] without a launch
         first = np.cumsum([0, *map(len, parts[:-1])])
         result[[row for row, _ in known]] = LAUNCHES[name] * coefficients.call + np.add.reduceat(us, first)
     return result
@@ -93,10 +95,6 @@ def busy_columns(dim: np.ndarray) -> np.ndarray:
     """Columns [k] that take as long as `dim` [k] do, with all threads of a block at work."""
     full = max(BUSY_COLUMNS)
     return np.where(dim >= full, dim, np.interp(dim, list(BUSY_COLUMNS), list(BUSY_COLUMNS.values())))
-
-
-def _look_up_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficients) -> np.ndarray:
-    return lookup_us(_lookups(tables), caches, coefficients) - coefficients.call
 
 
 def _update_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficients) -> np.ndarray:

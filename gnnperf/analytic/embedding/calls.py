@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
+from gnnperf.analytic.embedding.model import INDEX_BYTES, Lookups, lookup_us, specified
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph import OpCall, UnknownCost
 
 Size = tuple[float, float, float, float]  # rows of the table, columns, lookups, bags
-INDEX_BYTES = 8
 
 
 def _embedding(call: OpCall) -> Size:
@@ -40,33 +39,30 @@ SIZES: Mapping[str, Callable[[OpCall], Size]] = {
 }
 
 
-def _dense_backward(call: KernelCall) -> Size:
-    """embedding_dense_backward(grad_output [n, dim], indices [n], ...): bytes = indices + 3 grad_output + table."""
-    parsed = call.parsed()
-    grad, indices = parsed.tensor(0), parsed.tensor(1)
-    table = call.moved_bytes - INDEX_BYTES * indices.numel - 3.0 * grad.numel * call.item_bytes
-    return _written(table, grad.shape[-1], indices.numel, indices.numel, call)
+def _written(in_bags: bool) -> Callable[[KernelCall], Size]:
+    """Of a dense gradient (grad_output, indices, ...): the table is what look-ups leave over of the bytes.
 
+    embedding_dense_backward: grad_output [n, dim], bytes = indices + 3 grad_output + table
+    _embedding_bag_dense_backward: grad [bags, dim], bytes = indices + grad + 2 rows + table
+    """
 
-def _bag_dense_backward(call: KernelCall) -> Size:
-    """_embedding_bag_dense_backward(grad [bags, dim], indices [n], ...): bytes = indices + grad + 2 rows + table."""
-    parsed = call.parsed()
-    grad, indices = parsed.tensor(0), parsed.tensor(1)
-    moved = grad.numel + 2.0 * indices.numel * grad.shape[-1]
-    table = call.moved_bytes - INDEX_BYTES * indices.numel - moved * call.item_bytes
-    return _written(table, grad.shape[-1], indices.numel, grad.shape[0], call)
+    def sizes(call: KernelCall) -> Size:
+        parsed = call.parsed()
+        grad, indices = parsed.tensor(0), parsed.tensor(1)
+        dim, lookups = grad.shape[-1], indices.numel
+        moved = grad.numel + 2.0 * lookups * dim if in_bags else 3.0 * grad.numel
+        table_bytes = call.moved_bytes - INDEX_BYTES * lookups - moved * call.item_bytes
+        rows = table_bytes / max(dim * call.item_bytes, 1)
+        if not rows >= 1.0:
+            raise UnknownCost
+        return rows, float(dim), float(lookups), float(grad.shape[0] if in_bags else lookups)
 
-
-def _written(table_bytes: float, dim: int, lookups: int, bags: int, call: KernelCall) -> Size:
-    rows = table_bytes / max(dim * call.item_bytes, 1)
-    if not rows >= 1.0:
-        raise UnknownCost
-    return rows, float(dim), float(lookups), float(bags)
+    return sizes
 
 
 DENSE_SIZES: Mapping[str, Callable[[KernelCall], Size]] = {
-    "aten::embedding_dense_backward": _dense_backward,
-    "aten::_embedding_bag_dense_backward": _bag_dense_backward,
+    "aten::embedding_dense_backward": _written(in_bags=False),
+    "aten::_embedding_bag_dense_backward": _written(in_bags=True),
 }
 
 
@@ -85,14 +81,9 @@ def lookups_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 
 def sizes_of(call: KernelCall) -> Size:
-    """Rows of the table, columns, lookups, bags.
-
-    Raises UnknownCost: another op, or shapes and bytes do not tell them.
-    """
-    return DENSE_SIZES[call.op_name](call) if call.op_name in DENSE_SIZES else _forward(call)
-
-
-def _forward(call: KernelCall) -> Size:
+    """Rows of the table, columns, lookups, bags. Raises UnknownCost: another op, or shapes and bytes do not tell."""
+    if call.op_name in DENSE_SIZES:
+        return DENSE_SIZES[call.op_name](call)
     if call.op_name not in SIZES:
         raise UnknownCost
     size = SIZES[call.op_name](call.parsed())

@@ -1,20 +1,18 @@
 """Embedding bags, forward and backward: rows looked up, what the caches hold of them, gradients of whole tables.
 
-Time of one call = sum over terms of count x price (`TERMS` names the counts, `LookupCoefficients` holds the prices):
+Time of one call = sum over counts of count x price (`LookupCoefficients`):
 
-    forward          calls, looked-up rows and elements, bags, lines that come from the last-level cache or from DRAM
-    backward, sparse the same, with prices of its own: one gradient row per lookup is written
+    forward          calls, looked-up rows and elements, lines that come from the last-level cache or from DRAM, results
     backward, dense  also the gradient of the whole table: every row, and a counter per row
 
-Which rows come from where follows from the access distribution (`Access`): different rows per call,
-and Che's approximation of what a cache of a given size keeps. A warm call finds what the call before it left; tables
-that are looked up in turn share the caches. After a flush, code and metadata are cold too, once for all tables.
+Which rows come from where follows from the access distribution (`Access`): different rows per call, and Che's
+approximation of what a cache of a given size keeps. A warm call finds what the call before it left; tables that are
+looked up in turn share the caches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -112,7 +110,6 @@ def _binned(rows: np.ndarray, share: np.ndarray) -> Access:
 
 
 INDEX_BYTES = 8
-PAGE_BYTES = 4096
 LINE_BYTES = {"cpu": 64, "gpu": 32}  # of a cache; GPU: a sector
 NEAR_BYTES_PER_SM = {"cpu": 2.0**20, "gpu": 2.0**17}  # a core's L2, an SM's L1: what most devices have at least
 COUNTER_BYTES = 8  # per row of the table: ATen counts the lookups of each row in dense backward (EmbeddingBag.cpp)
@@ -130,9 +127,7 @@ class Lookups:
     tables: np.ndarray  # [k] tables looked up in turn, each as large
     warm: np.ndarray  # [k] bool: the same call came before; else the caches hold something else
     item_bytes: int = 4  # of an element
-    # how often rows were requested again, for tables where that is known; None: as `skew` says. What it says about rows
-    # says nothing about pages, whose skew stays.
-    counted: Reuse | None = None
+    counted: Reuse | None = None  # how often rows were requested again, where that is known; None: as `skew` says
 
     @property
     def reuse(self) -> Reuse:
@@ -156,9 +151,7 @@ class Caches:
 
     near_bytes: float  # a core's own cache (CPU: L2; GPU: its L1s together)
     last_bytes: float  # the last-level cache, as much of it as a program gets
-    line_bytes: int = 64  # what is moved at least (CPU: 64; NVIDIA: a sector of 32)
-    # memory whose page addresses are held (CPU: entries of the second-level TLB x page)
-    mapped_bytes: float = 2048.0 * PAGE_BYTES
+    line_bytes: int  # what is moved at least (CPU: 64; NVIDIA: a sector of 32)
 
 
 @dataclass(frozen=True)
@@ -166,25 +159,12 @@ class LookupCoefficients:
     """Prices of one direction, us each."""
 
     call: float  # one call on one table
-    cold: float  # next to it, the first call after a flush
     row: float  # one looked-up row, however long
     element: float  # one element of it
-    bag: float  # one bag
     near_line: float  # one line that the near cache does not hold
-    last_row: float  # one row that the last-level cache does not hold: its latency, as far as it is not overlapped
-    last_line: float  # one line of it
-    page: float  # one lookup on a page whose address is not held
-    # one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp)
-    sort: float = 0.0
-    result_byte: float = 0.0  # one byte of the result
-    gradient_byte: float = 0.0  # one byte of the table's gradient
-    far_byte: float = 0.0  # next to it, where the gradient outgrows the last-level cache
-    # there, one page of it that a row is added to: large blocks are new memory at each call, and the kernel hands pages
-    # out at the first touch
-    fresh_page: float = 0.0
-
-
-TERMS = tuple(f.name for f in fields(LookupCoefficients))
+    last_line: float  # one line that the last-level cache does not hold
+    result_byte: float  # one byte of the result
+    gradient_byte: float  # one byte of the table's gradient
 
 
 def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, LookupCoefficients]:
@@ -198,9 +178,9 @@ def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, L
     dram_byte_us = US / sustained_bytes_per_s(device, constants)
     cache_byte_us = dram_byte_us / constants.cache_speedup
     coefficients = LookupCoefficients(
-        call=device.launch_floor_us, cold=0.0, row=INDEX_BYTES * dram_byte_us,
-        element=US / device.flops_per_s["float32"], bag=0.0, near_line=line * cache_byte_us,
-        last_row=0.0, last_line=line * dram_byte_us, page=0.0, result_byte=dram_byte_us, gradient_byte=dram_byte_us,
+        call=device.launch_floor_us, row=INDEX_BYTES * dram_byte_us, element=US / device.flops_per_s["float32"],
+        near_line=line * cache_byte_us, last_line=line * dram_byte_us, result_byte=dram_byte_us,
+        gradient_byte=dram_byte_us,
     )  # fmt: skip
     near_bytes = NEAR_BYTES_PER_SM[device.kind] * device.num_sms
     return Caches(near_bytes, constants.cache_share * device.l2_bytes, line), coefficients
@@ -209,35 +189,15 @@ def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, L
 def lookup_us(
     calls: Lookups, caches: Caches, coefficients: LookupCoefficients, dense_backward: bool = False
 ) -> np.ndarray:
-    """Time [k] us of one call on one table."""
-    counts = lookup_counts(calls, caches, dense_backward)
-    return sum((getattr(coefficients, term) * counts[term] for term in TERMS), np.zeros(len(calls.rows)))
-
-
-def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) -> Mapping[str, np.ndarray]:
-    """How often each price is paid in one call: term -> [k]."""
+    """Time [k] us of one call on one table: the sum over counts of count x price."""
     lines = np.maximum(calls.row_bytes / caches.line_bytes, 1.0)  # [k] of a row; parts of lines belong to neighbors
-    near, last = (missing_rows(calls, size, caches.line_bytes, dense_backward)
+    near, last = (missing_rows(calls, size, caches.line_bytes, dense_backward) * lines
                   for size in (caches.near_bytes, caches.last_bytes))  # fmt: skip
-    gradient = calls.gradient_bytes if dense_backward else np.zeros(len(calls.rows))  # [k]
-    far = miss_share(calls.tables * gradient, caches.last_bytes)  # [k]
-    pages = _on_pages(calls)
-    return {
-        "call": np.ones(len(calls.rows)), "cold": np.where(calls.warm, 0.0, 1.0 / calls.tables), "row": calls.lookups,
-        "element": calls.lookups * calls.dim, "bag": calls.bags, "near_line": near * lines, "last_row": last,
-        "last_line": last * lines, "page": missing_rows(pages, caches.mapped_bytes, PAGE_BYTES),
-        "sort": calls.lookups * np.log2(np.maximum(calls.lookups, 1.0)) * float(dense_backward),
-        "result_byte": calls.bags * calls.row_bytes, "gradient_byte": gradient,
-        "far_byte": gradient * far,
-        "fresh_page": far * power_access(pages.rows, pages.skew).unique(pages.lookups) * float(dense_backward),
-    }  # fmt: skip
-
-
-def _on_pages(calls: Lookups) -> Lookups:
-    """The same lookups on rows as long as a page: hot rows lie together, so pages have the rows' skew."""
-    pages = np.maximum(np.ceil(calls.rows * calls.row_bytes / PAGE_BYTES), 1.0)  # [k]
-    return replace(calls, rows=pages, dim=np.full(len(pages), PAGE_BYTES / calls.item_bytes), bags=0 * pages,
-                   counted=None)  # fmt: skip
+    gradient_bytes = calls.gradient_bytes if dense_backward else 0.0
+    c = coefficients
+    instructions = c.call + calls.lookups * c.row + calls.lookups * calls.dim * c.element  # [k] us
+    written = calls.bags * calls.row_bytes * c.result_byte, gradient_bytes * c.gradient_byte
+    return instructions + near * c.near_line + last * c.last_line + written[0] + written[1]
 
 
 def missing_rows(calls: Lookups, cache_bytes: float, line_bytes: int, dense_backward: bool = False) -> np.ndarray:

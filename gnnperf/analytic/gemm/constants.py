@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +11,11 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from gnnperf.analytic.constants_file import AboveZero, constants_from, rounded
-from gnnperf.core import InputError, require, write_text
-from gnnperf.hardware import DeviceSpec, conf_dir, read_yaml, yaml_text
+from gnnperf.analytic.constants_file import AboveZero, constants_from
+from gnnperf.core import InputError, require
+from gnnperf.hardware import DeviceSpec, conf_dir, read_yaml
 
 VERSION = 4
-DIGITS = 5  # significant, in the file
 FAMILIES = ("vector", "vector_batched", "matrix", "float8", "float8_block", "float4")
 
 # Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
@@ -136,8 +135,7 @@ def default_gemm_constants() -> Mapping[str, Members]:
 def load_gemm_constants(path: Path) -> Mapping[str, Members]:
     """Family -> members.
 
-    Raises:
-        InputError: not readable, another version, an unknown or missing key, a number out of range.
+    Raises InputError: not readable, another version, an unknown or missing key, a number out of range.
     """
     raw = read_yaml(path)
     if raw.get("version") != VERSION:
@@ -157,10 +155,3 @@ class _GemmFile:
     float8: Annotated[Members, Meta(min_length=1)]
     float8_block: Annotated[Members, Meta(min_length=1)]
     float4: Annotated[Members, Meta(min_length=1)]
-
-
-def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path: Path) -> None:
-    """Write constants as YAML: next to `path`, then renamed."""
-    raw: dict[str, object] = {"version": VERSION, "provenance": provenance}
-    raw |= {family: [rounded(asdict(member), DIGITS) for member in constants[family]] for family in FAMILIES}
-    write_text(path, yaml_text(raw))

@@ -87,8 +87,7 @@ def products(
 def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumbers:
     """Numbers of one device for products in `dtype`, as arrays of one row.
 
-    Raises:
-        InputError: a CPU, or a dtype that the catalog has no rate for.
+    Raises InputError: a CPU, or a dtype that the catalog has no rate for.
     """
     rate = device.flops_per_s.get(rate_key(device, dtype, tf32))
     if device.kind != "gpu" or rate is None:
@@ -153,15 +152,14 @@ def family_of(key: str, batched: bool, dtype: str = "") -> str:
 
 
 def gemm_us(
-    device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, launch_included: bool = False,
-    constants: Mapping[str, Members] | None = None, splits: Splits = SPLITS, quantized: bool = False,
+    device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, splits: Splits = SPLITS,
+    constants: Mapping[str, Members] | None = None, quantized: bool = False,
 ) -> Array:  # fmt: skip
     """[rows] us of products on one device; in 8 and 4 bits with the kernel that quantizes the left operand.
 
     `quantized`: it comes in that form already (aten::_scaled_mm).
 
-    Raises:
-        InputError: see `numbers_of`.
+    Raises InputError: see `numbers_of`.
     """
     family = constants or default_gemm_constants()
     key, numbers = rate_key(device, dtype, tf32), numbers_of(device, dtype, tf32)  # numbers of one row
@@ -169,7 +167,7 @@ def gemm_us(
     for batched in (False, True):
         rows = np.flatnonzero((result.batch > 1) == batched)
         members = members_on(device, family[family_of(key, batched, dtype)], key)
-        us[rows] = tiled_us(result.part(rows), numbers, members, launch_included, splits, quantized)
+        us[rows] = tiled_us(result.part(rows), numbers, members, False, splits, quantized)
     return us
 
 

@@ -124,3 +124,8 @@ def of_item_bytes(calls: Sequence[KernelCall]) -> Array:
 def of_bytes(calls: Sequence[KernelCall]) -> Array:
     """[n] bytes moved; NaN unknown."""
     return np.array([call.moved_bytes for call in calls], float)
+
+
+def of_flops(calls: Sequence[KernelCall]) -> Array:
+    """[n] FLOPs; NaN unknown."""
+    return np.array([call.flops for call in calls], float)

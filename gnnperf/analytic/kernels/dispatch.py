@@ -14,7 +14,7 @@ from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.gemm.calls import products_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.sparse_calls import sparse_products_us
-from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes
+from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes, of_flops
 from gnnperf.analytic.memory_bound.calls import (
     chains_us,
     elementwise_calls_us,
@@ -39,22 +39,14 @@ from gnnperf.core import OpFamily
 from gnnperf.hardware import DeviceSpec
 
 
-def matmuls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of matrix products, with a sparse operand or without; NaN: neither form applies."""
-    sparse = sparse_products_us(calls, setting)
-    return np.where(np.isnan(sparse), products_us(calls, setting), sparse)
+def _first(form: Form, other: Form) -> Form:
+    """The answers of a form, and those of another one where it does not apply."""
 
+    def answer(calls: Sequence[KernelCall], setting: Setting) -> Array:
+        us = form(calls, setting)
+        return np.where(np.isnan(us), other(calls, setting), us)
 
-def norms_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of norms: over rows, or streams (batch and group norms); NaN: bytes unknown."""
-    rows = rows_us(calls, setting)
-    return np.where(np.isnan(rows), streams_us(calls, setting), rows)
-
-
-def embeddings_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of lookups in one table each, and of batched ones; NaN: neither form applies."""
-    batched = batched_us(calls, setting)
-    return np.where(np.isnan(batched), lookups_us(calls, setting), batched)
+    return answer
 
 
 def _or_chains(form: Form) -> Form:
@@ -71,20 +63,16 @@ def _or_chains(form: Form) -> Form:
 
 
 FORMS: Mapping[str, Form] = {
-    OpFamily.GEMM: matmuls_us,
+    OpFamily.GEMM: _first(sparse_products_us, products_us),
     OpFamily.CONV: convolutions_us,
     OpFamily.ATTENTION: attentions_us,
-    OpFamily.NORM: norms_us,
+    OpFamily.NORM: _first(rows_us, streams_us),  # over rows, or streams (batch and group norms)
     OpFamily.SOFTMAX: rows_us,
     OpFamily.REDUCTION: _or_chains(reductions_us),
     OpFamily.ELEMENTWISE: _or_chains(elementwise_calls_us),
-    OpFamily.EMBEDDING: embeddings_us,
+    OpFamily.EMBEDDING: _first(batched_us, lookups_us),
     OpFamily.OPTIMIZER: lists_us,
-    OpFamily.COPY: streams_us,
-    OpFamily.INDEXING: streams_us,
-    OpFamily.RANDOM: streams_us,
-    OpFamily.LOSS: streams_us,
-    OpFamily.POOLING: streams_us,
+    **dict.fromkeys((OpFamily.COPY, OpFamily.INDEXING, OpFamily.RANDOM, OpFamily.LOSS, OpFamily.POOLING), streams_us),
 }
 OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the forms' constants were fitted on NVIDIA's GPUs
 
@@ -132,7 +120,7 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
         bandwidth /= constants.of(OpFamily.COPY).bandwidth_share
     for kind in dict.fromkeys(kinds.tolist()):
         rows = np.flatnonzero(kinds == kind)
-        flops, moved = _flops(calls)[rows], of_bytes(calls)[rows]
+        flops, moved = of_flops(calls)[rows], of_bytes(calls)[rows]
         shares = constants.of(kind)
         result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], shares, bandwidth, constants.roofline_power)
     return np.maximum(result - (kernels - 1) * device.launch_floor_us, device.launch_floor_us)
@@ -152,24 +140,20 @@ def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
 
 def roofline_us(calls: Sequence[KernelCall], device: DeviceSpec, power: float) -> Array:
     """[n] us of the whole call with one floor; NaN: neither FLOPs nor bytes are known, or no units for the dtype."""
-    us = compute_us(_flops(calls), of_bytes(calls), _rates(calls, device), device, power)
+    us = compute_us(of_flops(calls), of_bytes(calls), _rates(calls, device), device, power)
     return np.where([has_units(device, call.family, call.dtype) for call in calls], us, np.nan)
 
 
 def bounds(calls: Sequence[KernelCall], device: DeviceSpec, latency_us: Array) -> np.ndarray:
     """[n] Bound: the largest of FLOPs at the sustained rate, bytes at the sustained bandwidth, and the floor."""
     bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
-    compute = np.nan_to_num(_flops(calls) / _rates(calls, device) * 1e6)  # [n] us
+    compute = np.nan_to_num(of_flops(calls) / _rates(calls, device) * 1e6)  # [n] us
     memory = np.nan_to_num(of_bytes(calls) / bandwidth * 1e6)  # [n] us
     launch = np.array([c.num_kernels for c in calls], float) * device.launch_floor_us  # [n] us
     largest = np.argmax(np.stack([launch, memory, compute]), axis=0)  # [n] the first of equals
     result = np.array([Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE], dtype=object)[largest]  # [n]
     result[np.isnan(latency_us)] = None
     return result
-
-
-def _flops(calls: Sequence[KernelCall]) -> Array:
-    return np.array([call.flops for call in calls], float)
 
 
 def _rates(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:

@@ -18,7 +18,16 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, of_bytes, of_item_bytes, sized
+from gnnperf.analytic.kernels.call import (
+    Array,
+    KernelCall,
+    Setting,
+    known_rows,
+    of_bytes,
+    of_flops,
+    of_item_bytes,
+    sized,
+)
 from gnnperf.analytic.memory_bound.streams import US, chain_us, elementwise_us, reduction_us, stream_us
 from gnnperf.analytic.roofline import flops_per_s
 from gnnperf.core import OpFamily
@@ -36,7 +45,7 @@ def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us, or FLOPs at the sustained rate where that is longer: float64 on devices with few such lanes."""
     rate = np.array([flops_per_s(setting.device, call.family, call.dtype) for call in calls], float)
-    flops = np.nan_to_num(np.array([call.flops for call in calls], float))  # unknown: bytes only
+    flops = np.nan_to_num(of_flops(calls))  # unknown: bytes only
     return np.maximum(us, setting.device.launch_floor_us + flops / rate * US)
 
 

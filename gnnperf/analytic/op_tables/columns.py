@@ -60,8 +60,7 @@ class Sparsity:
 def read_sparsity(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -> Sparsity | None:
     """Of one row; None where it has neither column.
 
-    Raises:
-        InputError: another op, a density out of range, a block that does not divide the operand, or one by itself.
+    Raises InputError: another op, a density out of range, a block that does not divide the operand, or one by itself.
     """
     density, block = (entry.get(name) for name in SPARSE)
     if density is None and block is None:
@@ -95,9 +94,8 @@ ROUNDING = 1e-6  # of counts that were means
 def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -> LookupAccess:
     """Of one row.
 
-    Raises:
-        InputError: another op has counts, two columns say which rows, or a value is out of range. Of other ops, `skew`,
-            `tables` and `cache` are ignored: `gnnperf calibrate` writes them in every row.
+    Raises InputError: another op has counts, two columns say which rows, or a value is out of range. Of other ops,
+    `skew`, `tables` and `cache` are ignored: `gnnperf calibrate` writes them in every row.
     """
     given = [name for name in COUNTED if entry.get(name) is not None]
     if op not in LOOKUPS:
@@ -115,8 +113,7 @@ def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -
 def read_turns(entry: Mapping[Any, Any], where: str) -> float | None:
     """Products in turn on operands of their own, by `tables` and `cache`; None: the row has neither.
 
-    Raises:
-        InputError: a value is out of range.
+    Raises InputError: a value is out of range.
     """
     tables, cache = entry.get("tables"), _cache(entry, where)
     if cache == CACHES[1]:

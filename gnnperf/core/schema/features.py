@@ -28,11 +28,7 @@ def names(columns: tuple[Column, ...]) -> tuple[str, ...]:
 
 
 def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> None:
-    """Check a table where it enters a package.
-
-    Raises:
-        InputError: a column is missing or has another dtype.
-    """
+    """Refuse a table without these columns, or with other dtypes, where it enters a package."""
     for column in columns:
         if column.name not in frame.columns:
             raise InputError(
@@ -83,6 +79,11 @@ WORK_FEATURES = (
     Column("log_analytic_us", "float32", "log us", "the analytical model's prediction"),
     Column("analytic_unknown", "float32", "", "1: it has none"),
     Column("log_base_us", "float32", "log us", "what the residual multiplies"),
+    Column("source_known", "float32", "", "1: measured on the source machine (data.source_path)"),
+    Column("source_log_ratio", "float32", "log", "measured there / analytical prediction here; 0 unknown"),
+    Column("source_model_log_ratio", "float32", "log", "analytical prediction here / there"),
+    Column("source_op_log_ratio", "float32", "log", "mean sum of both over measured nodes of the op; 0 none"),
+    Column("source_kind_log_ratio", "float32", "log", "... over those of its node type and segment"),
     Column("log_world_size", "float32", "log", "ranks of the run"),
     Column("log_group_size", "float32", "log", "collective: ranks of its group"),
     Column("group_size_unknown", "float32", "", "1: no collective, or its group unknown"),

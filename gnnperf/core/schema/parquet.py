@@ -37,16 +37,7 @@ TRUE, FALSE, STRUCT = 1, 2, 12  # kinds of values; `_value` has the others
 
 
 def unpacked_bytes(path: Path, columns: Collection[str] | None, footer_bytes: int) -> int:
-    """Bytes of all pages of the columns, unpacked, as the headers of the pages state them.
-
-    Args:
-        path: the file.
-        columns: dotted paths; None: all.
-        footer_bytes: length of the footer.
-
-    Raises:
-        InputError, ValueError, IndexError, struct.error: the file is damaged.
-    """
+    """Bytes of all pages of the columns (dotted paths; None: all), unpacked, as the headers of the pages state them."""
     total = 0
     with path.open("rb") as file:
         file.seek(-8 - footer_bytes, 2)
@@ -168,7 +159,11 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, row_byte
     if any(leaves[i].max_repetition_level for i in wanted):
         raise InputError("holds lists", where=str(path), allowed="columns of numbers and texts")
     unpacked = unpacked_bytes(path, {leaves[i].path for i in wanted}, footer_bytes)
-    _refuse_large(max(unpacked, _decoded_bytes(metadata, wanted, row_bytes)), path)
+    # From totals only: pyarrow ends the process where the footer of a single column is damaged.
+    widths = sum(leaves[i].length or WIDTH for i in wanted)
+    stated = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    decoded = max(stated, num_rows(metadata) * widths) + num_rows(metadata) * row_bytes
+    _refuse_large(max(unpacked, decoded), path)
     with pq.ParquetFile(path, metadata=metadata, memory_map=False, read_dictionary=texts,
                         page_checksum_verification=True) as file:  # fmt: skip
         stored = file.read([leaves[i].path for i in wanted])
@@ -192,13 +187,6 @@ def _footer(path: Path) -> tuple[pq.FileMetaData, int]:
     if end[4:] == MAGIC and size > MAX_FOOTER_BYTES:
         raise InputError(f"has a footer of {size:,} bytes", where=str(path), allowed=f"{MAX_FOOTER_BYTES:,}")
     return pq.read_metadata(path), size
-
-
-def _decoded_bytes(metadata: pq.FileMetaData, wanted: Collection[int], row_bytes: int) -> int:
-    """From totals only: pyarrow ends the process where the footer of a single column is damaged."""
-    widths = [metadata.schema.column(i).length or WIDTH for i in wanted]
-    stated = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return max(stated, num_rows(metadata) * sum(widths)) + num_rows(metadata) * row_bytes
 
 
 def _text_bytes(column: pa.ChunkedArray) -> int:

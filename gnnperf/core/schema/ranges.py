@@ -19,17 +19,12 @@ NotNegative = Annotated[float, Meta(ge=0.0, le=1e12)]  # of us: twelve days
 Unbounded = Annotated[float, Meta(ge=0.0)]  # infinity included
 Positive = Annotated[float, Meta(ge=1e-12, le=1e12)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-LogRatio = Annotated[float, Meta(ge=-50.0, le=50.0)]  # of two latencies
-LogLow = Annotated[float, Meta(le=50.0)]  # the end of an interval of such ratios; infinite: nothing bounds it
+LogLow = Annotated[float, Meta(le=50.0)]  # the end of an interval of ratios; infinite: nothing bounds it
 LogHigh = Annotated[float, Meta(ge=-50.0)]
 
 
 def checked(content: Any, kind: type[CheckedT]) -> CheckedT:
-    """Plain values as a `kind`, a dataclass whose annotations hold types and ranges; nothing is converted.
-
-    Raises:
-        InputError: names the first field that is missing or has another type or range.
-    """
+    """Plain values as a dataclass `kind`, not converted; refuses the first field of another type or range by name."""
     try:
         with warnings.catch_warnings(action="ignore"):  # a tensor warns where it is taken for a mapping
             return msgspec.convert(content, kind)
@@ -38,11 +33,7 @@ def checked(content: Any, kind: type[CheckedT]) -> CheckedT:
 
 
 def checked_json(content: Any, field: str, max_bytes: int = 2**22) -> dict[str, Any]:
-    """A mapping of plain values as JSON has it, with null for NaN and infinity.
-
-    Raises:
-        InputError: it holds something else, or more than `max_bytes`.
-    """
+    """Plain values as JSON has them, null for NaN and infinity; refuses others, and more than `max_bytes`."""
     try:
         text = msgspec.json.encode(content)
         if len(text) <= max_bytes:

@@ -52,12 +52,7 @@ NODE_COLUMNS = (
     Column("device", "int32", "", "device ordinal; -1 none"),
     Column("stream", "int64", "", "stream ordinal of the rank by first use; -1 none"),
     Column("op_name", "category", "", "CPU op this work belongs to (host: the op of the segment)"),
-    Column(
-        "event_name",
-        "category",
-        "",
-        "kernel, call, annotation; no feature (the base reads call and copy names)",
-    ),
+    Column("event_name", "category", "", "kernel, call, annotation; no feature (the base reads call and copy names)"),
     Column("segment", "category", "", "Segment; null on device work"),
     Column("phase", "category", "", "Phase"),
     Column("family", "category", "", "OpFamily"),
@@ -68,10 +63,7 @@ NODE_COLUMNS = (
     Column("flops", "float64", "flop", "FLOPs of the node (its share of the op call); NaN unknown"),
     Column("bytes", "float64", "bytes", "bytes read and written (its share); copies: bytes moved; NaN unknown"),
     Column(
-        "message_bytes",
-        "float64",
-        "bytes",
-        "collective: bytes each rank sends, of an even one as long; NaN unknown",
+        "message_bytes", "float64", "bytes", "collective: bytes each rank sends, of an even one as long; NaN unknown"
     ),
     Column("group_size", "int32", "", "collective: number of ranks; -1 unknown"),
     Column("group_first", "int32", "", "collective: lowest rank of the group; -1 unknown"),

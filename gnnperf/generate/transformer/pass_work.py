@@ -62,10 +62,11 @@ class WorkBook:
         self, plan: TransformerPlan, program: StageProgram, kind: PassKind, units: int, all_: int
     ) -> Runs:  # fmt: skip
         each, stages, last = kind.each, plan.parallelism.pipeline, plan.parallelism.pipeline * plan.schedule.chunks - 1
-        part, per = each.chunk * stages + kind.stage, plan.layers_per_chunk
-        experts = plan.experts and tuple(plan.has_experts(part * per + i) for i in range(per))
+        part = each.chunk * stages + kind.stage
+        layers = plan.layers_of_part(part)
+        experts = plan.experts and tuple(map(plan.has_experts, layers))
         flags = (kind.first, kind.final, 0 < part < stages) if _of_sums(plan) else None
-        key = (all_, per, plan.schedule.recomputed_layers, part == 0, part == last, experts, each.backward,
+        key = (all_, len(layers), plan.schedule.recomputed_layers, part == 0, part == last, experts, each.backward,
                each.gradient, flags)  # fmt: skip
         if key not in self._passes:
             ends = (units, "messages", each.backward, each.gradient, part == 0, part == last)

@@ -36,10 +36,13 @@ class Sharding:
         state: what is in parts.
         reshard_after_forward: with PARAMETERS: whole parameters are dropped after a layer's forward pass and gathered
             again; else they are kept until its backward pass (fully_shard's argument of that name).
+        release_gradients: with OPTIMIZER and sums in buckets: a unit's sum of gradients is made in its first backward
+            pass and goes when every rank has its part (as Llama 3 shards gradients in a pipeline); else all sums stay.
     """
 
     state: Sharded = Sharded.NOTHING
     reshard_after_forward: bool = True
+    release_gradients: bool = False
 
     @property
     def reduces_every_pass(self) -> bool:
@@ -86,7 +89,12 @@ def _check_division(plan: TransformerPlan) -> None:
     model, ways, schedule = plan.model, plan.parallelism, plan.schedule
     _divides(ways.tensor, model.heads, "parallelism.tensor", "model.heads")
     parts = ways.pipeline * schedule.chunks
-    _divides(parts, model.layers, "parallelism.pipeline x schedule.chunks", "model.layers")
+    if schedule.ends_as_layers:
+        require(ways.pipeline > 1, "schedule.ends_as_layers", True, "false without a pipeline")
+        whole = schedule.checkpoint_every == 1 and schedule.recomputed_layers is None
+        require(whole, "schedule.ends_as_layers", True, "false with checkpointing in parts: chunks then are not equal")
+    of = "model.layers and both ends" if schedule.ends_as_layers else "model.layers"
+    _divides(parts, plan.placed_layers, "parallelism.pipeline x schedule.chunks", of)
     batch = ways.data * schedule.micro_batch
     _divides(batch, schedule.global_batch, "parallelism.data x schedule.micro_batch", "schedule.global_batch")
     if schedule.chunks > 1:
@@ -126,6 +134,10 @@ def _check_experts(plan: TransformerPlan) -> None:
 
 def _check_sharding(plan: TransformerPlan) -> None:
     state, ways, schedule = plan.sharding.state, plan.parallelism, plan.schedule
+    if plan.sharding.release_gradients:
+        good = state is Sharded.OPTIMIZER and schedule.reduction is Reduction.BUCKETS
+        require(good, "sharding.release_gradients", True, "false without sharding.state optimizer and "
+                "schedule.reduction buckets")  # fmt: skip
     if state is Sharded.NOTHING:
         return
     require(ways.data > 1, "parallelism.data", ways.data, f"more than 1 to share {state} over replicas")
@@ -315,6 +327,9 @@ class Schedule:
             them are computed again together (Megatron-LM, recompute-method uniform).
         recomputed_layers: with full recomputation: the first so many layers of a chunk are, the others keep all (its
             recompute-method block); None: all.
+        ends_as_layers: embedding and logits count as a layer each where layers are divided over stages, so that the
+            first and the last chunk have one layer less (Megatron-LM, account-for-embedding-in-pipeline-split and
+            account-for-loss-in-pipeline-split).
     """
 
     global_batch: int
@@ -327,6 +342,7 @@ class Schedule:
     gradient_dtype: str = "float16"
     checkpoint_every: int = 1
     recomputed_layers: int | None = None
+    ends_as_layers: bool = False
 
     def __post_init__(self) -> None:
         for name in ("global_batch", "micro_batch", "chunks", "checkpoint_every"):
@@ -396,7 +412,17 @@ class TransformerPlan:
     @property
     def layers_per_chunk(self) -> int:
         """Of each part of the model that a stage holds."""
-        return self.model.layers // self.parallelism.pipeline // self.schedule.chunks
+        return self.placed_layers // self.parallelism.pipeline // self.schedule.chunks
+
+    @property
+    def placed_layers(self) -> int:
+        """What is divided over stages: layers, and the ends where they count as layers."""
+        return self.model.layers + 2 * self.schedule.ends_as_layers
+
+    def layers_of_part(self, part: int) -> range:
+        """Layers of the model in one of the parts that chunks of stages hold."""
+        begin = part * self.layers_per_chunk - self.schedule.ends_as_layers
+        return range(max(begin, 0), min(begin + self.layers_per_chunk, self.model.layers))
 
     @property
     def vocabulary_per_rank(self) -> int:

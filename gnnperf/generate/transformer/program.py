@@ -438,8 +438,8 @@ def _unit_backward(here: _Stage, unit: Unit) -> Iterator[Placed]:
 
 def _units(here: _Stage, part: int) -> tuple[Unit, ...]:
     """What a pass through a part of the model visits."""
-    per, last = here.plan.layers_per_chunk, here.plan.parallelism.pipeline * here.plan.schedule.chunks - 1
-    layers = (Unit(UnitKind.LAYER, part * per + i) for i in range(per))
+    last = here.plan.parallelism.pipeline * here.plan.schedule.chunks - 1
+    layers = (Unit(UnitKind.LAYER, layer) for layer in here.plan.layers_of_part(part))
     return (*((FIRST,) if part == 0 else ()), *layers, *((LAST,) if part == last else ()))
 
 

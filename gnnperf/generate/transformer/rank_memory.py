@@ -12,6 +12,7 @@ the backward pass. ZeRO-2 has the send buffers only, ZeRO-1 neither: its sums go
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -57,7 +58,7 @@ def state_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
 
 def gradients_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
     """Of sums over micro-batches that are zeroed and stay; sums of parts come and go with their units."""
-    if plan.sharding.reduces_every_pass:
+    if plan.sharding.reduces_every_pass or plan.sharding.release_gradients:
         return ()
     return (stage_parameters(plan, stage) * DTYPE_BYTES[plan.schedule.gradient_dtype],)
 
@@ -110,12 +111,12 @@ class Pairs:
 
 def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ...]:
     """What a pass through a part of the model goes through, in forward order; messages belong to no unit."""
-    per, last = plan.layers_per_chunk, plan.parallelism.pipeline * plan.schedule.chunks - 1
+    own, last = plan.layers_of_part(part), plan.parallelism.pipeline * plan.schedule.chunks - 1
     full, every = plan.schedule.recompute is Recompute.FULL, plan.schedule.checkpoint_every
     limit = plan.schedule.recomputed_layers
     layers: list[Visited] = []
-    for begin in range(0, per, every):
-        group = tuple(part * per + begin + i for i in range(every))
+    for begin in range(0, len(own), every):
+        group = tuple(own[begin : begin + every])
         again = full and (limit is None or begin < limit)
         layers.append(Visited(Unit(UnitKind.LAYER, group[0]), pairs.layers(group, recomputed=again), True))
     return (
@@ -143,7 +144,8 @@ class Changes:
     buffers: set[Unit] = field(default_factory=set)
     _kept_buffer: Unit | None = None  # that forward keeps until the next one is copied out
     _sending: int = 0  # bytes of the send buffer
-    _parts: set[tuple[Unit, ...]] = field(default_factory=set)  # units whose part of gradients is there
+    _parts: set[Unit] = field(default_factory=set)  # whose part of gradients is there
+    _visits: Counter[Unit] = field(default_factory=Counter)  # backward passes so far
     _pending: list[int] = field(default_factory=list)  # activations on their way out
     _outside: list[int] = field(default_factory=list)  # activations that have left the device
 
@@ -172,13 +174,17 @@ class Changes:
 
     def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
         """One unit's backward pass, or a part of it; `before` is the unit that comes next."""
+        released = self.plan.sharding.release_gradients and self._has_parameters(at.unit, at.pair)
         if gradient is not Gradient.WEIGHTS:
             yield from self._begin_backward(at, before)
+            yield from self._sum(at.unit) if released else ()
             yield Stretch(at.pair, True)
         if gradient is Gradient.WEIGHTS:
             yield Stretch(at.pair, True, True)
         if gradient is Gradient.INPUT:
             return
+        if released:
+            yield from self._release(at.unit)
         if self._gathers(at.unit, at.pair):
             yield from self._reshard(at.unit)
         if self.plan.sharding.reduces_every_pass and self._has_parameters(at.unit, at.pair):
@@ -197,6 +203,21 @@ class Changes:
         if before is not None and self._gathers(before.unit, before.pair) and before.unit not in self.whole:
             yield from self._issue(before.unit)
         yield from self._return(before)
+
+    def _sum(self, unit: Unit) -> Iterator[Hold]:
+        """Where gradients of the unit's micro-batches are added up, from the first one on."""
+        if not self._visits[unit]:
+            size = unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.schedule.gradient_dtype]
+            yield self._hold(HeldFor.GRADIENTS, "aten::zero_", size)
+        self._visits[unit] += 1
+
+    def _release(self, unit: Unit) -> Iterator[Hold]:
+        """After the last micro-batch the rank's part is left."""
+        if self._visits[unit] < self.plan.num_micro_batches:
+            return
+        count, item = unit_parameters(self.plan, unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
+        yield self._hold(HeldFor.GRADIENTS, REDUCE, count.over(self.plan).total * item)
+        yield self._hold(HeldFor.GRADIENTS, REDUCE, -count.total * item)
 
     def end_of_backward(self) -> Iterator[Hold]:
         """The last send buffer goes."""
@@ -242,8 +263,8 @@ class Changes:
         for made in (n for each in (*at.pair.backward, *at.pair.weights) for n in each.gradients_bytes):
             yield self._hold(HeldFor.GRADIENTS, REDUCE, -made)
         part, held = count.over(self.plan).total, DTYPE_BYTES[held_gradient_dtype(self.plan)]
-        first, on_host = (at.unit,) not in self._parts, self.plan.offload.optimizer is not Store.DEVICE
-        self._parts.add((at.unit,))
+        first, on_host = at.unit not in self._parts, self.plan.offload.optimizer is not Store.DEVICE
+        self._parts.add(at.unit)
         yield self._hold(HeldFor.TEMPORARY, REDUCE, part * sum_bytes)
         if first and not on_host:
             yield self._hold(HeldFor.GRADIENTS, REDUCE, part * held)

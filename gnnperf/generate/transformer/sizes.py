@@ -221,9 +221,9 @@ def head_parameters(plan: TransformerPlan) -> int:
 
 def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
     """The layers of a stage, of all its chunks, in the model's order."""
-    per, stages = plan.layers_per_chunk, plan.parallelism.pipeline
+    stages = plan.parallelism.pipeline
     parts = (chunk * stages + stage for chunk in range(plan.schedule.chunks))
-    return tuple(part * per + i for part in parts for i in range(per))
+    return tuple(layer for part in parts for layer in plan.layers_of_part(part))
 
 
 def _kinds(plan: TransformerPlan, layers: tuple[int, ...], with_experts: int) -> Iterator[tuple[int, int]]:

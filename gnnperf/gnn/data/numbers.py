@@ -22,6 +22,7 @@ from gnnperf.core import (
     names,
 )
 from gnnperf.gnn.data.floors import of_each
+from gnnperf.gnn.data.source import NUM_COLUMNS
 from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.hardware import ClusterSpec, LinkSpec, machines_of
 from gnnperf.schedule import timed_edges
@@ -259,7 +260,11 @@ US = 1e6
 
 
 def work_numbers(
-    graph: ExecutionGraph, analytic_us: np.ndarray, base_us: np.ndarray, cluster: ClusterSpec
+    graph: ExecutionGraph,
+    analytic_us: np.ndarray,
+    base_us: np.ndarray,
+    cluster: ClusterSpec,
+    source: np.ndarray | None = None,
 ) -> np.ndarray:
     """WORK_NAMES of all nodes: [num_nodes, num_features] float32, raw (not normalized), never NaN.
 
@@ -268,12 +273,15 @@ def work_numbers(
         analytic_us: [num_nodes] the analytical model's answer, NaN where it has none.
         base_us: [num_nodes] what the residual multiplies, never NaN.
         cluster: the requested hardware.
+        source: [num_nodes, NUM_COLUMNS] what was measured on another machine (data.source); None: nothing.
     """
     nodes, one = graph.nodes, np.ones((graph.num_nodes, 1))
+    if source is None:
+        source = np.zeros((graph.num_nodes, NUM_COLUMNS))
     shapes = shape_numbers(nodes)
     parts = [
         _sizes(nodes), shapes.dims, _products(shapes), _time_numbers(nodes, shapes, cluster), _order(graph),
-        np.stack([_log1p(analytic_us), np.isnan(analytic_us), _log1p(base_us)], axis=1),
+        np.stack([_log1p(analytic_us), np.isnan(analytic_us), _log1p(base_us)], axis=1), source,
         np.log1p(graph.world_size) * one, group_numbers(graph, cluster),
         rank_numbers(nodes["rank"].to_numpy(), graph.world_size),
         placement_numbers(nodes["collective"].astype(object).to_numpy()),

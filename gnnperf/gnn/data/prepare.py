@@ -27,6 +27,14 @@ from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, knows_buckets, merged, read_runs, typical
+from gnnperf.gnn.data.source import (
+    SourceMeasurements,
+    SourceRuns,
+    aligned_us,
+    revealed,
+    source_runs,
+    with_model_ratio,
+)
 from gnnperf.gnn.data.splits import (
     PARTS,
     Split,
@@ -71,6 +79,10 @@ class DataConfig:
         train_paths: other data sets' folders, to be trained on next to the split's train part: all of their complete
             recordings but those of programs that are tested on. For axes that go by programs (`run`, `workload..`).
             In the pace of `path`, where runs of both tell it (data.paces); these runs themselves are left out.
+        source_path: another data set's folder: recordings of the same runs on another machine. The network corrects
+            their latencies, where there are any, instead of the analytical ones (data.source); None: no source.
+        source_shares: of the source's measurements that training shows; each training run is learned from once per
+            share. 1: all; 0: none.
     """
 
     path: str = "datasets/cpu-gloo"
@@ -85,6 +97,8 @@ class DataConfig:
     bucket_bytes: float | None = None
     test_path: str | None = field(default=None, repr=False)
     train_paths: list[str] = field(default_factory=list)
+    source_path: str | None = None
+    source_shares: list[float] = field(default_factory=lambda: [1.0])
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -97,6 +111,8 @@ class DataConfig:
         if self.bucket_bytes is not None:
             require(0 < self.bucket_bytes < math.inf, "data.bucket_bytes", self.bucket_bytes,
                     "a number above 0, or null for none")  # fmt: skip
+        require(bool(self.source_shares) and all(0 <= one <= 1 for one in self.source_shares), "data.source_shares",
+                self.source_shares, "at least one share, 0 to 1")  # fmt: skip
         if self.max_runs is not None:
             require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")
 
@@ -222,6 +238,7 @@ class PreparedData:
             machine takes, which is taken out of their labels.
         training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
             after the same training has one.
+        source_constants: of the analytical model on the source machine; None: there is no source.
     """
 
     split: Split
@@ -234,6 +251,7 @@ class PreparedData:
     fingerprint: str
     training_fingerprint: str
     machine_scales: Mapping[str, MachineScales]
+    source_constants: AnalyticConstants | None = None
 
 
 def load_data(
@@ -253,7 +271,11 @@ def load_data(
             unknown hardware, no measured latency in train, or an earlier base that is not of such data.
     """
     split, read = opened(config, hardware, cluster)
-    return prepare(config, split, read, earlier)
+    if config.source_path is None:
+        return prepare(config, split, read, earlier)
+    folder = Path(config.source_path).expanduser()
+    there = read_runs(folder, Path(config.cache_dir).expanduser(), None, None)
+    return prepare(config, split, read, earlier, source_runs(folder, there))
 
 
 def opened(
@@ -282,9 +304,10 @@ def opened(
 
 
 def prepare(
-    config: DataConfig, split: Split, read: Callable[[str], RunGraph], earlier: Earlier | None = None
-) -> PreparedData:
-    """PreparedData from runs that `read` supplies by name."""
+    config: DataConfig, split: Split, read: Callable[[str], RunGraph], earlier: Earlier | None = None,
+    source: SourceRuns | None = None,
+) -> PreparedData:  # fmt: skip
+    """PreparedData from runs that `read` supplies by name; `source`: what another machine measured of the same runs."""
     split = replace(split, train=split.train[: config.max_runs])
     result = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
@@ -297,7 +320,11 @@ def prepare(
     if earlier is not None:
         vocabulary = joined(earlier.vocabulary, vocabulary)
     fitted, floors = fit_base(config, runs["train"], split.train[0], earlier)
-    encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
+    there = None if source is None else source.constants(runs["train"])
+    encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
+                       None if there is None else AnalyticPredictor(there))  # fmt: skip
+    shares = config.source_shares if source is not None else [1.0]
+    runs["train"] = tuple(replace(run, shown=share) for share in shares for run in runs["train"])
     encoded = {part: [encoder.encode(run) for run in _features_of(runs[part], part)] for part in PARTS}
     normalizer = fit_normalizer([one.data for one in encoded["train"]])
     if earlier is not None:
@@ -311,7 +338,7 @@ def prepare(
     )
     whole = content_digest(learned_from, given["test"])
     return PreparedData(
-        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales
+        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales, there
     )
 
 
@@ -366,18 +393,36 @@ class _Encoder:
     vocabulary: Vocabulary
     floors: TypedFloors
     cache_dir: Path
+    source: SourceRuns | None = None
+    source_analytic: Predictor | None = None
 
     def encode(self, run: RunStep) -> _Encoded:
         """The run's step; the analytical answer is quick, features are not."""
         base = self.analytic.predict(run.graph, run.cluster)
-        labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run))
+        source = self._source(run, base)
+        labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run), _source_digest(source))
         fitted = (self.analytic, collective_models_of(run.cluster))  # a file of laws may change under its name
         key = fingerprint(labels, run.cluster, fitted, self.vocabulary, self.floors)
-        made = cached_graphs(self.cache_dir, key, lambda: [self._features(run, base)])
+        made = cached_graphs(self.cache_dir, key, lambda: [self._features(run, base, source)])
         return _Encoded(made[0], base)
 
-    def _features(self, run: RunStep, base: Prediction) -> HeteroData:
-        return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated)
+    def _source(self, run: RunStep, base: Prediction) -> SourceMeasurements | None:
+        """What the network is shown of the source machine; None: there is none."""
+        if self.source is None or self.source_analytic is None:
+            return None
+        step = self.source.step_of(run)
+        measured_us = np.full(run.graph.num_nodes, np.nan) if step is None else aligned_us(run.graph, step)
+        there_us = self.source_analytic.predict(run.graph, run.cluster).latency_us
+        return revealed(with_model_ratio(measured_us, base.latency_us, there_us), run.shown, run.run)
+
+    def _features(self, run: RunStep, base: Prediction, source: SourceMeasurements | None) -> HeteroData:
+        return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source)
+
+
+def _source_digest(source: SourceMeasurements | None) -> str:
+    if source is None:
+        return ""
+    return hashlib.sha256(source.measured_us.tobytes() + source.model_ratio.tobytes()).hexdigest()
 
 
 def _digest(run: RunStep) -> str:

@@ -158,6 +158,7 @@ class RunStep:
         step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
         isolated: latencies of its ops only.
         workload: which program it is; "" unknown.
+        shown: share of a source machine's measurements that the network is given (data.source).
     """
 
     run: str
@@ -166,6 +167,7 @@ class RunStep:
     step_us: float
     isolated: IsolatedLabels
     workload: str = ""
+    shown: float = 1.0
 
 
 def run_of(recording: str) -> str:

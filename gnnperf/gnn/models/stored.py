@@ -43,12 +43,6 @@ class StoredFile:
     plain: Any
     sha256: str
 
-    @property
-    def format(self) -> str:
-        """What the file calls its own format; "" for none."""
-        name = self.plain.get("format", "") if isinstance(self.plain, dict) else ""
-        return name if isinstance(name, str) else ""
-
     def content(self, name: str, version: int, allowed: str, remedy: str) -> dict[str, Any]:
         """The content of a file that holds networks.
 

@@ -32,8 +32,6 @@ class LearnerKind(StrEnum):
     network = "network"  # the typed graph network, which becomes a checkpoint
     trees = "trees"  # gradient-boosted trees on a node's own features
     trees_hops = "trees_hops"  # the same, with the features of its neighbors
-    graphsage = "graphsage"  # GraphSAGE, pooled: step times only
-    ops_as_text = "ops_as_text"  # a sequence model over the ops as words
     trivial = "trivial"  # nothing: trivial predictors
 
 
@@ -116,21 +114,14 @@ class LearnerConfig:
     Attributes:
         kind: which; only the network takes its settings from `model`, `optim` and `trainer`.
         settings: of a simpler learner, by name; others keep their default.
-        trials: fits of FLAML's search on the validation runs, `settings` first; 1: no search.
-        store: folder where found settings are kept, for other seeds.
     """
 
     kind: LearnerKind = LearnerKind.network
     settings: dict[str, float] = field(default_factory=dict)
-    trials: int = 1
-    store: str = "outputs/tuning"
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
-        require(self.trials >= 1, "learner.trials", self.trials, "a whole number >= 1")
-        require(bool(self.store), "learner.store", self.store, "a folder")
         fits = self.kind not in (LearnerKind.network, LearnerKind.trivial)
-        require(fits or self.trials == 1, "learner.trials", self.trials, f"1 where the learner is {self.kind}")
         require(fits or not self.settings, "learner.settings", self.settings, f"none where the learner is {self.kind}")
         for name, value in self.settings.items():
             require(0 < value < math.inf, f"learner.settings.{name}", value, "a number > 0")
@@ -163,52 +154,3 @@ class TrainConfig(HardwareConfig):
         require(bool(self.out), "out", self.out, "a folder")
         fine = "val" in self.evaluate_on and set(self.evaluate_on) <= set(EVALUATED)
         require(fine, "evaluate_on", self.evaluate_on, "[val] or [val, test]")
-
-
-@dataclass
-class PretrainConfig:
-    """Settings of one training on op tables (research code does it; train.py only checks them).
-
-    Attributes:
-        model: the network; rows are isolated nodes, which receive no messages.
-        steps: of the optimizer.
-        rows_per_step: of a batch.
-        rows_per_group: most rows of a device and op that train.
-        learning_rate: peak of the schedule (linear warm-up, cosine decay).
-        weight_decay: AdamW's.
-        huber_delta: |log error| from which the loss is linear.
-    """
-
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(num_layers=1))
-    steps: int = 200
-    rows_per_step: int = 512
-    rows_per_group: int = 1000
-    learning_rate: float = 3e-3
-    weight_decay: float = 1e-2
-    huber_delta: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
-        require(self.steps >= 1, "pretrain.steps", self.steps, "a whole number >= 1")
-        require(self.rows_per_step >= 1, "pretrain.rows_per_step", self.rows_per_step, "a whole number >= 1")
-        require(self.rows_per_group >= 1, "pretrain.rows_per_group", self.rows_per_group, "a whole number >= 1")
-        require(self.learning_rate > 0, "pretrain.learning_rate", self.learning_rate, "a number > 0")
-        require(self.weight_decay >= 0, "pretrain.weight_decay", self.weight_decay, "a number >= 0")
-        require(self.huber_delta > 0, "pretrain.huber_delta", self.huber_delta, "a number > 0")
-
-
-@dataclass
-class OpTablesConfig:
-    """A checkpoint of op tables.
-
-    Attributes:
-        mirror: folder of public op tables; empty: train.py trains on recorded runs.
-        own: of the network for GPUs that it was trained on: many steps, for sizes between those of the tables.
-        others: of the network for GPUs that training lacks.
-        keep: where fitted constants of the inner loop are kept, so that an interrupted training can continue.
-    """
-
-    mirror: str = ""
-    own: PretrainConfig = field(default_factory=lambda: PretrainConfig(steps=3000, rows_per_group=4000))
-    others: PretrainConfig = field(default_factory=PretrainConfig)
-    keep: str = "outputs/pretrain"

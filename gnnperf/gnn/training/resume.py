@@ -64,7 +64,7 @@ def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dic
         "seed": str(config.seed),
         **{
             f"data.{name}": str(getattr(config.data, name))
-            for name in ("batch_size", "residual_target", "bucket_bytes")
+            for name in ("batch_size", "residual_target", "bucket_bytes", "source_path", "source_shares")
         },
         "runs": content_digest(data.split.train, data.split.val),
         "network at the start": content_digest(model.state_dict()),

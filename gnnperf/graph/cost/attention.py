@@ -17,20 +17,14 @@ BACKWARD_PRODUCTS_QK, BACKWARD_PRODUCTS_V = 3, 2  # scores, dQ, dK over the head
 
 
 class Layout(NamedTuple):
-    """Argument numbers of an attention op.
+    """Argument numbers of an attention op."""
 
-    Attributes:
-        first: number of q; k and v follow.
-        heads_first: [batch, heads, length, dim] if true, else [batch, length, heads, dim].
-        causal: argument number of the flag; None if the op has none.
-        packed: argument number of the cumulative lengths of a packed batch, whose lengths are not recorded.
-        causal_values: the texts of `causal` that mean masked (flags, or mask kinds of the efficient kernels).
-    """
-
-    first: int
-    heads_first: bool
-    causal: int | None = None
+    first: int  # number of q; k and v follow
+    heads_first: bool  # [batch, heads, length, dim] if true, else [batch, length, heads, dim]
+    causal: int | None = None  # argument number of the flag; None if the op has none
+    # argument number of the cumulative lengths of a packed batch, whose lengths are not recorded
     packed: int | None = None
+    # the texts of `causal` that mean masked (flags, or mask kinds of the efficient kernels)
     causal_values: tuple[str, ...] = ("True", "true")
 
 
@@ -53,14 +47,11 @@ def _sizes(call: OpCall, layout: Layout) -> Sizes:
     q_length, k_length = q.shape[length_at], k.shape[length_at]
     heads = prod(q.shape[:-3]) * (q.shape[heads_at] if len(q.shape) > 3 or not layout.heads_first else q.shape[0])
     masked = layout.causal is not None and call.text(layout.causal) in layout.causal_values
-    pairs = _causal_pairs(q_length, k_length) if masked else float(q_length * k_length)
+    pairs = float(q_length * k_length)
+    if masked:  # aligned at the top left: query i sees keys 0..i
+        diagonal = min(q_length, k_length)
+        pairs = diagonal * (diagonal + 1) / 2 + max(q_length - k_length, 0) * k_length
     return Sizes(heads, pairs, q.shape[-1], v.shape[-1])
-
-
-def _causal_pairs(q_length: int, k_length: int) -> float:
-    """Unmasked pairs with the mask aligned at the top left: query i sees keys 0..i."""
-    diagonal = min(q_length, k_length)
-    return diagonal * (diagonal + 1) / 2 + max(q_length - k_length, 0) * k_length
 
 
 def forward(layout: Layout) -> Formula:

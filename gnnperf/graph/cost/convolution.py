@@ -7,6 +7,7 @@ weight already has input channels / groups in its second place, so groups cancel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from gnnperf.core import OpFamily
@@ -48,7 +49,7 @@ def forward(places: Places, bias: int | None) -> Formula:
     def formula(call: OpCall) -> Work:
         x, weight = call.tensor(0), call.tensor(1)
         if places.transposed is not None and call.is_true(places.transposed):
-            return _transposed(call, places)
+            return transposed(call, places)
         spatial, assumed = _output_spatial(call, places, x, weight)
         y = Tensor((x.shape[0], weight.shape[0], *spatial), x.dtype)
         return work(y, weight, x, weight, y, None if bias is None else call.optional(bias))._replace(assumed=assumed)
@@ -56,12 +57,8 @@ def forward(places: Places, bias: int | None) -> Formula:
     return formula
 
 
-def transposed(places: Places) -> Formula:
-    """Formula of a transposed convolution (input, weight [in, out / groups, ...], ...)."""
-    return lambda call: _transposed(call, places)
-
-
-def _transposed(call: OpCall, places: Places) -> Work:
+def transposed(call: OpCall, places: Places) -> Work:
+    """Of a transposed convolution (input, weight [in, out / groups, ...], ...)."""
     x, weight = call.tensor(0), call.tensor(1)
     stride, padding = call.integers(places.stride), call.integers(places.padding)
     dilation = call.integers(places.dilation) if places.dilation is not None else (1,)
@@ -131,8 +128,7 @@ def backward_weight(call: OpCall) -> Work:
 def weight_pass_of_parent(call: OpCall) -> Work:
     """cudnn_convolution_backward(input, grad_output, weight, ...) of files that record no values: the weight pass only.
 
-    It encloses backward_input, which knows its own cost, and backward_weight, which lost its kernel size; so this is
-    what a caller that climbs to the enclosing op still needs, and counts nothing twice.
+    It encloses backward_input, which knows its own cost, and backward_weight, which lost its kernel size.
     """
     x, grad, weight = call.tensor(0), call.tensor(1), call.tensor(2)
     return work(grad, weight, grad, x, weight)._replace(assumed=("weight pass only",))
@@ -146,8 +142,8 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops("miopen_convolution miopen_depthwise_convolution mkldnn_convolution", forward(ONEDNN, bias=2)),
         "mkldnn::_convolution_pointwise": forward(ONEDNN, bias=2),
         **of_ops("thnn_conv2d _slow_conv2d_forward", forward(SLOW, bias=3)),
-        "aten::cudnn_convolution_transpose": transposed(CUDNN_TRANSPOSE),
-        "aten::miopen_convolution_transpose": transposed(MIOPEN_TRANSPOSE),
+        "aten::cudnn_convolution_transpose": partial(transposed, places=CUDNN_TRANSPOSE),
+        "aten::miopen_convolution_transpose": partial(transposed, places=MIOPEN_TRANSPOSE),
         "aten::convolution_backward": backward,
         **of_ops("cudnn_convolution_backward_input miopen_convolution_backward_input", backward_input),
         **of_ops("cudnn_convolution_backward_weight miopen_convolution_backward_weight", backward_weight),

@@ -67,8 +67,7 @@ def fill(call: OpCall) -> Work:
 
 def random_fill(call: OpCall) -> Work:
     """Counter-based generators (Philox 4x32-10: ten rounds of about six operations for four numbers, Salmon 2011)."""
-    x = call.tensor(0)
-    return Work(15.0 * x.numel, total_bytes(x))
+    return Work(15.0 * call.tensor(0).numel, total_bytes(call.tensor(0)))
 
 
 def dropout(call: OpCall) -> Work:
@@ -129,17 +128,6 @@ def foreach(flops: float) -> Formula:
     return formula
 
 
-def foreach_norm(call: OpCall) -> Work:
-    """_foreach_norm(tensors, ord): read once; one number each."""
-    first = call.tensor_list(0)
-    return Work(2.0 * sum(t.numel for t in first), total_bytes(*first))
-
-
-def foreach_zero(call: OpCall) -> Work:
-    """_foreach_zero_(tensors): written once."""
-    return Work(0.0, total_bytes(*call.tensor_list(0)))
-
-
 def fused(flops: float, read: int, written: int) -> Formula:
     """_fused_*(params, grads, state lists ...): the first `read` lists read, `written` lists written.
 
@@ -187,8 +175,10 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
     },
     OpFamily.OPTIMIZER: {
         **{f"aten::_foreach_{name}": foreach(flops) for name, flops in ARITHMETIC.items()},
-        "aten::_foreach_norm": foreach_norm,
-        "aten::_foreach_zero_": foreach_zero,
+        "aten::_foreach_norm": lambda call: Work(  # read once; one number each
+            2.0 * sum(t.numel for t in call.tensor_list(0)), total_bytes(*call.tensor_list(0))
+        ),
+        "aten::_foreach_zero_": lambda call: Work(0.0, total_bytes(*call.tensor_list(0))),  # written once
         # params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs (Kingma and Ba 2015, algorithm 1: about 12 per element)
         "aten::_fused_adam_": fused(12.0, read=5, written=3),
         "aten::_fused_adamw_": fused(13.0, read=5, written=3),

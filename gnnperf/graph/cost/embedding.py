@@ -70,11 +70,6 @@ def fbgemm_lookup(call: OpCall) -> Work:
     return Work(gathered, read + gathered * weights.item_bytes + pooled * 4.0)
 
 
-def not_recorded(call: OpCall) -> Work:
-    """A known op whose recorded inputs do not determine its cost (number of indices, compiled regions)."""
-    return Work(nan, nan)
-
-
 def copies(factor: float) -> Formula:
     """fbgemm ops that move their first tensors: `factor` times the bytes of all recorded tensors."""
     return lambda call: Work(0.0, factor * total_bytes(*call.all_tensors()))
@@ -104,7 +99,10 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         "aten::_embedding_bag_dense_backward": _bag_backward(num_weights_at=5),
         "aten::_embedding_bag_sparse_backward": _bag_backward(num_weights_at=None),
         **{f"fbgemm::split_embedding_codegen_lookup_{o}_function": fbgemm_lookup for o in SPLIT_OPTIMIZERS},
-        **{f"torch::autograd::CppNode<SplitLookupFunction_{o}_Op>": not_recorded for o in SPLIT_OPTIMIZERS},
+        **dict.fromkeys(  # known ops whose recorded inputs do not determine their cost
+            (f"torch::autograd::CppNode<SplitLookupFunction_{o}_Op>" for o in SPLIT_OPTIMIZERS),
+            lambda call: Work(nan, nan),
+        ),
     },
     OpFamily.INDEXING: {
         **of_ops(_MOVING, copies(2.0), prefix="fbgemm::"),

@@ -31,7 +31,7 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Work:
 
 
 def mm(call: OpCall) -> Work:
-    """mm(a [m, k], b [k, n]), bmm with a batch."""
+    """mm(a [m, k], b [k, n]), bmm with a batch; the buffers (a, b, result, ...) of Inductor's template."""
     return product(call.tensor(0), call.tensor(1))
 
 
@@ -41,7 +41,7 @@ def addmm(call: OpCall) -> Work:
 
 
 def matmul(call: OpCall) -> Work:
-    """matmul(a, b): vectors become matrices, the rest broadcasts."""
+    """matmul(a, b), mv(a, x): vectors become matrices, the rest broadcasts."""
     a, b = call.tensor(0), call.tensor(1)
     wide_a = Tensor((1, *a.shape), a.dtype) if len(a.shape) == 1 else a
     wide_b = Tensor((*b.shape, 1), b.dtype) if len(b.shape) == 1 else b
@@ -69,17 +69,6 @@ def dot(call: OpCall) -> Work:
     """dot(a [k], b [k])."""
     a, b = call.tensor(0), call.tensor(1)
     return Work(2.0 * a.numel, total_bytes(a, b) + a.item_bytes)
-
-
-def matrix_vector(call: OpCall) -> Work:
-    """mv(a [m, k], x [k])."""
-    a, x = call.tensor(0), call.tensor(1)
-    return product(a, Tensor((*x.shape, 1), x.dtype))
-
-
-def grouped_template(call: OpCall) -> Work:
-    """Inductor's matrix-product template: (a, b, result, ...) are the kernel's buffers."""
-    return product(call.tensor(0), call.tensor(1))
 
 
 # Products with a sparse operand: FLOPs of the values that are kept; bytes as stored, with what says where they are.
@@ -120,15 +109,9 @@ def compressed_rows(packed: Tensor, dense: Tensor) -> int:
 
 
 def semi_structured_mm(call: OpCall) -> Work:
-    """_sparse_semi_structured_mm(values [m, k / 2], places, dense [k, n])."""
-    values, places, dense = (call.tensor(i) for i in range(3))
-    return _two_four(_rows(values, dense), dense, values, places)
-
-
-def semi_structured_addmm(call: OpCall) -> Work:
-    """_sparse_semi_structured_addmm(bias, values [m, k / 2], places, dense [k, n])."""
-    bias, values, places, dense = (call.tensor(i) for i in range(4))
-    return _two_four(_rows(values, dense), dense, values, places, bias)
+    """_sparse_semi_structured_mm(values [m, k / 2], places, dense [k, n]), _addmm with a bias first."""
+    *bias, values, places, dense = (call.tensor(i) for i in range(4 if "addmm" in call.name else 3))
+    return _two_four(_rows(values, dense), dense, values, places, *bias)
 
 
 def semi_structured_linear(call: OpCall) -> Work:
@@ -149,16 +132,7 @@ def _rows(values: Tensor, dense: Tensor) -> int:
 def thinned(
     flops: float, moved_bytes: float, elements: float, retained: float, item_bytes: int, index_bytes: float
 ) -> tuple[float, float]:
-    """FLOPs and bytes of a product, one operand of which stores `retained` of its `elements` values.
-
-    Args:
-        flops: of the dense product.
-        moved_bytes: of the dense product.
-        elements: of the dense operand.
-        retained: values that are stored, zeros within blocks among them.
-        item_bytes: of a value.
-        index_bytes: that say where the values are.
-    """
+    """FLOPs and bytes of a dense product, once one operand stores `retained` of its `elements` values, and indices."""
     return flops * retained / elements, moved_bytes - item_bytes * (elements - retained) + index_bytes
 
 
@@ -169,8 +143,7 @@ def index_bytes(indices: float, pointers: float) -> float:
 
 SPARSE_MATMUL_FORMULAS: dict[str, Formula] = {
     "aten::_cslt_sparse_mm": cslt_sparse_mm,
-    "aten::_sparse_semi_structured_mm": semi_structured_mm,
-    "aten::_sparse_semi_structured_addmm": semi_structured_addmm,
+    **of_ops("_sparse_semi_structured_mm _sparse_semi_structured_addmm", semi_structured_mm),
     "aten::_sparse_semi_structured_linear": semi_structured_linear,
 }
 
@@ -185,21 +158,12 @@ BACKWARD_PASSES = 2.0  # gradients of inputs and of weights
 
 def recurrent_layer(passes: float) -> Formula:
     """mkldnn_rnn_layer(x [T, B, I], w_ih [G H, I], w_hh [G H, H], b_ih, b_hh, hx [B, H], cx [B, H], ...)."""
-
-    def formula(call: OpCall) -> Work:
-        weights = [call.tensor(1), call.tensor(2)]
-        return _gates(call.tensor(0), weights, passes)
-
-    return formula
+    return lambda call: _gates(call.tensor(0), [call.tensor(1), call.tensor(2)], passes)
 
 
 def recurrent_stack(passes: float) -> Formula:
     """_cudnn_rnn(x [T, B, I], weights of all layers and directions, ...): matrices are the weights of gates."""
-
-    def formula(call: OpCall) -> Work:
-        return _gates(call.tensor(0), [w for w in call.tensor_list(1) if len(w.shape) == 2], passes)
-
-    return formula
+    return lambda call: _gates(call.tensor(0), [w for w in call.tensor_list(1) if len(w.shape) == 2], passes)
 
 
 def _gates(x: Tensor, weights: list[Tensor], passes: float) -> Work:
@@ -220,9 +184,8 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops("linear mkldnn_linear", linear),
         "mkldnn::_linear_pointwise": linear,
         "aten::_scaled_mm": scaled_mm,
-        "aten::matmul": matmul,
+        **of_ops("matmul mv", matmul),
         "aten::dot": dot,
-        "aten::mv": matrix_vector,
         "aten::mkldnn_rnn_layer": recurrent_layer(1.0),
         "aten::mkldnn_rnn_layer_backward": recurrent_layer(BACKWARD_PASSES),
         **of_ops("_cudnn_rnn miopen_rnn", recurrent_stack(1.0)),

@@ -23,11 +23,6 @@ def cat(call: OpCall) -> Work:
     return Work(0.0, 2.0 * total_bytes(*call.tensor_list(0)))
 
 
-def foreach_copy(call: OpCall) -> Work:
-    """_foreach_copy_(destinations, sources)."""
-    return Work(0.0, total_bytes(*call.tensor_list(0), *call.tensor_list(1)))
-
-
 def index_select(call: OpCall) -> Work:
     """index_select(input, dim at 1, index): selected slices read and written."""
     x, index = call.tensor(0), call.tensor(2)
@@ -65,13 +60,9 @@ def index_add(call: OpCall) -> Work:
 def index(call: OpCall) -> Work:
     """index(input, indices): a null index keeps its axis (recorded as shape [])."""
     x, places = call.tensor(0), call.tensor_list(1)
-    selected = _indexed(x, places)
-    return Work(0.0, _index_bytes(places) + 2.0 * selected * x.item_bytes)
-
-
-def _indexed(x: Tensor, places: tuple[Tensor, ...]) -> int:
     retained = [n for d, n in enumerate(x.shape) if d >= len(places) or not places[d].shape]
-    return prod(retained) * prod(broadcast([p.shape for p in places if p.shape]))
+    selected = prod(retained) * prod(broadcast([p.shape for p in places if p.shape]))
+    return Work(0.0, _index_bytes(places) + 2.0 * selected * x.item_bytes)
 
 
 def _index_bytes(places: tuple[Tensor, ...]) -> float:
@@ -118,7 +109,7 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         "aten::copy_": copy,
         **of_ops("_to_copy clone flip roll tril triu _pin_memory pin_memory", clone),
         **of_ops("cat _cat concat stack", cat),
-        "aten::_foreach_copy_": foreach_copy,
+        "aten::_foreach_copy_": lambda call: Work(0.0, total_bytes(*call.tensor_list(0), *call.tensor_list(1))),
     },
     OpFamily.INDEXING: {
         "aten::index_select": index_select,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
     "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "complex32": 4, "float8_e4m3fn": 1,
@@ -56,21 +58,14 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class OpCall:
-    """One op call as recorded. Arguments count from 0 and keep the place they have in the op's schema.
+    """One op call as recorded. Arguments count from 0 and keep the place they have in the op's schema."""
 
-    Attributes:
-        name: op name as the profiler wrote it.
-        tensors: [num_args] the tensor of each argument; None where it is no tensor or unknown.
-        lists: [num_args] tensors of each TensorList argument; None where it is no list or its shapes are unknown.
-        values: [num_args] text of each scalar argument ("" unknown or not a scalar).
-        dtype_assumed: a shape was recorded without its dtype.
-    """
-
-    name: str
-    tensors: tuple[Tensor | None, ...]
+    name: str  # op name as the profiler wrote it
+    tensors: tuple[Tensor | None, ...]  # [num_args] the tensor of each argument; None where it is no tensor or unknown
+    # [num_args] tensors of each TensorList argument; None where it is no list or its shapes are unknown
     lists: tuple[tuple[Tensor, ...] | None, ...]
-    values: tuple[str, ...]
-    dtype_assumed: bool
+    values: tuple[str, ...]  # [num_args] text of each scalar argument ("" unknown or not a scalar)
+    dtype_assumed: bool  # a shape was recorded without its dtype
 
     def tensor(self, arg: int) -> Tensor:
         """Tensor argument `arg`."""
@@ -121,18 +116,15 @@ class OpCall:
 
 
 def parse_call(name: str, dims: str | None, types: str | None, values: str | None) -> OpCall:
-    """Read the JSON texts of one call.
-
-    Raises:
-        UnknownCost: no shapes were recorded, or the texts are not what a profiler writes.
-    """
+    """Read the JSON texts of one call; UnknownCost where no shapes were recorded, or a profiler writes no such text."""
     shapes, kinds, texts = _read_list(dims), _read_list(types), _read_list(values)
     if not shapes:
         raise UnknownCost
     kinds = kinds + [None] * (len(shapes) - len(kinds))  # 2021 files record shapes without types
     tensors = [_tensor(s, k) for s, k in zip(shapes, kinds, strict=False)]
     lists = [_list(s) for s in shapes]
-    unknown = any(_is_assumed(t, k) for t, k in zip(tensors, kinds, strict=False)) or any(lists)
+    typed = [t is None or isinstance(k, str) for t, k in zip(tensors, kinds, strict=False)]
+    unknown = not all(typed) or any(lists)
     return OpCall(name, tuple(tensors), tuple(lists), tuple(str(t) for t in texts), unknown)
 
 
@@ -154,10 +146,6 @@ def _tensor(shape: object, kind: object) -> Tensor | None:
     if isinstance(kind, str):  # a 0-dim tensor has dims [] and a dtype; a scalar has dims [] and type "Scalar"
         return Tensor(tuple(shape), PROFILER_DTYPES[kind]) if kind in PROFILER_DTYPES else None
     return Tensor(tuple(shape), ASSUMED_DTYPE) if shape else None
-
-
-def _is_assumed(tensor: Tensor | None, kind: object) -> bool:
-    return tensor is not None and not isinstance(kind, str)
 
 
 def _list(shapes: object) -> tuple[Tensor, ...] | None:
@@ -186,16 +174,10 @@ Formula = Callable[[OpCall], Work]
 
 def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     """Shape after broadcasting (numpy's rule)."""
-    width = max((len(s) for s in shapes), default=0)
-    padded = [(1,) * (width - len(s)) + s for s in shapes]
-    return tuple(_common(sizes) for sizes in zip(*padded, strict=True))
-
-
-def _common(sizes: tuple[int, ...]) -> int:
-    wide = {s for s in sizes if s != 1}
-    if len(wide) > 1:  # a batch of ops recorded with shapes that do not belong together
-        raise UnknownCost
-    return wide.pop() if wide else 1
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:  # a batch of ops recorded with shapes that do not belong together
+        raise UnknownCost from None
 
 
 def result_dtype_bytes(tensors: list[Tensor]) -> int:

@@ -46,12 +46,12 @@ def rms_norm(call: OpCall) -> Work:
     return _passes(call.tensor(0), 1, 4.0, call.optional(2))
 
 
-def _backward(reads: int) -> Formula:
-    """(grad_output, input, ...) or (input, grad_output, ...): each read `reads` times, grad_input written."""
+def _backward(flops: float, reads: int) -> Formula:
+    """(grad_output, input or output, ...) or (input, grad_output, ...): each read `reads` times, grad_input written."""
 
     def formula(call: OpCall) -> Work:
         first, second = call.tensor(0), call.tensor(1)
-        return Work(BACKWARD_FLOPS * first.numel, reads * total_bytes(first, second) + second.num_bytes)
+        return Work(flops * second.numel, reads * total_bytes(first, second) + second.num_bytes)
 
     return formula
 
@@ -61,12 +61,6 @@ def softmax(call: OpCall) -> Work:
     x = call.tensor(0)
     written = x.numel * (4 if call.text(2) == "True" else x.item_bytes)
     return Work(SOFTMAX_FLOPS * x.numel, float(x.num_bytes + written))
-
-
-def softmax_backward(call: OpCall) -> Work:
-    """_softmax_backward_data(grad_output, output, dim, input_dtype): two read, one written."""
-    grad, out = call.tensor(0), call.tensor(1)
-    return Work(SOFTMAX_BACKWARD_FLOPS * out.numel, total_bytes(grad, out) + out.num_bytes)
 
 
 def reduction(flops: float, dims_at: int | None = 1) -> Formula:
@@ -170,7 +164,7 @@ _adaptive_avg_pool2d_backward
 FORMULAS: dict[OpFamily, dict[str, Formula]] = {
     OpFamily.NORM: {
         **of_ops(_BATCH_NORMS, batch_norm),
-        **of_ops(_NORM_BACKWARDS, _backward(reads=2)),
+        **of_ops(_NORM_BACKWARDS, _backward(BACKWARD_FLOPS, reads=2)),
         "aten::native_group_norm": group_norm,
         "aten::group_norm": lambda call: _passes(call.tensor(0), 2, FORWARD_FLOPS, call.optional(2), call.optional(3)),
         **of_ops("native_layer_norm layer_norm", layer_norm),
@@ -178,7 +172,7 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
     },
     OpFamily.SOFTMAX: {
         **of_ops("_softmax _log_softmax _safe_softmax softmax log_softmax", softmax),
-        **of_ops("_softmax_backward_data _log_softmax_backward_data", softmax_backward),
+        **of_ops("_softmax_backward_data _log_softmax_backward_data", _backward(SOFTMAX_BACKWARD_FLOPS, reads=1)),
     },
     OpFamily.REDUCTION: {
         **{f"aten::{name}": reduction(flops) for name, flops in REDUCED.items()},

@@ -14,20 +14,13 @@ from gnnperf.graph.cost.op_call import Formula, UnknownCost, parse_call
 
 @dataclass(frozen=True)
 class OpCost:
-    """What one call of an op costs.
+    """What one call of an op costs."""
 
-    Attributes:
-        flops: FLOPs executed, a multiply-add counts two; NaN unknown.
-        bytes: bytes read and written; NaN unknown. Views cost a true zero of both.
-        family: family of the formula; UNKNOWN for ops that are not in the table.
-        dtype: torch name of the dtype of the largest input; None not recorded (bytes then assume float32).
-        assumed: what the trace does not say and the formula took for granted, e.g. ("dtype float32",).
-    """
-
-    flops: float
-    bytes: float
-    family: OpFamily
-    dtype: str | None
+    flops: float  # FLOPs executed, a multiply-add counts two; NaN unknown
+    bytes: float  # bytes read and written; NaN unknown. views cost a true zero of both
+    family: OpFamily  # family of the formula; UNKNOWN for ops that are not in the table
+    dtype: str | None  # torch name of the dtype of the largest input; None not recorded (bytes then assume float32)
+    # what the trace does not say and the formula took for granted, e.g. ("dtype float32",)
     assumed: tuple[str, ...] = ()
 
 
@@ -89,7 +82,7 @@ def lookup(op_name: str) -> tuple[OpFamily, Formula | None]:
         return result
     if match := _INDUCTOR.fullmatch(op_name):
         if match[1] == "tem":
-            return OpFamily.GEMM, matmul.grouped_template
+            return OpFamily.GEMM, matmul.mm
         return _INDUCTOR_FAMILY[match[1]], elementwise.pointwise_buffers
     return (OpFamily.COLLECTIVE if _COLLECTIVE.fullmatch(op_name) else OpFamily.UNKNOWN), None
 

@@ -6,34 +6,30 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from gnnperf.core import InputError, require
-from gnnperf.gnn import NAME, LearnerConfig, LearnerKind, ModelConfig, OpTablesConfig, OptimConfig, TrainConfig
+from gnnperf.gnn import NAME, LearnerConfig, LearnerKind, ModelConfig, OptimConfig, TrainConfig
 
 
 @dataclass
 class EntryConfig(TrainConfig):
-    """What train.py can be given: recorded runs, or with `pretrain.mirror` op tables.
+    """What train.py can be given.
 
     Attributes:
         learner: who is trained; the network, unless it says otherwise.
         row: what the learner is called in tables of several.
         cells: folder for evaluation records of several trainings to be compared (research); empty: `out`/cells.
         init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
-        pretrain: op tables that train a checkpoint (research code).
     """
 
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     row: str = "gnn"
     cells: str = ""
     init_from: str | None = None
-    pretrain: OpTablesConfig = field(default_factory=OpTablesConfig)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         super().__post_init__()
         require(bool(NAME.fullmatch(self.row)), "row", self.row, "letters, digits, _ . + -")
         require(self.init_from != "", "init_from", self.init_from, "a checkpoint.pt, or null for a new network")
-        fine = self.init_from is None or not self.pretrain.mirror
-        require(fine, "init_from", self.init_from, "null where op tables train (pretrain.mirror)")
         compared = self.init_from is not None and Path(self.init_from).resolve().parent == Path(self.out).resolve()
         require(not compared, "out", self.out, "another folder than that of init_from, whose checkpoint would be lost")
         if not self.trains_network:
@@ -47,8 +43,6 @@ class EntryConfig(TrainConfig):
     @property
     def other_trainer(self) -> str | None:
         """Name of the trainer (an entry point of "gnnperf.trainers") that trains; None: train.py, the network."""
-        if self.pretrain.mirror:
-            return "pretrained"
         return None if self.trains_network else "learner"
 
     @property
@@ -59,7 +53,6 @@ class EntryConfig(TrainConfig):
     def _refuse_what_is_the_networks(self) -> None:
         """A key that no one reads would be a setting that is silently lost."""
         unread = {"init_from": (self.init_from, None), "resume": (self.resume, None),
-                  "pretrain.mirror": (self.pretrain.mirror, ""),
                   **_compared_default("model", self.model), **_compared_default("optim", self.optim)}  # fmt: skip
         for key, (value, default) in unread.items():
             if value != default:

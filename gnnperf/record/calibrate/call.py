@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -36,11 +36,8 @@ def overload_of(point: OpPoint) -> Any:
             return overload
     raise InputError(f"{point.op} has no overload for {len(point.shapes)} tensors and arguments "
                      f"{dict(point.arguments)!r}", where="ops",
-                     allowed="; ".join(_schemas(packet, names)))  # fmt: skip
-
-
-def _schemas(packet: Any, names: Sequence[str]) -> Iterator[str]:
-    return (str(getattr(packet, name)._schema) for name in names if hasattr(packet, name))
+                     allowed="; ".join(str(getattr(packet, n)._schema) for n in names if hasattr(packet, n))
+                     )  # fmt: skip
 
 
 def _takes(overload: Any, point: OpPoint) -> bool:
@@ -74,15 +71,12 @@ def _call(overload: Any, point: OpPoint, device: torch.device, generator: torch.
         return partial(overload, *positional, **named)
     leaves = [t.requires_grad_() for t in tensors if t is not None and t.is_floating_point()]
     result = overload(*positional, **named)
-    outputs = [r for r in _flat(result) if isinstance(r, torch.Tensor) and r.requires_grad]
+    results = result if isinstance(result, tuple | list) else [result]
+    outputs = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
     if not outputs:
         raise InputError("no output has a gradient", where=point.op, allowed="direction: forward")
     gradients = [torch.randn_like(output) for output in outputs]
     return lambda: torch.autograd.grad(outputs, leaves, gradients, retain_graph=True, allow_unused=True)
-
-
-def _flat(result: object) -> list[object]:
-    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def _arguments(
@@ -125,34 +119,20 @@ def dtype_of(name: str) -> torch.dtype:
 
 def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -> Iterator[torch.Tensor | None]:
     rows = next((s[0] for s in point.shapes if s), 2)  # integer inputs pick rows of the first tensor
+    name_of_op = point.op.rpartition("::")[2].split(".")[0]  # in place it would work on its own results
     for place, (shape, name) in enumerate(zip(point.shapes, point.dtypes, strict=True)):
         if shape is None:
             yield None
-        elif _is_offsets(point, place):
-            yield _offsets(shape, point, device, dtype_of(name))
+        elif place == 2 and name_of_op.endswith("embedding_bag"):  # where bags begin
+            lookups = point.shapes[1] or (0,)
+            yield (torch.arange(shape[0]) * lookups[0] // max(shape[0], 1)).to(device=device, dtype=dtype_of(name))
         elif name.startswith(SPARSE):
             yield _sparse(shape, point, device, generator, dtype_of(name))
         else:
             whole = (*shape[:-2], shape[-1], shape[-2]) if place in point.transposed else shape
             made = random_tensor(whole, dtype_of(name), device, generator, rows, point.skew)
-            made = made.abs() if _needs_positive(point) else made
+            made = made.abs() if name_of_op in POSITIVE else made
             yield made.transpose(-1, -2) if place in point.transposed else made
-
-
-def _needs_positive(point: OpPoint) -> bool:
-    """Whether the op is one of POSITIVE; in place it would work on its own results."""
-    return point.op.rpartition("::")[2].split(".")[0] in POSITIVE
-
-
-def _is_offsets(point: OpPoint, place: int) -> bool:
-    """The third tensor of an embedding bag says where bags begin."""
-    return point.op.split(".")[0].endswith("embedding_bag") and place == 2
-
-
-def _offsets(shape: Shape, point: OpPoint, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    lookups = point.shapes[1]
-    assert lookups is not None
-    return (torch.arange(shape[0]) * lookups[0] // max(shape[0], 1)).to(device=device, dtype=dtype)
 
 
 def _sparse(

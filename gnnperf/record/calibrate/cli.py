@@ -39,8 +39,6 @@ def add_parsers(subparsers: Any) -> None:
                         help="time to measure (default: %(default)g); five rounds are made in any case")  # fmt: skip
     parser.add_argument("--ranks", type=int, metavar="N",
                         help="collectives of up to N ranks (default: one per GPU, or per core); 1: none")  # fmt: skip
-    parser.add_argument("--link-gbit", type=float, action="append", default=[], metavar="RATE",
-                        help="CPU, root: also over a link of that rate between two namespaces; repeatable")  # fmt: skip
     parser.add_argument("--ops", type=Path, metavar="FILE", help="measure these ops only (JSON lines or YAML)")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier calibration in --out")
     parser.set_defaults(run=_run)
@@ -55,11 +53,10 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from gnnperf.record.calibrate.run import Ask, calibrate, check_out, machine
 
     require(math.isfinite(arguments.minutes) and arguments.minutes > 0, "--minutes", arguments.minutes, "more than 0")
-    require(all(rate > 0 for rate in arguments.link_gbit), "--link-gbit", arguments.link_gbit, "rates above 0")
     check_out(arguments.out, arguments.overwrite)
     ops = read_ops(arguments.ops) if arguments.ops else None
     here = machine(arguments.device)
-    ask = Ask(_ranks(arguments.ranks, here), tuple(arguments.link_gbit), ops)
+    ask = Ask(_ranks(arguments.ranks, here), ops)
     result = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
     widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in result)
     say(f"{arguments.out}: {here.label}, {len(result)} measured values in {len(result[0].round_medians_us)} rounds; "
@@ -77,11 +74,11 @@ def _ranks(requested: int | None, here: Machine) -> int:
 
 def _compare(first: Path, second: Path) -> int:
     """0 if at least LEAST_AGREEMENT of all values agree, else 1."""
-    from gnnperf.record.calibrate.compare import agreement, pairs
+    from gnnperf.record.calibrate.compare import agreement
 
-    result = agreement(pairs(first, second))
+    result = agreement(first, second)
     say(f"{'values':28} {'number':>7} {'agree':>7} {'A in B':>7} {'B in A':>7} {'median change':>14} {'interval':>9}")
-    for kind, group in result.items():
-        say(f"{kind:28} {group.num_pairs:7d} {group.share:7.1%} {group.first_in_second:7.1%} "
+    for group in result.itertuples():
+        say(f"{group.Index:28} {group.num_pairs:7d} {group.agree:7.1%} {group.first_in_second:7.1%} "
               f"{group.second_in_first:7.1%} {group.median_change:14.1%} {group.median_half_width:9.1%}")  # fmt: skip
-    return 0 if result["all"].share >= LEAST_AGREEMENT else 1
+    return 0 if result["agree"]["all"] >= LEAST_AGREEMENT else 1

@@ -8,15 +8,14 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from gnnperf.core import write_text
-from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, from_json, reading_to_json, to_json
-from gnnperf.record.launcher import Transport, put_transport_first
+from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, write_readings
+from gnnperf.record.launcher import put_transport_first, short_slice
 
 MESSAGE_BYTES = tuple(2**power for power in (10, 13, 16, 18, 20, 22, 24, 26))
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
@@ -31,7 +30,8 @@ def comm_points(
     num_ranks: int, link: str, pair_links: Sequence[tuple[int, int, str]] = (), sizes: Sequence[int] = MESSAGE_BYTES
 ) -> tuple[CommPoint, ...]:
     """Every collective at every size over groups of 2, 4, ... and all ranks; send/receive over every link."""
-    groups = [tuple(range(n)) for n in group_sizes(num_ranks)]
+    powers = [2**p for p in range(1, num_ranks.bit_length()) if 2**p < num_ranks]
+    groups = [tuple(range(n)) for n in (*powers, num_ranks) if n > 1]
     pairs = pair_links or [(0, 1, link)] if num_ranks > 1 else []
     return (
         *(CommPoint(op, size, group, link) for op in COLLECTIVES for group in groups for size in sizes),
@@ -39,39 +39,25 @@ def comm_points(
     )
 
 
-def group_sizes(num_ranks: int) -> list[int]:
-    """2, 4, 8, ... and all of them."""
-    powers = [2**p for p in range(1, num_ranks.bit_length()) if 2**p < num_ranks]
-    return [*powers, num_ranks] if num_ranks > 1 else []
+def measure_groups(points: Sequence[CommPoint], device: str, seed: int, seconds: float, out: Path) -> None:
+    """On every rank: all points in the same shuffled order; rank 0 writes the readings.
 
-
-def measure_groups(lines: Sequence[str], device: str, seed: int, seconds: float, out: str) -> None:
-    """On every rank: all points in the same shuffled order; rank 0 writes one line per reading.
-
-    A reading is from the last rank's arrival to the last rank's end, on one host's clock (of ranks on hosts of their
-    own, which are network namespaces of one machine, too).
+    A reading is from the last rank's arrival to the last rank's end, on one host's clock.
     """
-    points = [from_json(line) for line in lines]
-    rank_order = random.Random(seed)
-    rank_order.shuffle(points)
+    points = random.Random(seed).sample(points, len(points))
     own = torch.device(device, dist.get_rank() % torch.cuda.device_count()) if device == "cuda" else torch.device("cpu")
     backend = "nccl" if device == "cuda" else "gloo"
-    groups = {ranks: dist.new_group(list(ranks), backend=backend) for ranks in _ranks_of(points)}
-    put_transport_first(Transport.SHORT_SLICE)  # real-time threads of gloo stall sends and receives
+    members = sorted({point.ranks for point in points})
+    groups = {ranks: dist.new_group(list(ranks), backend=backend) for ranks in members}
+    put_transport_first(short_slice)  # real-time threads of gloo stall sends and receives
     deadline = time.monotonic() + seconds
     written = []
     for place, point in enumerate(points):
-        assert isinstance(point, CommPoint)
         share_s = max(deadline - time.monotonic(), 0.0) / (len(points) - place)
         result = _measure(point, groups[point.ranks], own, share_s)
-        if result and dist.get_rank() == 0:
-            written.append(reading_to_json(Reading(point, Cache.WARM, True, statistics.median(result), len(result))))
+        written.append(Reading(point, Cache.WARM, True, statistics.median(result), len(result)))
     if dist.get_rank() == 0:
-        write_text(Path(out), "".join(line + "\n" for line in written))
-
-
-def _ranks_of(points: Sequence[object]) -> list[tuple[int, ...]]:
-    return sorted({point.ranks for point in points if isinstance(point, CommPoint)})
+        write_readings(out, written)
 
 
 def _measure(point: CommPoint, group: dist.ProcessGroup, device: torch.device, seconds: float) -> list[float]:
@@ -83,15 +69,9 @@ def _measure(point: CommPoint, group: dist.ProcessGroup, device: torch.device, s
     begin = time.monotonic()
     _sample(run, contents, 1, device)
     affordable = seconds / max(time.monotonic() - begin, 1e-6)
-    num_samples = int(_agree(max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))))
-    return [_sample(run, contents, place, device) for place in range(num_samples)]
-
-
-def _agree(value: float) -> float:
-    """Rank 0's."""
-    shared = torch.tensor([value], dtype=torch.float64, device=_default_device())
-    dist.broadcast(shared, 0)
-    return float(shared)
+    num_samples = torch.tensor(int(max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))), device=_default_device())
+    dist.broadcast(num_samples, 0)
+    return [_sample(run, contents, place, device) for place in range(int(num_samples))]
 
 
 def _default_device() -> torch.device:
@@ -105,17 +85,18 @@ def _sample(run: Transfer | None, contents: Sequence[tuple[torch.Tensor, torch.T
     arrival = end = 0
     if run is not None:
         given, got = contents[place % len(contents)]
-        _finish(device)
+        finish(device)
         arrival = time.perf_counter_ns()
         run(given, got)
-        _finish(device)
+        finish(device)
         end = time.perf_counter_ns()
     last = torch.tensor([arrival, end], dtype=torch.int64, device=_default_device())
     dist.all_reduce(last, op=dist.ReduceOp.MAX)
     return max(float(last[1] - last[0]) / 1e3, 1e-3)
 
 
-def _finish(device: torch.device) -> None:
+def finish(device: torch.device) -> None:
+    """Wait for the device's work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -144,11 +125,6 @@ def _transfer(point: CommPoint, group: dist.ProcessGroup) -> Transfer:
     }[point.op]
 
 
-def lines_of(points: Sequence[CommPoint]) -> Iterator[str]:
-    """For `measure_groups`."""
-    return map(to_json, points)
-
-
 # How GPUs are joined: the matrix of `nvidia-smi topo -m`, and who can reach whose memory.
 
 
@@ -167,7 +143,7 @@ def parse_topology(text: str) -> Pairs:
     Columns other than GPUs (adapters, CPU affinity) are left out.
     """
     lines = [STYLE.sub("", line).split() for line in text.splitlines()]
-    header = next((words for words in lines if words and GPU.fullmatch(words[0]) and _is_header(words)), [])
+    header = next((words for words in lines if words and GPU.fullmatch(words[0]) and SELF not in words), [])
     columns = [int(result[1]) for word in header if (result := GPU.fullmatch(word))]
     pairs: Pairs = {}
     for words in lines:
@@ -177,10 +153,6 @@ def parse_topology(text: str) -> Pairs:
             if link != SELF and int(row[1]) < column:
                 pairs[int(row[1]), column] = link
     return pairs
-
-
-def _is_header(words: list[str]) -> bool:
-    return SELF not in words
 
 
 def read_topology(num_gpus: int) -> Pairs:
@@ -201,8 +173,6 @@ def _nvidia_smi() -> str:
 
 def peer_access(num_gpus: int) -> dict[tuple[int, int], bool]:
     """Whether GPU i can read GPU j's memory directly, as CUDA says."""
-    import torch
-
     pairs = [(a, b) for a in range(num_gpus) for b in range(num_gpus) if a != b]
     return {(a, b): torch.cuda.can_device_access_peer(a, b) for a, b in pairs}
 

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
 import statistics
 import sys
 import time
+import timeit
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
+import msgspec
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gnnperf.core import InputError, write_text
+from gnnperf.core import InputError
 from gnnperf.record.calibrate.call import Call, calls
-from gnnperf.record.calibrate.comm import measure_groups
+from gnnperf.record.calibrate.comm import finish, measure_groups
 from gnnperf.record.calibrate.point import (
     Cache,
+    CommPoint,
     HostPoint,
     OpPoint,
     Reading,
-    from_json,
-    reading_from_json,
-    reading_to_json,
+    read_readings,
+    write_readings,
 )
 from gnnperf.record.calibrate.suite import footprint_bytes
 from gnnperf.record.launcher import keep_memory, launch
-from gnnperf.record.network import Link
 
 # Costs of the host that are no single op's: what many small ops cost each, and what the profiler adds to each event.
 #
@@ -61,7 +61,7 @@ def host_costs_us(device: torch.device) -> dict[HostPoint, float]:
         PER_OP_PROFILED: _median_us(lambda: _profiled_us(device, False)) - plain,
         PER_OP_SHAPES: _median_us(lambda: _profiled_us(device, True)) - plain,
         SMALLEST_OP: _median_us(lambda: _smallest_us(device)),
-        CLOCK: _median_us(_clock_us),
+        CLOCK: _median_us(lambda: 1e3 * timeit.timeit(time.perf_counter_ns, number=1000)),
     }
     if device.type == "cuda":
         costs |= {name: _copy_us(device, num_bytes) for name, num_bytes in COPY_BYTES.items()}
@@ -76,7 +76,7 @@ def _median_us(measure: Callable[[], float]) -> float:
 def _pass_us(device: torch.device) -> float:
     """Of one op; every op of the sequence is one event of the profiler."""
     a, b = torch.randn(16, device=device), torch.randn(16, device=device)
-    _finish(device)
+    finish(device)
     begin = time.perf_counter_ns()
     for _ in range(SEQUENCES):
         a.add_(b)
@@ -84,7 +84,7 @@ def _pass_us(device: torch.device) -> float:
         a.neg_()
         b.copy_(a)
     took = time.perf_counter_ns() - begin
-    _finish(device)
+    finish(device)
     return took / 1e3 / SEQUENCES / OPS_PER_SEQUENCE
 
 
@@ -95,20 +95,13 @@ def _profiled_us(device: torch.device, record_shapes: bool) -> float:
 
 def _smallest_us(device: torch.device) -> float:
     one = torch.ones(1, device=device)
-    _finish(device)
+    finish(device)
     begin = time.perf_counter_ns()
     for _ in range(SEQUENCES * OPS_PER_SEQUENCE):
         one.neg_()
     took = time.perf_counter_ns() - begin
-    _finish(device)
+    finish(device)
     return took / 1e3 / SEQUENCES / OPS_PER_SEQUENCE
-
-
-def _clock_us() -> float:
-    begin = time.perf_counter_ns()
-    for _ in range(1000):
-        time.perf_counter_ns()
-    return (time.perf_counter_ns() - begin) / 1e6
 
 
 def _copy_us(device: torch.device, num_bytes: int) -> float:
@@ -116,18 +109,13 @@ def _copy_us(device: torch.device, num_bytes: int) -> float:
     got = torch.zeros_like(given, device=device)
 
     def copy() -> float:
-        _finish(device)
+        finish(device)
         begin = time.perf_counter_ns()
         got.copy_(given, non_blocking=True)
-        _finish(device)
+        finish(device)
         return (time.perf_counter_ns() - begin) / 1e3
 
     return _median_us(copy)
-
-
-def _finish(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 # How long calls take: by the host's clock, and on CUDA also by events behind a full queue.
@@ -140,29 +128,13 @@ QUEUED = 20  # calls between two events
 FLUSHED_SHARE = 2  # of the last-level cache is overwritten
 
 
-class Timer(Protocol):
-    """Times one pass over calls."""
-
-    @property
-    def launch_included(self) -> bool:
-        """Whether the host's part of a call is in the time."""
-
-    def sample_us(self, calls: Sequence[Call], cache: Cache) -> float:
-        """Of one call, the mean over `calls`."""
-
-
 @dataclass(frozen=True)
 class HostTimer:
-    """From the call to the end of its work, by the host's clock.
+    """From the call to the end of its work, by the host's clock."""
 
-    Attributes:
-        finish: waits for the device's work.
-        flush: overwrites the last-level cache.
-    """
-
-    finish: Callable[[], object]
-    flush: Callable[[], object]
-    launch_included: bool = True
+    finish: Callable[[], object]  # waits for the device's work
+    flush: Callable[[], object]  # overwrites the last-level cache
+    launch_included: bool = True  # the host's part of a call is in the time
 
     def sample_us(self, calls: Sequence[Call], cache: Cache) -> float:
         """Of one call; warm calls are repeated until they take SHORTEST_US together."""
@@ -209,13 +181,16 @@ class EventTimer:
         return begin.elapsed_time(end) * 1e3 / repeats / len(calls)
 
 
+Timer = HostTimer | EventTimer
+
+
 def timers(device: torch.device, cache_bytes: int) -> tuple[Timer, ...]:
     """Those of a device: CPU: the host's clock. CUDA: events, and the host's clock with launch and synchronization."""
     buffer = torch.zeros(FLUSHED_SHARE * cache_bytes // 4, dtype=torch.float32, device=device)
-    flush = buffer.add_
+    flush = partial(buffer.add_, 1.0)
     if device.type == "cpu":
-        return (HostTimer(lambda: None, lambda: flush(1.0)),)
-    return EventTimer(lambda: flush(1.0)), HostTimer(torch.cuda.synchronize, lambda: flush(1.0))
+        return (HostTimer(lambda: None, flush),)
+    return EventTimer(flush), HostTimer(torch.cuda.synchronize, flush)
 
 
 def median_us(timer: Timer, batches: Sequence[Sequence[Call]], cache: Cache, seconds: float) -> tuple[float, int]:
@@ -237,62 +212,40 @@ LAUNCH_TIMEOUT_S = 900.0
 
 @dataclass(frozen=True)
 class Job:
-    """What one round measures.
+    """What one round measures."""
 
-    Attributes:
-        points: JSON lines of ops.
-        comm: (link, its world size, JSON lines of its points).
-        device: "cpu" or "cuda".
-        host_costs: whether the host's own costs are measured.
-        cache_bytes: last-level cache of the device.
-        seed: of contents and order.
-        seconds: of the round, next to starting processes.
-        out: where its readings go, one JSON line each.
-    """
-
-    points: tuple[str, ...]
-    comm: tuple[tuple[dict[str, object], int, tuple[str, ...]], ...]
-    device: str
-    host_costs: bool
-    cache_bytes: int
-    seed: int
-    seconds: float
-    out: str
-
-
-def job_text(job: Job) -> str:
-    """JSON."""
-    return json.dumps(asdict(job))
+    points: tuple[OpPoint, ...]
+    comm: tuple[CommPoint, ...]
+    ranks: int  # world size of the collectives
+    device: str  # "cpu" or "cuda"
+    host_costs: bool  # whether the host's own costs are measured
+    cache_bytes: int  # last-level cache of the device
+    seed: int  # of contents and order
+    seconds: float  # of the round, next to starting processes
+    out: str  # where its readings go
 
 
 def run_job(job: Job) -> list[Reading]:
     """Measure the round here."""
     device = torch.device(job.device)
-    num_comm = sum(len(lines) for _, _, lines in job.comm)
-    comm_s = job.seconds * num_comm / max(2 * len(job.points) + num_comm, 1)
-    result = list(_comm(job, comm_s))  # first: ranks are processes of their own, with this process's cores
-    if device.type == "cpu":
-        _on_a_core()
+    comm_s = job.seconds * len(job.comm) / max(2 * len(job.points) + len(job.comm), 1)
+    # First: ranks are processes of their own, with this process's cores.
+    result = _comm(job, comm_s) if job.comm else []
+    if device.type == "cpu":  # as a recorded rank has it: one core, one thread
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        torch.set_num_threads(1)
     if job.host_costs:
         result += [Reading(p, Cache.WARM, True, us, 1) for p, us in host_costs_us(device).items()]
     return result + list(_ops(job, device, job.seconds - comm_s))
 
 
-def _on_a_core() -> None:
-    """As a recorded rank has it: one core, one thread."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    torch.set_num_threads(1)
-
-
 def _ops(job: Job, device: torch.device, seconds: float) -> Iterator[Reading]:
     shuffled = random.Random(job.seed)
     generator = torch.Generator(device=device).manual_seed(job.seed)
-    points = [from_json(line) for line in job.points]
-    shuffled.shuffle(points)
+    points = shuffled.sample(job.points, len(job.points))
     deadline = time.monotonic() + seconds
     own_timers = timers(device, job.cache_bytes)
     for place, point in enumerate(points):
-        assert isinstance(point, OpPoint)
         torch.backends.cuda.matmul.allow_tf32 = point.tf32
         batches = _batches(point, device, generator)
         ways = [(timer, cache) for timer in own_timers for cache in Cache]
@@ -308,19 +261,16 @@ def _batches(point: OpPoint, device: torch.device, generator: torch.Generator) -
     return [calls(point, device, generator) for _ in range(max(1, min(MOST_CONTENTS, num)))]
 
 
-def _comm(job: Job, seconds: float) -> Iterator[Reading]:
-    for link, world_size, lines in job.comm:
-        own = Path(job.out).with_suffix(".comm")
-        arguments = (list(lines), job.device, job.seed, seconds / len(job.comm), str(own))
-        launch(measure_groups, arguments, world_size=world_size, timeout_s=LAUNCH_TIMEOUT_S + seconds,
-               link=Link(**link))  # type: ignore[arg-type]  # fmt: skip
-        yield from map(reading_from_json, own.read_text(encoding="utf-8").splitlines())
-        own.unlink()
+def _comm(job: Job, seconds: float) -> list[Reading]:
+    own = Path(job.out).with_suffix(".comm")
+    arguments = (job.comm, job.device, job.seed, seconds, own)
+    launch(measure_groups, arguments, world_size=job.ranks, timeout_s=LAUNCH_TIMEOUT_S + seconds)
+    return read_readings(own)
 
 
 def main(path: str) -> int:
     """Run the job in a file; 2 and one message if an op of it does not run."""
-    job = Job(**json.loads(Path(path).read_text(encoding="utf-8")))
+    job = msgspec.json.decode(Path(path).read_bytes(), type=Job)
     if job.device == "cpu":
         keep_memory()
     try:
@@ -328,7 +278,7 @@ def main(path: str) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    write_text(Path(job.out), "".join(reading_to_json(reading) + "\n" for reading in readings))
+    write_readings(Path(job.out), readings)
     return 0
 
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from gnnperf.core import InputError, reading
 from gnnperf.hardware import parse_yaml
 from gnnperf.record.calibrate.call import dtype_of, overload_of
-from gnnperf.record.calibrate.point import CommPoint, Direction, OpPoint, frozen
+from gnnperf.record.calibrate.point import CommPoint, Direction, OpPoint, Point, frozen
 from gnnperf.record.calibrate.rounds import Result
 
 KEYS = ("op", "shapes", "dtype", "dtypes", "arguments", "direction", "tables", "skew", "tf32", "transposed")
@@ -155,11 +155,16 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 
 def rows(results: Iterable[Result], facts: Mapping[str, object]) -> list[dict[str, object]]:
     """Rows of the table."""
-    return [{**dict.fromkeys(COLUMNS), **_what(result), **_how(result), **facts} for result in results]
+    return [
+        {**dict.fromkeys(COLUMNS), **_what(result.way.point), "cache": str(result.way.cache),
+         "launch_included": result.way.launch_included, "latency_us": result.latency_us.value,
+         "latency_low_us": result.latency_us.low, "latency_high_us": result.latency_us.high,
+         "num_rounds": len(result.round_medians_us), "num_samples": result.num_samples, **facts}
+        for result in results
+    ]  # fmt: skip
 
 
-def _what(result: Result) -> dict[str, object]:
-    point = result.way.point
+def _what(point: Point) -> dict[str, object]:
     if isinstance(point, OpPoint):
         return {"op": point.op, "kind": "op", "direction": str(point.direction), "shapes": json.dumps(point.shapes),
                 "dtypes": json.dumps(point.dtypes), "arguments": json.dumps(dict(point.arguments)),
@@ -171,13 +176,6 @@ def _what(result: Result) -> dict[str, object]:
     return {"op": point.quantity, "kind": "host"}
 
 
-def _how(result: Result) -> dict[str, object]:
-    outcome = result.latency_us
-    return {"cache": str(result.way.cache), "launch_included": result.way.launch_included, "latency_us": outcome.value,
-            "latency_low_us": outcome.low, "latency_high_us": outcome.high, "num_rounds": len(result.round_medians_us),
-            "num_samples": result.num_samples}  # fmt: skip
-
-
 def parquet_bytes(outcome: Sequence[Mapping[str, object]]) -> bytes:
     """The file: rows, and each column's meaning in its field's metadata."""
     schema = pa.schema([pa.field(name, kind, metadata={"meaning": text}) for name, (kind, text) in COLUMNS.items()])
@@ -185,8 +183,3 @@ def parquet_bytes(outcome: Sequence[Mapping[str, object]]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
-
-
-def read_table(content: bytes) -> list[dict[str, object]]:
-    """Rows of a file that `parquet_bytes` made."""
-    return [dict(row) for row in pq.read_table(io.BytesIO(content)).to_pylist()]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
+
+from gnnperf.core import write_bytes
 
 Shape = tuple[int, ...]
 
@@ -28,98 +32,61 @@ class Cache(StrEnum):
     FLUSHED = "flushed"
 
 
-@dataclass(frozen=True)
-class OpPoint:
-    """One op at one size.
+class _Point(msgspec.Struct, frozen=True, tag=True, tag_field="kind"):
+    """Travels as JSON with the name of its class."""
 
-    Attributes:
-        op: as in traces, e.g. "aten::mm", or with its overload "aten::add.out".
-        shapes: one per tensor argument, in the order of the op's schema; None for an optional tensor left out.
-        dtypes: of these tensors.
-        arguments: the other arguments, by name of the schema; what is left out takes the schema's default.
-        direction: forward, or the gradient.
-        tables: so many calls in turn, each with tensors of its own (tables compete for the cache); times are per call.
-        skew: access of integer inputs: row = floor(rows u^skew), u uniform; 1 is uniform, larger is hotter.
-        tf32: products in float32 may use TF32.
-        transposed: places of tensors that lie in memory column by column (the last two axes are exchanged).
-        flops: of one call; None unknown.
-        moved_bytes: read and written at least; None unknown.
-    """
 
-    op: str
+class OpPoint(_Point, frozen=True):
+    """One op at one size."""
+
+    op: str  # as in traces, e.g. "aten::mm", or with its overload "aten::add.out"
+    # one per tensor argument, in the order of the op's schema; None for an optional tensor left out
     shapes: tuple[Shape | None, ...]
-    dtypes: tuple[str, ...]
+    dtypes: tuple[str, ...]  # of these tensors
+    # the other arguments, by name of the schema; what is left out takes the schema's default
     arguments: tuple[tuple[str, Any], ...] = ()
-    direction: Direction = Direction.FORWARD
+    direction: Direction = Direction.FORWARD  # forward, or the gradient
+    # so many calls in turn, each with tensors of its own (tables compete for the cache); times are per call
     tables: int = 1
-    skew: float = 1.0
-    tf32: bool = False
+    skew: float = 1.0  # access of integer inputs: row = floor(rows u^skew), u uniform; 1 is uniform, larger is hotter
+    tf32: bool = False  # products in float32 may use TF32
+    # places of tensors that lie in memory column by column (the last two axes are exchanged)
     transposed: tuple[int, ...] = ()
-    flops: float | None = None
-    moved_bytes: float | None = None
+    flops: float | None = None  # of one call; None unknown
+    moved_bytes: float | None = None  # read and written at least; None unknown
+
+    def __post_init__(self) -> None:
+        """Lists that JSON made of tuples are tuples again."""
+        msgspec.structs.force_setattr(self, "arguments", frozen(self.arguments))
 
 
-@dataclass(frozen=True)
-class CommPoint:
-    """One collective, or a send/receive, of one group.
+class CommPoint(_Point, frozen=True):
+    """One collective, or a send/receive, of one group."""
 
-    Attributes:
-        op: name of CollectiveKind.
-        num_bytes: of one rank's input (all_gather: its own part; reduce_scatter: all parts).
-        ranks: ranks of the group, in the order of its members.
-        link: what joins them: "lo", "0.25g", or a GPU topology's word ("NV18", "PIX").
-    """
-
-    op: str
-    num_bytes: int
-    ranks: tuple[int, ...]
-    link: str
+    op: str  # name of CollectiveKind
+    num_bytes: int  # of one rank's input (all_gather: its own part; reduce_scatter: all parts)
+    ranks: tuple[int, ...]  # ranks of the group, in the order of its members
+    link: str  # what joins them: "lo", "0.25g", or a GPU topology's word ("NV18", "PIX")
 
 
-@dataclass(frozen=True)
-class HostPoint:
+class HostPoint(_Point, frozen=True):
     """A cost of the host that is no single op: see gnnperf.record.calibrate.job."""
 
     quantity: str
 
 
 Point = OpPoint | CommPoint | HostPoint
-_KINDS: dict[str, type[OpPoint] | type[CommPoint] | type[HostPoint]] = {
-    kind.__name__: kind for kind in (OpPoint, CommPoint, HostPoint)
-}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One point's median in one round.
+    """One point's median in one round."""
 
-    Attributes:
-        point: what.
-        cache: before each call.
-        launch_included: True: from the call to the end of its work, seen by the host; False: the device's own time.
-        latency_us: median over the samples, of one call.
-        num_samples: how many.
-    """
-
-    point: Point
-    cache: Cache
-    launch_included: bool
-    latency_us: float
-    num_samples: int
-
-
-def to_json(point: Point) -> str:
-    """One line; equal points give equal lines."""
-    return json.dumps({"kind": type(point).__name__, **asdict(point)}, sort_keys=True)
-
-
-def from_json(line: str) -> Point:
-    """The point of a line that `to_json` wrote."""
-    values: dict[str, Any] = json.loads(line)
-    kind = _KINDS[values.pop("kind")]
-    if kind is OpPoint:
-        values["direction"] = Direction(values["direction"])
-    return kind(**{key: frozen(value) for key, value in values.items()})
+    point: Point  # what
+    cache: Cache  # before each call
+    launch_included: bool  # True: from the call to the end of its work, seen by the host; False: the device's own time
+    latency_us: float  # median over the samples, of one call
+    num_samples: int  # how many
 
 
 def frozen(value: Any) -> Any:
@@ -127,18 +94,14 @@ def frozen(value: Any) -> Any:
     return tuple(frozen(v) for v in value) if isinstance(value, list | tuple) else value
 
 
-def reading_to_json(reading: Reading) -> str:
-    """One line."""
-    return json.dumps({"point": to_json(reading.point), "cache": reading.cache,
-                       "launch_included": reading.launch_included, "latency_us": reading.latency_us,
-                       "num_samples": reading.num_samples})  # fmt: skip
+def write_readings(path: Path, readings: Sequence[Reading]) -> None:
+    """As a JSON list."""
+    write_bytes(path, msgspec.json.encode(readings))
 
 
-def reading_from_json(line: str) -> Reading:
-    """The reading of a line that `reading_to_json` wrote."""
-    values: Mapping[str, Any] = json.loads(line)
-    return Reading(from_json(values["point"]), Cache(values["cache"]), values["launch_included"],
-                   values["latency_us"], values["num_samples"])  # fmt: skip
+def read_readings(path: Path) -> list[Reading]:
+    """What `write_readings` wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=list[Reading])
 
 
 def op_point(op: str, shapes: Sequence[Shape | None], dtype: str, **more: Any) -> OpPoint:
@@ -177,10 +140,6 @@ class Interval:
     low: float
     high: float
 
-    def holds(self, value: float) -> bool:
-        """Whether `value` lies inside, ends included."""
-        return self.low <= value <= self.high
-
 
 def t_975(degrees: int) -> float:
     """Student's t at 97.5 %."""
@@ -193,12 +152,7 @@ def log_sd(medians: Sequence[float]) -> float:
 
 
 def interval_of(medians: Sequence[float], least_log_sd: float = 0.0) -> Interval:
-    """Over the medians of R >= 2 rounds; see above.
-
-    Args:
-        medians: [R] positive, one per round.
-        least_log_sd: typical log_sd of points of this kind.
-    """
+    """Over the positive medians [R] of R >= 2 rounds, whose spread is at least `least_log_sd`; see above."""
     if len(medians) < 2:
         raise ValueError(f"{len(medians)} round has no spread")
     center = math.exp(statistics.median(map(math.log, medians)))
@@ -212,12 +166,7 @@ def widened(interval: Interval, by: float) -> Interval:
 
 
 def intervals(medians: Mapping[K, Sequence[float]], kinds: Mapping[K, Hashable]) -> dict[K, Interval]:
-    """Intervals of many points; each is at least as wide as is typical (median) of its kind.
-
-    Args:
-        medians: point -> [R] us, one per round.
-        kinds: point -> its kind.
-    """
+    """Intervals of many points, us; each is at least as wide as is typical (median) of its kind."""
     spreads: dict[Hashable, list[float]] = defaultdict(list)
     for key, values in medians.items():
         spreads[kinds[key]].append(log_sd(values))

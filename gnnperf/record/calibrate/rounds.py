@@ -9,12 +9,16 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
+import msgspec
+import numpy as np
+
 from gnnperf.core import InputError, each
-from gnnperf.record.calibrate.job import COPY_BYTES, QUANTITIES, SMALLEST_OP, Job, job_text
+from gnnperf.record.calibrate.job import COPY_BYTES, QUANTITIES, SMALLEST_OP, Job
 from gnnperf.record.calibrate.point import (
     Cache,
     CommPoint,
@@ -25,7 +29,7 @@ from gnnperf.record.calibrate.point import (
     Point,
     Reading,
     intervals,
-    reading_from_json,
+    read_readings,
 )
 from gnnperf.record.calibrate.suite import FLOOR_OP
 
@@ -68,20 +72,16 @@ def run_rounds(job: Job, minutes: float) -> list[list[Reading]]:
     for index in each(range(total), "measuring", "rounds"):
         left_s = end - time.monotonic()
         seconds = max(left_s / (total - index) - START_S, LEAST_MEASURING_S)
-        result.append(_in_a_process(replace(job, seed=_seed(index), seconds=seconds)))
+        seed = int.from_bytes(os.urandom(4), "little")  # another order and other contents in every round
+        result.append(_in_a_process(replace(job, seed=seed, seconds=seconds)))
     return result
-
-
-def _seed(index: int) -> int:
-    """Another order and other contents in every round of every calibration."""
-    return int.from_bytes(os.urandom(4), "little") + index
 
 
 def _in_a_process(job: Job) -> list[Reading]:
     with tempfile.TemporaryDirectory(prefix="gnnperf-calibrate-") as folder:
-        job = replace(job, out=str(Path(folder) / "readings.jsonl"))
+        job = replace(job, out=str(Path(folder) / "readings.json"))
         path = Path(folder) / "job.json"
-        path.write_text(job_text(job), encoding="utf-8")
+        path.write_bytes(msgspec.json.encode(job))
         done = subprocess.run(
             [sys.executable, "-m", "gnnperf.record.calibrate.job", str(path)],
             env={**os.environ, "KINETO_LOG_LEVEL": KINETO_LOG_LEVEL}, capture_output=True, text=True, check=False,
@@ -91,7 +91,7 @@ def _in_a_process(job: Job) -> list[Reading]:
         if done.returncode != 0:
             raise InputError(f"a round {_how_it_ended(done)}", where="gnnperf calibrate",
                              remedy="nothing was written; calibrate again, with nothing else running")  # fmt: skip
-        return [reading_from_json(line) for line in Path(job.out).read_text(encoding="utf-8").splitlines()]
+        return read_readings(Path(job.out))
 
 
 def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
@@ -106,23 +106,15 @@ def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:
     """One per way that every round has read; the order of the first round's ways does not matter."""
     medians: dict[Way, list[float]] = defaultdict(list)
     samples: dict[Way, int] = defaultdict(int)
-    for way, reading in _readings(rounds):
+    for reading in chain.from_iterable(rounds):
+        way = Way(reading.point, reading.cache, reading.launch_included)
         medians[way].append(reading.latency_us)
         samples[way] += reading.num_samples
     whole = {way: values for way, values in medians.items() if len(values) > 1}
-    result = intervals(whole, {way: _kind(way) for way in whole})
+    # Points of a kind have similar spreads: ops, collectives and host costs, by how they were timed.
+    kinds = {way: (type(way.point), way.cache, way.launch_included) for way in whole}
+    result = intervals(whole, kinds)
     return [Result(way, result[way], tuple(whole[way]), samples[way]) for way in sorted(whole, key=repr)]
-
-
-def _readings(rounds: Sequence[Sequence[Reading]]) -> Iterator[tuple[Way, Reading]]:
-    for readings in rounds:
-        for reading in readings:
-            yield Way(reading.point, reading.cache, reading.launch_included), reading
-
-
-def _kind(way: Way) -> tuple[str, Cache, bool]:
-    """Points of a kind have similar spreads: ops, collectives and host costs, by how they were timed."""
-    return type(way.point).__name__, way.cache, way.launch_included
 
 
 # From latencies to a device's numbers: sustained rates, launch floor, and what links do.
@@ -133,8 +125,6 @@ STREAMS = {"aten::copy_": "copy", "aten::sum": "read", "aten::add.out": "triad"}
 PLAIN_DTYPES = {"float8_e4m3fn": "float8"}
 MATRIX_UNITS = ("float16", "bfloat16", "float8")  # whose products on a GPU run in matrix units
 FAR_BEYOND = 3.0  # times the last-level cache: what a stream moves then comes from memory
-
-Rate = Callable[[Result], float]
 
 
 def device_time(results: Iterable[Result]) -> list[Result]:
@@ -149,22 +139,26 @@ def inverse(amount: float, latency_us: Interval) -> Interval:
     return Interval(*(amount / us * 1e6 for us in (latency_us.value, latency_us.high, latency_us.low)))
 
 
+def _best(rates: Iterable[tuple[str, Interval]]) -> dict[str, Interval]:
+    best: dict[str, Interval] = {}
+    for key, rate in rates:
+        if key not in best or rate.value > best[key].value:
+            best[key] = rate
+    return best
+
+
 def flops_per_s(results: Iterable[Result], kind: str) -> dict[str, Interval]:
     """Sustained FLOP rate by key of DeviceSpec.flops_per_s: the best of the products of that dtype, warm.
 
     Keys of GPUs: float32 without, float32_matrix with TF32; float64 and the rest as the library runs them.
     """
-    best: dict[str, Interval] = {}
-    for result in device_time(results):
-        point = result.way.point
-        if not isinstance(point, OpPoint) or point.op not in PRODUCTS or point.direction is Direction.BACKWARD:
-            continue
-        if point.flops is None or result.way.cache is Cache.FLUSHED:
-            continue
-        key, rate = _rate_key(point, kind), inverse(point.flops, result.latency_us)
-        if key not in best or rate.value > best[key].value:
-            best[key] = rate
-    return best
+    warm = [(r.way.point, r.latency_us) for r in device_time(results) if r.way.cache is Cache.WARM]
+    return _best(
+        (_rate_key(point, kind), inverse(point.flops, latency_us))
+        for point, latency_us in warm
+        if isinstance(point, OpPoint) and point.op in PRODUCTS and point.flops is not None
+        and point.direction is Direction.FORWARD
+    )  # fmt: skip
 
 
 def _rate_key(point: OpPoint, kind: str) -> str:
@@ -179,22 +173,16 @@ def bandwidths(results: Iterable[Result], cache_bytes: float) -> dict[str, Inter
     The best of their sizes: from memory, flushed and at least FAR_BEYOND times the cache; in cache, warm and at most
     half of it.
     """
-    best: dict[str, Interval] = {}
+    rates = []
     for result in device_time(results):
-        point = result.way.point
-        if not isinstance(point, OpPoint) or point.op not in STREAMS or point.moved_bytes is None:
-            continue
-        name = _stream_name(STREAMS[point.op], point.moved_bytes / cache_bytes, result.way.cache)
-        rate = inverse(point.moved_bytes, result.latency_us)
-        if name is not None and (name not in best or rate.value > best[name].value):
-            best[name] = rate
-    return best
-
-
-def _stream_name(stream: str, caches: float, cache: Cache) -> str | None:
-    if caches >= FAR_BEYOND and cache is Cache.FLUSHED:
-        return stream
-    return f"{stream}_in_cache" if caches <= 0.5 and cache is Cache.WARM else None
+        point, cache = result.way.point, result.way.cache
+        if isinstance(point, OpPoint) and point.op in STREAMS and point.moved_bytes is not None:
+            rate = inverse(point.moved_bytes, result.latency_us)
+            if point.moved_bytes >= FAR_BEYOND * cache_bytes and cache is Cache.FLUSHED:
+                rates.append((STREAMS[point.op], rate))
+            elif point.moved_bytes <= 0.5 * cache_bytes and cache is Cache.WARM:
+                rates.append((f"{STREAMS[point.op]}_in_cache", rate))
+    return _best(rates)
 
 
 def launch_floor_us(results: Iterable[Result]) -> Interval:
@@ -230,23 +218,15 @@ def fit_link(points: Sequence[tuple[float, float]]) -> LinkFit:
 
     Minimizes sum((a + b s - t)^2 / t^2) over a >= 0, b > 0.
     """
-    weights = [1 / us**2 for _, us in points]
-    mean_s, mean_t = _mean(weights, [s for s, _ in points]), _mean(weights, [t for _, t in points])
-    spread = sum(w * (s - mean_s) ** 2 for w, (s, _) in zip(weights, points, strict=True))
-    if spread == 0:
+    size, us = np.array(points).T
+    if len(set(size)) < 2:
         raise ValueError("a link needs two sizes")
-    slope = sum(w * (s - mean_s) * (t - mean_t) for w, (s, t) in zip(weights, points, strict=True)) / spread
-    floor = mean_t - slope * mean_s
+    slope, floor = np.polyfit(size, us, 1, w=1 / us)
     if floor < 0:  # through the origin instead
-        floor, slope = 0.0, _mean(weights, [s * t for s, t in points]) / _mean(weights, [s * s for s, _ in points])
+        floor, slope = 0.0, (size / us).sum() / ((size / us) ** 2).sum()
     if slope <= 0:
         raise ValueError("larger messages are not slower")
-    worst = max(abs(floor + slope * s - t) / t for s, t in points)
-    return LinkFit(floor, 1e6 / slope, worst)
-
-
-def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
-    return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+    return LinkFit(float(floor), float(1e6 / slope), float((abs(floor + slope * size - us) / us).max()))
 
 
 def host_link(results: Iterable[Result]) -> LinkFit | None:

@@ -12,63 +12,42 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from gnnperf.core import InputError, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
 from gnnperf.record import host
 from gnnperf.record.calibrate import rounds
-from gnnperf.record.calibrate.comm import (
-    MESSAGE_BYTES,
-    comm_points,
-    lines_of,
-    one_pair_per_link,
-    peer_access,
-    read_topology,
-)
+from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, one_pair_per_link, peer_access, read_topology
 from gnnperf.record.calibrate.compare import OPS_FILE
 from gnnperf.record.calibrate.job import Job
 from gnnperf.record.calibrate.ops_file import parquet_bytes, rows
-from gnnperf.record.calibrate.point import Interval, OpPoint, to_json
+from gnnperf.record.calibrate.point import CommPoint, Interval, OpPoint
 from gnnperf.record.calibrate.rounds import LinkFit, Result, results, run_rounds
 from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
 from gnnperf.record.machine import gpu_clocks, gpu_facts, versions
-from gnnperf.record.network import LOOPBACK, Link
 
 # The device that is calibrated: what it is called, its sizes, its clocks, and the versions that drive it.
 
-DEVICES = ("cpu", "cuda")
 FP8_SINCE = (8, 9)  # compute capability
 DEFAULT_CACHE_BYTES = 32 * 2**20  # where neither the kernel nor CUDA says
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The device at hand.
+    """The device at hand."""
 
-    Attributes:
-        torch_device: "cpu" or "cuda".
-        kind: "cpu" or "gpu".
-        label: as its maker calls it.
-        cache_bytes: last-level cache.
-        num_sms: SMs; CPU: 1, because a rank has one core.
-        clock_hz: highest that is known.
-        memory_bytes: capacity.
-        power_limit_w: None unknown.
-        count: how many there are: GPUs, or cores this process may use.
-        fp8: whether it multiplies in float8.
-    """
-
-    torch_device: str
-    kind: str
-    label: str
-    cache_bytes: int
-    num_sms: int
-    clock_hz: float
-    memory_bytes: float
-    power_limit_w: float | None
-    count: int
-    fp8: bool
+    torch_device: str  # "cpu" or "cuda"
+    kind: str  # "cpu" or "gpu"
+    label: str  # as its maker calls it
+    cache_bytes: int  # last-level cache
+    num_sms: int  # SMs; CPU: 1, because a rank has one core
+    clock_hz: float  # highest that is known
+    memory_bytes: float  # capacity
+    power_limit_w: float | None  # None unknown
+    count: int  # how many there are: GPUs, or cores this process may use
+    fp8: bool  # whether it multiplies in float8
 
     @property
     def name(self) -> str:
@@ -121,37 +100,27 @@ def clocks(torch_device: str) -> dict[str, float | None]:
 # What is measured on a machine: its suite, and the groups of ranks its links allow.
 
 FAR = 4  # times the last-level cache: the largest operand of a stream
-CommJob = tuple[dict[str, object], int, tuple[str, ...]]
+LOOPBACK = "lo"  # the link of ranks on CPUs
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What a calibration is requested.
+    """What a calibration is requested."""
 
-    Attributes:
-        ranks: of the groups whose collectives are measured; 0 or 1: none.
-        rates_gbit_per_s: CPU: links between two hosts (network namespaces) to measure too.
-        ops: measure these only; None: the suite.
-        sizes: of the suite; None: the device's own.
-        message_bytes: of the collectives.
-    """
-
-    ranks: int
-    rates_gbit_per_s: tuple[float, ...] = ()
-    ops: tuple[OpPoint, ...] | None = None
-    sizes: Sizes | None = None
-    message_bytes: tuple[int, ...] = MESSAGE_BYTES
+    ranks: int  # of the groups whose collectives are measured; 0 or 1: none
+    ops: tuple[OpPoint, ...] | None = None  # measure these only; None: the suite
+    sizes: Sizes | None = None  # of the suite; None: the device's own
+    message_bytes: tuple[int, ...] = MESSAGE_BYTES  # of the collectives
 
 
 def job_for(machine: Machine, ask: Ask) -> Job:
     """One round; seed, seconds and out are set per round."""
-    if ask.ops is not None:
-        ops, comm = ask.ops, list[CommJob]()
-    else:
-        ops, comm = points(_sizes(machine, ask.sizes), machine.fp8), _comm(machine, ask)
+    ops = points(_sizes(machine, ask.sizes), machine.fp8) if ask.ops is None else ask.ops
+    comm = _comm(machine, ask) if ask.ops is None and ask.ranks > 1 else ()
     return Job(
-        tuple(map(to_json, ops)), tuple(comm), machine.torch_device, ask.ops is None, machine.cache_bytes, 0, 0.0, ""
-    )
+        ops, comm, ask.ranks, machine.torch_device, host_costs=ask.ops is None, cache_bytes=machine.cache_bytes,
+        seed=0, seconds=0.0, out="",
+    )  # fmt: skip
 
 
 def _sizes(machine: Machine, requested: Sizes | None) -> Sizes:
@@ -163,26 +132,11 @@ def _sizes(machine: Machine, requested: Sizes | None) -> Sizes:
     return sizes if reaches else replace(sizes, stream_bytes=(*sizes.stream_bytes, far))
 
 
-def _comm(machine: Machine, ask: Ask) -> list[CommJob]:
-    if ask.ranks < 2:
-        return []
-    if machine.kind == "gpu":
-        pairs = read_topology(ask.ranks)
-        result = comm_points(ask.ranks, "+".join(sorted(set(pairs.values()))), one_pair_per_link(pairs),
-                            ask.message_bytes)  # fmt: skip
-        return [(asdict(LOOPBACK), ask.ranks, tuple(lines_of(result)))]
-    hosts = [Link(hosts=2, rate_gbit_per_s=rate) for rate in ask.rates_gbit_per_s]
-    return [_over(LOOPBACK, ask.ranks, ask.message_bytes), *(_over(link, 2, ask.message_bytes) for link in hosts)]
-
-
-def _over(link: Link, ranks: int, sizes: Sequence[int]) -> CommJob:
-    return asdict(link), ranks, tuple(lines_of(comm_points(ranks, link.name, sizes=sizes)))
-
-
-def link_across(ask: Ask) -> str | None:
-    """Name of the fastest measured link between hosts."""
-    rates = ask.rates_gbit_per_s
-    return Link(hosts=2, rate_gbit_per_s=max(rates)).name if rates else None
+def _comm(machine: Machine, ask: Ask) -> tuple[CommPoint, ...]:
+    if machine.kind != "gpu":
+        return comm_points(ask.ranks, LOOPBACK, sizes=ask.message_bytes)
+    pairs = read_topology(ask.ranks)
+    return comm_points(ask.ranks, "+".join(sorted(set(pairs.values()))), one_pair_per_link(pairs), ask.message_bytes)
 
 
 # The files of a calibration: a folder that is whole or not there.
@@ -263,25 +217,19 @@ def _rounded(value: float) -> float:
 
 
 def cluster_mapping(
-    machine: Machine, device: DeviceSpec, results: Iterable[Result], across: str | None, provenance: Mapping[str, str]
+    machine: Machine, device: DeviceSpec, results: Iterable[Result], provenance: Mapping[str, str]
 ) -> dict[str, object]:
-    """The cluster file's content; links that were not measured are those of the device's default cluster, and say so.
+    """The cluster file's content: the fastest link is `intra`.
 
-    Args:
-        machine: the device at hand.
-        device: its specification.
-        results: of send/receive: all links but `across` join ranks of one node, the fastest of them is `intra`.
-        across: the link between nodes that was measured, if any.
-        provenance: when, with what.
+    Links that were not measured are those of the device's default cluster, and say so.
     """
     result = list(results)
     default, fits, host_link = default_cluster(device), rounds.links(result), rounds.host_link(result)
-    inside = {name: fit for name, fit in fits.items() if name != across}
-    best = max(inside, key=lambda name: inside[name].bandwidth_bytes_per_s, default=None)
+    best = max(fits, key=lambda name: fits[name].bandwidth_bytes_per_s, default=None)
     content: dict[str, object] = {
         "name": f"{machine.name}_cluster", "device": device.name,
-        "intra": _link(best, inside[best]) if best is not None else _unmeasured(default.intra),
-        "inter": _link(across, fits[across]) if across in fits and across is not None else _unmeasured(default.inter),
+        "intra": _link(best, fits[best]) if best is not None else _unmeasured(default.intra),
+        "inter": _unmeasured(default.inter),
         "host_link": _unmeasured(default.host_link) if host_link is None else _link("pinned_copy", host_link),
         "ranks_per_node": max(machine.count, 1),
         "default_for": [device.name],
@@ -317,7 +265,8 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
         "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": versions(),
         **_topology(machine),
     }  # fmt: skip
-    files = {OPS_FILE: parquet_bytes(rows(result, _columns(machine))), ROUNDS_FILE: _rounds_bytes(result, facts)}
+    columns = {"device": machine.label, **{f"{name}_version": versions()[name] for name in ("torch", "cuda", "driver")}}
+    files = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: _rounds_bytes(result, facts)}
     if ask.ops is None:
         files |= _spec_files(machine, ask, result, _provenance(facts))
     write(out, files)
@@ -331,14 +280,8 @@ def _spec_files(
     files = {DEVICE_FILE: yaml_text(content).encode()}
     if ask.ranks > 1 or machine.kind == "gpu":
         device = device_from(content, DEVICE_FILE)
-        files[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, result, link_across(ask), provenance)).encode()
+        files[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, result, provenance)).encode()
     return files
-
-
-def _columns(machine: Machine) -> dict[str, object]:
-    result = versions()
-    return {"device": machine.label, "torch_version": result["torch"], "cuda_version": result["cuda"],
-            "driver_version": result["driver"]}  # fmt: skip
 
 
 def _topology(machine: Machine) -> dict[str, object]:
@@ -358,7 +301,7 @@ def _provenance(facts: Mapping[str, object]) -> dict[str, str]:
 
 def _rounds_bytes(result: Sequence[Result], facts: Mapping[str, object]) -> bytes:
     """All rounds' medians, so that intervals can be computed anew."""
-    ways = [{"point": json.loads(to_json(r.way.point)), "cache": str(r.way.cache),
+    ways = [{"point": msgspec.to_builtins(r.way.point), "cache": str(r.way.cache),
              "launch_included": r.way.launch_included, "round_medians_us": r.round_medians_us}
             for r in result]  # fmt: skip
     lines = ",\n".join(json.dumps(way) for way in ways)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from gnnperf.record.calibrate.point import Direction, OpPoint, op_point
@@ -26,25 +27,15 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a suite covers.
+    """What a suite covers."""
 
-    Attributes:
-        products: dtype -> edges n of n x n x n products.
-        tf32: edges of float32 products with TF32.
-        oblong: (m, k, n) of float32 and bfloat16 products.
-        batched: (batch, n) of n x n x n products.
-        stream_bytes: bytes of one operand of copy, sum and triad.
-        lookups: embedding lookups.
-        backward: edges of float32 products whose gradient is measured.
-    """
-
-    products: dict[str, tuple[int, ...]]
-    stream_bytes: tuple[int, ...]
-    lookups: tuple[Lookup, ...]
-    tf32: tuple[int, ...] = ()
-    oblong: tuple[tuple[int, int, int], ...] = ()
-    batched: tuple[tuple[int, int], ...] = ()
-    backward: tuple[int, ...] = ()
+    products: dict[str, tuple[int, ...]]  # dtype -> edges n of n x n x n products
+    stream_bytes: tuple[int, ...]  # bytes of one operand of copy, sum and triad
+    lookups: tuple[Lookup, ...]  # embedding lookups
+    tf32: tuple[int, ...] = ()  # edges of float32 products with TF32
+    oblong: tuple[tuple[int, int, int], ...] = ()  # (m, k, n) of float32 and bfloat16 products
+    batched: tuple[tuple[int, int], ...] = ()  # (batch, n) of n x n x n products
+    backward: tuple[int, ...] = ()  # edges of float32 products whose gradient is measured
 
 
 CPU = Sizes(
@@ -150,13 +141,5 @@ def lookups(lookup: Lookup) -> Iterable[OpPoint]:
 
 def footprint_bytes(point: OpPoint) -> int:
     """Of one call's tensors."""
-    return sum(
-        _volume(shape) * ITEM_BYTES.get(dtype, 4) for shape, dtype in zip(point.shapes, point.dtypes, strict=True)
-    )
-
-
-def _volume(shape: Sequence[int] | None) -> int:
-    volume = 1 if shape is not None else 0
-    for edge in shape or ():
-        volume *= edge
-    return volume
+    tensors = zip(point.shapes, point.dtypes, strict=True)
+    return sum(prod(shape) * ITEM_BYTES.get(dtype, 4) for shape, dtype in tensors if shape is not None)

@@ -30,21 +30,14 @@ SMALLEST_REST_US = 1e-6  # a rest below is rounding
 
 @dataclass(frozen=True)
 class Change:
-    """One part of the step.
+    """One part of the step."""
 
-    Attributes:
-        name: of the op, phase or node type.
-        a_us, b_us: time that the critical path spends there.
-        a_total_us, b_total_us: latencies there summed over all ranks, what has none left out.
-        a_nodes, b_nodes: how many nodes there are.
-    """
-
-    name: str
-    a_us: float
+    name: str  # of the op, phase or node type
+    a_us: float  # a_us, b_us: time that the critical path spends there
     b_us: float
-    a_total_us: float = 0.0
+    a_total_us: float = 0.0  # a_total_us, b_total_us: latencies there summed over all ranks, what has none left out
     b_total_us: float = 0.0
-    a_nodes: int = 0
+    a_nodes: int = 0  # a_nodes, b_nodes: how many nodes there are
     b_nodes: int = 0
 
     @property
@@ -55,16 +48,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two steps next to each other.
-
-    Attributes:
-        a, b: the two.
-        changes: what is added up (a key of BY) -> its parts, the largest change first; their changes add up to
-            `change_us`.
-    """
+    """Two steps next to each other."""
 
     a: Side
     b: Side
+    # what is added up (a key of BY) -> its parts, the largest change first; their changes add up to `change_us`
     changes: dict[str, tuple[Change, ...]]
 
     @property
@@ -81,8 +69,7 @@ class Comparison:
 def compare(a: Side, b: Side) -> Comparison:
     """Two steps next to each other.
 
-    Raises:
-        InputError: their step times are of different kinds, which are different quantities.
+    Raises InputError: their step times are of different kinds, which are different quantities.
     """
     if a.step_time_kind is not b.step_time_kind:
         raise InputError(

@@ -29,31 +29,21 @@ AGAIN = "predict again with this version (predict.py … out=DIR)"
 
 @dataclass(frozen=True)
 class Side:
-    """A step, predicted or measured.
+    """A step, predicted or measured."""
 
-    Attributes:
-        where: what the user named.
-        run: the run's name.
-        who: "measured", or the mode that predicted it.
-        hardware: device ("" unknown).
-        step_time_us: of `step_time_kind`.
-        step_time_kind: period, makespan or window.
-        is_lower_bound: some work has no latency and is left out.
-        nodes: [num_work] table with COLUMNS of the nodes that are work; `critical_us` is the time that the critical
-            path spends at a node.
-        rates: numbers of prediction.json's `throughput` that are compared, by key; {} a measured step, or unknown.
-        evidence: what the prediction took from measurements of its trace; "" a replay, or written before that was kept.
-    """
-
-    where: str
-    run: str
-    who: str
-    hardware: str
-    step_time_us: float
-    step_time_kind: StepTimeKind
-    is_lower_bound: bool
+    where: str  # what the user named
+    run: str  # the run's name
+    who: str  # "measured", or the mode that predicted it
+    hardware: str  # device ("" unknown)
+    step_time_us: float  # of `step_time_kind`
+    step_time_kind: StepTimeKind  # period, makespan or window
+    is_lower_bound: bool  # some work has no latency and is left out
+    # [num_work] table with COLUMNS of the nodes that are work; `critical_us` is the time that the critical path
+    # spends at a node
     nodes: pd.DataFrame
+    # what the prediction took from measurements of its trace; "" a replay, or written before that was kept
     evidence: str = ""
+    # numbers of prediction.json's `throughput` that are compared, by key; {} a measured step, or unknown
     rates: dict[str, float] = field(default_factory=dict)
 
 
@@ -65,8 +55,7 @@ def is_prediction(path: Path) -> bool:
 def read_prediction(folder: Path) -> Side:
     """What predict.py wrote.
 
-    Raises:
-        InputError: no prediction of this version of the format is there, or it cannot be read.
+    Raises InputError: no prediction of this version of the format is there, or it cannot be read.
     """
     given = read_document(folder / DOCUMENT)
     with reading(folder / DOCUMENT, "cannot be understood", remedy=AGAIN):
@@ -137,12 +126,12 @@ def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:
 MEASURED = "measured"
 
 
-def read_measured(trace: Path, step: int | None = None, cache_dir: Path | None = None) -> Side:
+def read_measured(trace: Path, step: int | None = None) -> Side:
     """A measured step of a trace."""
     if not trace.exists():
         raise InputError("no such file or directory", where=str(trace),
                          allowed="a folder that predict.py wrote, or a trace")  # fmt: skip
-    return measured_side(load_graph(trace, cache_dir), str(trace), step)
+    return measured_side(load_graph(trace, None), str(trace), step)
 
 
 def measured_side(graph: ExecutionGraph, where: str, step: int | None = None) -> Side:

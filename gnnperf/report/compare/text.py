@@ -26,15 +26,10 @@ from gnnperf.trace import run_name
 
 @dataclass(frozen=True)
 class Limits:
-    """What step B may not exceed.
+    """What step B may not exceed."""
 
-    Attributes:
-        max_step_ms: the longest step; None: any.
-        max_regression: how much longer than step A it may be, in percent; None: any.
-    """
-
-    max_step_ms: float | None = None
-    max_regression: float | None = None
+    max_step_ms: float | None = None  # the longest step; None: any
+    max_regression: float | None = None  # how much longer than step A it may be, in percent; None: any
 
     def __post_init__(self) -> None:
         """Refuse what is no limit: NaN would let everything pass."""
@@ -224,15 +219,10 @@ class StepTooLong(InputError):
 
 @dataclass(frozen=True)
 class Threshold:
-    """What the step may not exceed.
+    """What the step may not exceed."""
 
-    Attributes:
-        limits: see there.
-        against: what `limits.max_regression` is measured from, ("" nothing): its name, step time and kind.
-    """
-
-    limits: Limits
-    against: str = ""
+    limits: Limits  # see there
+    against: str = ""  # what `limits.max_regression` is measured from, ("" nothing): its name, step time and kind
     before_us: float | None = None
     before_kind: StepTimeKind | None = None
 

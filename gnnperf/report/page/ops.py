@@ -132,6 +132,7 @@ def uncovered(missing: dict[str, int]) -> Markup:
 
 
 COMPARED = ("counted as recorded", "measured", "error")
+RESERVED = "reserved at most"
 
 
 def peak_memory(answer: StepPrediction) -> Markup:
@@ -139,18 +140,21 @@ def peak_memory(answer: StepPrediction) -> Markup:
     parts = list(dict.fromkeys(str(part) for rank in answer.peak_memory for part in rank.peak.parts_bytes))
     used = [part for part in parts if any(_of(rank, part) for rank in answer.peak_memory)]
     names = (part.replace("_", " ") for part in used)
-    heads = ("rank", "peak", *names, "DDP's buckets", "at", *COMPARED)
+    heads = ("rank", "peak", RESERVED, *names, "DDP's buckets", "at", *COMPARED)
     rows = [(*_sizes(rank, used), text_td(rank.peak.at or UNKNOWN), *_compared(rank)) for rank in answer.peak_memory]
     sentences = fit_lines(answer.peak_memory, answer.hardware)
     edited = [line for line in memory_lines(answer) if line.startswith("what if")]
     unknown = () if any(rank.measured for rank in answer.peak_memory) else COMPARED
+    if all(rank.peak.most_reserved_bytes is None for rank in answer.peak_memory):
+        unknown = (*unknown, RESERVED)
     return Markup(f"{table('Peak memory', heads, rows, unknown)}{''.join(map(paragraph, [*sentences, *edited]))}")
 
 
 def _sizes(rank: RankMemory, parts: Sequence[str]) -> tuple[Td, ...]:
     peak = rank.peak
     made_of = (_of(rank, part) for part in parts)
-    return rank_td(peak.rank), *map(_size, (peak.peak_bytes, *made_of, peak.buckets_bytes))
+    most = Td("-") if peak.most_reserved_bytes is None else _size(peak.most_reserved_bytes)
+    return rank_td(peak.rank), _size(peak.peak_bytes), most, *map(_size, (*made_of, peak.buckets_bytes))
 
 
 def _of(rank: RankMemory, part: str) -> int:

@@ -11,7 +11,7 @@ import pandas as pd
 from gnnperf.predict import StepPrediction
 from gnnperf.report.devices import alternative_heads, alternative_rows
 from gnnperf.report.json_document import document
-from gnnperf.report.page import breakdown, markup, ops, path
+from gnnperf.report.page import breakdown, markup, memory, ops, path
 from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
 from gnnperf.report.summary import family_errors, work_table
@@ -19,9 +19,11 @@ from gnnperf.report.text import (
     MEANING,
     MOST_WARNINGS,
     UNKNOWN,
+    bytes_text,
     comparison,
     finding_details,
     finding_head,
+    fit_lines,
     headline,
     share_text,
     steps_line,
@@ -59,9 +61,20 @@ def answer_cards(answer: StepPrediction) -> Markup:
         ("predicted", f"predicted {kind}", f"{bound}{time_text(answer.step_time_us)}", MEANING[answer.step_time_kind]),
         *(card for card in evidence if card[2] != NONE or not rates),
         *rates,
+        *_fullest(answer),
         ("coverage", *_covered(answer)),
     )
     return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
+
+
+def _fullest(answer: StepPrediction) -> Iterable[tuple[str, str, str, str]]:
+    """A card of the rank that holds most, of what it has, and whether that fits."""
+    if not answer.peak_memory:
+        return
+    fullest = max(answer.peak_memory, key=lambda rank: rank.peak.peak_bytes)
+    device = "" if fullest.device_bytes is None else f" of {bytes_text(int(fullest.device_bytes))}"
+    fits = next(iter(fit_lines(answer.peak_memory, answer.hardware)), f"of rank {fullest.peak.rank}, the fullest")
+    yield "memory-peak", "peak memory", f"{bytes_text(fullest.peak.peak_bytes)}{device}", fits.partition(";")[0]
 
 
 def _rates(answer: StepPrediction) -> Iterable[tuple[str, str, str, str]]:
@@ -210,7 +223,7 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
     yield "ops", "Top ops", ops.ops(work, step_us)
     yield "errors", "Errors by op family", ops.errors(_errors(answer, nodes), answer)
     if answer.peak_memory:
-        yield "memory", "Peak memory", ops.peak_memory(answer)
+        yield "memory", "Peak memory", ops.peak_memory(answer) + memory.timelines(answer)
     yield "provenance", "Provenance", _provenance(answer)
 
 

@@ -1,1 +1,1 @@
-"""Op families on the roofs of a device, and what sparsity can gain. `gnnperf roofline`, `gnnperf sparsity-roofline`."""
+"""Op families of a step on the roofs of its device: `gnnperf roofline`."""

@@ -9,35 +9,26 @@ from html import escape
 
 WIDTH, HEIGHT = 860, 460
 LEFT, RIGHT, TOP, BOTTOM = 78, 16, 14, 46  # margins, for the numbers
-NUM_TICKS = 6  # at most, about
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, logarithmic or not; values outside are drawn at its ends."""
+    """From `low` to `high`, logarithmic; values outside are drawn at its ends."""
 
     low: float
     high: float
     title: str
-    logarithmic: bool = True
 
     def at(self, value: float) -> float:
         """0 at the low end, 1 at the high one."""
-        low, high = (math.log10(end) if self.logarithmic else end for end in (self.low, self.high))
-        place = math.log10(max(value, self.low)) if self.logarithmic else value
-        return min(max((place - low) / (high - low), 0.0), 1.0)
+        low, high, position = (math.log10(max(each, self.low)) for each in (self.low, self.high, value))
+        return min(max((position - low) / (high - low), 0.0), 1.0)
 
     def ticks(self) -> list[float]:
-        """Decades, or the multiples of 1, 2 or 5 times a power of ten that give about five."""
-        if self.logarithmic:
-            decades = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
-            return [10.0**decade for decade in decades]
-        least = (self.high - self.low) / NUM_TICKS
-        decade = 10.0 ** math.floor(math.log10(least))
-        step = next(nice * decade for nice in (1, 2, 5, 10) if nice * decade >= least * (1 - 1e-9))
-        ends = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [step * number for number in range(ends[0], ends[1] + 1)]
+        """Decades."""
+        decades = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
+        return [10.0**decade for decade in decades]
 
 
 @dataclass

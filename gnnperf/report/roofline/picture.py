@@ -9,21 +9,11 @@ import pandas as pd
 from gnnperf.analytic import DeviceRoofs, Roof
 from gnnperf.report.roofline.chart import Axis, Chart, decades, number_text
 from gnnperf.report.roofline.points import MEASURED, PREDICTED, DevicePicture, Point
-from gnnperf.report.roofline.sparsity import NUM_COLORS, Sheet
+from gnnperf.report.roofline.sheet import NUM_COLORS, Sheet
 from gnnperf.report.text import share_text, time_text
 
-HEADS = (
-    "family, rate",
-    "",
-    "nodes",
-    "time, all ranks",
-    "FLOP/byte",
-    "bound",
-    "FLOP/s",
-    "byte/s",
-    "of sustained",
-    "of peak",
-)
+HEADS = ("family, rate", "", "nodes", "time, all ranks", "FLOP/byte", "bound", "FLOP/s", "byte/s", "of sustained",
+         "of peak")  # fmt: skip
 DRAWN = '<p class="dim">filled: predicted; hollow: measured; solid: sustained roofs; dashed: peaks</p>'
 NOTHING = "no op's node has FLOPs, bytes and a latency: record with shapes (record_shapes=True)"
 ABOVE = "Above 100 %: the bytes came from caches, of which these roofs know nothing."

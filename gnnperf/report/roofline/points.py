@@ -31,27 +31,17 @@ COMPUTE, MEMORY = "compute", "memory"
 
 @dataclass(frozen=True)
 class Point:
-    """All nodes of one family on one kind of unit.
+    """All nodes of one family on one kind of unit."""
 
-    Attributes:
-        family: OpFamily.
-        rate: key of DeviceSpec.flops_per_s.
-        num_nodes: with known FLOPs, bytes and latency.
-        flops, moved_bytes, time_us: summed over them.
-        sustained_us: what the sustained roof allows, summed over nodes.
-        peak_us: what the vendor's peak allows; None: not known.
-        bound: "compute" or "memory": what most of `sustained_us` is limited by.
-    """
-
-    family: str
-    rate: str
-    num_nodes: int
-    flops: float
+    family: str  # OpFamily
+    rate: str  # key of DeviceSpec.flops_per_s
+    num_nodes: int  # with known FLOPs, bytes and latency
+    flops: float  # flops, moved_bytes, time_us: summed over them
     moved_bytes: float
     time_us: float
-    sustained_us: float
-    peak_us: float | None
-    bound: str
+    sustained_us: float  # what the sustained roof allows, summed over nodes
+    peak_us: float | None  # what the vendor's peak allows; None: not known
+    bound: str  # "compute" or "memory": what most of `sustained_us` is limited by
 
     @property
     def intensity(self) -> float:
@@ -81,16 +71,11 @@ class Point:
 
 @dataclass(frozen=True)
 class DevicePicture:
-    """One device with the points of each kind.
+    """One device with the points of each kind."""
 
-    Attributes:
-        roofs: of the device.
-        points: MEASURED, PREDICTED -> points, the longest first.
-        num_left_out: MEASURED, PREDICTED -> ops' nodes without FLOPs, bytes or latency, which are in no point.
-    """
-
-    roofs: DeviceRoofs
-    points: dict[str, tuple[Point, ...]]
+    roofs: DeviceRoofs  # of the device
+    points: dict[str, tuple[Point, ...]]  # MEASURED, PREDICTED -> points, the longest first
+    # MEASURED, PREDICTED -> ops' nodes without FLOPs, bytes or latency, which are in no point
     num_left_out: dict[str, int]
 
 

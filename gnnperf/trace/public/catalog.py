@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
-import io
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -21,45 +19,25 @@ CATALOG = Path(__file__).parent / "catalog.csv.gz"
 
 @dataclass(frozen=True)
 class Entry:
-    """One public file. None: the catalog does not know.
+    """One public file. None: the catalog does not know."""
 
-    Attributes:
-        name: unique; also the path of the file below a mirror or a fetch folder.
-        kind: kineto, execution-trace, archive, op-table, collective-table, step-table, ...
-        run: the recording the file belongs to; None for tables.
-        repo: owner/name of the GitHub repository.
-        commit: the commit the bytes were published in; None: they can only come from a mirror.
-        path: path inside the repository.
-        size_bytes: size of the mirrored file.
-        sha256: of the bytes upstream.
-        mirror_sha256: of the mirrored bytes (the same unless re-compressed or scrubbed).
-        license: license of the repository, and what is special about this file.
-        gpu: device name.
-        rank: rank of the run.
-        world_size: ranks of the run, traced or not.
-        steps: whole steps in the file.
-        with_shapes: "yes" or "no": whether ops carry their input shapes.
-        scrubbed: what the mirror removed, e.g. "environment removed".
-        note: what was measured.
-    """
-
-    name: str
-    kind: str
-    run: str | None
-    repo: str
-    commit: str | None
-    path: str
-    size_bytes: int
-    sha256: str
-    mirror_sha256: str
-    license: str
-    gpu: str | None
-    rank: int | None
-    world_size: int | None
-    steps: int | None
-    with_shapes: str | None
-    scrubbed: str | None
-    note: str | None
+    name: str  # unique; also the path of the file below a mirror or a fetch folder
+    kind: str  # kineto, execution-trace, archive, op-table, collective-table, step-table, ...
+    run: str | None  # the recording the file belongs to; None for tables
+    repo: str  # owner/name of the GitHub repository
+    commit: str | None  # the commit the bytes were published in; None: they can only come from a mirror
+    path: str  # path inside the repository
+    size_bytes: int  # size of the mirrored file
+    sha256: str  # of the bytes upstream
+    mirror_sha256: str  # of the mirrored bytes (the same unless re-compressed or scrubbed)
+    license: str  # license of the repository, and what is special about this file
+    gpu: str | None  # device name
+    rank: int | None  # rank of the run
+    world_size: int | None  # ranks of the run, traced or not
+    steps: int | None  # whole steps in the file
+    with_shapes: str | None  # "yes" or "no": whether ops carry their input shapes
+    scrubbed: str | None  # what the mirror removed, e.g. "environment removed"
+    note: str | None  # what was measured
 
     @property
     def recompressed(self) -> bool:
@@ -72,11 +50,7 @@ NUMBERS = ("size_bytes", "rank", "world_size", "steps")
 
 
 def load_catalog(path: Path = CATALOG) -> tuple[Entry, ...]:
-    """Read a catalog (gzipped CSV with the fields of `Entry`).
-
-    Raises:
-        InputError: not such a file, or a name that points outside of its folder.
-    """
+    """Read a catalog (gzipped CSV with the fields of `Entry`); refuses names that point outside of its folder."""
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -100,36 +74,12 @@ def _entry(row: dict[str, str]) -> Entry:
     return Entry(**cells)  # type: ignore[arg-type]
 
 
-def save_catalog(entries: Iterable[Entry], path: Path) -> None:
-    """Write a catalog; the same entries always give the same bytes."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=9, fileobj=raw, mtime=0) as packed:
-        packed.write(_csv(entries).encode())
-    part.replace(path)
-
-
-def _csv(entries: Iterable[Entry]) -> str:
-    """The catalog as text, header first."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for entry in sorted(entries, key=lambda e: e.name):
-        cells = {c: getattr(entry, c) for c in COLUMNS}
-        if entry.mirror_sha256 == entry.sha256:
-            cells["mirror_sha256"] = None
-        writer.writerow("" if value is None else value for value in cells.values())
-    return text.getvalue()
-
-
 def select(
     entries: Sequence[Entry], *, names: Sequence[str] = (), runs: Sequence[str] = (), kinds: Sequence[str] = ()
 ) -> tuple[Entry, ...]:
     """Entries that match one of the names or runs (all, if neither is given) and one of the kinds (if given).
 
     A name may be the whole name, its last part, or a pattern with * and ?; a run or kind may be a pattern, too.
-
-    Raises:
-        InputError: a name, run or kind that nothing matches; names the nearest that exist.
     """
     named = [_matching(entries, n, "file", lambda e: (e.name, PurePosixPath(e.name).name)) for n in names]
     in_run = [_matching(entries, r, "run", lambda e: (e.run,) if e.run else ()) for r in runs]
@@ -161,15 +111,10 @@ TRACE_KINDS = ("kineto", "execution-trace", "archive")
 
 @dataclass(frozen=True)
 class Recording:
-    """Files that were recorded together.
+    """Files that were recorded together."""
 
-    Attributes:
-        name: folder name for the run, unique in the catalog.
-        entries: its rank files, execution traces and archives.
-    """
-
-    name: str
-    entries: tuple[Entry, ...]
+    name: str  # folder name for the run, unique in the catalog
+    entries: tuple[Entry, ...]  # its rank files, execution traces and archives
 
 
 def recordings(entries: Sequence[Entry]) -> tuple[Recording, ...]:
@@ -185,17 +130,13 @@ def recordings(entries: Sequence[Entry]) -> tuple[Recording, ...]:
 def _split(run: str, files: tuple[Entry, ...]) -> Iterator[Recording]:
     """One recording, or one per file."""
     ranked = [e.rank for e in files if e.kind == "kineto"]
-    together = len(files) == 1 or (None not in ranked and len(set(ranked)) == len(ranked) and _distinct(files))
+    distinct = len({(e.repo, e.path) for e in files}) == len(files)  # no two are versions of one upstream file
+    together = len(files) == 1 or (None not in ranked and len(set(ranked)) == len(ranked) and distinct)
     if together:
         yield Recording(_folder_name(run), files)
         return
     for entry in files:
         yield Recording(f"{_folder_name(run)}-{entry.sha256[:8]}", (entry,))
-
-
-def _distinct(files: tuple[Entry, ...]) -> bool:
-    """Whether no two files are versions of the same upstream file."""
-    return len({(e.repo, e.path) for e in files}) == len(files)
 
 
 def _folder_name(text: str) -> str:
@@ -205,11 +146,7 @@ def _folder_name(text: str) -> str:
 
 
 def build(recording: Recording, folder: Path, out: Path) -> Path:
-    """Import one recording whose files lie in `folder` into TraceTables below `out`; return their folder.
-
-    Raises:
-        InputError: the files cannot be read as one run.
-    """
+    """Import one recording whose files lie in `folder` into TraceTables below `out`; return their folder."""
     from gnnperf.trace import read_run  # only here: `gnnperf data list` needs no pandas
     from gnnperf.trace.storage import write_run
 
@@ -217,45 +154,3 @@ def build(recording: Recording, folder: Path, out: Path) -> Path:
     run = read_run([folder / entry.name for entry in recording.entries], name=recording.name)
     write_run(run, target)
     return target
-
-
-# Make the shipped catalog from a mirror's catalog.csv: `python -m gnnperf.trace.public.catalog MIRROR_DIR`.
-
-
-def entry_from_mirror(row: dict[str, str]) -> Entry:
-    """One row of a mirror's catalog.csv; an empty cell is unknown."""
-    return Entry(
-        name=row["file"],
-        kind=row["kind"],
-        run=row["run"] or None,
-        repo=row["repo"],
-        commit=row["commit"] or None,
-        path=row["upstream_path"],
-        size_bytes=int(row["bytes"]),
-        sha256=row["upstream_sha256"],
-        mirror_sha256=row["sha256"],
-        license=row["licence"],
-        gpu=row["gpu"] or None,
-        rank=_number(row["rank"]),
-        world_size=_number(row["world_size"]),
-        steps=_number(row["steps"]),
-        with_shapes=row["with_shapes"] or None,
-        scrubbed=row["scrubbed"] or None,
-        note=row["note"] or None,
-    )
-
-
-def _number(td: str) -> int | None:
-    """An integer that a spreadsheet may have written as 3.0; None if empty."""
-    return int(float(td)) if td else None
-
-
-def main(mirror: Path) -> None:
-    """Replace the shipped catalog."""
-    with (mirror / "catalog.csv").open(encoding="utf-8", newline="") as file:
-        save_catalog([entry_from_mirror(row) for row in csv.DictReader(file)], CATALOG)
-    print(f"{CATALOG}: {CATALOG.stat().st_size:,} bytes")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

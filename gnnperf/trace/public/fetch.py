@@ -94,9 +94,6 @@ def download(
         limit_bytes: refuse more than this.
         on_bytes: given the size of every piece written (negative when a partial file is thrown away).
         sleep: how to wait between attempts.
-
-    Raises:
-        InputError: the server does not have it, sends too much, or stays out of reach.
     """
     for pause_s in (*BACK_OFF_S, None):
         try:
@@ -183,11 +180,7 @@ def fetch(entry: Entry, folder: Path, origin: Origin, on_bytes: Progress = lambd
 
 
 def upstream_url(entry: Entry, base_url: str = GITHUB_RAW) -> str:
-    """The address of exactly the bytes that were cataloged.
-
-    Raises:
-        InputError: the commit is not known.
-    """
+    """The address of exactly the bytes that were cataloged; refuses an entry whose commit is not known."""
     if entry.commit is None:
         what = "the commit that published this file is not known"
         raise InputError(what, where=entry.name, remedy="use a mirror: --mirror DIR")

@@ -28,18 +28,12 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Way:
-    """A remedy as edits of the graph.
+    """A remedy as edits of the graph."""
 
-    Attributes:
-        edits: made one after the other.
-        text: what they do, in words or as an entry of `whatif`.
-        at_most: they stand for more than a remedy can do: the gain is a bound.
-        step_time_us: of the step with the remedy, where no edit of the graph stands for it; None: by the edits.
-    """
-
-    edits: tuple[Edit, ...]
-    text: str
-    at_most: bool = False
+    edits: tuple[Edit, ...]  # made one after the other
+    text: str  # what they do, in words or as an entry of `whatif`
+    at_most: bool = False  # they stand for more than a remedy can do: the gain is a bound
+    # of the step with the remedy, where no edit of the graph stands for it; None: by the edits
     step_time_us: float | None = None
 
 
@@ -51,80 +45,47 @@ def scaling(nodes: np.ndarray, factors: np.ndarray | float, text: str, *, at_mos
 
 @dataclass(frozen=True)
 class Suspect:
-    """The result of a rule.
+    """The result of a rule."""
 
-    Attributes:
-        rule: its name.
-        cause: one sentence.
-        evidence: sentences with figures.
-        remedy: what to do about it.
-        ways: the remedy as edits, the closest first; (): none gives its gain.
-        unpriced: why no edit gives the gain, where `ways` is ().
-    """
-
-    rule: str
-    cause: str
-    evidence: tuple[str, ...]
-    remedy: str
-    ways: tuple[Way, ...] = ()
-    unpriced: str = ""
+    rule: str  # its name
+    cause: str  # one sentence
+    evidence: tuple[str, ...]  # sentences with figures
+    remedy: str  # what to do about it
+    ways: tuple[Way, ...] = ()  # the remedy as edits, the closest first; (): none gives its gain
+    unpriced: str = ""  # why no edit gives the gain, where `ways` is ()
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A bottleneck of the step.
+    """A bottleneck of the step."""
 
-    Attributes:
-        rule, cause, evidence, remedy: of the rule.
-        basis: whose latencies this is about.
-        edit: the edit whose gain this is ("" none).
-        gain_us: by how much the step is shorter with the edit; None unknown.
-        gain_share: of the step time; None unknown.
-        at_most: the gain is a bound.
-        unknown: assumptions of the edit, or why the gain is not known.
-    """
-
-    rule: str
+    rule: str  # rule, cause, evidence, remedy: of the rule
     cause: str
     evidence: tuple[str, ...]
     remedy: str
-    basis: Basis
-    edit: str
-    gain_us: float | None
-    gain_share: float | None
-    at_most: bool
-    unknown: tuple[str, ...]
+    basis: Basis  # whose latencies this is about
+    edit: str  # the edit whose gain this is ("" none)
+    gain_us: float | None  # by how much the step is shorter with the edit; None unknown
+    gain_share: float | None  # of the step time; None unknown
+    at_most: bool  # the gain is a bound
+    unknown: tuple[str, ...]  # assumptions of the edit, or why the gain is not known
 
 
 @dataclass(frozen=True)
 class Observed:
-    """One step with its latencies scheduled, by measurement or by prediction.
+    """One step with its latencies scheduled, by measurement or by prediction."""
 
-    Attributes:
-        graph: one step; edits start from the `latency_us` of its nodes.
-        latency_us: [num_nodes] as scheduled, 0 where unknown.
-        known: [num_nodes] bool: where it is not unknown.
-        predicted_us: [num_nodes] of the analytical model for the same nodes; NaN where it has none.
-        schedule: of these latencies.
-        step_time_us: of this schedule; period, makespan or window.
-        basis: whose latencies these are.
-        cluster: devices and links; None unknown.
-        step_time_of: the step time of an edit of `graph`, latencies given as those of the step.
-        stall_us: [num_nodes] time of measured stalls; None unknown.
-        without_stalls_us: the step time without them; None unknown.
-    """
-
-    graph: ExecutionGraph
-    latency_us: np.ndarray
-    known: np.ndarray
-    predicted_us: np.ndarray
-    schedule: Schedule
-    step_time_us: float
-    basis: Basis
-    cluster: ClusterSpec | None
-    step_time_of: Callable[[Edited], float]
-    stall_us: np.ndarray | None = None
-    without_stalls_us: float | None = None
+    graph: ExecutionGraph  # one step; edits start from the `latency_us` of its nodes
+    latency_us: np.ndarray  # [num_nodes] as scheduled, 0 where unknown
+    known: np.ndarray  # [num_nodes] bool: where it is not unknown
+    predicted_us: np.ndarray  # [num_nodes] of the analytical model for the same nodes; NaN where it has none
+    schedule: Schedule  # of these latencies
+    step_time_us: float  # of this schedule; period, makespan or window
+    basis: Basis  # whose latencies these are
+    cluster: ClusterSpec | None  # devices and links; None unknown
+    step_time_of: Callable[[Edited], float]  # the step time of an edit of `graph`, latencies given as those of the step
+    stall_us: np.ndarray | None = None  # [num_nodes] time of measured stalls; None unknown
+    without_stalls_us: float | None = None  # the step time without them; None unknown
 
     @cached_property
     def kind(self) -> np.ndarray:

@@ -74,8 +74,7 @@ def _filled(
 ) -> ExecutionGraph:
     """The edited graph with a latency for what the edit left without one.
 
-    Raises:
-        InputError: no source has the latency of one of its nodes.
+    Raises InputError: no source has the latency of one of its nodes.
     """
     open_ = edited.graph.nodes["latency_us"].isna().to_numpy() & edited.touched
     if not open_.any():
@@ -99,11 +98,7 @@ def calibrated_to_trace(
 ) -> ExecutionGraph:
     """The edited graph with a latency for what the edit left without one.
 
-    Args:
-        edited: of `recorded`; latencies that it left are kept.
-        recorded: with measured latencies.
-        predicted_before_us: [num_nodes of recorded].
-        predicted_after_us: [num_nodes of edited] of the same predictor.
+    Latencies that the edit left are kept. Both predictions [num_nodes] us are of one predictor.
     """
     nodes, known = edited.graph.nodes, recorded.nodes
     works = (known["node_type"] != NodeType.HOST) & known["latency_us"].gt(0) & (predicted_before_us > 0)

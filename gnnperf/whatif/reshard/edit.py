@@ -46,18 +46,12 @@ from gnnperf.whatif.reshard.units import (
 
 @dataclass(frozen=True)
 class Sizes:
-    """The numbers that shapes of a part are made of.
+    """The numbers that shapes of a part are made of."""
 
-    Attributes:
-        rows, columns: of the part.
-        pooling: indices per sample.
-        lookups: rows looked up in a step.
-    """
-
-    rows: int
+    rows: int  # rows, columns: of the part
     columns: int
-    pooling: int
-    lookups: int
+    pooling: int  # indices per sample
+    lookups: int  # rows looked up in a step
 
 
 def sizes_of(part: Part, lookups: float | None = None) -> Sizes:
@@ -67,20 +61,13 @@ def sizes_of(part: Part, lookups: float | None = None) -> Sizes:
 
 @dataclass(frozen=True)
 class Reshape:
-    """From the recorded part to another.
+    """From the recorded part to another."""
 
-    Attributes:
-        old, new: sizes of both.
-        samples: of all ranks.
-        ranks: number of ranks.
-        looks: whether calls belong to the forward, up to the lookup.
-    """
-
-    old: Sizes
+    old: Sizes  # old, new: sizes of both
     new: Sizes
-    samples: int
-    ranks: int
-    looks: bool
+    samples: int  # of all ranks
+    ranks: int  # number of ranks
+    looks: bool  # whether calls belong to the forward, up to the lookup
 
     def arguments(self, name: str, dims: str) -> tuple[Argument, ...]:
         """Shapes of a call."""
@@ -177,8 +164,7 @@ def with_messages(
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """The nodes with the messages of another placement; [num_nodes] bool: whose changed.
 
-    Raises:
-        InputError: the graph `name` has other exchanges than those of `before`.
+    Raises InputError: the graph `name` has other exchanges than those of `before`.
     """
     old, new = exchanges(model, before), exchanges(model, after)
     sent = nodes["message_bytes"].to_numpy(copy=True)
@@ -216,19 +202,12 @@ UNKNOWN = (
 
 @dataclass(frozen=True)
 class PlaceTables:
-    """Tables on other ranks, or divided otherwise.
+    """Tables on other ranks, or divided otherwise."""
 
-    Attributes:
-        tables: all of the model, in the order in which ranks look them up.
-        before: where they are in the recording.
-        after: where they shall be.
-        batch: samples per rank.
-    """
-
-    tables: tuple[Table, ...]
-    before: Placement
-    after: Placement
-    batch: int
+    tables: tuple[Table, ...]  # all of the model, in the order in which ranks look them up
+    before: Placement  # where they are in the recording
+    after: Placement  # where they shall be
+    batch: int  # samples per rank
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""
@@ -237,27 +216,16 @@ class PlaceTables:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A graph whose work for tables has been found: read once, placed many times.
+    """A graph whose work for tables has been found: read once, placed many times."""
 
-    Attributes:
-        graph: as recorded.
-        model: its tables.
-        before: where they are.
-        steps: per step, the lanes that look up and their units.
-    """
-
-    graph: ExecutionGraph
-    model: Model
-    before: Placement
-    steps: tuple[tuple[tuple[Lane, ...], Blocks], ...]
+    graph: ExecutionGraph  # as recorded
+    model: Model  # its tables
+    before: Placement  # where they are
+    steps: tuple[tuple[tuple[Lane, ...], Blocks], ...]  # per step, the lanes that look up and their units
 
     @classmethod
     def read(cls, graph: ExecutionGraph, model: Model, before: Placement) -> Recorded:
-        """Find the units.
-
-        Raises:
-            InputError: the graph does not look these tables up as `before` says.
-        """
+        """Find the units. Raises InputError: the graph does not look these tables up as `before` says."""
         model.check(before)
         held = [model.parts(before, rank) for rank in range(model.ranks)]
         lanes = [tuple(lane_of(graph, rank, step.step) for rank in graph.ranks) for step in graph.steps]
@@ -319,8 +287,7 @@ def _inside(unit: Unit, known: Sequence[Unit]) -> Unit:
 def _nearest(known: Sequence[Unit], part: Part, rank: int) -> Unit:
     """The recorded unit to copy for a part: of the same table if it was divided alike, there if it was there.
 
-    Raises:
-        InputError: the recording shows no table divided like that.
+    Raises InputError: the recording shows no table divided like that.
     """
     alike = [unit for unit in known if unit.part.split is part.split]
     if not alike:

@@ -21,18 +21,12 @@ from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Model, lane_of
 
 @dataclass(frozen=True)
 class Seen:
-    """One part of a table as a rank looks it up.
+    """One part of a table as a rank looks it up."""
 
-    Attributes:
-        rows, columns: of the part.
-        lookups: rows looked up, one number per step.
-        samples: vectors that come out.
-    """
-
-    rows: int
+    rows: int  # rows, columns: of the part
     columns: int
-    lookups: tuple[int, ...]
-    samples: int
+    lookups: tuple[int, ...]  # rows looked up, one number per step
+    samples: int  # vectors that come out
 
     @property
     def by_row(self) -> bool:
@@ -43,8 +37,7 @@ class Seen:
 def infer(graph: ExecutionGraph) -> tuple[Model, Placement]:
     """The tables of a recorded run in the order in which ranks look them up, with uniform indices, and their places.
 
-    Raises:
-        InputError: nothing is looked up, or ranks do so for different numbers of samples.
+    Raises InputError: nothing is looked up, or ranks do so for different numbers of samples.
     """
     lanes = {rank: [lane_of(graph, rank, step.step) for step in graph.steps] for rank in graph.ranks}
     heads = [_seen(lanes[rank]) for rank in graph.ranks]
@@ -74,8 +67,7 @@ def _seen(lanes: Sequence[Lane]) -> list[Seen]:
 def _part(calls: Sequence[tuple[Shape, ...]]) -> Seen:
     """From the shapes of its lookup in every step: weight, indices, offsets.
 
-    Raises:
-        InputError: they were not recorded, or it is another kind of lookup.
+    Raises InputError: they were not recorded, or it is another kind of lookup.
     """
     if any(len(shapes) < 3 or len(shapes[0]) != 2 or not shapes[1] or not shapes[2] for shapes in calls):
         raise InputError("a lookup without weight, indices and offsets", where="the recorded placement",

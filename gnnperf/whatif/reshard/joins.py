@@ -40,15 +40,10 @@ class Resize(Protocol):
 
 @dataclass(frozen=True)
 class Copy:
-    """Recorded nodes that are used once more.
+    """Recorded nodes that are used once more."""
 
-    Attributes:
-        nodes: [n] node ids.
-        resize: what changes; None nothing.
-    """
-
-    nodes: np.ndarray
-    resize: Resize | None
+    nodes: np.ndarray  # [n] node ids
+    resize: Resize | None  # what changes; None nothing
 
 
 @dataclass(frozen=True)
@@ -63,15 +58,9 @@ class Change:
 def rewrite(graph: ExecutionGraph, changes: Sequence[Change]) -> tuple[ExecutionGraph, np.ndarray, np.ndarray]:
     """The graph with every stretch exchanged for its copies.
 
-    Args:
-        graph: a window or one step.
-        changes: that do not overlap, each on one host lane, in order.
-
-    Returns:
-        the graph; [num_nodes] the node that each one is or copies; [num_nodes] bool: which are copies.
-
-    Raises:
-        InputError: what gives way waits for other lanes, or others for it.
+    `changes` do not overlap, each is on one host lane, in order. Returns the graph, [num_nodes] the node that each one
+    is or copies, and [num_nodes] bool: which are copies. Raises InputError: what gives way waits for other lanes, or
+    others for it.
     """
     pieces, home, at = [], [], 0
     for one in changes:
@@ -159,19 +148,12 @@ OP = {Split.ROW: "aten::add", Split.COLUMN: "aten::cat"}
 
 @dataclass(frozen=True)
 class Join:
-    """Calls that make one table's vectors whole.
+    """Calls that make one table's vectors whole."""
 
-    Attributes:
-        table: number of the table.
-        split: how it is divided.
-        columns: of each tensor that is joined.
-        shapes: of every call, in order.
-    """
-
-    table: int
-    split: Split
-    columns: int
-    shapes: tuple[tuple[Shape, ...], ...]
+    table: int  # number of the table
+    split: Split  # how it is divided
+    columns: int  # of each tensor that is joined
+    shapes: tuple[tuple[Shape, ...], ...]  # of every call, in order
 
 
 @dataclass(frozen=True)

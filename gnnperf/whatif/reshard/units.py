@@ -31,17 +31,11 @@ INDEX_BYTES, VALUE_BYTES = 8.0, 4.0
 
 @dataclass(frozen=True)
 class Model:
-    """Tables and who uses them.
+    """Tables and who uses them."""
 
-    Attributes:
-        tables: all of them.
-        ranks: number of ranks; every rank has samples of its own.
-        batch: samples per rank.
-    """
-
-    tables: tuple[Table, ...]
-    ranks: int
-    batch: int
+    tables: tuple[Table, ...]  # all of them
+    ranks: int  # number of ranks; every rank has samples of its own
+    batch: int  # samples per rank
 
     def parts(self, placement: Placement, rank: int) -> tuple[Part, ...]:
         """What a rank holds, in the order of the tables."""
@@ -85,22 +79,14 @@ class Model:
 
 @dataclass(frozen=True)
 class Part:
-    """What a rank holds of one table.
+    """What a rank holds of one table."""
 
-    Attributes:
-        table: number of the table.
-        split: how the table is divided.
-        rows, columns: that are here.
-        lookups: rows that a step is expected to look up here, over the samples of all ranks.
-        pooling: indices per sample.
-    """
-
-    table: int
-    split: Split
-    rows: int
+    table: int  # number of the table
+    split: Split  # how the table is divided
+    rows: int  # rows, columns: that are here
     columns: int
-    lookups: float
-    pooling: float
+    lookups: float  # rows that a step is expected to look up here, over the samples of all ranks
+    pooling: float  # indices per sample
 
 
 def row_share(table: Table, over: int, place: int) -> float:
@@ -111,13 +97,9 @@ def row_share(table: Table, over: int, place: int) -> float:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Elements of one all-to-all: what each rank sends to and gets from each.
+    """Elements of one all-to-all: what each rank sends to and gets from each."""
 
-    Attributes:
-        sent: [ranks, ranks] elements, from row to column.
-    """
-
-    sent: np.ndarray
+    sent: np.ndarray  # [ranks, ranks] elements, from row to column
 
     def of_rank(self, rank: int) -> float:
         """Elements of the buffer that a rank sends, its own included."""
@@ -158,42 +140,27 @@ class Block(StrEnum):
 
 @dataclass(frozen=True)
 class Lane:
-    """The calls of one step on the thread that looks up.
+    """The calls of one step on the thread that looks up."""
 
-    Attributes:
-        rank, step: whose.
-        first: [num_calls] node id of the gap before each call (of the call itself where there is none).
-        call: [num_calls] node id of its first own node; last: [num_calls] of its last.
-        name, phase: [num_calls] of the op.
-        shapes: [num_calls] of its tensors, in order.
-    """
-
-    rank: int
+    rank: int  # rank, step: whose
     step: int
-    first: np.ndarray
-    call: np.ndarray
+    first: np.ndarray  # [num_calls] node id of the gap before each call (of the call itself where there is none)
+    call: np.ndarray  # [num_calls] node id of its first own node; last: [num_calls] of its last
     last: np.ndarray
-    name: tuple[str, ...]
+    name: tuple[str, ...]  # name, phase: [num_calls] of the op
     phase: tuple[str, ...]
-    shapes: tuple[tuple[Shape, ...], ...]
+    shapes: tuple[tuple[Shape, ...], ...]  # [num_calls] of its tensors, in order
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Calls [begin, end) of a lane that serve one part.
+    """Calls [begin, end) of a lane that serve one part."""
 
-    Attributes:
-        lane: where.
-        part: what it serves.
-        begin, end: numbers of calls.
-        head: whether it is the first of its block.
-    """
-
-    lane: Lane
-    part: Part
-    begin: int
+    lane: Lane  # where
+    part: Part  # what it serves
+    begin: int  # begin, end: numbers of calls
     end: int
-    head: bool
+    head: bool  # whether it is the first of its block
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -222,8 +189,7 @@ class Unit:
 def lane_of(graph: ExecutionGraph, rank: int, step: int) -> Lane:
     """The calls of the thread that looks tables up.
 
-    Raises:
-        InputError: no thread does, several do, or their nodes are not in a row.
+    Raises InputError: no thread does, several do, or their nodes are not in a row.
     """
     nodes = graph.nodes
     mine = (nodes["rank"] == rank) & (nodes["step"] == step) & (nodes["thread"] >= 0)
@@ -254,14 +220,9 @@ Blocks = dict[Block, list[list[Unit]]]  # per lane, its units in the order they 
 
 
 def blocks(lanes: Sequence[Lane], parts: Sequence[Sequence[Part]]) -> Blocks:
-    """Block -> per lane, its units in the order they run.
+    """Of lanes of one step, one per rank, with what each of these ranks holds.
 
-    Args:
-        lanes: of one step, one per rank.
-        parts: what each of these ranks holds.
-
-    Raises:
-        InputError: a rank looks up, differentiates or updates other tables than it holds.
+    Raises InputError: a rank looks up, differentiates or updates other tables than it holds.
     """
     finders = {Block.FORWARD: _forward, Block.BACKWARD: _backward, Block.UPDATE: _updates}
     rough = {block: [units(*pair) for pair in zip(lanes, parts, strict=True)] for block, units in finders.items()}

@@ -239,26 +239,26 @@ def yaml_of(group: str, name: str) -> Make:
 
 @cache
 def _checkpoint() -> bytes:
-    """A checkpoint of op tables whose networks are untrained."""
+    """A checkpoint whose network is untrained."""
     import torch
 
+    from gnnperf.analytic import default_constants
     from gnnperf.gnn import WORK, ModelConfig, TypedGNN
+    from gnnperf.gnn.checkpoint import Checkpoint, save_checkpoint
+    from gnnperf.gnn.data.floors import TypedFloors
     from gnnperf.gnn.data.normalizer import Normalizer
     from gnnperf.gnn.data.numbers import WORK_NAMES
     from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
-    from research.pretraining.observation import Observation, Wait
-    from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, OpNetwork, save_op_checkpoint
-    from research.pretraining.rows import PRODUCTS
+    from gnnperf.gnn.trust import Trust
 
     words = Vocabulary({t: dict.fromkeys(FIELDS, ("word",)) for t in WORK})
     model = ModelConfig(hidden_channels=8, num_layers=1)
     zeros, ones = ({t: fill(len(WORK_NAMES)) for t in WORK} for fill in (torch.zeros, torch.ones))
-    waits = Observation({("source", "table"): Wait(10.0, 0.5, 2.0)}, {("source", "device", "table"): 1.0})
-    network = OpNetwork(model, words, Normalizer(zeros, ones, zeros, ones), waits, TypedGNN(model, words).state_dict())
-    answers = (KindAnswer(PRODUCTS.name, ("v100_pcie_32gb",), 0.5, 0.0),)
+    floors, trust = TypedFloors({"host/T1": 2.0}, {"host": 3.0}, 1.0), Trust(("v100",), {"toy": ("aten::mm",)})
+    parts = (Normalizer(zeros, ones, zeros, ones), TypedGNN(model, words).state_dict(), trust, {"seed": 0})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.pt"
-        save_op_checkpoint(path, OpCheckpoint(network, network, answers, {"seed": 0}))
+        save_checkpoint(path, Checkpoint(model, words, default_constants(), floors, *parts))
         return path.read_bytes()
 
 

@@ -34,7 +34,7 @@ _run = _reader("gnnperf.trace", "read_run")
 _ops_to_measure = _reader("gnnperf.record.calibrate.ops_file", "read_ops")
 _cluster = _reader("gnnperf.hardware", "load_cluster", "h100_sxm")
 _collectives = _reader("gnnperf.analytic.collective.constants", "load_collectives")
-_checkpoint = _reader("research.pretraining.op_checkpoint", "load_op_checkpoint")
+_checkpoint = _reader("gnnperf.gnn.checkpoint", "load_checkpoint")
 
 
 def _with_execution_trace(path: Path) -> object:

@@ -1,16 +1,18 @@
-"""Fewer launches: compiled models and captured steps. Both only on CUDA."""
+"""Programs of one model, with fewer launches: compiled models and captured steps. Both only on CUDA."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
+from typing import Protocol
 
 import torch
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, device, nothing
+from research.recording.workloads.replicate import shared_by_ranks
+from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, arithmetic, device, nothing
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and what the loss compares with
 EAGER_STEPS = 3  # before capturing: libraries choose algorithms and workspaces in them
@@ -23,6 +25,39 @@ def compiled(model: nn.Module, wanted: bool) -> Callable[[torch.Tensor], torch.T
     _require_cuda("compile")
     run: Callable[[torch.Tensor], torch.Tensor] = torch.compile(model)
     return run
+
+
+class Sizes(Protocol):
+    """What such a program says of itself."""
+
+    @property
+    def precision(self) -> str: ...
+    @property
+    def accumulation(self) -> int: ...
+    @property
+    def blocking(self) -> bool: ...
+    @property
+    def compile(self) -> bool: ...
+    @property
+    def cuda_graph(self) -> bool: ...
+
+
+def model_trainer(
+    size: Sizes, model: nn.Module, batches: Iterator[Batch], optimizer: torch.optim.Optimizer,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], replicated: tuple[nn.Module, ...],
+) -> Trainer:  # fmt: skip
+    """Trains a model by what `loss` makes of its result and the targets."""
+    precision, run = arithmetic(size.precision), compiled(model, size.compile)
+
+    def forward(batch: Batch) -> torch.Tensor:
+        inputs, targets = batch
+        with precision():
+            result = loss(run(inputs), targets)
+        return shared_by_ranks(result) if size.blocking else result
+
+    if size.cuda_graph:
+        return captured(replicated, forward, batches, (optimizer,), size.accumulation)
+    return LossTrainer(replicated, lambda: forward(next(batches)), (optimizer,), size.accumulation)
 
 
 def captured(

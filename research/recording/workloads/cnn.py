@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,16 +12,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from gnnperf.core import require
-from research.recording.workloads.accelerate import captured, compiled
-from research.recording.workloads.replicate import own_batches, replicate, shared_by_ranks
+from research.recording.workloads.accelerate import Batch, model_trainer
+from research.recording.workloads.replicate import own_batches, replicate
 from research.recording.workloads.transformer import own_samples
 from research.recording.workloads.workload import (
     SEED,
-    LossTrainer,
+    SizedProgram,
     Trainer,
-    arithmetic,
     device,
-    name_of,
     repeated,
     repeats_here,
 )
@@ -29,12 +27,6 @@ from research.recording.workloads.workload import (
 CLASSES = 10
 STAGES = 3  # each halves the image and doubles the channels
 WIDENED = 4  # a bottleneck gives so many times its inner channels
-Batch = tuple[torch.Tensor, torch.Tensor]  # images [B, 3, I, I] and labels [B] int64
-NAMED_ALWAYS = {"blocks": "n", "channels": "c", "image": "i", "batch": "b"}
-NAMED_IF_DIFFERENT = {
-    "bucket_mb": "mb", "layout": "", "precision": "", "accumulation": "acc", "repeats": "rep", "repeating_rank": "on",
-    "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
-}  # fmt: skip
 
 
 class Layout(StrEnum):
@@ -45,7 +37,11 @@ class Layout(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cnn:
+class Cnn(SizedProgram, kind="cnn", label="resnet", width="channels",
+          letters={"blocks": "n", "channels": "c", "image": "i", "batch": "b"}, otherwise={
+    "bucket_mb": "mb", "layout": "", "precision": "", "accumulation": "acc", "repeats": "rep", "repeating_rank": "on",
+    "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
+}):  # fmt: skip
     """An image classifier.
 
     Attributes:
@@ -80,23 +76,6 @@ class Cnn:
     compile: bool = False
     cuda_graph: bool = False
 
-    @property
-    def kind(self) -> str:
-        return "cnn"
-
-    @property
-    def name(self) -> str:
-        """Sizes, and what else is not the default: resnet_n1_c16_i32_b16_acc2."""
-        return "resnet" + name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT).removeprefix(self.kind)
-
-    @property
-    def width(self) -> int:
-        return self.channels
-
-    @property
-    def parallelism(self) -> dict[str, int]:
-        return {"dp": dist.get_world_size()}
-
     def build(self) -> Trainer:
         """The replicated model and batches."""
         require(dist.get_world_size() == 1 or not self.cuda_graph, "cuda_graph", self.cuda_graph,
@@ -104,24 +83,12 @@ class Cnn:
         torch.manual_seed(SEED)
         times = repeats_here(self.repeats, self.repeating_rank)
         model = replicate(ResNet(self, times).to(device()), self.bucket_mb, blocking=self.blocking)
-        forward, batches = _forward(self, model), _batches(self)
-        optimizers = (torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True),)
-        if self.cuda_graph:
-            return captured((model,), forward, batches, optimizers, self.accumulation)
-        return LossTrainer((model,), lambda: forward(next(batches)), optimizers, self.accumulation)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+        return model_trainer(self, model, _batches(self), optimizer, _loss, (model,))
 
 
-def _forward(size: Cnn, model: nn.Module) -> Callable[[Batch], torch.Tensor]:
-    """Batch -> loss, [] float32."""
-    precision, run = arithmetic(size.precision), compiled(model, size.compile)
-
-    def forward(batch: Batch) -> torch.Tensor:
-        images, labels = batch
-        with precision():
-            loss = F.cross_entropy(run(images).float(), labels)
-        return shared_by_ranks(loss) if size.blocking else loss
-
-    return forward
+def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits.float(), labels)
 
 
 def _batches(size: Cnn) -> Iterator[Batch]:
@@ -130,6 +97,7 @@ def _batches(size: Cnn) -> Iterator[Batch]:
 
 
 def _batch(size: Cnn, samples: int) -> Batch:
+    """Images [B, 3, I, I] and labels [B] int64."""
     images = torch.randn(samples, 3, size.image, size.image)
     return images.to(device()), torch.randint(0, CLASSES, (samples,)).to(device())
 

@@ -20,25 +20,24 @@ from research.recording.workloads.sharded_tables import Sharding, sharded
 from research.recording.workloads.workload import (
     SEED,
     LossTrainer,
+    SizedProgram,
     Trainer,
     arithmetic,
     device,
-    name_of,
     repeated,
     repeats_here,
 )
 
 DENSE_FEATURES = 13  # as in the Criteo data
 LEARNING_RATE = 0.01
-NAMED_ALWAYS = {"tables": "t", "rows": "r", "dim": "d", "batch": "b"}
-NAMED_IF_DIFFERENT = {
-    "pooling": "p", "skew": "s", "bottom": "bottom", "top": "top", "sharding": "", "overlap": "overlap",
-    "repeats": "rep", "repeating_rank": "on", "precision": "", "accumulation": "acc",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Dlrm:
+class Dlrm(SizedProgram, kind="dlrm", width="dim",
+           letters={"tables": "t", "rows": "r", "dim": "d", "batch": "b"}, otherwise={
+    "pooling": "p", "skew": "s", "bottom": "bottom", "top": "top", "sharding": "", "overlap": "overlap",
+    "repeats": "rep", "repeating_rank": "on", "precision": "", "accumulation": "acc",
+}):  # fmt: skip
     """A recommendation model.
 
     Attributes:
@@ -72,18 +71,6 @@ class Dlrm:
     repeating_rank: int | None = None
     precision: str = "float32"
     accumulation: int = 1
-
-    @property
-    def kind(self) -> str:
-        return "dlrm"
-
-    @property
-    def name(self) -> str:
-        return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
-
-    @property
-    def width(self) -> int:
-        return self.dim
 
     @property
     def parallelism(self) -> dict[str, int]:

@@ -17,18 +17,25 @@ from torch.nn import functional as F
 from gnnperf.core import InputError
 from research.recording.workloads.dispatch import Dispatch, Experts, Padded, Uneven
 from research.recording.workloads.replicate import NUM_BATCHES, replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of, repeats_here
+from research.recording.workloads.workload import (
+    SEED,
+    LossTrainer,
+    SizedProgram,
+    Trainer,
+    arithmetic,
+    device,
+    repeats_here,
+)
 
 HEAD = 32  # columns of an attention head
-NAMED_ALWAYS = {"layers": "l", "width": "w", "experts": "e", "sequence": "s", "batch": "b"}
-NAMED_IF_DIFFERENT = {
-    "hidden": "h", "vocabulary": "v", "top": "top", "capacity_factor": "c", "padded": "padded", "repeats": "rep",
-    "repeating_rank": "on", "precision": "", "accumulation": "acc",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Moe:
+class Moe(SizedProgram, kind="moe",
+          letters={"layers": "l", "width": "w", "experts": "e", "sequence": "s", "batch": "b"}, otherwise={
+    "hidden": "h", "vocabulary": "v", "top": "top", "capacity_factor": "c", "padded": "padded", "repeats": "rep",
+    "repeating_rank": "on", "precision": "", "accumulation": "acc",
+}):  # fmt: skip
     """A language model with experts.
 
     Attributes:
@@ -63,14 +70,6 @@ class Moe:
     repeating_rank: int | None = None
     precision: str = "float32"
     accumulation: int = 1
-
-    @property
-    def kind(self) -> str:
-        return "moe"
-
-    @property
-    def name(self) -> str:
-        return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property
     def parallelism(self) -> dict[str, int]:

@@ -13,15 +13,13 @@ from math import prod
 from random import Random
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core import InputError
-from research.recording.workloads.op_rules import ALONG, ELEMENTWISE, REDUCTIONS, Op, Rule, Value
-from research.recording.workloads.op_rules_layout import BINARY, LAYOUT
+from research.recording.workloads.op_rules import ALONG, BINARY, ELEMENTWISE, LAYOUT, REDUCTIONS, Op, Rule, Value
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS, WEIGHTED
 from research.recording.workloads.replicate import own_batches, replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of
+from research.recording.workloads.workload import SEED, LossTrainer, SizedProgram, Trainer, arithmetic, device
 
 FAMILIES: tuple[Sequence[Rule], ...] = (
     ELEMENTWISE, ALONG, REDUCTIONS, LAYOUT, BINARY, WEIGHTED, PRODUCTS, CONVOLUTIONS,
@@ -32,12 +30,12 @@ LARGEST_BOUND, LEAST_ELEMENTS = 50.0, 64
 WORK_PER_ELEMENT = 100.0  # of `scale`: what one op may do
 MOST_TRIES_PER_OP = 1000
 UNUSED_SHARE = 0.6  # of inputs are taken from values that no op uses yet, so that programs are deep
-NAMED_ALWAYS = {"seed": "s", "num_ops": "n", "scale": "e", "batch": "b"}
-NAMED_IF_DIFFERENT = {"image": "i", "precision": "", "accumulation": "acc"}
 
 
 @dataclass(frozen=True)
-class RandomGraph:
+class RandomGraph(SizedProgram, kind="random_graph", width="scale",
+                  letters={"seed": "s", "num_ops": "n", "scale": "e", "batch": "b"},
+                  otherwise={"image": "i", "precision": "", "accumulation": "acc"}):  # fmt: skip
     """A program of random ops.
 
     Attributes:
@@ -57,22 +55,6 @@ class RandomGraph:
     image: int = 16
     precision: str = "float32"
     accumulation: int = 1
-
-    @property
-    def kind(self) -> str:
-        return "random_graph"
-
-    @property
-    def name(self) -> str:
-        return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
-
-    @property
-    def width(self) -> int:
-        return self.scale
-
-    @property
-    def parallelism(self) -> dict[str, int]:
-        return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:
         """The replicated program and batches."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import cycle
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, device, name_of
+from research.recording.workloads.workload import SEED, LossTrainer, SizedProgram, Trainer, device
 
 NUM_BATCHES = 4  # made before the first step and used in turn
 DEFAULT_BUCKET_MB = 25.0  # of DDP
@@ -65,45 +65,22 @@ def own_batches(make: Callable[[], Batch], data_rank: int | None = None) -> Iter
     return cycle([make() for _ in range(NUM_BATCHES)])
 
 
-class ReplicatedWorkload:
+class ReplicatedWorkload(SizedProgram, kind="", letters={}):
     """Base of programs with one model on every rank, batches of each rank's own and one optimizer.
 
     A subclass is a frozen dataclass of sizes: `class Unet(ReplicatedWorkload, kind="unet", width="channels",
-    letters={"levels": "l", ...})`.
-
-    Args:
-        kind: which program this is.
-        width: the field that is the axis of a split by size.
-        letters: field -> what the name calls it, in the order of the name; `bucket_mb` is named where it differs.
+    letters={"levels": "l", ...})`; `bucket_mb` is named where it differs.
 
     Attributes:
         batch: samples per rank.
         bucket_mb: DDP's bucket.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-    kind: ClassVar[str]
     batch: int
     bucket_mb: float
-    _width: ClassVar[str]
-    _letters: ClassVar[Mapping[str, str]]
 
     def __init_subclass__(cls, *, kind: str, width: str, letters: Mapping[str, str]) -> None:
-        cls.kind, cls._width, cls._letters = kind, width, letters
-
-    @property
-    def name(self) -> str:
-        """Kind and sizes: unet_l2_c16_i16_b8."""
-        return name_of(self, self._letters, {"bucket_mb": "mb"})
-
-    @property
-    def width(self) -> int:
-        """Size of the vectors that the program works on."""
-        return int(getattr(self, self._width))
-
-    @property
-    def parallelism(self) -> dict[str, int]:
-        return {"dp": dist.get_world_size()}
+        super().__init_subclass__(kind=kind, width=width, letters=letters, otherwise={"bucket_mb": "mb"})
 
     def model(self) -> nn.Module:
         raise NotImplementedError

@@ -16,7 +16,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from research.recording.workloads.replicate import replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, device, name_of, repeated, repeats_here
+from research.recording.workloads.workload import (
+    SEED,
+    LossTrainer,
+    SizedProgram,
+    Trainer,
+    device,
+    repeated,
+    repeats_here,
+)
 
 # Carts that balance a pole (Barto, Sutton, Anderson 1983; constants and Euler steps as in Gymnasium's CartPole-v1).
 #
@@ -112,12 +120,12 @@ class TensorCartPoles:
 
 STATE = 4
 DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.95, 0.5, 0.01
-NAMED_ALWAYS = {"hidden": "h", "num_envs": "n", "horizon": "t"}
-NAMED_IF_DIFFERENT = {"vectorized": "tensor", "repeats": "rep", "repeating_rank": "on", "accumulation": "acc"}
 
 
 @dataclass(frozen=True)
-class Rl:
+class Rl(SizedProgram, kind="rl", width="hidden", letters={"hidden": "h", "num_envs": "n", "horizon": "t"}, otherwise={
+    "vectorized": "tensor", "repeats": "rep", "repeating_rank": "on", "accumulation": "acc",
+}):  # fmt: skip
     """An actor and critic that learns to balance poles.
 
     Attributes:
@@ -139,26 +147,8 @@ class Rl:
     accumulation: int = 1
 
     @property
-    def kind(self) -> str:
-        return "rl"
-
-    @property
-    def name(self) -> str:
-        return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
-
-    @property
-    def width(self) -> int:
-        """Columns of the policy's hidden layer."""
-        return self.hidden
-
-    @property
     def batch(self) -> int:
         return self.num_envs * self.horizon
-
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated; every rank has carts of its own."""
-        return {"dp": dist.get_world_size()}
 
     def build(self) -> Trainer:
         """The replicated policy and this rank's carts."""

@@ -13,20 +13,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 
 from gnnperf.core import InputError, require
-from research.recording.workloads.accelerate import captured, compiled
+from research.recording.workloads.accelerate import Batch, compiled, model_trainer
 from research.recording.workloads.language_model import HEAD, Block, Recomputed, language_model, recomputed
 from research.recording.workloads.pipeline import ORDERS, Order, PipelineTrainer, layers_of_stage
-from research.recording.workloads.replicate import own_batches, replicate, shared_by_ranks
+from research.recording.workloads.replicate import own_batches, replicate
 from research.recording.workloads.tensor_parallel import can_be_cut, cut_blocks
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, arithmetic, device, name_of
-
-Batch = tuple[torch.Tensor, torch.Tensor]  # tokens and targets, [B, S] int64 each
-NAMED_ALWAYS = {"layers": "l", "width": "w", "sequence": "s", "batch": "b"}
-NAMED_IF_DIFFERENT = {
-    "vocabulary": "v", "bucket_mb": "mb", "parallel": "", "tensor_ranks": "tr", "order": "", "accumulation": "acc",
-    "precision": "", "checkpointing": "ckpt", "optimizer": "", "repeats": "rep", "repeating_rank": "on",
-    "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
-}  # fmt: skip
+from research.recording.workloads.workload import SEED, SizedProgram, Trainer, arithmetic, device
 
 
 class Parallel(StrEnum):
@@ -47,7 +39,12 @@ class Optimizer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Transformer:
+class Transformer(SizedProgram, kind="transformer",
+                  letters={"layers": "l", "width": "w", "sequence": "s", "batch": "b"}, otherwise={
+    "vocabulary": "v", "bucket_mb": "mb", "parallel": "", "tensor_ranks": "tr", "order": "", "accumulation": "acc",
+    "precision": "", "checkpointing": "ckpt", "optimizer": "", "repeats": "rep", "repeating_rank": "on",
+    "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
+}):  # fmt: skip
     """A language model.
 
     Attributes:
@@ -95,14 +92,9 @@ class Transformer:
     cuda_graph: bool = False
 
     @property
-    def kind(self) -> str:
-        return "transformer"
-
-    @property
     def name(self) -> str:
         """Layout, sizes, and what else is not the default: gpt_l2_w128_s64_b8_tp."""
-        layout = "gpt" if self.causal else "bert"
-        return layout + name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT).removeprefix(self.kind)
+        return ("gpt" if self.causal else "bert") + super().name.removeprefix(self.kind)
 
     @property
     def parallelism(self) -> dict[str, int]:
@@ -148,6 +140,7 @@ def _batches(size: Transformer, data_rank: int, samples: int) -> Iterator[Batch]
 
 
 def _batch(size: Transformer, samples: int) -> Batch:
+    """Tokens and targets, [B, S] int64 each."""
     tokens = torch.randint(0, size.vocabulary, (samples, size.sequence + 1))
     inputs = tokens[:, :-1] if size.causal else tokens[:, 1:]
     return inputs.contiguous().to(device()), tokens[:, 1:].contiguous().to(device())
@@ -182,18 +175,7 @@ def _optimizer(model: nn.Module, size: Transformer) -> torch.optim.Optimizer:
 
 def _loss_trainer(model: nn.Module, size: Transformer, batches: Iterator[Batch],
                   replicated: tuple[nn.Module, ...]) -> Trainer:  # fmt: skip
-    precision, run = arithmetic(size.precision), compiled(model, size.compile)
-
-    def forward(batch: Batch) -> torch.Tensor:
-        tokens, targets = batch
-        with precision():
-            loss = cross_entropy(run(tokens), targets)
-        return shared_by_ranks(loss) if size.blocking else loss
-
-    optimizers = (_optimizer(model, size),)
-    if size.cuda_graph:
-        return captured(replicated, forward, batches, optimizers, size.accumulation)
-    return LossTrainer(replicated, lambda: forward(next(batches)), optimizers, size.accumulation)
+    return model_trainer(size, model, batches, _optimizer(model, size), cross_entropy, replicated)
 
 
 def _ddp(size: Transformer) -> Trainer:

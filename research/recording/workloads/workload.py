@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gnnperf.core import InputError
 
+NOTHING: Mapping[str, str] = {}
 SEED = 20260  # of weights and data; ranks add their number where they must differ
 
 
@@ -71,13 +72,48 @@ class Workload(Protocol):
         ...
 
 
-def name_of(workload: Workload, always: Mapping[str, str], otherwise: Mapping[str, str]) -> str:
-    """kind_<always>_<those of otherwise that differ from their default>: dlrm_t8_r100k_d32_b256_acc2."""
-    defaults = {field.name: field.default for field in fields(workload)}
-    differing = [field for field in otherwise if getattr(workload, field) != defaults[field]]
-    letters = {**always, **otherwise}
-    return "_".join([workload.kind, *(letters[field] + _short(getattr(workload, field)) for field in
-                                      [*always, *differing])])  # fmt: skip
+class SizedProgram:
+    """Base of programs: a subclass is a frozen dataclass of sizes.
+
+    Args:
+        kind: which program this is.
+        width: the field that is the axis of a split by size.
+        letters: field -> what the name calls it, in the order of the name.
+        otherwise: the same of fields that are named only where they differ from their default.
+        label: how the name begins; None: with the kind.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    kind: ClassVar[str]
+    _width: ClassVar[str]
+    _letters: ClassVar[Mapping[str, str]]
+    _otherwise: ClassVar[Mapping[str, str]]
+    _label: ClassVar[str]
+
+    def __init_subclass__(
+        cls, *, kind: str, letters: Mapping[str, str], width: str = "width", otherwise: Mapping[str, str] = NOTHING,
+        label: str | None = None,
+    ) -> None:  # fmt: skip
+        cls.kind, cls._width, cls._letters, cls._otherwise, cls._label = kind, width, letters, otherwise, label or kind
+
+    @property
+    def name(self) -> str:
+        """Kind and sizes, and what else is not the default: dlrm_t8_r100k_d32_b256_acc2."""
+        defaults = {field.name: field.default for field in fields(self)}
+        differing = [field for field in self._otherwise if getattr(self, field) != defaults[field]]
+        letters = {**self._letters, **self._otherwise}
+        sizes = (letters[field] + _short(getattr(self, field)) for field in [*self._letters, *differing])
+        return "_".join([self._label, *sizes])
+
+    @property
+    def width(self) -> int:
+        """Size of the vectors that the program works on."""
+        return int(getattr(self, self._width))
+
+    @property
+    def parallelism(self) -> dict[str, int]:
+        """Replicated on every rank."""
+        return {"dp": dist.get_world_size()}
 
 
 def _short(value: object) -> str:

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.collective.tables import COLUMNS, collective_table, joined, link_name, read_calibrated
+from gnnperf.analytic.collective.tables import COLUMNS, collective_table, link_name, read_calibrated
 from gnnperf.core.errors import InputError
 from gnnperf.record.calibrate.ops_file import COLUMNS as OP_COLUMNS
 from gnnperf.record.calibrate.ops_file import parquet_bytes
 from research.tables.collective_sources import (
+    joined,
     read_aiconfigurator,
     read_collectives,
     read_estimate_train_time,

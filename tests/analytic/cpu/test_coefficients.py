@@ -12,13 +12,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.constants import default_constants, load_constants, save_constants
+from gnnperf.analytic.constants import default_constants, load_constants
 from gnnperf.analytic.cpu.coefficients import CoreNumbers, FamilyCoefficients, OpCoefficients, core_numbers
 from gnnperf.analytic.cpu.counts import KEYS
 from gnnperf.analytic.cpu.fit import CALIBRATED, RECORDED, fit_op_prices
 from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 from gnnperf.hardware.spec import DeviceSpec
+from research.fitting.files import save_constants
 
 CPU = load_device("cpu_generic")
 CORE = core_numbers(CPU)

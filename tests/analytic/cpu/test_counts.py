@@ -92,9 +92,18 @@ def test_inner_reductions_finish_rows(dims: str, rows: float) -> None:
     assert (result.get("row", 0.0), result["flop"]) == (rows, 240)
 
 
-def test_sorting_is_no_pass_over_rows() -> None:
-    (result,) = counts(call("aten::topk", [[6, 8], [], []]))
-    assert small(result) == {"call": 1, "element": 4 * 48}
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (call("aten::topk", [[6, 8], [], []]), {"call": 1, "element": 4 * 48}),  # sorting is no pass over rows
+        (call("aten::bernoulli", [[100]]), {"call": 1, "element": 100}),  # random numbers cost by the number
+        (call("my::op", [[4, 8], [[8, 2]]]) | {"family": "gemm", "flops": 5.0, "bytes": 3.0},
+         {"call": 1, "flop": 5, "byte": 3}),  # a list where a product has a matrix is no product
+    ],
+)  # fmt: skip
+def test_counts_of_one_call(row: dict[str, object], expected: dict[str, float]) -> None:
+    (result,) = counts(row)
+    assert small(result) == expected
 
 
 def test_an_op_that_ran_just_now_is_warm_and_one_after_half_a_megabyte_is_half_cold() -> None:
@@ -107,16 +116,6 @@ def test_dropout_pays_for_the_numbers_it_draws() -> None:
     dropout = call("aten::relu", [[8]]) | {"op_name": "aten::dropout"}
     families = paid_families(pd.DataFrame([dropout, call("aten::relu", [[8]])]))
     assert families.tolist() == ["random", "elementwise"]
-
-
-def test_random_numbers_cost_by_the_number() -> None:
-    (result,) = counts(call("aten::bernoulli", [[100]]))
-    assert small(result) == {"call": 1, "element": 100}
-
-
-def test_a_list_where_a_product_has_a_matrix_is_no_product() -> None:
-    (result,) = counts(call("my::op", [[4, 8], [[8, 2]]]) | {"family": "gemm", "flops": 5.0, "bytes": 3.0})
-    assert small(result) == {"call": 1, "flop": 5, "byte": 3}
 
 
 def test_convolutions_work_on_blocks_of_sixteen_channels() -> None:

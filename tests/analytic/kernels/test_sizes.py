@@ -12,7 +12,7 @@ import pytest
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.attention import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
-from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, _both, convolved_us, passes
+from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, convolution_size, convolved_us, passes
 from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
@@ -58,28 +58,29 @@ def test_the_result_of_a_convolution_follows_from_its_flops(
     assert which is FORWARD and sizes(requested) == pytest.approx(expected)
 
 
-def test_the_image_that_a_gradient_writes_follows_from_the_bytes() -> None:
-    """cudnn_convolution_backward_input(input_size, grad_output, weight, ...) of a 14 x 14 image at stride 2."""
-    types, values = ["", "float", "float"], ["[32, 16, 14, 14]", "", ""]
-    requested = typed("aten::cudnn_convolution_backward_input", [[], [32, 8, 7, 7], [8, 16, 3, 3]], types, values)
+@pytest.mark.parametrize(
+    ("op", "shapes", "result", "expected_pass", "expected"),
+    [  # the image, of stride 2, follows from the bytes, the window of a weight from the FLOPs
+        ("input", [[], [32, 8, 7, 7], [8, 16, 3, 3]], "[32, 16, 14, 14]", GRAD_INPUT,
+         (32, 16, 8, 14, 14, 3, 3, 7, 7, 2, 1)),
+        ("weight", [[], [32, 8, 14, 14], [32, 16, 14, 14]], "[8, 16, 5, 5]", GRAD_WEIGHT,
+         (32, 16, 8, 14, 14, 5, 5, 14, 14, 1, 1)),
+    ],
+)  # fmt: skip
+def test_the_size_that_a_gradient_writes_follows_from_its_costs(
+    op: str, shapes: list[list[int]], result: str, expected_pass: object, expected: tuple[int, ...]
+) -> None:
+    requested = typed(f"aten::cudnn_convolution_backward_{op}", shapes, ["", "float", "float"], [result, "", ""])
     which, sizes = PASS_OF[requested.op_name]
-    assert which is GRAD_INPUT
-    assert sizes(requested) == pytest.approx((32, 16, 8, 14, 14, 3, 3, 7, 7, 2, 1))
-
-
-def test_the_window_of_a_weight_follows_from_the_flops() -> None:
-    types, values = ["", "float", "float"], ["[8, 16, 5, 5]", "", ""]
-    requested = typed("aten::cudnn_convolution_backward_weight", [[], [32, 8, 14, 14], [32, 16, 14, 14]], types, values)
-    which, sizes = PASS_OF[requested.op_name]
-    assert which is GRAD_WEIGHT
-    assert sizes(requested) == pytest.approx((32, 16, 8, 14, 14, 5, 5, 14, 14, 1, 1))
+    assert which is expected_pass
+    assert sizes(requested) == pytest.approx(expected)
 
 
 def test_flops_tell_whether_a_backward_gives_both_gradients() -> None:
     both = call(BOTH, [[2, 8, 5, 5], [2, 4, 10, 10], [8, 4, 3, 3]])
     assert passes(both) == (GRAD_INPUT, GRAD_WEIGHT)
     assert passes(replace(both, flops=both.flops / 2)) == (GRAD_WEIGHT,)  # a first layer
-    assert _both(both) == pytest.approx((2, 4, 8, 10, 10, 3, 3, 5, 5, 2, 1))
+    assert convolution_size(both) == pytest.approx((2, 4, 8, 10, 10, 3, 3, 5, 5, 2, 1))
 
 
 def test_depthwise_convolutions_are_no_products() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gnnperf.generate.convolutional.build import replica_tensors
 from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Gradients, NetworkOptimizer
+from gnnperf.generate.uses import Stretch
 from gnnperf.memory.measured import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, KEPT, planned_peak, profiles
 from tests.generate.convolutional.networks import shipped, tiny
@@ -23,8 +24,9 @@ def test_between_the_passes_of_tiny() -> None:
     stem, its norm; conv 0, norm 0; conv 1, norm 1: six of 2 x 4 x 8 x 8 float32; mean and deviation of three norms;
     the mean over the image [2, 4] and the logarithms [2, 3].
     """
-    pair = replica_tensors(tiny())[0].stretches[0].pair
-    forward, backward = profiles(pair, lambda n: n)
+    first = replica_tensors(tiny())[0].stretches[0]
+    assert isinstance(first, Stretch)
+    forward, backward = profiles(first.pair, lambda n: n)
     image = 4 * 2 * 4 * 8 * 8
     assert forward.net[ASKED] == 6 * image + 3 * 2 * 4 * 4 + 4 * (2 * 4 + 2 * 3)
     assert (forward.net + backward.net)[ASKED] == 0
@@ -43,7 +45,9 @@ def test_what_is_always_there() -> None:
 def test_gradients_that_are_set_to_zero_are_always_there() -> None:
     retained = replica_tensors(tiny(gradients=Gradients.ZEROED))[0]
     assert sum(retained.gradients_bytes) == 4 * PARAMETERS
-    assert profiles(retained.stretches[1].pair, lambda n: n)[1].net[KEPT] == 0
+    second = retained.stretches[1]
+    assert isinstance(second, Stretch)
+    assert profiles(second.pair, lambda n: n)[1].net[KEPT] == 0
 
 
 @pytest.mark.parametrize("optimizer", list(NetworkOptimizer))

@@ -83,18 +83,10 @@ def test_every_op_of_the_program_is_accounted(dtype: str, interaction: str) -> N
     """`recommendation_tensors` compares its ops with the program's, in order."""
     raw = {
         "name": "t", "batch": 64, "ranks": 4,
-        "model": {"tables": [{"name": str(i), "rows": 100 * (i + 1), "dim": 8} for i in range(5)],
-                  "bottom": [16, 8], "top": [16, 1], "interaction": interaction, "dtype": dtype},
+        "model": {"tables": [{"name": str(i), "rows": 100 * (i + 1), "dim": 16} for i in range(5)],
+                  "bottom": [32, 16], "top": [16, 1], "interaction": interaction, "dtype": dtype},
         "placement": {"0": 0, "1": "row", "2": "column", "3": "replicated", "4": {"split": "row", "ranks": [1, 2]}},
     }  # fmt: skip
-    raw["model"]["tables"] = [
-        {
-            **t,
-            "dim": 16,
-        }
-        for t in raw["model"]["tables"]
-    ]  # type: ignore[index]
-    raw["model"]["bottom"] = [32, 16]  # type: ignore[index]
     plan = read_plan(raw, "plan")
     assert isinstance(plan, RecommendationPlan)
     assert all(planned_peak(tensors).peak_bytes > 0 for tensors in recommendation_tensors(plan))

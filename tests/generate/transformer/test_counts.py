@@ -5,30 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction, Schedule, Transformer, TransformerPlan
 from gnnperf.generate.transformer.update import layer_parameters, stage_parameters
-from gnnperf.graph.execution_graph import ExecutionGraph
+from tests.generate.transformer.graphs import product_flops, transfers
 from tests.generate.transformer.plans import MODEL, small
 
 LARGE = Transformer(layers=4, hidden=512, heads=8, sequence=256, vocabulary=1024)
-
-
-def _product_flops(graph: ExecutionGraph) -> float:
-    nodes = graph.nodes
-    return float(nodes["flops"][(nodes["family"] == OpFamily.GEMM).to_numpy()].sum())
-
-
-def _transfers(graph: ExecutionGraph) -> dict[tuple[str, float, int], int]:
-    """(kind, bytes, group size) -> how many."""
-    result = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
-    keys = zip(result["collective"], result["message_bytes"], result["group_size"], strict=True)
-    count: dict[tuple[str, float, int], int] = {}
-    for key in keys:
-        count[key] = count.get(key, 0) + 1
-    return count
 
 
 @pytest.mark.parametrize(("tensor", "pipeline"), [(1, 1), (2, 1), (1, 2), (2, 2)])
@@ -37,13 +21,13 @@ def test_flops_of_full_recomputation_are_those_of_narayanan(tensor: int, pipelin
     plan = TransformerPlan("a", LARGE, Parallelism(tensor, pipeline), Schedule(4, 2))
     s, layers, h, rows = LARGE.sequence, LARGE.layers, LARGE.hidden, LARGE.vocabulary
     closed = 96.0 * 4 * s * layers * h**2 * (1 + s / (6 * h) + rows / (16 * layers * h))
-    assert _product_flops(build_plan(plan, every_rank(plan.parallelism))) == pytest.approx(closed, rel=1e-9)
-    assert _product_flops(build_plan(plan)) * tensor == pytest.approx(closed, rel=1e-9)
+    assert product_flops(build_plan(plan, every_rank(plan.parallelism))) == pytest.approx(closed, rel=1e-9)
+    assert product_flops(build_plan(plan)) * tensor == pytest.approx(closed, rel=1e-9)
 
 
 def test_flops_by_recomputation() -> None:
     """Forward and twice that backward: 72; full repeats 24; selective repeats 4 s / h of attention."""
-    result = {kind: _product_flops(build_plan(small(recompute=kind))) for kind in Recompute}
+    result = {kind: product_flops(build_plan(small(recompute=kind))) for kind in Recompute}
     tokens, hidden, layers = 4 * MODEL.sequence, MODEL.hidden, MODEL.layers
     layer = tokens * layers * (24.0 * hidden**2 + 4.0 * MODEL.sequence * hidden)
     assert result[Recompute.FULL] - result[Recompute.NONE] == pytest.approx(layer)
@@ -60,21 +44,21 @@ def test_parameters_by_hand() -> None:
 
 def test_sums_over_shards() -> None:
     """Per layer and micro-batch two forward, repeated and backward; two at the ends; three for the cross entropy."""
-    result = _transfers(build_plan(small(tensor=2)))
+    result = transfers(build_plan(small(tensor=2)))
     x, per_token = MODEL.sequence * MODEL.hidden * 2.0, MODEL.sequence * 4.0
     assert result == {("all_reduce", x, 2): 4 * (6 * 4 + 2), ("all_reduce", per_token, 2): 4 * 3}
 
 
 def test_messages_between_stages_and_the_tied_embedding() -> None:
-    result = _transfers(build_plan(small(pipeline=2)))
+    result = transfers(build_plan(small(pipeline=2)))
     x, embedding = MODEL.sequence * MODEL.hidden * 2.0, 1024.0 * MODEL.hidden * 2.0
     assert result == {("send_recv", x, 2): 2 * 4, ("all_reduce", embedding, 2): 1}
 
 
 def test_gradients_at_the_end_and_in_buckets_are_the_same_bytes() -> None:
-    at_end = _transfers(build_plan(small(data=2)))
+    at_end = transfers(build_plan(small(data=2)))
     layer_bytes = layer_parameters(small()) * 2.0
-    buckets = _transfers(build_plan(small(data=2, reduction=Reduction.BUCKETS, bucket_bytes=layer_bytes)))
+    buckets = transfers(build_plan(small(data=2, reduction=Reduction.BUCKETS, bucket_bytes=layer_bytes)))
     assert at_end == {("all_reduce", stage_parameters(small(), 0) * 2.0, 2): 1}
     assert sum(buckets.values()) == 4 + 2  # layers; norm at the end, embedding at the beginning
     assert sum(size * n for (_, size, _), n in buckets.items()) == stage_parameters(small(), 0) * 2.0
@@ -90,7 +74,7 @@ def test_buckets_of_a_pipeline_are_all_gradients(stage: int) -> None:
 
 
 def test_gradients_in_float32_are_twice_the_bytes() -> None:
-    half, full = (_transfers(build_plan(small(data=2, gradient_dtype=d))) for d in ("float16", "float32"))
+    half, full = (transfers(build_plan(small(data=2, gradient_dtype=d))) for d in ("float16", "float32"))
     assert [2 * size for _, size, _ in half] == [size for _, size, _ in full]
 
 

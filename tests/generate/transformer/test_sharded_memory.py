@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from gnnperf.core import InputError
 from gnnperf.generate import HeldFor, Hold, RankTensors
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
+from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.copies import Offload, Store
 from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.plan import (
@@ -16,13 +18,14 @@ from gnnperf.generate.transformer.plan import (
     Parallelism,
     Pipeline,
     Recompute,
+    Reduction,
     Schedule,
     Sharded,
     Sharding,
     Transformer,
     TransformerPlan,
 )
-from gnnperf.generate.transformer.sizes import owned_count, stage_parameters
+from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_parameters
 from gnnperf.generate.transformer.tensors import layer_uses
 from gnnperf.generate.uses import kept_bytes
 from gnnperf.memory import Part, PeakMemory
@@ -208,3 +211,46 @@ def test_a_backward_pass_in_two_parts_keeps_inputs_for_the_second() -> None:
     once, first, second = map(activations, (Pipeline.ONE_F_ONE_B, Pipeline.ZB_H1, Pipeline.ZB_H2))
     assert first == pytest.approx(once, rel=0.05)
     assert second > 1.5 * once
+
+
+def _in_pipeline(**settings: Any) -> TransformerPlan:
+    """Four stages; gradients in buckets."""
+    sharding = Sharding(Sharded.OPTIMIZER, release_gradients=settings.pop("release", False))
+    schedule = Schedule(16, 1, recompute=Recompute.NONE, reduction=Reduction.BUCKETS, gradient_dtype="float32",
+                        **settings)  # fmt: skip
+    model = replace(MODEL, layers=6 if settings.get("ends_as_layers") else 8)
+    return TransformerPlan("p", model, Parallelism(pipeline=4, data=4), schedule, LLAMA, sharding=sharding)
+
+
+def test_gradients_that_are_released_leave_each_rank_its_part() -> None:
+    """With chunks one layer's sum at a time and the parts, instead of all sums."""
+    chunks = {"pipeline": Pipeline.INTERLEAVED, "chunks": 2}
+    kept, released = (planned_peak(stage_tensors(_in_pipeline(release=r, **chunks))[1]) for r in (False, True))
+    assert kept.parts_bytes[Part.GRADIENTS] == 2 * LAYER * 4
+    assert released.parts_bytes[Part.GRADIENTS] < kept.parts_bytes[Part.GRADIENTS]
+    assert released.held_between_steps_bytes == kept.held_between_steps_bytes - 2 * LAYER * 4 * 3 // 4
+
+
+def test_ends_that_count_as_layers_have_stages_with_a_layer_less() -> None:
+    plan = _in_pipeline(ends_as_layers=True)
+    assert [len(layers_of(plan, stage)) for stage in range(4)] == [1, 2, 2, 1]
+    assert [stage_parameters(plan, stage) for stage in range(4)] == [
+        LAYER + EMBEDDING, 2 * LAYER, 2 * LAYER, LAYER + HEAD,
+    ]  # fmt: skip
+    assert len(build_plan(plan).ranks) == 4
+
+
+@pytest.mark.parametrize(
+    ("section", "settings", "message"),
+    [
+        (Schedule, {"ends_as_layers": True, "pipeline": 1}, "without a pipeline"),
+        (Schedule, {"ends_as_layers": True, "checkpoint_every": 2}, "checkpointing in parts"),
+        (Sharding, {"release_gradients": True}, "sharding.state optimizer"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(section: type, settings: dict[str, Any], message: str) -> None:
+    stages = settings.pop("pipeline", 2)
+    schedule = Schedule(4, 1, **settings) if section is Schedule else Schedule(4, 1)
+    sharding = Sharding(**settings) if section is Sharding else Sharding()
+    with pytest.raises(InputError, match=message):
+        TransformerPlan("p", replace(MODEL, layers=2), Parallelism(pipeline=stages), schedule, LLAMA, sharding=sharding)

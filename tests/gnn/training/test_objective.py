@@ -12,11 +12,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.module import Example, batch_of_examples
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
-from gnnperf.gnn.training.config import PretrainConfig
 from gnnperf.gnn.training.module import learning_rate_share
 from gnnperf.gnn.training.objective import Answers, LabeledNodes, labeled, node_error, robust
 from gnnperf.gnn.training.step_time import (
@@ -154,9 +152,3 @@ def test_step_errors_by_hand() -> None:
     linear, quadratic = 0.05 * (math.log(1.1) - 0.025), 0.5 * math.log(1.1) ** 2
     assert robust_step_error(times, 0.05).item() == pytest.approx(linear / 0.05)
     assert robust_step_error(times, 0.5).item() == pytest.approx(quadratic / 0.5)
-
-
-@pytest.mark.parametrize("name", ["steps", "rows_per_step", "rows_per_group", "learning_rate", "huber_delta"])
-def test_settings_of_op_tables_that_cannot_work_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match=name):
-        PretrainConfig(**{name: 0})  # type: ignore[arg-type]

@@ -17,13 +17,13 @@ import train
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.training.config import LearnerKind, OptimConfig, TrainConfig
+from gnnperf.gnn.training.config import LearnerKind, TrainConfig
 from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.network import Network
 from research.baselines.rows import simpler
-from research.baselines.trees import TREE_START
-from research.benchmarks._learned_jobs import ABLATIONS, LEARNED
+from research.baselines.trees import TREE_SETTINGS
+from research.benchmarks._learned_jobs import LEARNED
 
 
 def given(*words: str) -> EntryConfig:
@@ -31,9 +31,9 @@ def given(*words: str) -> EntryConfig:
 
 
 def test_settings_of_a_learner_on_the_command_line() -> None:
-    config = given("experiment=trees", "learner.settings.num_leaves=63", "learner.trials=4")
-    assert config.learner.settings == {**TREE_START, "num_leaves": 63.0}
-    assert (config.row, config.learner.trials, config.trains_network) == ("trees", 4, False)
+    config = given("experiment=trees", "learner.settings.num_leaves=63")
+    assert config.learner.settings == {**TREE_SETTINGS, "num_leaves": 63.0}
+    assert (config.row, config.trains_network) == ("trees", False)
     with pytest.raises(InputError, match=r"unknown key 'learner.settings.num_leafs'"):
         given("experiment=trees", "learner.settings.num_leafs=63")
 
@@ -50,10 +50,8 @@ def test_where_records_go() -> None:
         (["experiment=trees", "model=mlp"], "model.num_layers: 0 is for the network, and the learner trees"),
         (["experiment=[demo,trees]"], "model.hidden_channels: 48"),
         (["experiment=trivial", "resume=auto"], "resume: 'auto'"),
-        (["experiment=graphsage", "init_from=a/checkpoint.pt"], "init_from: 'a/checkpoint.pt'"),
-        (["experiment=[trees,pretrained]", "pretrain.mirror=a"], "pretrain.mirror: 'a'"),
+        (["experiment=trees", "init_from=a/checkpoint.pt"], "init_from: 'a/checkpoint.pt'"),
         (["learner.kind=forest"], "learner.kind"),
-        (["learner.trials=3"], "1 where the learner is network"),
         (["row=../up"], "row: bad value"),
     ],
 )
@@ -87,12 +85,12 @@ def test_every_row_of_the_result_table_is_an_experiment() -> None:
     rows = set()
     for name in EXPERIMENTS:
         config = given_to_experiments(f"experiment={name}", "trainer.progress_bar=false")
-        if config.row in ABLATIONS or config.row == "mlp":
-            assert (LEARNED | ABLATIONS)[config.row] == Network(training_part(config))
+        if config.row == "mlp":
+            assert LEARNED[config.row] == Network(training_part(config))
         elif config.learner.kind not in (LearnerKind.network, LearnerKind.trivial):
             assert LEARNED[config.row] == simpler(config.learner)
         rows.add(config.row)
-    assert {*LEARNED, *ABLATIONS} - rows == {"hybrid"}
+    assert set(LEARNED) - rows == {"hybrid"}
     assert given_to_experiments("experiment=trivial").learner.kind is LearnerKind.trivial
 
 
@@ -100,11 +98,6 @@ def test_what_the_rows_of_networks_are_reported() -> None:
     assert given_to_experiments("experiment=gnn", "data.axis=workload").data.axis == "workload"
     assert given_to_experiments("experiment=gnn") == given_to_experiments()
     assert given_to_experiments("experiment=mlp").model == ModelConfig(num_layers=0)
-    assert given_to_experiments("experiment=no_reverse").model == ModelConfig(reverse=False)
-    assert given_to_experiments("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
-    without = given_to_experiments("experiment=no_residual")
-    assert not without.data.residual_target and without.model.max_residual > ModelConfig().max_residual
-    assert given_to_experiments("experiment=pretrained").pretrain.mirror and not given_to_experiments().pretrain.mirror
     assert given_to_experiments("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
 
 
@@ -138,7 +131,7 @@ def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, toy_data: None
 ) -> None:
     out = tmp_path / "sweep"
-    call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=2", "seed=choice(5,6)")
+    call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=1", "seed=choice(5,6)")
     result = yaml.safe_load((out / "optimization_results.yaml").read_text())
     errors = [pd.read_csv(out / str(trial) / "errors.csv") for trial in (0, 1)]
     assert all(set(table["part"]) == {"val"} for table in errors)

@@ -55,11 +55,6 @@ def test_the_clock_widens_but_never_below_zero():
     assert widened(Interval(0.06, 0.05, 0.07), 0.05).low == pytest.approx(0.025)
 
 
-def test_holding_includes_the_ends():
-    assert Interval(2.0, 1.0, 3.0).holds(3.0)
-    assert not Interval(2.0, 1.0, 3.0).holds(3.001)
-
-
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=15), st.floats(1e-3, 1e3))
 def test_interval_holds_its_value_and_scales_with_the_unit(medians: list[float], factor: float):
     result, scaled = interval_of(medians), interval_of([factor * m for m in medians])

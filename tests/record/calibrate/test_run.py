@@ -14,10 +14,10 @@ from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.record.calibrate import run as run_module
-from gnnperf.record.calibrate.compare import agreement, pairs
+from gnnperf.record.calibrate.compare import agreement
 from gnnperf.record.calibrate.job import Job
 from gnnperf.record.calibrate.ops_file import COLUMNS
-from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Reading, from_json
+from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Point, Reading
 from gnnperf.record.calibrate.rounds import num_rounds, results, run_rounds
 from gnnperf.record.calibrate.run import Ask, Machine, calibrate
 from gnnperf.record.calibrate.suite import Lookup, Sizes, product
@@ -45,8 +45,7 @@ def fake_rounds(seed: int, factor: float = 1.0) -> Callable[..., list[list[Readi
     noise = random.Random(seed)
 
     def rounds(job: Job, minutes: float) -> list[list[Reading]]:
-        lines = [*job.points, *(line for _, _, comm in job.comm for line in comm)]
-        points = [*map(from_json, lines), *([HostPoint("host_op_us")] if job.host_costs else [])]
+        points: list[Point] = [*job.points, *job.comm, *([HostPoint("host_op_us")] if job.host_costs else [])]
         return [
             [
                 Reading(p, cache, True, factor * ideal_us(p) * noise.lognormvariate(0, 0.01), 3)
@@ -149,9 +148,9 @@ def test_two_calibrations_of_one_machine_agree(folder: Path, monkeypatch: pytest
                                                capsys: pytest.CaptureFixture[str]):  # fmt: skip
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2))
     calibrate(folder.parent / "b", HERE, ASK, 1.0, False)
-    outcome = agreement(pairs(folder, folder.parent / "b"))
-    assert outcome["all"].num_pairs == pq.read_table(folder / "ops.parquet").num_rows
-    assert outcome["all"].share >= 0.9
+    outcome = agreement(folder, folder.parent / "b").loc["all"]
+    assert outcome["num_pairs"] == pq.read_table(folder / "ops.parquet").num_rows
+    assert outcome["agree"] >= 0.9
     assert main(["calibrate", "--compare", str(folder), str(folder.parent / "b")]) == 0
     assert "collective, warm" in capsys.readouterr().out
 
@@ -171,8 +170,9 @@ def test_comparing_with_no_calibration_is_refused(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("arguments", "statement"), [(["--minutes", "0"], "--minutes"), (["--minutes", "nan"], "--minutes"),
-                            (["--link-gbit", "-1"], "--link-gbit"), (["--ranks", "-1"], "--ranks")])  # fmt: skip
+    ("arguments", "statement"),
+    [(["--minutes", "0"], "--minutes"), (["--minutes", "nan"], "--minutes"), (["--ranks", "-1"], "--ranks")],
+)
 def test_bad_settings_are_named(
     tmp_path: Path, arguments: list[str], statement: str, capsys: pytest.CaptureFixture[str]
 ):

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from gnnperf.report import write_report
-from research.benchmarks._chromium import Page, chromium
+from tests.chromium import Page, chromium
 from tests.predict.answers import GEMM_1, toy_answer
+from tests.report.page.pages import DRAWN
 
 PROGRAM = chromium()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium on the PATH (Debian: apt install chromium)")
-DRAWN = "document.documentElement.dataset.timeline"
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 OPENS_S = 3.0
 # Colors of the canvas that are not the background's, and how many pixels have them.

@@ -20,10 +20,9 @@ from gnnperf.report.page.markup import SCRIPTS, asset
 from gnnperf.report.page.timeline_data import MAX_TEXT, timeline_data
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import tracks
-from research.benchmarks._chromium import Page, chromium
-from research.benchmarks.report_speed import DRAWN, as_if_recorded, dlrm, planned
+from tests.chromium import Page, chromium
 from tests.predict.answers import GEMM_1, toy_answer
-from tests.report.page.pages import page_of
+from tests.report.page.pages import DRAWN, as_if_recorded, dlrm, page_of, planned
 
 VOID = {"meta", "br", "hr", "link", "img"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)><!--\u2028"

@@ -21,7 +21,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 
 def origin(part: str = "test", seed: int | None = 0) -> Origin:
-    return Origin("run", part, "scaled", seed, 1.0, "", "d", "l", "c")
+    return Origin("run", part, "scaled", seed, "", "d", "l", "c")
 
 
 def test_a_record_by_hand(data: PreparedData) -> None:

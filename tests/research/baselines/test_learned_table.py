@@ -7,18 +7,8 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core import InputError
-from research.baselines.network import Network
 from research.benchmarks import __main__ as benchmarks_main
-from research.benchmarks._learned_jobs import (
-    ABLATIONS,
-    CURVE_ROW,
-    DATA,
-    FIXED,
-    LEARNED,
-    curve_jobs,
-    data_config,
-    jobs_of,
-)
+from research.benchmarks._learned_jobs import FIXED, LEARNED, data_config, jobs_of
 from research.benchmarks.learned import main
 from tests.research.evaluation.made_records import folder_of, made
 
@@ -31,31 +21,16 @@ def test_jobs_of_a_split(tmp_path: Path) -> None:
     assert [str(job) for job in jobs_of(tmp_path, "size", ["gnn"], [3], "val")] == ["size/gnn/3"]
 
 
-def test_jobs_of_a_curve(tmp_path: Path) -> None:
-    jobs = curve_jobs(tmp_path, "link", "gnn", [7], "test")
-    assert [str(job) for job in jobs] == ["link/gnn-0.125/7", "link/gnn-0.25/7", "link/gnn-0.5/7"]
-    assert {job.learner for job in jobs} == {"gnn"}
-
-
 def test_rows_have_one_name_and_say_what_they_were_reported() -> None:
-    rows = [*FIXED, *LEARNED, *ABLATIONS]
-    assert len(set(rows)) == len(rows)
-    assert CURVE_ROW in LEARNED
-    given = [repr(learner) for learner in (FIXED | LEARNED | ABLATIONS).values()]
+    assert not set(FIXED) & set(LEARNED)
+    given = [repr(learner) for learner in (FIXED | LEARNED).values()]
     assert len(set(given)) == len(given)
     assert not any(" at 0x" in one for one in given)  # an address would make every cell anew
-    assert all(isinstance(learner, Network) for learner in ABLATIONS.values())
 
 
 def test_the_data_are_those_of_training() -> None:
     assert data_config("link").axis == "link"
     assert all(Path(table).is_file() for table in data_config("link").op_tables)
-
-
-def test_a_row_may_have_data_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DATA, "mlp", {"batch_size": 2})
-    assert (data_config("link", "mlp").batch_size, data_config("link", "gnn").batch_size) == (2, 4)
-    assert set(DATA) <= {*FIXED, *LEARNED, *ABLATIONS}
 
 
 def test_tables_of_the_records_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,4 +72,5 @@ def test_options_go_to_the_benchmark_that_is_named(
     assert "Name it first" in capsys.readouterr().err
     run.clear()
     assert benchmarks_main.main([]) == 0
-    assert "learned" not in {name for name, _ in run} and len(run) > 20
+    assert {name for name, _ in run} == set(benchmarks_main.names()) - set(benchmarks_main.BY_NAME)
+    assert {"links", "replay"} <= {name for name, _ in run} and "learned" in benchmarks_main.names()

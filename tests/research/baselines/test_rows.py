@@ -9,33 +9,21 @@ from synthetic import prepared
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
-from research.baselines.pooled import POOLED_START, PooledSage
+from research.baselines.hops import OneHop
 from research.baselines.rows import TRIVIAL, requested_fits, simpler
-from research.baselines.sequence import OpsAsText
-from research.baselines.trees import TREE_START, Trees
+from research.baselines.trees import TREE_SETTINGS, Own
 
 
-@pytest.mark.parametrize(
-    ("kind", "learner", "name"),
-    [
-        (LearnerKind.trees, Trees, "trees"),
-        (LearnerKind.trees_hops, Trees, "trees_with_hops"),
-        (LearnerKind.graphsage, PooledSage, "graphsage_pooled"),
-        (LearnerKind.ops_as_text, OpsAsText, "ops_as_text"),
-    ],
-)
-def test_who_is_requested_for(kind: LearnerKind, learner: type, name: str) -> None:
-    result = simpler(LearnerConfig(kind, trials=3, store="here"))
-    assert isinstance(result.tunable, learner)
-    assert (result.tunable.name, result.trials, result.store) == (name, 3, Path("here"))
-    assert result.tunable.start == learner().start  # by hand, unless something else is stated
+@pytest.mark.parametrize(("kind", "choice"), [(LearnerKind.trees, Own()), (LearnerKind.trees_hops, OneHop())])
+def test_the_kind_decides_the_columns_and_settings_are_those_by_hand(kind: LearnerKind, choice: object) -> None:
+    result = simpler(LearnerConfig(kind))
+    assert (result.choice, result.settings) == (choice, TREE_SETTINGS)
 
 
 def test_a_setting_takes_the_place_of_the_one_by_hand() -> None:
-    trees = simpler(LearnerConfig(LearnerKind.trees, {"num_leaves": 63.0, "lambda_l2": 2.5})).tunable
-    assert trees.start == {**TREE_START, "num_leaves": 63, "lambda_l2": 2.5}
-    assert isinstance(trees.start["num_leaves"], int)  # LightGBM refuses 63.0
-    assert simpler(LearnerConfig(LearnerKind.graphsage)).tunable.start == POOLED_START
+    trees = simpler(LearnerConfig(LearnerKind.trees, {"num_leaves": 63.0, "lambda_l2": 2.5}))
+    assert trees.settings == {**TREE_SETTINGS, "num_leaves": 63, "lambda_l2": 2.5}
+    assert isinstance(trees.settings["num_leaves"], int)  # LightGBM refuses 63.0
 
 
 def test_a_setting_that_it_does_not_have_is_refused() -> None:
@@ -46,9 +34,6 @@ def test_a_setting_that_it_does_not_have_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"trials": 0}, "learner.trials"),
-        ({"kind": LearnerKind.trees, "store": ""}, "learner.store"),
-        ({"trials": 2}, "1 where the learner is network"),
         ({"kind": LearnerKind.trivial, "settings": {"num_leaves": 3.0}}, "none where the learner is trivial"),
         ({"kind": LearnerKind.trees, "settings": {"num_leaves": -3.0}}, "learner.settings.num_leaves"),
         ({"kind": LearnerKind.trees, "settings": {"lambda_l2": float("nan")}}, "learner.settings.lambda_l2"),
@@ -63,11 +48,11 @@ def test_fits(tmp_path: Path) -> None:
     """A fit carries the row's name, its seed and what was given; where nothing is learned there is none."""
     data = prepared(tmp_path)
     assert requested_fits(LearnerConfig(LearnerKind.trivial), "none", data, 3) == {}
-    requested = LearnerConfig(LearnerKind.graphsage, {"hidden_channels": 4})
+    requested = LearnerConfig(LearnerKind.trees, {"num_leaves": 4})
     result = requested_fits(requested, "small", data, 3)
     assert list(result) == ["small"]
     assert result["small"].seed == 3 and result["small"].fit_s > 0
-    assert result["small"].given == repr(simpler(requested)) and "'hidden_channels': 4" in result["small"].given
+    assert result["small"].given == repr(simpler(requested)) and "'num_leaves': 4" in result["small"].given
     assert result["small"].answer.step_us(data.steps["test"][0]) > 0
 
 

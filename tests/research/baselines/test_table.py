@@ -4,22 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data.runs import run_of
-from gnnperf.gnn.data.splits import Split
-from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, with_share
+from research.baselines.table import Place, SplitData, ensure_floor, ensure_record
 from research.evaluation.records import codes, read_record, read_records, record_path
 from tests.research.baselines.made_data import Scaled, twice_recorded
-
-SPLIT = Split("run", tuple(f"r{i}/{k}" for i in range(8) for k in (1, 2)), ("v/1",), ("t/1",))
 
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> SplitData:
-    return SplitData(twice_recorded(tmp_path_factory.mktemp("cache")), 1.0)
+    return SplitData(twice_recorded(tmp_path_factory.mktemp("cache")))
 
 
 def fits(path: Path) -> int:
@@ -67,20 +61,3 @@ def test_other_code_is_reported(tmp_path: Path, split: SplitData) -> None:
     older = replace(record, origin=replace(record.origin, code="older"))
     assert len(codes([record])) == 1
     assert "older" in codes([record, older])
-
-
-@given(st.sampled_from([0.125, 0.25, 0.5]), st.integers(0, 50))
-def test_a_share_of_runs_is_drawn_whole_and_grows(share: float, seed: int) -> None:
-    small, large = with_share(SPLIT, share, seed), with_share(SPLIT, 2 * share, seed)
-    runs = {run_of(name) for name in small.train}
-    assert len(runs) == 8 * share
-    assert len(small.train) == 2 * len(runs)  # both recordings
-    assert set(small.train) <= set(large.train)
-    assert (small.val, small.test) == (SPLIT.val, SPLIT.test)
-    assert with_share(SPLIT, 1.0, seed) == SPLIT
-
-
-def test_shares_differ_by_seed_and_are_not_the_split_s_order() -> None:
-    drawn = [with_share(SPLIT, 0.25, seed).train for seed in range(20)]
-    assert len(set(drawn)) > 5
-    assert any(names[0] != "r0/1" for names in drawn)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +11,23 @@ from synthetic import prepared
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.step_time import contended_step_time_us, step_time_us
 from gnnperf.gnn.data.vocabulary import FIELDS
 from research.baselines.hops import trees_with_hops
-from research.baselines.trees import TREE_START, WORK, Own, TreeAnswer, Trees, joint_codes, node_error, work_values
+from research.baselines.trees import (
+    LABELS,
+    TREE_SETTINGS,
+    WORK,
+    Own,
+    Trees,
+    _dataset,
+    _lightgbm,
+    joint_codes,
+    work_values,
+)
 
-SMALL = {**TREE_START, "num_leaves": 4, "min_child_samples": 1, "feature_fraction": 1.0}
+SMALL = {**TREE_SETTINGS, "num_leaves": 4, "min_child_samples": 1, "feature_fraction": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -48,50 +58,23 @@ def test_words_of_different_types_never_share_a_code(data: PreparedData) -> None
 
 @pytest.mark.parametrize("row", [Trees(), trees_with_hops()])
 def test_trees_beat_the_base_they_start_from(row: Trees, data: PreparedData) -> None:
-    fitted = row.bench(data).fit(SMALL, seed=0)
+    answer = replace(row, settings=SMALL).fit(data, seed=0)
     step = data.steps["test"][0]
     gemm = step.data["compute"]
-    latency_us, measured = fitted.answer.latency_us(step), gemm.latency_us.numpy()
-    assert latency_us is not None
+    latency_us, measured = answer.latency_us(step), gemm.latency_us.numpy()
     off = np.abs(np.log(latency_us[gemm.node_id.numpy()] / measured)).max()
     assert off < 0.5 * np.abs(np.log(gemm.base_us.numpy() / measured)).min()
-    assert fitted.val_error == node_error(fitted.answer, data.steps["val"])  # type: ignore[arg-type]
-
-
-def test_the_error_of_nodes_by_hand(data: PreparedData) -> None:
-    """Half of the nodes 10 % too long, half 40 %: sqrt(0.1 x 0.4) = 20 %, over all steps together."""
-
-    class Off:
-        def latency_us(self, step: Step) -> np.ndarray:
-            use = np.isfinite(work_values(step.data, "target"))
-            rows = work_values(step.data, "node_id")[use]
-            factor = np.where(np.arange(len(rows)) % 2 == 0, 1.1, 1.4)
-            result = np.full(step.graph.num_nodes, np.nan)
-            result[rows] = factor * work_values(step.data, "latency_us")[use]
-            return result
-
-    steps = data.steps["train"]
-    counts = [int(np.isfinite(work_values(s.data, "target")).sum()) for s in steps]
-    shares = [np.ceil(n / 2) for n in counts]
-    share = sum(shares) / sum(counts)
-    assert node_error(Off(), steps) == pytest.approx(0.1**share * 0.4 ** (1 - share))
 
 
 def test_the_same_seed_gives_the_same_bits(data: PreparedData) -> None:
-    step = data.steps["test"][0]
-    one, two = (Trees().bench(data).fit(SMALL, seed=3).answer.latency_us(step) for _ in range(2))
-    bench = Trees().bench(data)
-    bench.fit(SMALL, seed=9)  # a fit leaves nothing behind in the tables
-    three = bench.fit(SMALL, seed=3).answer.latency_us(step)
-    assert one is not None
+    step, row = data.steps["test"][0], Trees(settings=SMALL)
+    one, two = (row.fit(data, seed=3).latency_us(step) for _ in range(2))
     np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(one, three)
 
 
 def test_comm_nodes_keep_their_base_and_hardware_takes_no_time(data: PreparedData) -> None:
     step = data.steps["test"][0]
-    result = Trees().bench(data).fit(SMALL, seed=0).answer.latency_us(step)
-    assert result is not None
+    result = Trees(settings=SMALL).fit(data, seed=0).latency_us(step)
     comm = step.data[str(NodeType.COMM)]
     np.testing.assert_array_equal(result[comm.node_id.numpy()], comm.base_us.numpy())
     hardware = step.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
@@ -100,33 +83,30 @@ def test_comm_nodes_keep_their_base_and_hardware_takes_no_time(data: PreparedDat
 
 
 def test_step_time_is_the_schedule_of_the_latencies(data: PreparedData) -> None:
-    answer, step = Trees().bench(data).fit(SMALL, seed=0).answer, data.steps["test"][0]
-    latency_us = answer.latency_us(step)
-    assert latency_us is not None
-    assert isinstance(answer, TreeAnswer)
+    answer, step = Trees(settings=SMALL).fit(data, seed=0), data.steps["test"][0]
     scheduled_us = answer.isolated(step).scheduled_us
     assert answer.step_us(step) == contended_step_time_us(step, scheduled_us)
     assert answer.step_us(step) == step_time_us(step, scheduled_us)  # nothing of the toy overlaps
 
 
-def test_the_test_part_is_never_seen(data: PreparedData, tmp_path: Path) -> None:
+def test_the_test_part_is_never_seen(data: PreparedData) -> None:
     step = data.steps["val"][0]
     without = PreparedData(**{**vars(data), "steps": {**data.steps, "test": ()}})
-    one, two = (trees_with_hops().bench(d).fit(SMALL, seed=0).answer.latency_us(step) for d in (data, without))
-    assert one is not None
+    row = replace(trees_with_hops(), settings=SMALL)
+    one, two = (row.fit(d, seed=0).latency_us(step) for d in (data, without))
     np.testing.assert_array_equal(one, two)
 
 
 def test_longer_nodes_weigh_more(data: PreparedData) -> None:
-    bench = Trees().bench(data)
+    made = _dataset(_lightgbm(), Own().columns(data), data.steps["train"], LABELS[0], None)
     share = np.concatenate([
         work_values(s.data, "time_share")[np.isfinite(work_values(s.data, "target"))] for s in data.steps["train"]
     ])  # fmt: skip
-    np.testing.assert_allclose(bench.sets[0][0].get_weight(), 0.5 + 0.5 * np.sqrt(share), rtol=1e-6)
+    np.testing.assert_allclose(made.get_weight(), 0.5 + 0.5 * np.sqrt(share), rtol=1e-6)
     assert torch.isfinite(data.steps["train"][0].data["host"].target).all()
 
 
 def test_lightgbm_that_is_not_there_is_named(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(InputError, match=r"lightgbm is not installed.*research\[baselines\]"):
-        Trees().bench(data)
+        Trees().fit(data, 0)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from gnnperf.analytic.constants_file import read_constants
-from gnnperf.analytic.device_evidence import EvidenceFile, save_evidence, shipped_evidence
+from gnnperf.analytic.device_evidence import EvidenceFile, shipped_evidence
 from gnnperf.core.errors import InputError
 from research.benchmarks.device_evidence import cpu_evidence, gpu_evidence
+from research.fitting.files import save_evidence
 
 
 def test_recordings_and_tables_of_cpus_are_as_shipped() -> None:

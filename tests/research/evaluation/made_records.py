@@ -21,7 +21,6 @@ def made(
     """Each run once recorded: one step of 1000 us and one node of 10 us, both too long by the run's error."""
     about: dict[str, object] = {
         "part": "test",
-        "share": 1.0,
         "variant": "",
         "data": "d",
         "learner": row,

@@ -13,14 +13,14 @@ from tests.research.evaluation.made_records import folder_of, made
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """gnn beats analytic on size and loses on link; pooled has no node answers; a half-trained gnn, a floor."""
+    """gnn beats analytic on size and loses on link; pooled has no node answers; a floor."""
     worse, better = (0.3, 0.5, 0.9), (0.05, 0.1, 0.2)
     return folder_of(
         tmp_path / "cells",
         *(made(seed=s, split=split) for s in (0, 1) for split in ("size", "link")),
         made("analytic", worse, seed=None), made("analytic", better, seed=None, split="link"),
         made("pooled", worse, nodes=False),
-        made("gnn-half", worse, share=0.5, data="e"), made("another-recording", better, seed=None, data="f"),
+        made("another-recording", better, seed=None, data="f"),
     )  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert "over pooled, step geomean: P >= 0.75 on 1 of 1 splits; lost: none" in sentences
     result = json.loads((tmp_path / "out" / "found.json").read_text())
     by_key = {(r["over"], r["split"], r["metric"]): r for r in result["comparisons"]}
-    assert {over for over, _, _ in by_key} == {"analytic", "pooled"}  # no points of a curve, no floor
+    assert {over for over, _, _ in by_key} == {"analytic", "pooled"}  # no floor
     assert ("pooled", "size", "node GMAE") not in by_key
     won = by_key["analytic", "size", "step geomean"]
     assert (won["probability"], won["low"], won["verdict"]) == (1.0, 1.0, "significant and meaningful")
@@ -40,17 +40,17 @@ def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert by_key["analytic", "link", "node GMAE"]["verdict"] == "lost beyond noise"
 
 
-def test_one_split_and_a_point_of_a_curve(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["improvement", str(folder), "--of", "gnn", "--over", "gnn-half", "--split", "size"]) == 0
+def test_one_row_and_one_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["improvement", str(folder), "--of", "gnn", "--over", "pooled", "--split", "size"]) == 0
     sentences = capsys.readouterr().out
-    assert "over gnn-half, step geomean: P >= 0.75 on 1 of 1 splits" in sentences
-    assert "link" not in sentences
+    assert "over pooled, step geomean: P >= 0.75 on 1 of 1 splits" in sentences
+    assert "link" not in sentences and "analytic" not in sentences
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--of", "nobody"], "--of: no 'nobody'. Allowed: analytic, gnn, gnn-half, pooled"),
+        (["--of", "nobody"], "--of: no 'nobody'. Allowed: analytic, gnn, pooled"),
         (["--of", "gnn", "--over", "gnn"], "--over: no 'gnn'"),
         (["--of", "gnn", "--split", "moon"], "--split: no 'moon'. Allowed: link, size"),
         (["--of", "gnn", "--part", "val"], "cells of the part 'test'"),

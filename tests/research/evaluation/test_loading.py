@@ -10,8 +10,8 @@ import pytest
 
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.profiler_cost import ProfilerCost
 from research.evaluation.loading import machine_costs, without_profiler_cost
+from research.evaluation.profiler_cost import ProfilerCost
 from tests.whatif.loops import loop
 
 

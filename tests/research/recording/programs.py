@@ -5,28 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from research.recording.workloads.cnn import Cnn
 from research.recording.workloads.dlrm import Dlrm
 from research.recording.workloads.exchange import exchange
-from research.recording.workloads.transformer import Transformer
 from research.recording.workloads.workload import LossTrainer
 
 TINY_DLRM = Dlrm(tables=2, rows=1000, dim=4, batch=8, pooling=2, bottom=(8,), top=(8,))
-TINY = (
-    TINY_DLRM,
-    Transformer(layers=1, width=64, sequence=8, batch=2, vocabulary=50),
-    Transformer(layers=1, width=64, sequence=8, batch=2, vocabulary=50, causal=False),
-    Cnn(blocks=1, channels=4, image=8, batch=2),
-)
 
 
 @dataclass(frozen=True)
@@ -55,27 +45,12 @@ class Doomed:
         return LossTrainer((), forward, (torch.optim.SGD([weight], lr=0.1),))
 
 
-def train_tiny(folder: Path, steps: int) -> None:
-    """Train every tiny workload; write losses, gradients and weights of the replicated parts, as rank_<r>.json."""
-    result: dict[str, Any] = {}
-    for workload in TINY:
-        trainer = workload.build()
-        losses = [float(trainer.step()) for _ in range(steps)]
-        weights = [p for module in trainer.replicated for p in module.parameters()]
-        result[workload.name] = {
-            "losses": losses,
-            "weights": [float(p.detach().double().sum()) for p in weights],
-            "gradients": [float(p.grad.double().abs().sum()) for p in weights if p.grad is not None],
-        }
-    result["exchange"] = _exchange()
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
-
-
-def _exchange() -> dict[str, Sequence[float]]:
+def exchange_ranks(folder: Path) -> None:
     """Rank r sends [10 r, 10 r + 1]; its loss weighs what it received with r + 1."""
     rank = dist.get_rank()
     sent = torch.tensor([10.0 * rank, 10.0 * rank + 1], requires_grad=True)
     received = exchange(sent)
     (received.sum() * (rank + 1)).backward()
     assert sent.grad is not None
-    return {"received": received.tolist(), "gradient": sent.grad.tolist()}
+    result = {"received": received.tolist(), "gradient": sent.grad.tolist()}
+    (folder / f"rank_{rank}.json").write_text(json.dumps(result))

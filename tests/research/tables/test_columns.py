@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.record.calibrate import ops_file
-from research.tables.columns import COLUMNS, OpTable, completed, joined, product_columns, shapes_json
+from research.tables.columns import COLUMNS, OpTable, completed, grouped, joined, product_columns, shapes_json
 
 SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes", "cache", "launch_included", "device",
           "latency_us")  # fmt: skip
@@ -42,7 +43,12 @@ def test_shapes_are_written_as_json_does(sizes: list[tuple[int, int, int]]) -> N
     assert result.tolist() == [json.dumps([[a, c], [c, b], [7]]) for a, b, c in sizes]
 
 
-def test_a_backward_product_counts_both_gradients() -> None:
-    forward, backward = (product_columns("aten::mm", [2], [3], [4], "bfloat16", num_products=p) for p in (1, 2))
-    assert forward["flops"] == [48.0] and backward["flops"] == [96.0]
-    assert forward["moved_bytes"] == [2 * (8 + 12 + 6)]
+def test_a_product_by_hand() -> None:
+    columns = product_columns("aten::mm", [2], [3], [4], "bfloat16")
+    assert columns["flops"] == [48.0] and columns["moved_bytes"] == [2 * (8 + 12 + 6)]
+
+
+def test_positions_of_every_group_whatever_the_index() -> None:
+    rows = pd.DataFrame({"device": ["b", "a", "b"], "op": ["mm", "mm", "mm"]}, index=[7, 7, 9])
+    result = [(key, places.tolist()) for key, places in grouped(rows, ("device", "op"))]
+    assert result == [(("a", "mm"), [1]), (("b", "mm"), [0, 2])]

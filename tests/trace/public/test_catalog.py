@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.trace.public import load_catalog, select
-from gnnperf.trace.public.catalog import CATALOG, Entry, Recording, entry_from_mirror, recordings, save_catalog
+from gnnperf.trace.public.catalog import CATALOG, Entry, Recording, recordings
+from research.tables.shipped_catalog import entry_from_mirror, save_catalog
 
 PLAIN = Entry(
     name="me+mine/a/trace.json.gz", kind="kineto", run="mine", repo="me/mine", commit="c" * 40, path="a/trace.json",

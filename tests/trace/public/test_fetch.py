@@ -59,15 +59,16 @@ def test_from_a_mirror(tmp_path: Path) -> None:
     assert _files(tmp_path / "to") == [ENTRY.name]
 
 
-def test_other_bytes_in_the_mirror_are_refused_and_not_retained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="other bytes"):
-        fetch(ENTRY, tmp_path / "to", Origin(_mirror(tmp_path, gzip.compress(TRACE + b" "))))
+@pytest.mark.parametrize(
+    ("entry", "content", "message"),
+    [(ENTRY, gzip.compress(TRACE + b" "), "other bytes"), (AS_PUBLISHED, MIRRORED, "not in the mirror")],
+)
+def test_what_the_mirror_lacks_or_holds_otherwise_is_refused(
+    tmp_path: Path, entry: Entry, content: bytes, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        fetch(entry, tmp_path / "to", Origin(_mirror(tmp_path, content)))
     assert _files(tmp_path / "to") == []
-
-
-def test_a_file_that_the_mirror_lacks_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not in the mirror"):
-        fetch(AS_PUBLISHED, tmp_path / "to", Origin(_mirror(tmp_path, MIRRORED)))
 
 
 def test_from_upstream_plain_json_is_packed_and_the_folder_serves_as_a_mirror(tmp_path: Path) -> None:
@@ -156,29 +157,23 @@ def test_a_broken_connection_is_resumed_where_it_broke(tmp_path: Path) -> None:
     assert sum(counted) == len(CONTENT)
 
 
-def test_an_earlier_partial_file_is_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "ranges", "requested"),
+    [
+        (CONTENT[:4000], True, ["bytes=4000-"]),
+        (CONTENT[:4000], False, ["bytes=4000-"]),  # the server sends all again
+        (CONTENT + b"more", True, ["bytes=10244-", None]),  # longer than the file: thrown away
+    ],
+)
+def test_an_earlier_partial_file_is_resumed_or_replaced(
+    tmp_path: Path, before: bytes, ranges: bool, requested: list[str | None]
+) -> None:
     part = tmp_path / "f.part"
-    part.write_bytes(CONTENT[:4000])
-    with serving(Site({"/f": CONTENT})) as site:
-        download(f"{site.url}/f", part, limit_bytes=len(CONTENT))
-    assert part.read_bytes() == CONTENT
-    assert site.requested == [("/f", "bytes=4000-")]
-
-
-def test_a_server_without_ranges_sends_all_again(tmp_path: Path) -> None:
-    part = tmp_path / "f.part"
-    part.write_bytes(CONTENT[:4000])
-    with serving(Site({"/f": CONTENT}, ranges=False)) as site:
-        download(f"{site.url}/f", part, limit_bytes=len(CONTENT))
-    assert part.read_bytes() == CONTENT
-
-
-def test_a_partial_file_longer_than_the_file_is_thrown_away(tmp_path: Path) -> None:
-    part = tmp_path / "f.part"
-    part.write_bytes(CONTENT + b"more")
-    with serving(Site({"/f": CONTENT})) as site:
+    part.write_bytes(before)
+    with serving(Site({"/f": CONTENT}, ranges=ranges)) as site:
         download(f"{site.url}/f", part, limit_bytes=len(CONTENT), sleep=lambda s: None)
     assert part.read_bytes() == CONTENT
+    assert [given for _, given in site.requested] == requested
 
 
 def test_passing_faults_are_tried_again_with_growing_pauses(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnperf.analytic.sparsity_roofline import roofs_of
+from gnnperf.analytic import roofs_of
 from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph import build_graph
 from gnnperf.hardware import default_cluster, match_device
@@ -52,12 +52,9 @@ def test_branches_that_leave_slack_are_detected_with_what_they_gain() -> None:
     assert any("share the device" in one for one in result.unknown)
 
 
-def test_kernels_that_fill_the_device_gain_nothing() -> None:
+def test_kernels_that_fill_the_device_and_what_needs_each_other_gain_nothing() -> None:
     assert find(_branches(use=0.6), (serialized_streams,)) == ()
     assert find(_branches(use=None), (serialized_streams,)) == ()  # nothing knows whether they leave space
-
-
-def test_what_needs_each_other_is_no_branch() -> None:
     assert find(_branches(joined=True), (serialized_streams,)) == ()
     assert find(_branches(tied=False), (serialized_streams,)) == ()  # no tensor is followed
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,26 +10,19 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from research.recording.workloads.dispatch import Dispatch, Experts, Padded, Uneven
-from research.recording.workloads.moe import Moe
+from tests.research.recording.workloads.ranks import write
 
 TOKENS, WIDTH, EXPERTS = 6, 4, 4
-TINY = Moe(layers=1, width=32, experts=2, sequence=8, batch=4, hidden=16, vocabulary=20)
 
 
 def compare(folder: Path) -> None:
     """Write how far dispatched tokens are from those of experts held in one place, as rank_<r>.json."""
-    changed = {
-        "padded": TINY, "uneven": replace(TINY, padded=False), "top2": replace(TINY, padded=False, top=2),
-        "repeats": replace(TINY, repeats=2, repeating_rank=0), "bfloat16": replace(TINY, precision="bfloat16"),
-        "accumulation": replace(TINY, accumulation=2),
-    }  # fmt: skip
     result = {
         "padded": _differences(lambda own: Padded(own, capacity=2 * TOKENS)),
         "uneven": _differences(Uneven),
         "dropping": _answered(lambda own: Padded(own, capacity=1)),
-        "training": {name: _train(workload) for name, workload in changed.items()},
     }
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
+    write(folder, result)
 
 
 def _differences(dispatch: Callable[[Experts], Dispatch]) -> dict[str, float]:
@@ -72,14 +63,3 @@ def _in_one_place(
     every = torch.einsum("rneh,ehw->rnew", F.gelu(torch.einsum("rnw,ewh->rneh", tokens, up)), down)
     picked = every.gather(2, chosen.unsqueeze(3).expand(*chosen.shape, WIDTH))  # [ranks, N, 2, W]
     return (picked * gates.unsqueeze(3)).sum(dim=2)
-
-
-def _train(workload: Moe) -> dict[str, object]:
-    trainer = workload.build()
-    losses = [float(trainer.step()) for _ in range(6)]
-    replicated = [p for module in trainer.replicated for p in module.parameters()]
-    return {
-        "losses": losses,
-        "weights": [float(p.detach().double().sum()) for p in replicated],
-        "without_gradient": sum(p.grad is None for p in replicated),
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
@@ -10,6 +9,7 @@ import torch.distributed as dist
 
 from research.recording.workloads.mixed_dlrm import MixedDlrm, MixedTables, PlacedTable
 from research.recording.workloads.sharded_tables import Sharding
+from tests.research.recording.workloads.ranks import part_of, write
 
 BATCH = 3
 TABLES = (
@@ -27,7 +27,7 @@ def compare(folder: Path) -> None:
     whole = [torch.randn(table.rows, table.dim, requires_grad=True) for table in TABLES]
     indices = [torch.randint(0, table.rows, (ranks, BATCH, table.pooling)) for table in TABLES]
     weighing = [torch.randn(ranks, BATCH, table.dim) for table in TABLES]
-    placed = MixedTables(TABLES, BATCH, lambda t, rows, _: _part(t, whole[t].detach(), rows))
+    placed = MixedTables(TABLES, BATCH, lambda t, *_: part_of(whole[t].detach(), TABLES[t].sharding))
     vectors = placed([each[rank] for each in indices])
     sum((v * w[rank]).sum() for v, w in zip(vectors, weighing, strict=True)).backward()  # type: ignore[union-attr]
     expected = [table[each].sum(dim=2) for table, each in zip(whole, indices, strict=True)]  # [ranks, B, D]
@@ -36,33 +36,19 @@ def compare(folder: Path) -> None:
     for t, bag in zip(placed.on[rank], placed.bags, strict=True):
         own, all_of_it = bag.weight.grad, whole[t].grad
         assert isinstance(own, torch.Tensor) and all_of_it is not None
-        gradients.append(float((own.to_dense() - _part(t, all_of_it, own.shape[0])).abs().max()))
+        gradients.append(float((own.to_dense() - part_of(all_of_it, TABLES[t].sharding)).abs().max()))
     result = {
         "vectors": max(float((v - e[rank]).abs().max()) for v, e in zip(vectors, expected, strict=True)),
         "gradients": gradients,
         "magnitude": min(float(e.abs().max()) for e in expected),
     }
-    (folder / f"rank_{rank}.json").write_text(json.dumps(result))
-
-
-def _part(t: int, table: torch.Tensor, rows: int) -> torch.Tensor:
-    """Of [rows, D]: what this rank holds."""
-    ranks, rank = dist.get_world_size(), dist.get_rank()
-    if TABLES[t].sharding == Sharding.COLUMN:
-        return table.chunk(ranks, dim=1)[rank].contiguous()
-    if TABLES[t].sharding == Sharding.ROW:
-        held = torch.zeros(rows, table.shape[1])
-        own = table[rank::ranks]
-        held[: len(own)] = own
-        return held
-    return table.clone()
+    write(folder, result)
 
 
 def train(folder: Path) -> None:
     """Write the losses of eight steps, as rank_<r>.json."""
     trainer = MixedDlrm("small", TABLES, BATCH, (4, 4)).build()
-    losses = [float(trainer.step()) for _ in range(8)]
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps({"losses": losses}))
+    write(folder, {"losses": [float(trainer.step()) for _ in range(8)]})
 
 
 def without_a_table(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from research.recording.workloads.random_graph import RandomGraph
 from research.recording.workloads.rl import Rl
 from research.recording.workloads.sharded_tables import Sharding, sharded
 from research.recording.workloads.workload import Workload
+from tests.research.recording.workloads.ranks import write
 
 TABLES = Dlrm(tables=3, rows=7, dim=4, batch=3, pooling=2, bottom=(8,), top=(8,))
 EXPERTS = Moe(layers=1, width=32, experts=3, sequence=8, batch=2, hidden=16, vocabulary=20)
@@ -38,7 +38,7 @@ def isolated(folder: Path) -> None:
             losses = [float(trainer.step()) for _ in range(3)]
         collectives = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
         result[name] = {"losses": losses, "collectives": sorted(collectives)}
-    (folder / "rank_0.json").write_text(json.dumps(result))
+    write(folder, result)
 
 
 def _difference() -> float:

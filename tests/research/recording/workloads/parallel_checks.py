@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +12,13 @@ from torch import nn
 from torch.nn import functional as F
 from torch.profiler import profile
 
-from gnnperf.core.errors import InputError
+from research.recording.workloads.cnn import Cnn
 from research.recording.workloads.language_model import language_model
 from research.recording.workloads.pipeline import Order, layers_of_stage
 from research.recording.workloads.tensor_parallel import cut_blocks
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
-from research.recording.workloads.workload import SEED, Place, Trainer
+from research.recording.workloads.workload import SEED, Place, Trainer, Workload
+from tests.research.recording.workloads.ranks import refusal, write
 
 TINY = Transformer(layers=2, width=128, sequence=8, batch=2, vocabulary=50)
 Result = dict[str, object]
@@ -55,9 +55,9 @@ def on_two_ranks(folder: Path) -> None:
         "uneven": _samples(replace(TINY, uneven=1.5)),
         "places": {kind.value: _places(kind) for kind in (Parallel.DDP, Parallel.PP)},
         "parallelism": {kind.value: replace(TINY, parallel=kind).parallelism for kind in Parallel},
-        "refused": [_refusal(size) for size in REFUSED],
+        "refused": [refusal(size) for size in REFUSED],
     }  # fmt: skip
-    _write(folder, result)
+    write(folder, result)
 
 
 def on_four_ranks(folder: Path) -> None:
@@ -75,7 +75,7 @@ def on_four_ranks(folder: Path) -> None:
         "ddptp": _against_plain(both, data_ranks=[0, 1], part=lambda model: cut_blocks(model, group)),
         "parallelism": both.parallelism,
     }  # fmt: skip
-    _write(folder, result)
+    write(folder, result)
 
 
 def on_one_rank(folder: Path) -> None:
@@ -87,7 +87,7 @@ def on_one_rank(folder: Path) -> None:
             losses = [float(trainer.step()) for _ in range(3)]
         sent = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
         result[kind.value] = {"losses": losses, "collectives": sorted(sent)}
-    _write(folder, result)
+    write(folder, result)
 
 
 def on_a_gpu(folder: Path) -> None:
@@ -102,10 +102,10 @@ def on_a_gpu(folder: Path) -> None:
     for name, size in changes.items():
         trainer = size.build()
         result[name] = [float(trainer.step()) for _ in range(16)]
-    _write(folder, result)
+    write(folder, result)
 
 
-REFUSED = (
+REFUSED: tuple[Workload, ...] = (
     replace(TINY, width=96),
     replace(TINY, width=64, parallel=Parallel.TP),
     replace(TINY, layers=3, parallel=Parallel.PP),
@@ -116,11 +116,9 @@ REFUSED = (
     replace(TINY, compile=True),
     replace(TINY, cuda_graph=True),
     replace(TINY, precision="float8"),
+    Cnn(compile=True),
+    Cnn(cuda_graph=True),
 )
-
-
-def _write(folder: Path, result: Result) -> None:
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
 
 
 def _whole(model: nn.Sequential) -> nn.Sequential:
@@ -206,11 +204,3 @@ def _places(kind: Parallel) -> list[Place]:
     passed: list[Place] = []
     replace(TINY, parallel=kind, accumulation=2).build().step(passed.append)
     return passed
-
-
-def _refusal(size: Transformer) -> str:
-    try:
-        size.build()
-    except InputError as error:
-        return str(error)
-    return ""

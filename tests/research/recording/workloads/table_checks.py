@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from torch import nn
 from research.recording.workloads.dlrm import Dlrm
 from research.recording.workloads.exchange import Blocking, Transfer
 from research.recording.workloads.sharded_tables import SHARDED, ShardedTables, Sharding
+from tests.research.recording.workloads.ranks import part_of, write
 
 SIZE = Dlrm(tables=4, rows=7, dim=4, batch=3, pooling=2, bottom=(8,), top=(8,))
 TRANSFERS = {"blocking": Blocking, "overlapped": Transfer}
@@ -22,19 +22,19 @@ def compare(folder: Path) -> None:
     """Write how far every sharding is from unsharded tables: vectors and gradients, as rank_<r>.json."""
     torch.sparse.check_sparse_tensor_invariants.disable()
     result = {f"{s} {name}": _differences(s, kind) for s in Sharding for name, kind in TRANSFERS.items()}
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
+    write(folder, result)
 
 
 def train(folder: Path) -> None:
     """Write the losses of every sharding under every change, as rank_<r>.json."""
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps({s: _losses(s) for s in Sharding}))
+    write(folder, {s: _losses(s) for s in Sharding})
 
 
 def _differences(sharding: Sharding, kind: type[Transfer]) -> dict[str, float]:
     weights, indices, weighing = _everybodys()
     sharded, rank = SHARDED[sharding](SIZE), dist.get_rank()
     for table, bag in _held(sharded, sharding):
-        bag.weight.data = _part(weights[table], sharding)
+        bag.weight.data = part_of(weights[table], sharding)
     vectors = sharded.begin(indices[rank], kind)()
     (vectors * weighing[rank]).sum().backward()
     whole = weights.clone().requires_grad_()
@@ -42,7 +42,7 @@ def _differences(sharding: Sharding, kind: type[Transfer]) -> dict[str, float]:
     (rows * weighing).sum().backward()
     assert whole.grad is not None
     gradients = [
-        (bag.weight.grad.to_dense() - _part(whole.grad[table], sharding)).abs().max()
+        (bag.weight.grad.to_dense() - part_of(whole.grad[table], sharding)).abs().max()
         for table, bag in _held(sharded, sharding)
         if bag.weight.grad is not None
     ]
@@ -68,18 +68,6 @@ def _held(sharded: ShardedTables, sharding: Sharding) -> list[tuple[int, nn.Embe
     """(number among all tables, this rank's part of it)."""
     first = dist.get_rank() * len(sharded.bags) if sharding == Sharding.TABLE else 0
     return [(first + i, bag) for i, bag in enumerate(sharded.bags) if isinstance(bag, nn.EmbeddingBag)]
-
-
-def _part(table: torch.Tensor, sharding: Sharding) -> torch.Tensor:
-    """Of [rows, D]: what this rank holds."""
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    if sharding == Sharding.TABLE:
-        return table
-    if sharding == Sharding.COLUMN:
-        return table.chunk(ranks, dim=1)[rank].contiguous()
-    held = torch.zeros(-(-SIZE.rows // ranks), SIZE.dim)
-    held[: len(table[rank::ranks])] = table[rank::ranks]
-    return held
 
 
 def _losses(sharding: Sharding) -> dict[str, list[float]]:

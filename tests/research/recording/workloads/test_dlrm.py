@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,24 +13,18 @@ from gnnperf.record.launcher import RankFailed, launch
 from research.recording.workloads.dlrm import Dlrm, index_statistics, interact
 from research.recording.workloads.sharded_tables import Sharding
 from research.recording.workloads.workload import arithmetic
+from tests.research.recording.workloads.ranks import Ranks, results_of
 from tests.research.recording.workloads.table_checks import compare, train
-
-Ranks = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    return _launched(train, tmp_path_factory.mktemp("trained"), world_size=2)
-
-
-def _launched(main: Callable[[Path], None], folder: Path, world_size: int) -> Ranks:
-    launch(main, (folder,), world_size=world_size, timeout_s=180)
-    return [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(world_size)]
+def losses(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    return results_of(train, tmp_path_factory.mktemp("trained"))
 
 
 @pytest.mark.parametrize("world_size", [2, 4])
 def test_sharded_tables_are_as_unsharded_ones(tmp_path: Path, world_size: int) -> None:
-    for rank in _launched(compare, tmp_path, world_size):
+    for rank in results_of(compare, tmp_path, world_size=world_size):
         assert set(rank) == {f"{s} {transfer}" for s in Sharding for transfer in ("blocking", "overlapped")}
         for kind, result in rank.items():
             assert result["vectors"] < 1e-5 and result["gradients"] < 1e-5 < result["magnitude"]
@@ -41,14 +32,14 @@ def test_sharded_tables_are_as_unsharded_ones(tmp_path: Path, world_size: int) -
 
 
 @pytest.mark.parametrize("sharding", list(Sharding))
-def test_known_changes_leave_the_losses(trained: Ranks, sharding: Sharding) -> None:
-    for rank in trained:
-        losses = rank[sharding]
-        assert losses["none"][4] < losses["none"][0]  # four batches take turns
+def test_known_changes_leave_the_losses(losses: Ranks, sharding: Sharding) -> None:
+    for rank in losses:
+        of = rank[sharding]
+        assert of["none"][4] < of["none"][0]  # four batches take turns
         for change in ("overlap", "repeats", "repeating_rank"):
-            assert losses[change] == losses["none"]
-        assert losses["bfloat16"] == pytest.approx(losses["none"], abs=0.02) and losses["bfloat16"] != losses["none"]
-        assert losses["accumulation"] != losses["none"]  # two batches per step
+            assert of[change] == of["none"]
+        assert of["bfloat16"] == pytest.approx(of["none"], abs=0.02) and of["bfloat16"] != of["none"]
+        assert of["accumulation"] != of["none"]  # two batches per step
 
 
 def test_tables_that_cannot_be_shared_are_refused(tmp_path: Path) -> None:
@@ -65,17 +56,6 @@ def _build(workload: Dlrm) -> None:
 def test_unknown_precision_is_refused() -> None:
     with pytest.raises(InputError, match=r"bfloat16"):
         arithmetic("float8")
-
-
-def test_every_field_shows_in_the_name() -> None:
-    base = Dlrm()
-    assert base.name == "dlrm_t8_r100k_d32_b256"
-    changed = Dlrm(tables=4, rows=1500, dim=16, batch=8, pooling=1, skew=1.0, bottom=(8,), top=(8, 4),
-                   sharding=Sharding.ROW, overlap=True, repeats=2, repeating_rank=0, precision="bfloat16",
-                   accumulation=2)  # fmt: skip
-    names = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(Dlrm)}
-    assert len(names | {base.name}) == len(fields(Dlrm)) + 1
-    assert changed.name == "dlrm_t4_r1500_d16_b8_p1_s1_bottom8_top8-4_row_overlap_rep2_on0_bfloat16_acc2"
 
 
 def test_reuse_is_counted_by_powers_of_two() -> None:

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import prod
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,13 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.launcher import launch
-from research.recording.workloads.op_rules import Value, broadcast
-from research.recording.workloads.op_rules_layout import BINARY
+from research.recording.workloads.op_rules import BINARY, Value, broadcast
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS
 from research.recording.workloads.random_graph import FAMILIES, LARGEST_BOUND, Program, RandomGraph, compose, sources
 from research.recording.workloads.workload import arithmetic
-from tests.research.recording.workloads.programs import train
 
 SMALL = RandomGraph(num_ops=30, scale=16_000, batch=8)
 SEEDS = range(30)
@@ -86,22 +80,3 @@ def test_rules_refuse_what_does_not_fit() -> None:
 def test_a_scale_that_no_op_fits_is_refused() -> None:
     with pytest.raises(InputError, match=r"0 of 16 ops fit 10 elements"):
         compose(RandomGraph(scale=10))
-
-
-def test_two_ranks_train_one_program(tmp_path: Path) -> None:
-    programs = [replace(SMALL, seed=0), replace(SMALL, seed=1, precision="bfloat16", accumulation=2)]
-    launch(train, (tmp_path, programs), world_size=2, timeout_s=120)
-    ranks = [json.loads((tmp_path / f"rank_{rank}.json").read_text()) for rank in range(2)]
-    for program in programs:
-        one, other = (rank[program.name] for rank in ranks)
-        assert one["weights"] == other["weights"] != [] and one["losses"] != other["losses"]
-        assert one["without_gradient"] == 0 and all(map(math.isfinite, one["losses"]))
-
-
-def test_every_field_shows_in_the_name() -> None:
-    base = RandomGraph()
-    assert base.name == "random_graph_s0_n16_e128k_b32"
-    changed = RandomGraph(7, num_ops=30, scale=1500, batch=4, image=24, precision="bfloat16", accumulation=2)
-    names = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(RandomGraph)}
-    assert len(names | {base.name}) == len(fields(RandomGraph)) + 1
-    assert changed.name == "random_graph_s7_n30_e1500_b4_i24_bfloat16_acc2"

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import json
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from gnnperf.record.launcher import launch
-from research.recording.workloads.pipeline import Order, Turn, gpipe, one_forward_one_backward
-from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
+from research.recording.workloads.pipeline import Turn, gpipe, one_forward_one_backward
 from tests.research.recording.workloads.parallel_checks import (
     REFUSED,
     on_a_gpu,
@@ -18,27 +13,22 @@ from tests.research.recording.workloads.parallel_checks import (
     on_one_rank,
     on_two_ranks,
 )
+from tests.research.recording.workloads.ranks import Ranks, results_of
 
-Ranks = list[dict[str, Any]]
 REPLICATED = ("ddp", "blocking", "checkpointing", "repeats", "repeating_rank", "accumulation", "encoder", "fsdp",
               "fsdp_recomputed")  # fmt: skip
 SHARING_A_BATCH = ("tp", "tp_recomputed", "gpipe", "1f1b")
 F, B = Turn.FORWARD, Turn.BACKWARD
 
 
-def _run(main: Any, folder: Path, world_size: int) -> Ranks:
-    launch(main, (folder,), world_size=world_size, timeout_s=240)
-    return [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(world_size)]
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    return _run(on_two_ranks, tmp_path_factory.mktemp("two"), 2)
+    return results_of(on_two_ranks, tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    return _run(on_four_ranks, tmp_path_factory.mktemp("four"), 4)
+    return results_of(on_four_ranks, tmp_path_factory.mktemp("four"), world_size=4)
 
 
 @pytest.mark.parametrize("form", [*REPLICATED, *SHARING_A_BATCH])
@@ -93,7 +83,7 @@ def test_parallelism_names_ranks_by_kind(two: Ranks) -> None:
 
 def test_what_does_not_go_together_is_refused(two: Ranks) -> None:
     wheres = ["width", "width", "layers", "tensor_ranks", "uneven", "blocking", "accumulation", "compile", "cuda_graph",
-              "precision"]  # fmt: skip
+              "precision", "compile", "cuda_graph"]  # fmt: skip
     assert len(wheres) == len(REFUSED)
     assert [message.split(":")[0] for message in two[0]["refused"]] == wheres
 
@@ -105,21 +95,8 @@ def test_orders_of_a_pipeline() -> None:
     assert one_forward_one_backward(0, 4, 2) == [F, F, B, B]  # fewer micro-batches than stages
 
 
-def test_every_field_shows_in_the_name() -> None:
-    base = Transformer()
-    assert base.name == "gpt_l4_w128_s64_b8"
-    changed = Transformer(
-        layers=1, width=64, sequence=32, batch=4, vocabulary=500, causal=False, bucket_mb=2.5, parallel=Parallel.DDP_TP,
-        tensor_ranks=4, order=Order.ONE_F_ONE_B, accumulation=2, precision="bfloat16", checkpointing=True,
-        optimizer=Optimizer.ADAMW, repeats=3, repeating_rank=1, uneven=1.5, blocking=True, compile=True,
-        cuda_graph=True,
-    )  # fmt: skip
-    names = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(Transformer)}
-    assert len(names | {base.name}) == len(fields(Transformer)) + 1
-
-
 def test_one_rank_trains_the_plain_model_whatever_it_is_called(tmp_path: Path) -> None:
-    (result,) = _run(on_one_rank, tmp_path, 1)
+    (result,) = results_of(on_one_rank, tmp_path, world_size=1)
     for kind, run in result.items():
         assert run["losses"] == pytest.approx(result["ddp"]["losses"], rel=1e-5), kind
     assert result["ddp"]["collectives"] == result["pp"]["collectives"] == []
@@ -127,6 +104,6 @@ def test_one_rank_trains_the_plain_model_whatever_it_is_called(tmp_path: Path) -
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_captured_and_compiled_steps_train(tmp_path: Path) -> None:
-    (result,) = _run(on_a_gpu, tmp_path, 1)
+    (result,) = results_of(on_a_gpu, tmp_path, world_size=1)
     for losses in result.values():
         assert losses[12] < losses[0]

@@ -1,0 +1,117 @@
+"""What a rank holds over the time of a step, part by part: where the peak comes from and how long it lasts."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gnnperf.generate import Hold, Pair, RankTensors
+from gnnperf.memory.measured import Part, Timeline
+from gnnperf.memory.planned import ASKED, GATHERED, KEPT, SENT, change_of, lives
+
+MOST_POINTS = 400  # of a timeline: a picture is not wider
+Levels = npt.NDArray[np.int64]
+PARTS = {ASKED: Part.ACTIVATIONS, KEPT: Part.GRADIENTS, GATHERED: Part.GATHERED, SENT: Part.TEMPORARY}
+
+
+def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Levels]) -> Timeline:
+    """Of many points those with most in their stretch of time; parts that hold nothing are left out.
+
+    Args:
+        time_us: [n] ascending.
+        parts_bytes: part -> [n].
+    """
+    known = {part: levels for part, levels in parts_bytes.items() if levels.any()}
+    if not len(time_us) or not known:
+        return Timeline((), {})
+    chosen = np.arange(len(time_us))
+    if len(time_us) > MOST_POINTS:
+        span = max(float(time_us[-1] - time_us[0]), 1e-9)
+        bins = np.minimum(((time_us - time_us[0]) / span * MOST_POINTS).astype(np.int64), MOST_POINTS - 1)
+        order = np.lexsort((np.sum(list(known.values()), axis=0), bins))
+        chosen = np.sort(order[np.append(np.flatnonzero(np.diff(bins[order])), len(order) - 1)])  # the largest of each
+    return Timeline(
+        tuple(time_us[chosen].tolist()), {part: tuple(levels[chosen].tolist()) for part, levels in known.items()}
+    )
+
+
+# A plan's ops in order, and when the schedule runs them.
+
+
+def planned_timeline(tensors: RankTensors, ops: Sequence[str], start_us: Sequence[float]) -> Timeline:
+    """Of one rank of a plan.
+
+    Args:
+        tensors: of the rank.
+        ops: names of its kernels in order of the program.
+        start_us: when each begins.
+    """
+    uses, levels = _levels(tensors)
+    time_us = np.maximum.accumulate(np.array(_times(uses, ops, start_us)))
+    parts = {part: levels[:, column].copy() for column, part in PARTS.items()}
+    always = {Part.PARAMETERS: tensors.parameters_bytes, Part.OPTIMIZER_STATE: tensors.state_bytes,
+              Part.INPUTS: tensors.inputs_bytes}  # fmt: skip
+    parts[Part.GRADIENTS] += sum(tensors.gradients_bytes) + sum(tensors.buckets_bytes)
+    for part, sizes in always.items():
+        parts[part] = np.full(len(levels), sum(sizes), dtype=np.int64)
+    return timeline(time_us, {part: parts[part] for part in Part if part in parts})
+
+
+def _levels(tensors: RankTensors) -> tuple[list[str], Levels]:
+    """Op at each point, and [num_points, 5] what is there while it runs."""
+    there, ops, blocks = np.zeros(5, dtype=np.int64), [], []
+    known: dict[int, tuple[tuple[Levels, Levels], ...]] = {}
+    for each in tensors.stretches:
+        if isinstance(each, Hold):
+            there = there + change_of(each)
+            ops.append(each.op)
+            blocks.append(there[None, :])
+            continue
+        if id(each.pair) not in known:
+            known[id(each.pair)] = _during(each.pair)
+        names = (each.pair.forward, each.pair.backward, each.pair.weights)[each.backward + each.of_weights]
+        during, net = known[id(each.pair)][each.backward + each.of_weights]
+        ops += [use.op for use in names]
+        blocks.append(there + during)
+        there = there + net
+    return ops, np.concatenate(blocks) if blocks else np.zeros((0, 5), dtype=np.int64)
+
+
+def _times(uses: Sequence[str], ops: Sequence[str], start_us: Sequence[float]) -> list[float]:
+    """When each use runs: at the next kernel of its name; what is no kernel, when the one before it does."""
+    places: dict[str, list[int]] = {}
+    for place, op in enumerate(ops):
+        places.setdefault(op, []).append(place)
+    at, now, result = 0, 0.0, []
+    for use in uses:
+        own = places.get(use, [])
+        number = bisect_left(own, at)
+        if number < len(own):
+            at, now = own[number] + 1, start_us[own[number]]
+        result.append(now)
+    return result
+
+
+def _during(pair: Pair) -> tuple[tuple[Levels, Levels], ...]:
+    """Of each part of a pair [num_ops, 5] what is there during each op above the begin, and [5] what is left."""
+    uses = (*pair.forward, *pair.backward, *pair.weights)
+    made, gone = np.zeros((len(uses), 5), dtype=np.int64), np.zeros((len(uses), 5), dtype=np.int64)
+    for num_bytes, first, last in lives(pair):
+        if first is not None:
+            made[first, ASKED] += num_bytes
+        if last is not None:
+            gone[last, ASKED] += num_bytes
+    for place, each in enumerate(uses):
+        made[place, KEPT] += sum(each.gradients_bytes)
+    ends = np.cumsum([0, len(pair.forward), len(pair.backward), len(pair.weights)])
+    result = []
+    for begin, end in itertools.pairwise(ends):
+        rise, fall = made[begin:end].cumsum(axis=0), gone[begin:end].cumsum(axis=0)
+        before = np.vstack([np.zeros((1, 5), dtype=np.int64), fall])[:-1] if end > begin else fall
+        net = rise[-1] - fall[-1] if end > begin else np.zeros(5, dtype=np.int64)
+        result.append((rise - before, net))
+    return tuple(result)

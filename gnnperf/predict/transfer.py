@@ -1,0 +1,100 @@
+"""A step on another machine: the network corrects what the trace measured on its own.
+
+latency = measured in the trace x exp(residual)         of nodes that an edit changed: analytical x mean ratio of the op
+
+The checkpoint is of `train.py data.path=RUNS_THERE data.source_path=SAME_RUNS_HERE`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core import InputError, Source
+from gnnperf.gnn import Checkpoint, RunGraph, aligned_us, typical, with_model_ratio
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, uncovered_ops
+from gnnperf.hardware import ClusterSpec
+from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.whatif import Edited
+
+MOVED = "measured in this trace, corrected by the network for the other machine"
+IMPUTED = "changed by an edit: analytical model and network, with the ratio that this trace has to the model"
+
+
+@dataclass(frozen=True)
+class TransferPredictor:
+    """Latencies on the machine that the network was trained on, from those of a trace of another one.
+
+    Attributes:
+        network: trained with a source machine.
+        there: the analytical model of the trace's machine.
+        source_us: [num_nodes of the step] measured in the trace, NaN unknown.
+        edited: the edit whose graph is predicted; None: the step itself.
+    """
+
+    network: GnnPredictor
+    there: Predictor
+    source_us: np.ndarray
+    edited: Edited | None = None
+
+    def on_edit(self, edited: Edited) -> TransferPredictor:
+        """The predictor for an edit of the step."""
+        return replace(self, edited=edited)
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Latency of every node that the network or its base covers; NaN elsewhere.
+
+        Raises:
+            InputError: an edge or link class that the network does not know.
+        """
+        source_us = self._of(graph)
+        base = self.network.analytic.predict(graph, cluster)
+        there_us = self.there.predict(graph, cluster).latency_us
+        given = self.network.given(graph, cluster, base, with_model_ratio(source_us, base.latency_us, there_us))
+        known = np.isfinite(source_us)  # [num_nodes]
+        covered = known | given.known_op | np.isfinite(base.latency_us)
+        latency_us, mean_us = np.where(covered, given.latency_us, np.nan)  # [num_nodes] each
+        source = np.where(np.isfinite(latency_us), Source.GNN, Source.UNCOVERED).astype(object)
+        nothing = np.full(graph.num_nodes, np.nan)
+        return replace(
+            base,
+            latency_us=latency_us,
+            mean_latency_us=mean_us,
+            source=source,
+            reason=np.where(known, MOVED, IMPUTED).astype(object),
+            latency_low_us=nothing,
+            latency_high_us=nothing.copy(),
+            uncovered_ops=uncovered_ops(graph, latency_us),
+        )
+
+    def _of(self, graph: ExecutionGraph) -> np.ndarray:
+        """[num_nodes] measured in the trace; NaN: never, or changed by the edit."""
+        if self.edited is None:
+            return self.source_us
+        return np.where(self.edited.touched, np.nan, self.source_us[self.edited.came_from])
+
+
+def transfer_of(
+    checkpoint: Checkpoint, graph: ExecutionGraph, step: ExecutionGraph, traced: ClusterSpec
+) -> TransferPredictor:
+    """The predictor of a step of a trace.
+
+    Args:
+        checkpoint: trained with a source machine.
+        graph: the whole trace; a node's measurement is its mean over the steps, without what overlapping work took.
+        step: the step that is predicted.
+        traced: the cluster that the trace ran on.
+
+    Raises:
+        InputError: the checkpoint has no source machine.
+    """
+    if checkpoint.source_constants is None:
+        raise InputError(
+            "the checkpoint was trained without a source machine", where="transfer",
+            remedy="train with data.path=RUNS_ON_THE_OTHER_MACHINE data.source_path=THE_SAME_RUNS_ON_THIS_ONE, "
+            "or pass it as checkpoint=",
+        )  # fmt: skip
+    source_us = aligned_us(step, typical(RunGraph(graph.name, graph, traced)))
+    return TransferPredictor(GnnPredictor(checkpoint), AnalyticPredictor(checkpoint.source_constants), source_us)

@@ -1,0 +1,202 @@
+"""The base of op-table rows: closed forms with constants that are fitted again without the GPUs that are left out.
+
+    rows                          form                                   constants
+    products (m, n, k)            analytic.gemm, operands in turn        fitting.gemm: per family of kernels
+    elementwise, softmax, norm    analytic.memory_bound, rows            fitting.memory
+    convolution                   analytic.convolution                   both of these, and fitting.convolution
+
+The constants that ship saw every GPU of the tables: `shipped_forms` is for answers about others, never for judging.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from inspect import getsource
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.constants_file import constants_from
+from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
+from gnnperf.analytic.gemm.constants import GemmConstants, Members, default_gemm_constants
+from gnnperf.analytic.gemm.model import members_on, tiled_us
+from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.memory_bound.constants import (
+    EventGap,
+    MemoryConstants,
+    MemorySystem,
+    RowKernel,
+    default_memory_constants,
+)
+from gnnperf.core import InputError, write_text
+from gnnperf.gnn.data.cache import fingerprint
+from gnnperf.hardware import DeviceSpec, match_device
+from research.fitting.convolution import fit_convolution_constants, forward_algorithms
+from research.fitting.gemm import fit_for_others, measured
+from research.fitting.memory import device_us, fit_memory_constants
+from research.tables import grouped
+
+PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
+MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
+DTYPE = "float32"  # of rows that STREAM and CONVOLUTION were made for
+CHUNK_ROWS = 4000
+FITTED_ROWS = 300  # of each device, to fit products
+FOLD = "fitted inside a fold"
+
+
+@dataclass(frozen=True)
+class FormConstants:
+    """Constants of all forms, fitted on the same GPUs.
+
+    Attributes:
+        gemm: family of kernels -> its members; only families that were measured.
+        memory: of streams and rows; None: none were measured.
+        convolution: None: none were measured, or products on lanes or streams were not.
+        devices: names of the GPUs that they were fitted on.
+    """
+
+    gemm: Mapping[str, Members]
+    memory: MemoryConstants | None
+    convolution: ConvolutionConstants | None
+    devices: tuple[str, ...]
+
+
+def form_names(rows: pd.DataFrame) -> np.ndarray:
+    """[n] which form a row has, "" for none.
+
+    Streams and convolutions in float32 forward only: those are what their constants are fitted on.
+    """
+    forward = ((rows["direction"] == "forward") & ~rows["tf32"]).to_numpy(bool)
+    plain = forward & (rows["dtype"] == DTYPE).to_numpy()
+    product = forward & rows[["m", "n", "k"]].notna().all(axis=1).to_numpy()
+    window = plain & rows["kernel"].notna().to_numpy()
+    streams = plain & rows["rows"].notna().to_numpy() & (rows["cache"] == "warm").to_numpy()
+    streams &= rows["launch_included"].to_numpy(bool)
+    return np.select([product, window, streams], [PRODUCT, CONVOLUTION, STREAM], "").astype(object)
+
+
+def families(rows: pd.DataFrame) -> np.ndarray:
+    """[n] family of kernels of products: matrix units, or lanes with or without a batch (`gemm.family_of`)."""
+    lanes = np.where(rows["op"].isin(["aten::bmm", "aten::baddbmm"]), VECTOR_BATCHED, VECTOR)
+    result: np.ndarray = np.where(rows["dtype"].isin(["float32", "float64"]), lanes, MATRIX)
+    return result
+
+
+def rate_key_of(family: str) -> str:
+    return "bfloat16_matrix" if family == MATRIX else "float32"
+
+
+def fit_forms(rows: pd.DataFrame) -> FormConstants:
+    """Constants from these rows only (research.fitting.rows.usable).
+
+    Products that were measured in other ways are not mixed: each family takes the method with most rows.
+    """
+    forms = form_names(rows)
+    products, streams = rows[forms == PRODUCT], rows[forms == STREAM]
+    gemm = {}
+    for family, places in products.groupby(families(products)).indices.items():
+        part = products.iloc[places]
+        part = part[part["method"] == part["method"].value_counts().index[0]]
+        gemm[str(family)] = fit_for_others(_first_of_each(part))
+    devices = {str(name): _spec(str(name)) for name in rows["device"].unique()}
+    memory = fit_memory_constants(streams, devices, FOLD) if len(streams) else None
+    convolved, convolution = rows[forms == CONVOLUTION], None
+    if len(convolved) and memory is not None and VECTOR in gemm:
+        convolution = fit_convolution_constants(convolved, devices, on_lanes(gemm), memory, FOLD)
+    return FormConstants(gemm, memory, convolution, tuple(sorted(devices)))
+
+
+def shipped_forms() -> FormConstants:
+    """The constants that ship: of conf/analytic, fitted on every GPU of the tables. Not for judging on those."""
+    return FormConstants(default_gemm_constants(), default_memory_constants(), default_convolution_constants(), ())
+
+
+def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
+    """[n] us that the device takes, without the launch; never NaN."""
+    result = np.full(len(rows), np.nan)
+    kinds = rows.assign(form=form_names(rows), family=families(rows))
+    for (device, form, family, _), places in grouped(kinds, ("device", "form", "family", "dtype")):
+        for part in np.array_split(places, -(-len(places) // CHUNK_ROWS)):
+            result[part] = _form_us(rows.iloc[part], form, family, _spec(device), constants)
+    return result
+
+
+def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, constants: FormConstants) -> np.ndarray:
+    """[n] us of rows of one device, form, family and dtype."""
+    lacking = (form == PRODUCT and family not in constants.gemm) or (form == STREAM and constants.memory is None)
+    if form == "" or lacking or (form == CONVOLUTION and constants.convolution is None):
+        what = f"{form or 'unknown'} op {rows['op'].iloc[0]} in {rows['dtype'].iloc[0]}"
+        raise InputError(what, where="base of op tables", allowed=", ".join(constants.gemm),
+                         remedy="fit with rows of that kind")  # fmt: skip
+    if form == PRODUCT:
+        data = measured(rows)
+        members = members_on(device, constants.gemm[family], rate_key_of(family))
+        return tiled_us(data.result, data.numbers, members, launch_included=False)
+    assert constants.memory is not None
+    if form == CONVOLUTION:
+        assert constants.convolution is not None
+        setting = Setting(device, constants.memory, on_lanes(constants.gemm), constants.convolution)
+        return forward_algorithms(rows, setting).fastest_us(constants.convolution)
+    result = np.empty(len(rows))
+    for table, places in rows.groupby("table").indices.items():
+        result[places] = device_us(rows.iloc[places], str(table), device, constants.memory)
+    return result
+
+
+def on_lanes(gemm: Mapping[str, Members]) -> Mapping[str, Members]:
+    """Constants of every family, where only products on lanes were measured: theirs."""
+    return {VECTOR_BATCHED: gemm[VECTOR], MATRIX: gemm[VECTOR], **gemm}
+
+
+def _first_of_each(rows: pd.DataFrame) -> pd.DataFrame:
+    mixed = rows.sample(frac=1.0, random_state=0)
+    return mixed[mixed.groupby("device").cumcount() < FITTED_ROWS].sort_index()
+
+
+def _spec(name: str) -> DeviceSpec:
+    result = match_device(name)
+    if result is None:
+        raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
+    return result
+
+
+# Constants of the closed forms for folds that leave GPUs out, fitted once and kept by fingerprint.
+
+
+def retained_forms(rows: pd.DataFrame, folder: Path) -> FormConstants:
+    """`fit_forms(rows)`, from the folder where the same code fitted the same rows before."""
+    numbers = [rows[name].to_numpy() for name in ("latency_us", "flops", "moved_bytes", "calls_before")]
+    digest = hashlib.sha256(b"".join(np.nan_to_num(n).tobytes() for n in numbers)).hexdigest()
+    names = sorted(rows["device"].unique())
+    path = folder / f"forms-{fingerprint(getsource(fit_forms), digest, names, len(rows))}.json"
+    if not path.is_file():
+        _write(path, fit_forms(rows))
+    return _read(path)
+
+
+def _write(path: Path, constants: FormConstants) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(asdict(constants)))
+
+
+def _read(path: Path) -> FormConstants:
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    gemm = {family: tuple(constants_from(member, GemmConstants, str(path)) for member in members)
+            for family, members in raw["gemm"].items()}  # fmt: skip
+    memory = raw["memory"]
+    if memory is not None:
+        gaps = {name: EventGap(**gap) for name, gap in memory["gaps"].items()}
+        systems = {name: MemorySystem(**system) for name, system in memory["systems"].items()}
+        rows_of = {name: _kernels(rows) for name, rows in memory["rows_of"].items()}
+        given = {"rows": _kernels(memory["rows"]), "gaps": gaps, "systems": systems, "rows_of": rows_of}
+        memory = MemoryConstants(**{**memory, **given})
+    convolution = raw["convolution"] and ConvolutionConstants(**raw["convolution"])
+    return FormConstants(gemm, memory, convolution, tuple(raw["devices"]))
+
+
+def _kernels(raw: Mapping[str, Mapping[str, float]]) -> dict[str, RowKernel]:
+    return {name: RowKernel(**kernel) for name, kernel in raw.items()}

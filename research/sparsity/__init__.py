@@ -1,0 +1,1 @@
+"""What a sparse weight can gain on a layer, by pattern: `gnnperf sparsity-roofline`."""

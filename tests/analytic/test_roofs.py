@@ -1,0 +1,43 @@
+"""Roofs by hand: 1e12 bytes/s, 1e12 FLOP/s in float32."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from round_device import DEVICE
+
+from gnnperf.analytic import rate_key_of
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.analytic.memory_bound.streams import sustained_bytes_per_s
+from gnnperf.analytic.roofs import Roof, roofs_of
+from gnnperf.hardware import load_device
+from gnnperf.hardware.spec import Measured
+
+
+def test_on_nvidias_gpus_the_sustained_shares_are_the_fitted_ones() -> None:
+    device = load_device("h100_sxm")
+    roofs = roofs_of(device)
+    assert roofs.bandwidth.peak == device.memory_bandwidth_bytes_per_s
+    assert roofs.bandwidth.sustained == pytest.approx(sustained_bytes_per_s(device, default_memory_constants()))
+    assert roofs.flops.keys() == device.flops_per_s.keys()
+    assert all(0.5 * roof.peak < roof.sustained <= roof.peak for roof in roofs.flops.values() if roof.peak)
+    assert roofs.ridge("float32") < roofs.ridge("bfloat16_matrix")
+
+
+def test_outside_they_are_those_of_the_specification() -> None:
+    device = replace(DEVICE, kind="cpu", sustained_flops_share=0.5, sustained_bandwidth_share=0.25)
+    roofs = roofs_of(device)
+    assert (roofs.bandwidth, roofs.flops["float32"]) == (Roof(0.25e12, 1e12), Roof(0.5e12, 1e12))
+    assert roofs.ridge("float32") == pytest.approx(2.0)
+
+
+def test_what_was_measured_is_sustained_and_has_no_peak() -> None:
+    roofs = roofs_of(replace(DEVICE, measured={"flops_per_s.float32": Measured(1e12, 0.9e12, 1.1e12)}))
+    assert (roofs.bandwidth, roofs.flops["float16_matrix"]) == (Roof(1e12, None), Roof(8e12, None))
+
+
+def test_ops_run_on_the_units_that_their_family_and_dtype_can_use() -> None:
+    keys = [rate_key_of(DEVICE, *pair) for pair in (("gemm", "float16"), ("norm", "float16"), ("gemm", "bfloat16"))]
+    assert keys == ["float16_matrix", "float16", "float32"]
+    assert rate_key_of(DEVICE, "copy", None) == "float32"

@@ -1,0 +1,142 @@
+"""What another machine measured of the same runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import SPLIT, read
+
+from gnnperf.core import WORK_TYPES, InputError
+from gnnperf.gnn.data.numbers import WORK_NAMES
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
+from gnnperf.gnn.data.runs import RunGraph, typical
+from gnnperf.gnn.data.source import (
+    NUM_COLUMNS,
+    SourceMeasurements,
+    SourceRuns,
+    aligned_us,
+    revealed,
+    source_numbers,
+    source_runs,
+    with_model_ratio,
+)
+from tests.gnn.data.data_sets import write_card
+
+NODES = pd.DataFrame({
+    "node_type": ["compute", "compute", "compute", "host", "compute"],
+    "segment": [None, None, None, "T1", None],
+    "op_name": ["mm", "mm", "add", "add", "mm"],
+})  # fmt: skip
+ANALYTIC_US = np.array([10.0, 20.0, 5.0, 3.0, 0.0])
+MEASURED = SourceMeasurements(np.array([40.0, np.nan, np.nan, np.nan, 7.0]), np.array([0.5, 1.0, 1.0, 1.0, 1.0]))
+
+
+def test_the_base_is_measured_else_analytical_times_the_mean_ratio_of_the_op_else_of_the_kind() -> None:
+    """The one usable node took 4 times its analytical latency there; the models' ratio of 0.5 leaves 2."""
+    result = source_numbers(NODES, ANALYTIC_US, MEASURED)
+    np.testing.assert_allclose(result.base_us, [40.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
+    four, half, two = np.log(4.0), np.log(0.5), np.log(2.0)
+    np.testing.assert_allclose(result.columns, [
+        [1, four, half, two, two], [0, 0, 0, two, two], [0, 0, 0, 0, two], [0, 0, 0, 0, 0], [0, 0, 0, two, two],
+    ])  # fmt: skip
+
+
+def test_without_a_source_the_base_is_analytical_and_every_column_zero() -> None:
+    result = source_numbers(NODES, ANALYTIC_US, None)
+    assert result.base_us is ANALYTIC_US
+    assert result.columns.shape == (5, NUM_COLUMNS)
+    assert not result.columns.any()
+
+
+def test_the_ratio_of_the_models_is_one_where_either_has_no_latency() -> None:
+    result = with_model_ratio(np.ones(4), np.array([2.0, np.nan, 3.0, 0.0]), np.array([4.0, 1.0, np.nan, 0.0]))
+    assert result.model_ratio.tolist() == [0.5, 1.0, 1.0, 1.0]
+
+
+def test_added_nodes_were_not_measured() -> None:
+    padded = MEASURED.padded(7)
+    assert np.isnan(padded.measured_us[5:]).all()
+    assert padded.model_ratio[5:].tolist() == [1.0, 1.0]
+
+
+def test_a_share_is_revealed_the_same_way_every_time() -> None:
+    many = SourceMeasurements(np.ones(10_000), np.ones(10_000))
+    half = revealed(many, 0.5, "run").measured_us
+    assert 0.45 < np.isfinite(half).mean() < 0.55
+    np.testing.assert_array_equal(half, revealed(many, 0.5, "run").measured_us)
+    assert not np.array_equal(half, revealed(many, 0.5, "other").measured_us, equal_nan=True)
+    assert np.isnan(revealed(many, 0.0, "run").measured_us).all()
+    assert revealed(many, 1.0, "run") is many
+
+
+# A source on which everything takes twice as long.
+
+
+def twice(name: str) -> RunGraph:
+    """A run of the synthetic data set, recorded there."""
+    run = read(name)
+    nodes = run.graph.nodes.assign(latency_us=2.0 * run.graph.nodes["latency_us"])
+    return replace(run, graph=replace(run.graph, nodes=nodes, fingerprint=f"{run.graph.fingerprint} twice"))
+
+
+def with_source(tmp_path: Path, shares: list[float], recorded: str = "abcde") -> PreparedData:
+    """The synthetic data set with that source."""
+    source = SourceRuns({name: name for name in recorded}, twice)
+    return prepare(DataConfig(cache_dir=str(tmp_path), source_shares=shares), SPLIT, read, None, source)
+
+
+def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
+    run = typical(read("a"))
+    np.testing.assert_allclose(aligned_us(run.graph, typical(twice("a"))), 2.0 * run.isolated.usual_us)
+
+
+def test_the_network_corrects_what_the_source_measured(tmp_path: Path) -> None:
+    data = with_source(tmp_path, [1.0])
+    assert data.source_constants is not None
+    labeled = 0
+    for step in (*data.steps["train"], *data.steps["val"]):
+        for kind in map(str, WORK_TYPES):
+            target = step.data[kind].target.numpy()
+            known = np.isfinite(target)
+            np.testing.assert_allclose(target[known], np.log(0.5), rtol=1e-4)  # here everything takes half as long
+            labeled += known.sum()
+    assert labeled > 0
+
+
+def test_training_shows_every_share_and_validation_all(tmp_path: Path) -> None:
+    data = with_source(tmp_path, [1.0, 0.0])
+    place = WORK_NAMES.index("source_known")
+    assert bool(data.normalizer.scale["compute"][place].isfinite())  # it varies in training
+    assert [step.run for step in data.steps["train"]] == [*"abcd", *"abcd"]
+    assert len(data.steps["val"]) == 1
+    known = [step.data["compute"].x[:, place] for step in data.steps["train"]]
+    assert all(bool((one > 0).all()) for one in known[:4])
+    assert all(bool((one < 0).all()) for one in known[4:])
+
+
+def test_a_run_that_the_source_did_not_record_starts_from_the_analytical_model(tmp_path: Path) -> None:
+    data = with_source(tmp_path, [1.0])
+    step = data.steps["test"][0]  # "f"
+    store = step.data["compute"]
+    np.testing.assert_allclose(store.base_us.numpy(), step.base.latency_us[store.node_id.numpy()])
+
+
+def test_a_source_without_a_training_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no recording of a training run"):
+        with_source(tmp_path, [1.0], recorded="f")
+
+
+def test_the_first_recording_of_each_run_is_read(tmp_path: Path) -> None:
+    for name in ("run/2", "run/1", "other/1"):
+        write_card(tmp_path / name, 100.0)
+    assert source_runs(tmp_path, read).recordings == {"run": "run/1", "other": "other/1"}
+
+
+@pytest.mark.parametrize("shares", [[], [1.5], [-0.1]])
+def test_shares_outside_of_zero_to_one_are_refused(shares: list[float]) -> None:
+    with pytest.raises(InputError, match=r"data\.source_shares"):
+        DataConfig(source_shares=shares)

@@ -1,0 +1,128 @@
+"""Which closed form a row has, and constants that know what they were fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gnnperf.analytic.convolution.calls import convolutions_us
+from gnnperf.analytic.convolution.model import default_convolution_constants
+from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for
+from gnnperf.analytic.gemm.model import tiled_us
+from gnnperf.analytic.kernels.call import KernelCall, Setting
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.core.errors import InputError
+from research.fitting import forms
+from research.fitting.forms import (
+    CONVOLUTION,
+    PRODUCT,
+    STREAM,
+    FormConstants,
+    base_us,
+    families,
+    fit_forms,
+    form_names,
+    shipped_forms,
+)
+from research.fitting.forms import retained_forms as keep
+from research.fitting.gemm import measured
+from research.fitting.memory import device_us
+from research.fitting.rows import spec_of, usable
+from research.tables.columns import completed, shapes_json
+from tests.research.op_rows import A100, V100, add_rows, product_rows, table
+
+SHIPPED = replace(shipped_forms(), devices=(A100, V100))
+
+
+def _convolution() -> pd.DataFrame:
+    """8 images of 64 channels and 32 x 32 pixels, 3 x 3 windows to 64 channels."""
+    sizes = {"batch": 8.0, "in_channels": 64.0, "out_channels": 64.0, "kernel": 3.0, "in_size": 32.0, "stride": 1.0,
+             "padding": 1.0}  # fmt: skip
+    how = {"op": "aten::conv2d", "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True,
+           "device": A100, "latency_us": 200.0, "source": "toys", "table": "conv", "method": "by hand",
+           "shapes": shapes_json([[8, 64, 32, 32], [64, 64, 3, 3]])}  # fmt: skip
+    return completed({**sizes, **how}, 1)
+
+
+def test_forms_by_sizes() -> None:
+    rows = pd.concat([product_rows((A100,)), add_rows(), _convolution()], ignore_index=True)
+    assert form_names(rows).tolist() == [PRODUCT] * 6 + [STREAM] * 3 + [CONVOLUTION]
+
+
+def test_what_no_constant_was_fitted_for_has_no_form() -> None:
+    assert set(form_names(add_rows().assign(direction="backward"))) == {""}
+    assert set(form_names(add_rows().assign(dtype="float16"))) == {""}
+    assert set(form_names(product_rows().assign(tf32=True))) == {""}
+
+
+def test_families_of_products() -> None:
+    rows = product_rows((A100,))
+    assert set(families(rows)) == {"vector"}
+    assert set(families(rows.assign(op="aten::bmm"))) == {"vector_batched"}
+    assert set(families(rows.assign(dtype="bfloat16"))) == {"matrix"}
+
+
+def test_the_base_is_the_closed_form_without_the_launch() -> None:
+    rows = pd.concat([product_rows((A100, V100)), add_rows()], ignore_index=True)
+    result = base_us(rows, SHIPPED)
+    for first, architecture in ((0, "ampere"), (6, "volta")):  # each by the kernels that run there, as in prediction
+        data = measured(rows.iloc[first : first + 6])
+        members = members_for(SHIPPED.gemm["vector"], architecture)
+        assert len(members) == 1
+        assert result[first : first + 6] == pytest.approx(tiled_us(data.result, data.numbers, members, False))
+    assert SHIPPED.memory is not None
+    assert result[12:] == pytest.approx(device_us(rows.iloc[12:], "add", spec_of(A100), SHIPPED.memory))
+
+
+def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_reported() -> None:
+    call = KernelCall(
+        "aten::conv2d", _convolution()["shapes"].iloc[0], "float32", "conv", 2.0 * 8 * 64 * 32 * 32 * 64 * 9, 1.0
+    )
+    setting = Setting(
+        spec_of(V100), default_memory_constants(), default_gemm_constants(), default_convolution_constants()
+    )
+    assert base_us(_convolution().assign(device=V100), SHIPPED) == pytest.approx(convolutions_us([call], setting))
+
+
+def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
+    several = pd.concat([_convolution().assign(device=d, in_channels=c, calls_before=float(c), latency_us=200.0 + c)
+                         for d in (A100, V100) for c in (16.0, 32.0, 64.0)], ignore_index=True)  # fmt: skip
+    assert (
+        fit_forms(usable(table(several)).rows).convolution is None
+    )  # without products on lanes there is nothing to stand on
+    with_others = fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
+    assert with_others.convolution is not None
+    given = usable(table(several)).rows
+    waits = with_others.convolution.call_us + with_others.convolution.growth_us * given["calls_before"]
+    assert base_us(given, with_others) + waits.to_numpy() == pytest.approx(given["latency_us"].to_numpy(), rel=0.1)
+
+
+def test_a_form_without_constants_is_refused() -> None:
+    with pytest.raises(InputError, match="stream op aten::add"):
+        base_us(add_rows(), replace(SHIPPED, memory=None))
+    with pytest.raises(InputError, match="product op aten::linear"):
+        base_us(product_rows(), replace(SHIPPED, gemm={}))
+    with pytest.raises(InputError, match="convolution op aten::conv2d"):
+        base_us(_convolution(), replace(SHIPPED, convolution=None))
+
+
+def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The constants that ship have every kind of field: memories, generations, gaps."""
+    requested = []
+
+    def fitted(rows: object) -> FormConstants:
+        requested.append(rows)
+        return shipped_forms()
+
+    rows = usable(table(product_rows((A100, V100)), add_rows())).rows
+    monkeypatch.setattr(forms, "fit_forms", fitted)
+    monkeypatch.setattr(forms, "getsource", lambda _: "of the test")
+    first, again = keep(rows, tmp_path), keep(rows, tmp_path)
+    assert len(requested) == 1
+    assert first == again
+    assert again.gemm == shipped_forms().gemm
+    assert again.memory == default_memory_constants()
+    assert again.convolution == default_convolution_constants()

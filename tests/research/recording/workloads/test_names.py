@@ -1,0 +1,76 @@
+"""Names of programs: every size shows, so that runs of a plan differ in name."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from research.recording.workloads.autoencoder import Autoencoder
+from research.recording.workloads.cnn import Cnn, Layout
+from research.recording.workloads.dlrm import Dlrm
+from research.recording.workloads.graph_network import GraphNetwork
+from research.recording.workloads.mixer import Mixer
+from research.recording.workloads.moe import Moe
+from research.recording.workloads.pipeline import Order
+from research.recording.workloads.point_cloud import PointCloud
+from research.recording.workloads.random_graph import RandomGraph
+from research.recording.workloads.recurrent import Recurrent
+from research.recording.workloads.rl import Rl
+from research.recording.workloads.sharded_tables import Sharding
+from research.recording.workloads.temporal import Temporal
+from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
+from research.recording.workloads.two_towers import TwoTowers
+from research.recording.workloads.unet import Unet
+from research.recording.workloads.workload import Workload
+
+# Of every program: the name of its defaults; one with every field changed, and its name.
+CHANGED: tuple[tuple[str, Any, str], ...] = (
+    ("resnet_n1_c16_i32_b16",
+     Cnn(blocks=2, channels=8, image=24, batch=4, bucket_mb=0.5, layout=Layout.BOTTLENECK, precision="bfloat16",
+         accumulation=2, repeats=3, repeating_rank=1, uneven=1.5, blocking=True, compile=True, cuda_graph=True),
+     "resnet_n2_c8_i24_b4_mb0.5_bottleneck_bfloat16_acc2_rep3_on1_uneven1.5_blocking_compile_graph"),
+    ("dlrm_t8_r100k_d32_b256",
+     Dlrm(tables=4, rows=1500, dim=16, batch=8, pooling=1, skew=1.0, bottom=(8,), top=(8, 4), sharding=Sharding.ROW,
+          overlap=True, repeats=2, repeating_rank=0, precision="bfloat16", accumulation=2),
+     "dlrm_t4_r1500_d16_b8_p1_s1_bottom8_top8-4_row_overlap_rep2_on0_bfloat16_acc2"),
+    ("moe_l2_w64_e4_s32_b8",
+     Moe(layers=1, width=32, experts=8, sequence=16, batch=4, hidden=128, vocabulary=500, top=2, capacity_factor=2.0,
+         padded=False, repeats=3, repeating_rank=1, precision="bfloat16", accumulation=2),
+     "moe_l1_w32_e8_s16_b4_h128_v500_top2_c2_padded0_rep3_on1_bfloat16_acc2"),
+    ("random_graph_s0_n16_e128k_b32",
+     RandomGraph(7, num_ops=30, scale=1500, batch=4, image=24, precision="bfloat16", accumulation=2),
+     "random_graph_s7_n30_e1500_b4_i24_bfloat16_acc2"),
+    ("rl_h64_n64_t8",
+     Rl(hidden=32, num_envs=8, horizon=4, vectorized=True, repeats=2, repeating_rank=0, accumulation=2),
+     "rl_h32_n8_t4_tensor_rep2_on0_acc2"),
+    ("gpt_l4_w128_s64_b8",
+     Transformer(layers=1, width=64, sequence=32, batch=4, vocabulary=500, causal=False, bucket_mb=2.5,
+                 parallel=Parallel.DDP_TP, tensor_ranks=4, order=Order.ONE_F_ONE_B, accumulation=2,
+                 precision="bfloat16", checkpointing=True, optimizer=Optimizer.ADAMW, repeats=3, repeating_rank=1,
+                 uneven=1.5, blocking=True, compile=True, cuda_graph=True),
+     "bert_l1_w64_s32_b4_v500_mb2.5_ddptp_tr4_1f1b_acc2_bfloat16_ckpt_adamw_rep3_on1_uneven1.5_blocking_compile_graph"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("base_name", "changed", "name"), CHANGED, ids=lambda value: getattr(value, "kind", ""))
+def test_every_field_shows_in_the_name(base_name: str, changed: Any, name: str) -> None:
+    base = type(changed)()
+    assert (base.name, changed.name) == (base_name, name)
+    one_changed = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(base)}
+    assert len(one_changed | {base.name}) == len(fields(base)) + 1
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        (Unet(), "unet_l2_c16_i16_b8"), (GraphNetwork(), "graph_network_l2_h64_n256_d8_b4"),
+        (Autoencoder(), "autoencoder_c16_i16_z32_b16"), (Mixer(), "mixer_l2_h64_p4_b8"),
+        (TwoTowers(), "two_towers_v2k_h64_l2_b64"), (Temporal(), "temporal_n4_c32_s128_b16"),
+        (PointCloud(), "point_cloud_p256_h32_l4_b8"), (Recurrent(bucket_mb=0.5), "recurrent_l1_h64_s32_b16_mb0.5"),
+        (Transformer(causal=False), "bert_l4_w128_s64_b8"),
+    ],
+)  # fmt: skip
+def test_names_say_the_sizes(program: Workload, name: str) -> None:
+    assert program.name == name
