@@ -136,7 +136,7 @@ def _print_picks(table: pd.DataFrame, picked: list[tuple[tuple[int, ...], int, i
     rows = []
     for key, pick, rule in picked:
         own = table[(table[keys] == list(key)).all(axis=1)]
-        best = own.loc[own["label_us"].idxmin()]
+        best = own.sort_values("label_us").iloc[0]
         chosen, ways = table.loc[pick], ["tensor", "pipeline", "data"]
         rows.append({
             **dict(zip(keys, key, strict=True)), "candidates": len(own),
@@ -148,11 +148,11 @@ def _print_picks(table: pd.DataFrame, picked: list[tuple[tuple[int, ...], int, i
     result = pd.DataFrame(rows)
     printed = right_aligned("excess over the best label, %", "groups", "search mean", "median", "p90", "max",
                             "within 5 %", "right family %", "rule of thumb", "mean candidate")  # fmt: skip
-    per_gpus = {f"{gpus} GPUs": part for gpus, part in result.groupby("gpus")}
+    per_gpus: dict[str, pd.DataFrame] = {f"{gpus} GPUs": part for gpus, part in result.groupby("gpus")}
     for name, part in {"all": result, **per_gpus}.items():
-        own = 100 * part["search"]
-        spread = (own.mean(), own.median(), own.quantile(0.9), own.max())
-        printed.add_row(name, str(len(part)), *(f"{value:.1f}" for value in spread), f"{100 * (own <= 5).mean():.0f} %",
+        excess = 100 * part["search"]
+        spread = (excess.mean(), excess.median(), excess.quantile(0.9), excess.max())
+        printed.add_row(name, str(len(part)), *(f"{value:.1f}" for value in spread), f"{100 * (excess <= 5).mean():.0f} %",
                         f"{100 * part['family'].mean():.0f}", f"{100 * part['rule'].mean():.1f}",
                         f"{100 * part['random'].mean():.1f}")  # fmt: skip
     pairs = result.groupby(["hidden", "layers", "gpus"])["search"].mean()

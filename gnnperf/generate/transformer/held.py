@@ -14,11 +14,11 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed, retained_bytes
 from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
 from gnnperf.generate.transformer.passes import Gradient, Order, order_of, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
-from gnnperf.generate.transformer.program import ends_checkpoint, recomputed, retained_bytes
 from gnnperf.generate.transformer.sizes import (
     owned_count,
     parameters_of,
@@ -109,7 +109,9 @@ def _recomputed_bytes(plan: TransformerPlan) -> float:
         return 0.0  # the last layers, which keep all, have let it go before others are computed again
     schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
     kept = replace(plan, schedule=schedule)
-    return plan.schedule.checkpoint_every * max(retained_bytes(kept, i) for i, _ in _kinds(kept, range(plan.model.layers)))
+    return plan.schedule.checkpoint_every * max(
+        retained_bytes(kept, i) for i, _ in _kinds(kept, range(plan.model.layers))
+    )
 
 
 def _logits_bytes(plan: TransformerPlan, stage: int) -> float:

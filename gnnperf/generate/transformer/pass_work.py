@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily
+from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed
 from gnnperf.generate.transformer.gradients import Unit, Visit
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.memory import Role, rank_of
 from gnnperf.generate.transformer.passes import PassKind
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
-from gnnperf.generate.transformer.program import StageProgram, ends_checkpoint, recomputed
+from gnnperf.generate.transformer.program import StageProgram
 from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size, item_rows, lane_of
 from gnnperf.generate.transformer.sizes import layers_of
 from gnnperf.graph import node_table

@@ -91,8 +91,12 @@ def test_every_order_runs_every_pass_once_after_what_it_takes(kind: Pipeline, co
     placed = steps(order)
     stages = [placed.kinds[kind].stage for kind in placed.kind]
     kinds = 3 if kind.splits_backward else 2
-    assert len(set(zip(stages, placed.passes, strict=True))) == kinds * order.stages * order.micro_batches * order.chunks
-    assert all(source < i and before < i for i, (before, source) in enumerate(zip(placed.before, placed.source)))
+    assert (
+        len(set(zip(stages, placed.passes, strict=True))) == kinds * order.stages * order.micro_batches * order.chunks
+    )
+    assert all(
+        source < i and before < i for i, (before, source) in enumerate(zip(placed.before, placed.source, strict=True))
+    )
     assert [p for p, source in zip(placed.passes, placed.source, strict=True) if source < 0] == [
         p for p in stage_passes(order, 0) if not p.backward and not p.chunk
     ]
