@@ -52,6 +52,9 @@ SPACES = (  # block, hidden, devices, ranks per machine, device, GiB
 )  # fmt: skip
 
 
+Pick = tuple[tuple[object, ...], int, int]  # (model, GPUs, batch), place of the search's pick, of the rule's; -1: none
+
+
 def main(argv: list[str]) -> None:
     """Run the parts that are named, or all."""
     parts: dict[str, Callable[[], None]] = {"--spaces": spaces, "--large": large, "--vtrain": vtrain}
@@ -118,20 +121,20 @@ def vtrain() -> None:
     plans = configurations(folder)
     table = columns_of(plans).assign(place=np.arange(len(plans)))
     cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
-    picked = []
+    picked: list[Pick] = []
     groups = table.groupby(["hidden", "layers", "gpus", "global_batch"])["place"]
     for number, (key, places) in enumerate(groups, start=1):
         own = [plans[i] for i in places]
         found = search_plans(Problem(own, _always(cluster), math.inf), ALL)
         rule = found.baselines.get(RULE)
         by_name = {plan.name: i for plan, i in zip(own, places, strict=True)}
-        picked.append((key, by_name[found.options[0].plan.name], by_name[rule.plan.name] if rule else -1))
+        picked.append((tuple(key), by_name[found.options[0].plan.name], by_name[rule.plan.name] if rule else -1))
         if number % 20 == 0:
             print(f"{number} of {len(groups)} searches", file=sys.stderr, flush=True)
     _print_picks(table.assign(label_us=iteration_us(folder, plans)), picked)
 
 
-def _print_picks(table: pd.DataFrame, picked: list[tuple[tuple[int, ...], int, int]]) -> None:
+def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
     keys = ["hidden", "layers", "gpus", "global_batch"]
     rows = []
     for key, pick, rule in picked:
@@ -152,9 +155,9 @@ def _print_picks(table: pd.DataFrame, picked: list[tuple[tuple[int, ...], int, i
     for name, part in {"all": result, **per_gpus}.items():
         excess = 100 * part["search"]
         spread = (excess.mean(), excess.median(), excess.quantile(0.9), excess.max())
-        printed.add_row(name, str(len(part)), *(f"{value:.1f}" for value in spread), f"{100 * (excess <= 5).mean():.0f} %",
-                        f"{100 * part['family'].mean():.0f}", f"{100 * part['rule'].mean():.1f}",
-                        f"{100 * part['random'].mean():.1f}")  # fmt: skip
+        printed.add_row(name, str(len(part)), *(f"{value:.1f}" for value in spread),
+                        f"{100 * (excess <= 5).mean():.0f} %", f"{100 * part['family'].mean():.0f}",
+                        f"{100 * part['rule'].mean():.1f}", f"{100 * part['random'].mean():.1f}")  # fmt: skip
     pairs = result.groupby(["hidden", "layers", "gpus"])["search"].mean()
     show(printed)
     within = 100 * float((pairs <= 0.05).mean())
