@@ -42,7 +42,8 @@ def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
     passes = weights + _flying_bytes(plan, stage) + max(_recomputed_bytes(plan), _logits_bytes(plan, stage))
     if not (plan.sharding.reduces_every_pass and plan.num_micro_batches == 1):
         passes += sums  # else the first ones come when what is in flight has begun to go
-    return state + max(passes, sums + _update_bytes(plan, stage))
+    whole = 0.0 if plan.sharding.state is Sharded.PARAMETERS else weights  # else in parts again
+    return state + max(passes, whole + sums + _update_bytes(plan, stage))
 
 
 def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
