@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core import InputError, require, say, to_json, write_out, write_text
+from gnnperf.report.search.objective import By
 
 DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
@@ -25,7 +26,8 @@ examples:
   gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
   gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
 
-PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline.
+PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline where it has as
+many devices.
 """
 UNITS = {"GiB": 1 << 30, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
 SECTIONS = ("parallelism", "sharding", "schedule")
@@ -33,8 +35,6 @@ SECTIONS = ("parallelism", "sharding", "schedule")
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the `search` command."""
-    from gnnperf.report.search.text import By
-
     parser = subparsers.add_parser(
         "search", help="the fastest or cheapest way to divide a plan's model over devices", description=DESCRIPTION,
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -59,7 +59,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _search(args: argparse.Namespace) -> int:
     from gnnperf.generate import TransformerPlan, read_plan
     from gnnperf.hardware import PLAN_GROUP, path_of, read_yaml
-    from gnnperf.report.search.text import Answer, By, document, text
+    from gnnperf.report.search.text import Answer, document, text
     from gnnperf.shard import Effort, Problem, candidates, check_out, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
@@ -76,7 +76,8 @@ def _search(args: argparse.Namespace) -> int:
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
     devices, by = _devices(args.devices), By(args.by)
     problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), by.weight)
-    found = search_plans(problem, Effort(seed=args.seed), plan)
+    given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
+    found = search_plans(problem, Effort(seed=args.seed), given)
     answer = Answer(found, plan, cluster, devices, problem.capacity_bytes, by, args.price, args.top)
     if args.out is not None:
         _write(raw, found.options[0].plan, args.out)
