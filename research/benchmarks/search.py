@@ -73,11 +73,11 @@ def spaces() -> None:
         plans = _thinned(candidates(_plan(kind, hidden, devices), [devices]))
         fitting = [plan for plan in plans if (peak_bytes(plan) or math.inf) <= memory * GIB]
         least = min(judged(plan, cluster).step_us for plan in fitting)
-        found = search_plans(Problem(plans, _always(cluster), memory * GIB), ALL)
-        excess.append(100 * (found.best / least - 1))
-        saved.append(1 - len(found.options) / len(fitting))
+        outcome = search_plans(Problem(plans, _always(cluster), memory * GIB), ALL)
+        excess.append(100 * (outcome.best / least - 1))
+        saved.append(1 - len(outcome.options) / len(fitting))
         printed.add_row(f"{kind} {hidden}, {devices} x {gpu}", str(len(plans)), str(len(fitting)),
-                        str(len(found.options)), f"{excess[-1]:.2f}", str(found.gap == 0.0))  # fmt: skip
+                        str(len(outcome.options)), f"{excess[-1]:.2f}", str(outcome.gap == 0.0))  # fmt: skip
         print(f"{len(excess)} of {len(SPACES)} spaces", file=sys.stderr, flush=True)
     show(printed)
     print(f"excess over the exhaustive optimum: mean {np.mean(excess):.2f} %, max {max(excess):.2f} %; "
@@ -108,10 +108,10 @@ def large() -> None:
         plan = read_plan(read_yaml(path), name)
         assert isinstance(plan, TransformerPlan), "chosen so"
         plans = candidates(plan, [64])
-        found = search_plans(Problem(plans, _always(cluster), 0.92 * 80 * GIB), Effort())
+        outcome = search_plans(Problem(plans, _always(cluster), 0.92 * 80 * GIB), Effort())
         seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-        printed.add_row(name, str(len(plans)), str(len(found.options)), f"{seconds:.1f}", f"{cpu:.1f}",
-                        f"{len(plans) / seconds:.0f}", f"{100 * found.gap:.1f}")  # fmt: skip
+        printed.add_row(name, str(len(plans)), str(len(outcome.options)), f"{seconds:.1f}", f"{cpu:.1f}",
+                        f"{len(plans) / seconds:.0f}", f"{100 * outcome.gap:.1f}")  # fmt: skip
     show(printed)
 
 
@@ -125,10 +125,10 @@ def vtrain() -> None:
     groups = table.groupby(["hidden", "layers", "gpus", "global_batch"])["place"]
     for number, (key, places) in enumerate(groups, start=1):
         own = [plans[i] for i in places]
-        found = search_plans(Problem(own, _always(cluster), math.inf), ALL)
-        rule = found.baselines.get(RULE)
+        outcome = search_plans(Problem(own, _always(cluster), math.inf), ALL)
+        rule = outcome.baselines.get(RULE)
         by_name = {plan.name: i for plan, i in zip(own, places, strict=True)}
-        picked.append((tuple(key), by_name[found.options[0].plan.name], by_name[rule.plan.name] if rule else -1))
+        picked.append((tuple(key), by_name[outcome.options[0].plan.name], by_name[rule.plan.name] if rule else -1))
         if number % 20 == 0:
             print(f"{number} of {len(groups)} searches", file=sys.stderr, flush=True)
     _print_picks(table.assign(label_us=iteration_us(folder, plans)), picked)

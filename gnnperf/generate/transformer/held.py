@@ -48,10 +48,10 @@ def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
 
 def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
     """What layers keep for micro-batches in flight."""
-    kept = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
+    retained = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
     order = order_of(plan)
     short = replace(order, micro_batches=min(order.micro_batches, 2 * order.parts))
-    return kept * most_in_flight(order if order.pipeline.keeps_all else short, stage) if kept else 0.0
+    return retained * most_in_flight(order if order.pipeline.keeps_all else short, stage) if retained else 0.0
 
 
 def _part_bytes(plan: TransformerPlan, stage: int) -> float:
@@ -109,9 +109,9 @@ def _recomputed_bytes(plan: TransformerPlan) -> float:
     if plan.schedule.recompute is not Recompute.FULL or plan.schedule.recomputed_layers is not None:
         return 0.0  # the last layers, which keep all, have let it go before others are computed again
     schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
-    kept = replace(plan, schedule=schedule)
+    retained = replace(plan, schedule=schedule)
     return plan.schedule.checkpoint_every * max(
-        retained_bytes(kept, i) for i, _ in _kinds(kept, range(plan.model.layers))
+        retained_bytes(retained, i) for i, _ in _kinds(retained, range(plan.model.layers))
     )
 
 

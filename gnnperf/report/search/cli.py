@@ -77,10 +77,10 @@ def _search(args: argparse.Namespace) -> int:
     devices, by = _devices(args.devices), By(args.by)
     problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), by.weight)
     given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
-    found = search_plans(problem, Effort(seed=args.seed), given)
-    answer = Answer(found, plan, cluster, devices, problem.capacity_bytes, by, args.price, args.top)
+    outcome = search_plans(problem, Effort(seed=args.seed), given)
+    answer = Answer(outcome, plan, cluster, devices, problem.capacity_bytes, by, args.price, args.top)
     if args.out is not None:
-        _write(raw, found.options[0].plan, args.out)
+        _write(raw, outcome.options[0].plan, args.out)
     if args.json:
         write_out(to_json(document(answer), indent=1))
     else:

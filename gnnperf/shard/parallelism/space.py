@@ -22,7 +22,7 @@ SHARDINGS = (
     Sharding(Sharded.PARAMETERS, reshard_after_forward=False),
 )
 Order = tuple[Pipeline, int, bool]
-Kept = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
+Retained = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
 
 
 def candidates(base: TransformerPlan, devices: Sequence[int]) -> list[TransformerPlan]:
@@ -44,8 +44,8 @@ def candidates(base: TransformerPlan, devices: Sequence[int]) -> list[Transforme
 def _of_ranks(base: TransformerPlan, devices: int) -> Iterator[TransformerPlan]:
     for ways in _ways(base, devices):
         for micro_batch in _micro_batches(base.schedule.global_batch, ways.data):
-            for sharding, order, kept in product(_shardings(ways), _orders(base, ways), _kept(base)):
-                plan = _candidate(base, ways, micro_batch, sharding, order, kept)
+            for sharding, order, retained in product(_shardings(ways), _orders(base, ways), _retained(base)):
+                plan = _candidate(base, ways, micro_batch, sharding, order, retained)
                 if plan is not None:
                     yield plan
 
@@ -92,7 +92,7 @@ def _orders(base: TransformerPlan, ways: Parallelism) -> Iterator[Order]:
             yield from ((order, n, ends) for n in chunks if (n > 1) == order.has_chunks and n <= MOST_CHUNKS)
 
 
-def _kept(base: TransformerPlan) -> Iterator[Kept]:
+def _retained(base: TransformerPlan) -> Iterator[Retained]:
     """Recomputation; selective is that of scores, which flash attention does not keep."""
     yield Recompute.NONE, None
     if base.block.attention == "unfused":
@@ -102,10 +102,10 @@ def _kept(base: TransformerPlan) -> Iterator[Kept]:
 
 
 def _candidate(
-    base: TransformerPlan, ways: Parallelism, micro_batch: int, sharding: Sharding, order: Order, kept: Kept
+    base: TransformerPlan, ways: Parallelism, micro_batch: int, sharding: Sharding, order: Order, retained: Retained
 ) -> TransformerPlan | None:  # fmt: skip
     """None: its settings do not go together."""
-    recompute, share = kept
+    recompute, share = retained
     pipeline, chunks, ends = order
     per_chunk = base.model.layers // ways.pipeline // chunks
     if share is not None and (per_chunk % share or ends):
@@ -134,8 +134,8 @@ def settings_text(plan: TransformerPlan) -> str:
 
 def _sharding_text(sharding: Sharding) -> str:
     names = {Sharded.OPTIMIZER: "zero1", Sharded.GRADIENTS: "zero2", Sharded.PARAMETERS: "fsdp"}
-    kept = sharding.state is Sharded.PARAMETERS and not sharding.reshard_after_forward
-    return names[sharding.state] + ("-no-reshard" if kept else "")
+    retained = sharding.state is Sharded.PARAMETERS and not sharding.reshard_after_forward
+    return names[sharding.state] + ("-no-reshard" if retained else "")
 
 
 def _order_text(schedule: Schedule) -> str:
