@@ -47,11 +47,6 @@ class RunConfig:
                 f"{' and '.join(given)} are both given", where="run", allowed="one of tokens, samples, steps"
             )
 
-    @property
-    def is_requested(self) -> bool:
-        """Whether the length of a run is given."""
-        return any(value is not None for value in (self.tokens, self.samples, self.steps))
-
     def completed(self, work: StepWork) -> StepWork:
         """The work of a step, with what the user says of it where it is unknown."""
         return replace(

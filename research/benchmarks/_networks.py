@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gnnperf.gnn import TrainConfig, build_model, fit, keep_what_helps
+from gnnperf.gnn import build_model, fit, keep_what_helps
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import code_of, content_digest
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.finetune import Start, begin_from
 from gnnperf.gnn.trust import fit_trust
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import Network, PredictorAnswer, TrainedNetwork
@@ -48,23 +46,6 @@ class CachedNetwork:
         given = (data.training_fingerprint, repr(self.network), code_of("gnn/models", "gnn/training"), SCHEMA_VERSION)
         path = self.folder / f"{seed}-{content_digest(*given)[:12]}" / FILE  # no axis: two may train on the same
         return _trained(path, self.network, seed, data)
-
-
-@dataclass(frozen=True)
-class FineTuned:
-    """The network, trained on as `train.py init_from=...` does."""
-
-    config: TrainConfig
-    start: Start = field(repr=False)
-    name: str
-
-    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
-        """Weights of the best validation epoch, corrections shrunk there. `data`: prepared for the start."""
-        with tempfile.TemporaryDirectory() as out:
-            config = replace(self.config, seed=seed, out=out, resume=None)
-            network = fit(config, data, begin_from(build_model(config, data), self.start))
-        keep_what_helps(network, data)
-        return TrainedNetwork(network)
 
 
 BLENDS = ("gnn/trust.py", "predict")
