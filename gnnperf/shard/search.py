@@ -248,7 +248,6 @@ def _shoved(state: State, costs: Surrogate, rng: np.random.Generator) -> State:
 
 Price = Callable[[Placement], float]  # us of a step
 BY_SIZE, BY_LOOKUPS, BY_COST, SEARCHED = "greedy by size", "greedy by lookups", "greedy by predicted time", "search"
-GREEDY = (BY_SIZE, BY_LOOKUPS, BY_COST)
 
 
 @dataclass(frozen=True)

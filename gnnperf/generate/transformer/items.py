@@ -16,7 +16,6 @@ from gnnperf.core import Phase
 from gnnperf.graph import DTYPE_BYTES, PROFILER_DTYPES, OpCost, Tensor, op_cost
 
 PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}  # the first of several names
-NO_TENSOR: tuple[int, ...] = ()
 Argument = Tensor | Sequence[tuple[int, ...]] | None  # a tensor, shapes of a list of float32 tensors, or neither
 
 
