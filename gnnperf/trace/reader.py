@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ import pandas as pd
 
 from gnnperf.core import InputError, printable, schema, task, untrusted
 from gnnperf.trace import execution_trace, kineto, linking
-from gnnperf.trace.assembly import Assembled, assemble
+from gnnperf.trace.assembly import Assembled, assemble, assemble_events
 from gnnperf.trace.checks import check_run, refuse_twins
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.columns import categorical
@@ -49,13 +48,19 @@ def import_kineto(
     assumed = assumed if rank_source == "assumed" else []
     meta = TraceMeta(
         rank=rank, rank_source=rank_source, world_size=distributed.world_size,
-        source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=source.name,
-        source_sha256=hashlib.sha256(source.data).hexdigest(), base_time_ns=table.base_ns,
+        source_format=_format(source, feeds), source_file=source.name,
+        source_sha256=source.sha256(), base_time_ns=table.base_ns,
         devices=read_devices(table.head.deviceProperties), backend=distributed.backend, link_method=str(links.method),
         has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
         warnings=(*dropped, *linking.repeated_ids(table), *assumed, *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
+
+
+def _format(source: Source, feeds: pd.DataFrame | None) -> str:
+    if source.database is not None:
+        return "nsight_systems"
+    return "kineto" if feeds is None else "execution_trace+kineto"
 
 
 def _with_execution_trace(
@@ -235,11 +240,20 @@ def _refuse_without_kineto(result: _Result, where: str, *, has_tables: bool) -> 
 
 
 def _read_kineto(source: Source, result: _Result) -> tuple[TraceTable, Distributed]:
-    assembled = assemble(source.unpack(), source.path)
+    assembled = _assemble(source)
     distributed = read_distributed(assembled.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, result.kineto)
     trace = _execution_trace(result, rank)
     return import_kineto(assembled, source, rank, rank_source, distributed, trace), distributed
+
+
+def _assemble(source: Source) -> Assembled:
+    if source.database is None:
+        return assemble(source.unpack(), source.path)
+    from gnnperf.trace.nsight import Reader  # sqlite3 is not needed to read a trace file
+
+    reader = Reader(source.database, source.path)
+    return assemble_events(reader, reader.stretches())
 
 
 def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:
