@@ -33,7 +33,7 @@ from gnnperf.trace.limits import MAX_NAME_CHARS
 # A database of strangers, read in place: plain tables only, no extension, bounded steps and texts.
 
 MAX_TEXT_BYTES = 2**20  # of one value
-BASE_STEPS, STEPS_PER_BYTE = 2_000_000, 20  # of the database engine; a row of 100 bytes takes about 40
+BASE_STEPS, STEPS_PER_BYTE = 2_000_000, 8  # of the database engine; an export takes about one per byte
 STEPS_AT_ONCE = 10_000
 PLAIN = ("CREATE TABLE ", "CREATE INDEX ", "CREATE UNIQUE INDEX ")
 TEXTS = ("name", "value", "text")  # columns of texts

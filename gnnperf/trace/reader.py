@@ -13,7 +13,7 @@ import pandas as pd
 from gnnperf.core import InputError, printable, schema, task, untrusted
 from gnnperf.trace import execution_trace, kineto, linking
 from gnnperf.trace.assembly import Assembled, assemble, assemble_events
-from gnnperf.trace.checks import check_run, refuse_twins
+from gnnperf.trace.checks import check_run, one_recording
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.columns import categorical
 from gnnperf.trace.event_names import file_name, run_name, with_public_names, without_private
@@ -134,13 +134,14 @@ class _Result:
     refused: list[InputError] = field(default_factory=list)
 
 
-def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
+def read_run(path: Path | list[Path], *, name: str | None = None, recording: int | None = None) -> RunTrace:
     """All ranks of one run.
 
     Args:
         path: a Kineto file, a directory of rank files, an archive, a directory of saved tables; or a list of these
             that together are one run (Kineto files and execution traces are paired by rank).
         name: the run's name; by default the file's or folder's.
+        recording: which one, from 1 in order of time, where each rank has several files.
 
     Raises:
         InputError: nothing that can be read, or more than one run.
@@ -151,9 +152,9 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
     where = str(given[0]) if len(given) == 1 else f"{given[0]} and {len(given) - 1} more"
     with untrusted.reading(where):
         paths = [_imported(p) for p in given]
-        tables, remarks = _read_tables(paths, where)
-        refuse_twins(tables, where)  # by the files' own names, which errors may show
-        tables = with_public_names(sorted(tables, key=lambda t: t.meta.rank))
+        tables, groups, remarks = _read_tables(paths, where)
+        tables = one_recording(tables, recording, where)  # by the files' own names, which errors may show
+        tables = with_public_names(name_groups(tables, groups) if groups else tables)
         warnings = (*remarks, *check_run(tables, where))
         return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
 
@@ -167,7 +168,10 @@ def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
         return []
 
 
-def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], list[str]]:
+def _read_tables(
+    paths: Sequence[Path], where: str
+) -> tuple[list[TraceTable], dict[int, tuple[tuple[int, ...], ...]], list[str]]:
+    """All tables, the ranks of each process group by rank of the file that states them, and remarks."""
     tables: list[TraceTable] = []
     for saved in [p for p in paths if _is_saved(p)]:
         from gnnperf.trace.storage import read_tables  # pyarrow is not needed to read a trace file
@@ -175,7 +179,7 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
         tables += read_tables(saved)
     others = [p for p in paths if not _is_saved(p)]
     if not others:
-        return tables, []
+        return tables, {}, []
     result = _first_look(others)
     _refuse_without_kineto(result, where, has_tables=bool(tables))
     folders: dict[int, str] = {}
@@ -187,7 +191,7 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
             tables.append(table)
             groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
             advance(1.0)
-    return name_groups(tables, groups), _unused(result, tables)
+    return tables, groups, _unused(result, tables)
 
 
 def _imported(path: Path) -> Path:

@@ -17,7 +17,7 @@ import pytest
 from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph
-from gnnperf.trace import nsight, read_run
+from gnnperf.trace import RunTrace, nsight, read_run
 from tests.trace import kineto_files
 from tests.trace.kineto_files import zipped
 from tests.trace.nsight_files import PID, SCHEMA, START_NS, Export, step
@@ -25,8 +25,12 @@ from tests.trace.nsight_files import PID, SCHEMA, START_NS, Export, step
 
 def events_of(export: Export, folder: Path) -> list[dict[str, Any]]:
     """Rows of the one rank."""
-    (table,) = read_run(export.write(folder / "rank_0.sqlite")).tables
-    return [dict(row) for row in table.events.astype(object).to_dict("records")]
+    return rows_of(read_run(export.write(folder / "rank_0.sqlite")))
+
+
+def rows_of(run: RunTrace) -> list[dict[str, Any]]:
+    (table,) = run.tables
+    return [{str(key): value for key, value in row.items()} for row in table.events.astype(object).to_dict("records")]
 
 
 def named(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -53,7 +57,7 @@ def test_an_export_gives_the_events_of_the_kineto_file_of_the_same_step(tmp_path
 def test_shapes_sequence_devices_and_absolute_time_are_read(tmp_path: Path) -> None:
     run = read_run(step(Export(), at_us=50).write(tmp_path / "rank_3.sqlite"))
     (table,) = run.tables
-    rows = table.events.astype(object).to_dict("records")
+    rows = rows_of(run)
     addmm = named(rows, "aten::addmm")
     assert (addmm["input_dims"], addmm["sequence"]) == ("[[2],[8,4],[4,2]]", 901)
     assert (table.meta.rank, table.meta.source_format) == (3, "nsight_systems")
@@ -71,7 +75,7 @@ def test_copies_and_memsets_have_kineto_s_names_and_bytes(tmp_path: Path) -> Non
     export.device("MEMSET", 96, 97, 913, bytes=512, memKind=2)
     path = export.write(tmp_path / "rank_0.sqlite")
     run = read_run(path)
-    rows = run.tables[0].events.astype(object).to_dict("records")
+    rows = rows_of(run)
     assert named(rows, "Memcpy HtoD (Pinned -> Device)")["bytes"] == 4096
     assert named(rows, "Memcpy PtoP")["kind"] == "memcpy"
     assert named(rows, "Memset (Device)")["bytes"] == 512
@@ -80,8 +84,8 @@ def test_copies_and_memsets_have_kineto_s_names_and_bytes(tmp_path: Path) -> Non
 
 def test_a_wait_names_the_stream_of_the_last_record_of_its_event_before_it(tmp_path: Path) -> None:
     export = step(Export())
-    for correlation, stream in ((903, 13), (905, 20), (909, 7)):
-        export.add("CUPTI_ACTIVITY_KIND_CUDA_EVENT", deviceId=0, streamId=stream, correlationId=correlation,
+    for correlation, recorded_on in ((903, 13), (905, 20), (909, 7)):
+        export.add("CUPTI_ACTIVITY_KIND_CUDA_EVENT", deviceId=0, streamId=recorded_on, correlationId=correlation,
                    globalPid=PID, eventId=3)  # fmt: skip
     export.device("SYNCHRONIZATION", 90, 91, 906, syncType=2, eventId=3)
     export.device("SYNCHRONIZATION", 92, 93, 907, syncType=3, eventId=2**32 - 1)
