@@ -16,6 +16,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = subparsers.add_parser("import", help="trace file, directory or archive -> TraceTables and graph (Parquet)")
     parser.add_argument("path", nargs="+", type=Path, help="files of ONE run: rank files, a directory, an archive")
     parser.add_argument("--out", required=True, type=Path, help="directory to write: tables/ and graph/")
+    parser.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="which of several in one folder")
     parser.set_defaults(run=_import)
 
 
@@ -34,7 +35,7 @@ def _import(args: argparse.Namespace) -> int:
                              remedy="choose another --out")  # fmt: skip
         trace_storage.refuse_foreign(args.out / TABLES)
         graph_storage.refuse_foreign(args.out / GRAPH)
-    run = read_run(args.path if len(args.path) > 1 else args.path[0])
+    run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording)
     graph = build_graph(run)
     with task("writing", 2, "folders") as advance, replacing_folder(args.out) as temporary:
         for name, storage, content in ((TABLES, trace_storage, run), (GRAPH, graph_storage, graph)):

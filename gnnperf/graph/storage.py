@@ -50,22 +50,26 @@ class _Meta:
     stands_for: tuple[int, ...] = ()
 
 
-def load_graph(paths: Path | Sequence[Path], cache_dir: Path | None = None) -> ExecutionGraph:
+def load_graph(
+    paths: Path | Sequence[Path], cache_dir: Path | None = None, recording: int | None = None
+) -> ExecutionGraph:
     """Import a run and build its graph, or take it from the cache.
 
     Args:
         paths: trace file, directory, archive, saved TraceTables, or several of them of one run.
         cache_dir: where graphs are kept; None builds anew.
+        recording: which one of several in a folder, from 1.
 
     Raises:
         InputError: the input cannot be read.
     """
     inputs = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
-    key = fingerprint(inputs)
+    key = fingerprint(inputs, recording)
     cached = cache_dir / key if cache_dir else None
     if cached and (cached / "nodes.parquet").exists():
         return read_graph(cached)
-    graph = replace(build_graph(read_run(inputs if len(inputs) > 1 else inputs[0])), fingerprint=key)
+    run = read_run(inputs if len(inputs) > 1 else inputs[0], recording=recording)
+    graph = replace(build_graph(run), fingerprint=key)
     return graph if cached is None else _cached(graph, cached)
 
 
@@ -78,9 +82,9 @@ def _cached(graph: ExecutionGraph, directory: Path) -> ExecutionGraph:
     return graph
 
 
-def fingerprint(inputs: Sequence[Path]) -> str:
-    """Hash of the importing and graph-building code and of the content of every input file."""
-    digest = hashlib.sha256(_code_hash().encode())
+def fingerprint(inputs: Sequence[Path], recording: int | None = None) -> str:
+    """Hash of the importing and graph-building code, of the content of every input file and of the recording chosen."""
+    digest = hashlib.sha256(f"{_code_hash()} {recording}".encode())
     for path in inputs:
         digest.update(run_name(path).encode())
         files = sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]

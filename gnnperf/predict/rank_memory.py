@@ -65,7 +65,7 @@ def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    run = read_run(Path(str(request.trace)))
+    run = read_run(Path(str(request.trace)), recording=request.recording)
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, notes=(*answer.notes, NO_SHAPES))
     from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory

@@ -69,6 +69,7 @@ class Request(HardwareConfig):
 
     Attributes:
         trace: trace file, directory of rank files, or archive; None: a plan is requested.
+        recording: which one of several in the folder of `trace`, from 1 in order of time; None: the only one.
         mode: who answers.
         hardware: device to predict for, a choice of conf/hardware or a YAML file; empty: the trace's own.
         other_hardware: more devices, which are compared with `hardware` in one table: hardware=[h100_sxm,h200].
@@ -108,6 +109,7 @@ class Request(HardwareConfig):
     """
 
     trace: Path | str | None = None
+    recording: int | None = None
     plan: Any = field(default_factory=dict)
     other_hardware: list[Any] = field(default_factory=list)
     mode: Mode = Mode.hybrid

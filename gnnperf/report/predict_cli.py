@@ -54,6 +54,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file; a,b,c: one table")
     parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
     parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT", help="e.g. batch=2x")
+    parser.add_argument("--run", dest="recording", type=int, metavar="N", help="which of several recordings in TRACE")
     parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
     parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
@@ -99,7 +100,7 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     """Values that need no grammar: paths, numbers and edits."""
     from gnnperf.predict import parse_edit
 
-    values = {name: getattr(args, name) for name in ("trace", "step", "checkpoint", "max_step_ms", "out")}
+    values = {name: getattr(args, name) for name in ("trace", "recording", "step", "checkpoint", "max_step_ms", "out")}
     values |= {"run.tokens": args.tokens, "run.steps": args.steps, "price.usd_per_gpu_hour": args.usd_per_gpu_hour}
     edits = [parse_edit(text) for text in args.edits]
     return {key: value for key, value in (*values.items(), ("whatif", edits or None)) if value is not None}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import compress, repeat
 from operator import attrgetter, is_
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -199,21 +200,31 @@ def assemble(data: bytes, where: str) -> Assembled:
         # Then what cannot be cut into stretches, then what profilers are known to break, repaired.
         for text, in_stretches in ((lambda: data, True), (lambda: data, False), (lambda: repair(data), False)):
             try:
-                return _table(*_parts(Reader(text(), where), in_stretches=in_stretches))
+                reader = Reader(text(), where)
+                return assemble_events(reader, reader.stretches() if in_stretches else iter([reader.one_piece()]))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 problem = problem or str(error)
     raise InputError(f"is not readable JSON ({problem}); it may be cut off", where=where,
                      remedy="copy or record the file again")  # fmt: skip
 
 
-def _parts(reader: Reader, *, in_stretches: bool) -> tuple[Parts, Reader]:
+class EventReader(Protocol):
+    """What reads a file of any format."""
+
+    where: str
+    head: Head
+    dropped: dict[str, int]
+
+
+def assemble_events(reader: EventReader, stretches: Iterator[list[Any]]) -> Assembled:
+    """One table of all events that a reader makes, stretch by stretch; refuses a file without any."""
     parts = Parts()
-    for events in reader.stretches() if in_stretches else [reader.one_piece()]:
+    for events in stretches:
         add(parts, events)
         del events  # before the next stretch is decoded
     if not parts.size:
         raise InputError("holds no event that can be used", where=reader.where, remedy="record at least one whole step")
-    return parts, reader
+    return _table(parts, reader)
 
 
 DTYPES = {
@@ -228,7 +239,7 @@ COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "strea
            "sequence", "wait_event", "waiting_stream", "bytes", "launch", *JSON_FIELDS, *SIDE_FIELDS)  # fmt: skip
 
 
-def _table(parts: Parts, reader: Reader) -> Assembled:
+def _table(parts: Parts, reader: EventReader) -> Assembled:
     """All stretches as one table, sorted."""
     stacked = {name: _stacked(parts.columns, name) for name in COLUMNS}
     texts, codes = _names(parts.names, stacked["name"])
@@ -270,7 +281,7 @@ def _names(names: Codes, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
     return cut, merged[codes]
 
 
-def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: Reader) -> np.ndarray:
+def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: EventReader) -> np.ndarray:
     """Row numbers sorted by start, longer first, then by the id that ops get when they start; broken rows left out."""
     start, duration = columns["start_ns"], columns["duration_ns"]
     broken = (start == MISSING_NS) | (duration < 0) | (duration > MAX_WINDOW_NS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,15 +31,54 @@ def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
-    """Refuse two files of one rank, by name."""
+def one_recording(tables: Sequence[TraceTable], number: int | None, where: str) -> list[TraceTable]:
+    """The tables of one recording: all where each rank has one file, else those of the number that is given.
+
+    Files of one rank that do not overlap in time, as torch's handler writes them for each cycle of a schedule, are
+    several recordings, numbered from 1 in order of time.
+
+    Raises:
+        InputError: several recordings and no number, a number of none, or two files of one rank at one time.
+    """
     files: dict[int, list[TraceTable]] = defaultdict(list)
-    for table in tables:
+    for table in sorted(tables, key=_window):
         files[table.meta.rank].append(table)
-    for rank, twins in sorted(files.items()):
-        if len(twins) > 1:
-            names = " and ".join(t.meta.source_file for t in twins[:2])
-            unsure = any(t.meta.rank_source == "assumed" for t in twins)
+    for rank, of_rank in sorted(files.items()):
+        _refuse_twins(rank, of_rank, where)
+    count = max(map(len, files.values()), default=1)
+    recordings = [[f[i] for _, f in sorted(files.items()) if i < len(f)] for i in range(count)]
+    chosen = 1 if number is None and count == 1 else number
+    if chosen is None or not 1 <= chosen <= count:
+        what = f"holds {count} recordings" if number is None else f"has no recording {number}"
+        listed = "; ".join(f"{i}: {_listed(one)}" for i, one in enumerate(recordings[:MAX_LISTED], 1))
+        raise InputError(
+            f"{what}: {listed}",
+            where=where,
+            allowed="one recording",
+            remedy="choose one by --run NUMBER (predict.py: recording=NUMBER)",
+        )
+    return recordings[chosen - 1]
+
+
+def _window(table: TraceTable) -> tuple[int, int]:
+    """Absolute begin and end."""
+    begin, events = table.meta.base_time_ns, table.events
+    return begin, begin + int((events["start_ns"] + events["duration_ns"]).max()) if len(events) else begin
+
+
+def _listed(tables: Sequence[TraceTable]) -> str:
+    """When a recording begins, and its files."""
+    names = ", ".join(t.meta.source_file for t in tables[:2]) + (", ..." if len(tables) > 2 else "")
+    begin = datetime.fromtimestamp(min(t.meta.base_time_ns for t in tables) // 10**9, UTC)
+    return f"{begin:%Y-%m-%d %H:%M:%S} UTC ({len(tables)} ranks: {names})"
+
+
+def _refuse_twins(rank: int, files: Sequence[TraceTable], where: str) -> None:
+    """Refuse two files of one rank at one time, by name; files in order of time."""
+    for first, second in pairwise(files):
+        if _window(second)[0] < _window(first)[1]:
+            names = f"{first.meta.source_file} and {second.meta.source_file}"
+            unsure = "assumed" in (first.meta.rank_source, second.meta.rank_source)
             raise InputError(
                 f"{names} state no rank" if unsure else f"{names} are both rank {rank}",
                 where=where, allowed="one file per rank of one run",
@@ -46,8 +87,7 @@ def refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
 
 
 def _windows(tables: Sequence[TraceTable], where: str) -> list[str]:
-    starts = [t.meta.base_time_ns for t in tables]
-    ends = [t.meta.base_time_ns + int((t.events["start_ns"] + t.events["duration_ns"]).max()) for t in tables]
+    starts, ends = zip(*map(_window, tables), strict=True)
     gap = max(starts) - min(ends)
     if gap > MAX_CLOCK_SKEW_NS:
         raise InputError(f"holds ranks recorded {gap / 1e9:,.0f} s apart: different runs", where=where,

@@ -32,6 +32,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         description="Say what a trace holds. Several paths are one run: Kineto files and their execution traces.",
     )
     inspecting.add_argument("path", nargs="+", type=Path, metavar="PATH", help="file, directory of rank files, archive")
+    inspecting.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="of several in one folder")
     inspecting.set_defaults(run=inspect_paths)
     data = subparsers.add_parser("data", help="list, fetch and import public measurements")
     commands = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
@@ -68,7 +69,7 @@ def inspect_paths(args: argparse.Namespace) -> int:
     from gnnperf.core import console  # only what is requested is imported
     from gnnperf.trace.inspect import inspect, print_inspection
 
-    print_inspection(inspect(args.path), console())
+    print_inspection(inspect(args.path, args.recording), console())
     return 0
 
 

@@ -37,7 +37,7 @@ from gnnperf.trace.table import TraceTable
 #     aten::mm\x1b[31m                          aten::mm
 #     gpu7.example.org_4242.1698958768.pt.trace.json      trace.pt.trace.json
 
-ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet|et))+$", re.I)
+ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet|et|sqlite))+$", re.I)
 _HOST = r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*(?:\.[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*)*"
 _PRIVATE = re.compile(
     r"(?<!\S)[^\s/\\@=%?\"`^;]*[/\\@=%?\"`^;]\S*"  # paths, URLs, user@host, key=value

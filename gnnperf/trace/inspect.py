@@ -70,10 +70,10 @@ class Inspection:
     warnings: tuple[str, ...]  # as for reading
 
 
-def inspect(path: Path | list[Path]) -> Inspection:
-    """Look into a trace; refuses what cannot be read."""
+def inspect(path: Path | list[Path], recording: int | None = None) -> Inspection:
+    """Look into a trace; refuses what cannot be read. `recording` is one of several, from 1."""
     try:
-        return inspect_run(read_run(path))
+        return inspect_run(read_run(path, recording=recording))
     except InputError as error:
         traces = tuple(read_execution_traces(path))
         if not traces:

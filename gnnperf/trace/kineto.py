@@ -219,7 +219,7 @@ class Reader:
     def _each(self, text: bytes | Raw, with_metadata: bool) -> list[Any]:
         """Event by event: entries that are no events are dropped and counted, not the whole file."""
         result = []
-        decoder = msgspec.json.Decoder(_event_type(True, with_metadata, False), strict=False)
+        decoder = msgspec.json.Decoder(event_type(True, with_metadata, False), strict=False)
         for entry in msgspec.json.decode(text, type=list[Raw]):
             try:
                 result.append(decoder.decode(entry))
@@ -261,7 +261,7 @@ def _merged(first: Head, second: Head) -> Head:
 
 
 @cache
-def _event_type(exact: bool, with_metadata: bool, known_words: bool) -> type[msgspec.Struct]:
+def event_type(exact: bool, with_metadata: bool, known_words: bool) -> type[msgspec.Struct]:
     """One line of `traceEvents`: with decimal times or not, with metadata of collectives or not, with any words or not.
 
     float64 cannot hold the nanoseconds of an absolute time in microseconds, hence the decimal.
@@ -282,7 +282,7 @@ def _event_type(exact: bool, with_metadata: bool, known_words: bool) -> type[msg
 
 @cache
 def _decoder(exact: bool, with_metadata: bool, known_words: bool) -> msgspec.json.Decoder[list[Any]]:
-    event = _event_type(exact, with_metadata, known_words)
+    event = event_type(exact, with_metadata, known_words)
     return msgspec.json.Decoder(list[event], strict=False)  # type: ignore[valid-type]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,8 @@ import pandas as pd
 
 from gnnperf.core import InputError, printable, schema, task, untrusted
 from gnnperf.trace import execution_trace, kineto, linking
-from gnnperf.trace.assembly import Assembled, assemble
-from gnnperf.trace.checks import check_run, refuse_twins
+from gnnperf.trace.assembly import Assembled, assemble, assemble_events
+from gnnperf.trace.checks import check_run, one_recording
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.columns import categorical
 from gnnperf.trace.event_names import file_name, run_name, with_public_names, without_private
@@ -49,13 +48,19 @@ def import_kineto(
     assumed = assumed if rank_source == "assumed" else []
     meta = TraceMeta(
         rank=rank, rank_source=rank_source, world_size=distributed.world_size,
-        source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=source.name,
-        source_sha256=hashlib.sha256(source.data).hexdigest(), base_time_ns=table.base_ns,
+        source_format=_format(source, feeds), source_file=source.name,
+        source_sha256=source.sha256(), base_time_ns=table.base_ns,
         devices=read_devices(table.head.deviceProperties), backend=distributed.backend, link_method=str(links.method),
         has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
         warnings=(*dropped, *linking.repeated_ids(table), *assumed, *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
+
+
+def _format(source: Source, feeds: pd.DataFrame | None) -> str:
+    if source.database is not None:
+        return "nsight_systems"
+    return "kineto" if feeds is None else "execution_trace+kineto"
 
 
 def _with_execution_trace(
@@ -129,13 +134,14 @@ class _Result:
     refused: list[InputError] = field(default_factory=list)
 
 
-def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
+def read_run(path: Path | list[Path], *, name: str | None = None, recording: int | None = None) -> RunTrace:
     """All ranks of one run.
 
     Args:
         path: a Kineto file, a directory of rank files, an archive, a directory of saved tables; or a list of these
             that together are one run (Kineto files and execution traces are paired by rank).
         name: the run's name; by default the file's or folder's.
+        recording: which one, from 1 in order of time, where each rank has several files.
 
     Raises:
         InputError: nothing that can be read, or more than one run.
@@ -146,9 +152,9 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
     where = str(given[0]) if len(given) == 1 else f"{given[0]} and {len(given) - 1} more"
     with untrusted.reading(where):
         paths = [_imported(p) for p in given]
-        tables, remarks = _read_tables(paths, where)
-        refuse_twins(tables, where)  # by the files' own names, which errors may show
-        tables = with_public_names(sorted(tables, key=lambda t: t.meta.rank))
+        tables, groups, remarks = _read_tables(paths, where)
+        tables = one_recording(tables, recording, where)  # by the files' own names, which errors may show
+        tables = with_public_names(name_groups(tables, groups) if groups else tables)
         warnings = (*remarks, *check_run(tables, where))
         return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
 
@@ -162,7 +168,10 @@ def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
         return []
 
 
-def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], list[str]]:
+def _read_tables(
+    paths: Sequence[Path], where: str
+) -> tuple[list[TraceTable], dict[int, tuple[tuple[int, ...], ...]], list[str]]:
+    """All tables, the ranks of each process group by rank of the file that states them, and remarks."""
     tables: list[TraceTable] = []
     for saved in [p for p in paths if _is_saved(p)]:
         from gnnperf.trace.storage import read_tables  # pyarrow is not needed to read a trace file
@@ -170,7 +179,7 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
         tables += read_tables(saved)
     others = [p for p in paths if not _is_saved(p)]
     if not others:
-        return tables, []
+        return tables, {}, []
     result = _first_look(others)
     _refuse_without_kineto(result, where, has_tables=bool(tables))
     folders: dict[int, str] = {}
@@ -182,7 +191,7 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
             tables.append(table)
             groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
             advance(1.0)
-    return name_groups(tables, groups), _unused(result, tables)
+    return tables, groups, _unused(result, tables)
 
 
 def _imported(path: Path) -> Path:
@@ -235,11 +244,20 @@ def _refuse_without_kineto(result: _Result, where: str, *, has_tables: bool) -> 
 
 
 def _read_kineto(source: Source, result: _Result) -> tuple[TraceTable, Distributed]:
-    assembled = assemble(source.unpack(), source.path)
+    assembled = _assemble(source)
     distributed = read_distributed(assembled.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, result.kineto)
     trace = _execution_trace(result, rank)
     return import_kineto(assembled, source, rank, rank_source, distributed, trace), distributed
+
+
+def _assemble(source: Source) -> Assembled:
+    if source.database is None:
+        return assemble(source.unpack(), source.path)
+    from gnnperf.trace.nsight import Reader  # sqlite3 is not needed to read a trace file
+
+    reader = Reader(source.database, source.path)
+    return assemble_events(reader, reader.stretches())
 
 
 def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:

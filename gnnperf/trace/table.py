@@ -28,7 +28,7 @@ class TraceMeta:
     rank: int
     rank_source: str  # "metadata", "file name" or "assumed"
     world_size: int | None
-    source_format: str  # "kineto" or "execution_trace+kineto"
+    source_format: str  # "kineto", "execution_trace+kineto" or "nsight_systems"
     source_file: str  # base name only
     source_sha256: str
     base_time_ns: int  # add to start_ns for absolute time

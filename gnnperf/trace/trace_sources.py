@@ -5,6 +5,7 @@ Archives are read in memory and never extracted.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 import zipfile
@@ -19,14 +20,19 @@ from isal import igzip, igzip_lib, isal_zlib
 from gnnperf.core import InputError, untrusted
 from gnnperf.trace import limits
 
-TRACE_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")
+JSON_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")
+TRACE_ENDINGS = (*JSON_ENDINGS, ".sqlite")
+REPORT_ENDINGS = (".nsys-rep", ".qdrep")
 ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 ISAL_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub is not a type
-GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC, SQLITE_MAGIC = b"\x1f\x8b", b"SQLite format 3\0"
 PEEK_BYTES = 4096
 COPIES = 2  # of a file in memory while it is unpacked or decoded
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without a limit
-FORMS = "a Kineto file (.json, .json.gz), a directory of rank files, a .zip, .tar.gz or .tgz archive, saved tables"
+FORMS = (
+    "a Kineto file (.json, .json.gz), an SQLite export of Nsight Systems, a directory of rank files, "
+    "a .zip, .tar.gz or .tgz archive, saved tables"
+)
 
 
 @dataclass(frozen=True)
@@ -35,12 +41,20 @@ class Source:
 
     path: str  # as the user may recognize it: the path given, and the member of it
     folder: str  # where in the given path it lies, "" at its top
-    data: bytes  # its bytes, still packed
+    data: bytes  # its bytes, still packed; of a database the first ones
+    database: Path | None = None  # where an SQLite file lies, which is read in place
 
     @property
     def name(self) -> str:
         """Base name."""
         return PurePosixPath(self.path).name
+
+    def sha256(self) -> str:
+        """Digest of the whole file."""
+        if self.database is None:
+            return hashlib.sha256(self.data).hexdigest()
+        with self.database.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def unpack(self) -> bytes:
         """The JSON text; refuses what is cut off, or larger than a trace may be."""
@@ -68,7 +82,7 @@ def sources(path: Path) -> Iterator[Source]:
         elif path.name.lower().endswith(ARCHIVE_ENDINGS):
             yield from _archive(path)
         else:
-            yield Source(str(path), "", _read(path))
+            yield _source(path, "")
 
 
 def skipped(path: Path) -> list[InputError]:
@@ -84,14 +98,21 @@ def is_regular(file: Path, folder: Path) -> bool:
     return file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(folder.resolve()))
 
 
-def _read(path: Path) -> bytes:
-    """The bytes of a regular file that is not too large; a device or a pipe may have no end."""
+def _source(path: Path, folder: str) -> Source:
+    """A regular file that is not too large; a device or a pipe may have no end."""
     if not path.is_file():
         raise InputError("is not a file", where=str(path), allowed=FORMS)
+    if path.name.lower().endswith(REPORT_ENDINGS):
+        raise InputError("is a report of Nsight Systems, whose format is not public", where=str(path), allowed=FORMS,
+                         remedy=f"nsys export --type sqlite {path.name}")  # fmt: skip
     size = path.stat().st_size
     _refuse_size(size, str(path))
+    with path.open("rb") as file:
+        start = file.read(len(SQLITE_MAGIC))
+    if start == SQLITE_MAGIC:
+        return Source(str(path), folder, start, path)
     untrusted.require_memory(COPIES * size, size, str(path))
-    return path.read_bytes()
+    return Source(str(path), folder, path.read_bytes())
 
 
 def _refuse_size(size: int, where: str) -> None:
@@ -106,7 +127,7 @@ def _directory(path: Path) -> Iterator[Source]:
         raise InputError(f"holds {len(result)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
     for file in result:
         folder = str(file.relative_to(path).parent)
-        yield Source(str(file), "" if folder == "." else folder, _read(file))
+        yield _source(file, "" if folder == "." else folder)
 
 
 def _named_as_traces(path: Path) -> list[Path]:
@@ -122,7 +143,7 @@ def _archive(path: Path) -> Iterator[Source]:
         for member, data in members(path):
             parts = PurePosixPath(member).parts
             hidden = any(part.startswith(("._", "__MACOSX")) for part in parts)
-            if member.lower().endswith(TRACE_ENDINGS) and not hidden:
+            if member.lower().endswith(JSON_ENDINGS) and not hidden:
                 yield Source(f"{path}/{member}", "/".join(parts[:-1]), data)
 
 
@@ -132,7 +153,7 @@ def _zip_members(path: Path) -> Iterator[tuple[str, bytes]]:
         _check_archive(path, len(entries), sum(e.file_size for e in entries), path.stat().st_size)
         for entry in entries:
             _check_member(path, entry.filename)
-            if entry.filename.lower().endswith(TRACE_ENDINGS):
+            if entry.filename.lower().endswith(JSON_ENDINGS):
                 if entry.compress_type not in ZIP_METHODS:
                     raise InputError(f"packs {entry.filename[:80]!r} by method {entry.compress_type}", where=str(path),
                                      allowed="stored or deflated", remedy="pack it again")  # fmt: skip
@@ -152,7 +173,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
                 _check_archive(path, count, stream.count, packed)
                 _check_member(path, entry.name)
                 content = archive.extractfile(entry) if entry.isreg() else None
-                if content is not None and entry.name.lower().endswith(TRACE_ENDINGS):
+                if content is not None and entry.name.lower().endswith(JSON_ENDINGS):
                     yield entry.name, _bounded(content, entry.size, f"{path}/{entry.name}")
 
 

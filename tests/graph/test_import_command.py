@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,26 @@ def test_import_writes_tables_and_graph(tmp_path: Path, capsys: pytest.CaptureFi
     assert [t.meta.rank for t in read_run(tmp_path / "out").tables] == [0, 1]
     assert load_graph(tmp_path / "out").num_nodes == graph.num_nodes
     assert f"{graph.num_nodes:,} nodes" in capsys.readouterr().out
+
+
+def test_one_of_two_recordings_is_imported_inspected_and_predicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, kernel_us in ((1, 270), (2, 370)):
+        events = [*files.step_events()[:4], files.device("gemm", 30, kernel_us, 901)]
+        document = files.document(events, baseTimeNanoseconds=number * 10**12)
+        files.write(tmp_path / "traces" / f"gpu7_42.{number * 10**12}.pt.trace.json", document)
+    folder, out = str(tmp_path / "traces"), tmp_path / "out"
+    assert cli.main(["import", folder, "--out", str(out)]) == 2
+    assert "holds 2 recordings: 1: 1970-01-01 00:16:40 UTC" in capsys.readouterr().err
+    assert cli.main(["inspect", folder, "--run", "2"]) == 0
+    assert cli.main(["import", folder, "--run", "2", "--out", str(out)]) == 0
+    nodes = read_graph(out / "graph").nodes
+    assert nodes["latency_us"][nodes["node_type"] == "compute"].tolist() == [370.0]
+    capsys.readouterr()
+    options = ["--out", str(tmp_path / "predicted"), "--json", "--set", "cache_dir=null"]
+    assert cli.main(["predict", folder, "--run", "2", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["step_time_us"] == pytest.approx(400)  # the kernel begins at 30
 
 
 def test_a_missing_trace_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

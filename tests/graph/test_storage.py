@@ -114,6 +114,7 @@ def test_the_fingerprint_changes_with_the_bytes_of_the_input(tmp_path: Path) -> 
     file = kineto(tmp_path / "a.json.gz", 50)
     before = storage.fingerprint([file])
     assert storage.fingerprint([file]) == before
+    assert storage.fingerprint([file], recording=2) != storage.fingerprint([file], recording=1)
     kineto(file, 51)
     assert storage.fingerprint([file]) != before
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -176,3 +177,47 @@ def test_a_numbered_recording_is_named_after_its_run(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     files.write(folder / "rank_0.json", files.document(files.step_events()))
     assert read_run(folder).name == "gpt/2"
+
+
+def _handler_files(folder: Path, num_ranks: int) -> None:
+    """Two recordings of each rank, as torch's handler names them: of a schedule that repeats, ten minutes apart."""
+    for rank in range(num_ranks):
+        for cycle in range(2):
+            stamp = 1_698_958_768_000_000_000 + cycle * 600 * 10**9
+            document = files.document(files.step_events(), rank, num_ranks, baseTimeNanoseconds=stamp)
+            files.write(folder / f"gpu7_{4242 + rank}.{stamp + rank}.pt.trace.json.gz", document, packed=True)
+
+
+def test_two_recordings_of_each_rank_are_listed(tmp_path: Path) -> None:
+    _handler_files(tmp_path, 2)
+    with pytest.raises(InputError) as caught:
+        read_run(tmp_path)
+    text = str(caught.value)
+    assert "holds 2 recordings: 1: 2023-11-02 20:59:28 UTC (2 ranks: gpu7_4242.1698958768000000000.pt" in text
+    assert "; 2: 2023-11-02 21:09:28 UTC (2 ranks: " in text
+    assert "choose one by --run NUMBER" in text
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(1, 0), (2, 600)])
+def test_a_recording_is_chosen_by_its_number(tmp_path: Path, number: int, seconds: int) -> None:
+    _handler_files(tmp_path, 2)
+    run = read_run(tmp_path, recording=number)
+    assert [t.meta.rank for t in run.tables] == [0, 1]
+    assert {t.meta.base_time_ns for t in run.tables} == {(1_698_958_768 + seconds) * 10**9}
+
+
+def test_recordings_of_a_program_without_ranks_are_listed_too(tmp_path: Path) -> None:
+    _handler_files(tmp_path, 1)
+    for path in tmp_path.iterdir():
+        stated = json.loads(gzip.decompress(path.read_bytes()))
+        del stated["distributedInfo"]
+        files.write(path, stated, packed=True)
+    with pytest.raises(InputError, match="holds 2 recordings"):
+        read_run(tmp_path)
+    assert read_run(tmp_path, recording=2).tables[0].meta.rank == 0
+
+
+def test_a_recording_that_is_not_there(tmp_path: Path) -> None:
+    files.write_ranks(tmp_path, 2)
+    with pytest.raises(InputError, match=r"has no recording 2: 1: 1970-01-01 00:00:00 UTC \(2 ranks: rank_0.json, "):
+        read_run(tmp_path, recording=2)

@@ -6,10 +6,13 @@ import gzip
 import io
 import json
 import random
+import sqlite3
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -95,6 +98,56 @@ def kineto_bytes(rng: random.Random) -> bytes:
     """A mutated trace file; one in ten is packed."""
     text = json_text(mutated_value(kineto(), rng), rng)
     return gzip.compress(text, 1, mtime=0) if rng.random() < 0.1 else text
+
+
+_LANE = {"start": 30_000, "end": 60_000, "deviceId": 0, "streamId": 7, "correlationId": 9, "globalPid": 100 << 24}
+_HOST = {"start": 9_000, "end": 9_900, "globalTid": (100 << 24) + 1}
+NSIGHT: dict[str, dict[str, Any]] = {
+    "META_DATA_EXPORT": {"name": "EXPORT_SCHEMA_VERSION", "value": "3.28.1"},
+    "StringIds": {"id": 1, "value": "cudaLaunchKernel_v7000"},
+    "TARGET_INFO_SESSION_START_TIME": {"utcEpochNs": 1_700_000_000_000_000_000},
+    "TARGET_INFO_GPU": {"id": 0, "name": "NVIDIA T4", "totalMemory": 2**34, "clockRate": 10**9, "smCount": 40},
+    "TARGET_INFO_CUDA_DEVICE": {"gpuId": 0, "cudaId": 0, "pid": 100},
+    "CUPTI_ACTIVITY_KIND_KERNEL": _LANE
+    | {"demangledName": 1, "registersPerThread": 90, "staticSharedMemory": 0, "dynamicSharedMemory": 64}
+    | {extent + axis: 2 for extent in ("grid", "block") for axis in "XYZ"},
+    "CUPTI_ACTIVITY_KIND_MEMCPY": _LANE | {"bytes": 64, "copyKind": 1, "srcKind": 0, "dstKind": 2},
+    "CUPTI_ACTIVITY_KIND_MEMSET": _LANE | {"bytes": 64, "memKind": 2},
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": _LANE | {"syncType": 2, "eventId": 3},
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": _LANE | {"eventId": 3, "correlationId": 8},
+    "CUPTI_ACTIVITY_KIND_RUNTIME": _HOST | {"correlationId": 9, "nameId": 1},
+    "NVTX_EVENTS": _HOST
+    | {
+        "eventType": 59,
+        "domainId": 0,
+        "textId": None,
+        "text": "aten::mm, seq = 1, op_id = 2, sizes = [[8, 4], [4, 2]]",
+    },
+}
+CELLS = (None, "", "x", b"\xff", -1, 0, 1.5, 2**31, 2**63 - 1, -(2**63))
+
+
+def nsight_bytes(rng: random.Random) -> bytes:
+    """An export of Nsight Systems of one row a table: bytes damaged, or other values, or fewer columns and tables."""
+    if rng.random() < 0.5:
+        return mutated_bytes(_database(NSIGHT), rng)
+    tables = deepcopy(NSIGHT)
+    for _ in range(rng.randint(1, 4)):
+        row = tables[rng.choice(sorted(tables))]
+        row[rng.choice(sorted(row))] = rng.choice(CELLS)
+    if rng.random() < 0.2:
+        del tables[rng.choice(sorted(tables))]
+    return _database(tables)
+
+
+def _database(tables: dict[str, dict[str, Any]]) -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for table, row in tables.items():
+            columns = ", ".join(f'"{name}"' for name in row)
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", [*row.values()])
+        connection.commit()
+        return connection.serialize()
 
 
 def execution_trace(rng: random.Random) -> bytes:

@@ -105,6 +105,7 @@ def predicted_step(path: Path, rng: random.Random) -> float:
 
 TARGETS = {
     "kineto": Target("rank_0.json", corpus.kineto_bytes, _run, 0.1),
+    "nsight": Target("rank_0.sqlite", corpus.nsight_bytes, _run, 0.1),
     "execution_trace": Target("rank_0_et.json", corpus.execution_trace, _with_execution_trace, 0.1),
     "zip": Target("run.zip", corpus.zip_bytes, _run),
     "tar": Target("run.tar", corpus.tar_bytes, _run, 0.1),
