@@ -20,6 +20,7 @@ MODULE_OF_COMMAND = {
     "import": "gnnperf.graph.cli",
     "data": "gnnperf.trace.cli",
     "record": "gnnperf.record.cli",
+    "capture": "gnnperf.generate.capture_cli",
     "calibrate": "gnnperf.record.calibrate.cli",
     "ops": "gnnperf.predict.cli",
     "collectives": "gnnperf.predict.cli",
