@@ -35,11 +35,11 @@ on the CPU. A step whose shapes depend on values (.item(), nonzero) is refused, 
 """
 EXAMPLES = """\
 examples:
-  gnnperf capture gpt.py --ranks 8 --out captured/mine                  eight ranks of build() in gpt.py  
+  gnnperf capture gpt.py --ranks 8 --out captured/mine                    eight ranks of build() in gpt.py
   gnnperf predict captured/mine --gpu h100_sxm --cluster hgx_h100         its step on a GPU
   gnnperf predict captured/mine --gpu h200 --what-if batch=2x             ... and after a change
   gnnperf capture gpt.py --function large --out captured/large -- --layers 48
-  gnnperf capture gpt.py --ranks 1024 --only 0 --out captured/first     one rank of many: less work, others unknown
+  gnnperf capture gpt.py --ranks 1024 --only 0 --out captured/first       one rank of many: less work, others unknown
 
 The captured step is that of CPU ranks: ops in program order, without launches and streams of a GPU.
 

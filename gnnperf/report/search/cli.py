@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core import InputError, require, say, to_json, write_out, write_text
+from gnnperf.report.search.by import By
 
 DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
@@ -33,8 +34,6 @@ SECTIONS = ("parallelism", "sharding", "schedule")
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the `search` command."""
-    from gnnperf.report.search.text import By
-
     parser = subparsers.add_parser(
         "search", help="the fastest or cheapest way to divide a plan's model over devices", description=DESCRIPTION,
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -59,7 +58,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _search(args: argparse.Namespace) -> int:
     from gnnperf.generate import TransformerPlan, read_plan
     from gnnperf.hardware import PLAN_GROUP, path_of, read_yaml
-    from gnnperf.report.search.text import Answer, By, document, text
+    from gnnperf.report.search.text import Answer, document, text
     from gnnperf.shard import Effort, Problem, candidates, check_out, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 
 from gnnperf.analytic import rate_key_of
 from gnnperf.generate import TransformerPlan, step_work
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict import Throughput, throughput_of
+from gnnperf.report.search.by import By
 from gnnperf.shard import Found, Option, settings_text
 
 GIB = float(1 << 30)
 WORTH_NAMING = 0.002  # of the best step: what less adds to another one's
-
-
-class By(StrEnum):
-    """What is best."""
-
-    STEP = "step"
-    TOKENS_PER_S = "tokens_per_s"
-    COST = "cost"
-
-    def weight(self, plan: TransformerPlan) -> float:
-        """Of a plan's step: every candidate has the same tokens, so the fastest step has the most tokens per second."""
-        return float(plan.parallelism.world_size) if self is By.COST else 1.0
 
 
 @dataclass(frozen=True)
