@@ -30,7 +30,7 @@ SCRIPT is imported, so its own code runs; what stands below `if __name__ == "__m
 
         return step
 
-torch.distributed.get_rank() tells which rank it is. The script does not call init_process_group, and leaves its tensors
+torch.distributed.get_rank() returns the rank. The script does not call init_process_group, and leaves its tensors
 on the CPU. A step whose shapes depend on values (.item(), nonzero) is refused, with the op and its line.
 """
 EXAMPLES = """\

@@ -128,7 +128,7 @@ def test_what_needs_measurements_is_refused(key: str, script: Path, capsys: pyte
     assert "captured, not run" in capsys.readouterr().err
 
 
-def test_inspect_tells_that_times_are_missing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_reports_that_times_are_missing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = captured(script)
     assert cli.main(["inspect", str(folder)]) == 0
     assert "times: the program was captured, not run" in capsys.readouterr().out
