@@ -138,7 +138,7 @@ def check_accounted(ops: Sequence[str], uses: Sequence[Use]) -> None:
         raise NotAccounted(known[len(ops)])
 
 
-def kept_bytes(pair: Pair) -> int:
+def retained_bytes(pair: Pair) -> int:
     """What a stretch's forward pass keeps for its backward pass."""
     made = {**pair.enters}
     for each in pair.forward:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnperf.predict import StepPrediction
 from gnnperf.report.text import time_text
-from gnnperf.report.throughput import HEADS, device_cells
+from gnnperf.report.throughput import HEADS, device_texts
 
 STEP_HEADS = ("hardware", "placement", "step", "ratio", "interval of the ratio")
 
@@ -27,11 +27,11 @@ def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
         bounds = "" if one.ratio_interval is None else f"{one.ratio_interval[0]:.2f} to {one.ratio_interval[1]:.2f}"
         ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
         step = (one.hardware, one.placement, f"{bound}{time_text(one.step_time_us)}", ratio, bounds)
-        rows.append((*step, *(device_cells(one.throughput)[place] for place in known)))
+        rows.append((*step, *(device_texts(one.throughput)[place] for place in known)))
     return rows
 
 
 def _known(answer: StepPrediction) -> list[int]:
     """Which of HEADS some device has."""
-    cells = [device_cells(one.throughput) for one in answer.alternatives]
+    cells = [device_texts(one.throughput) for one in answer.alternatives]
     return [place for place in range(len(HEADS)) if any(row[place] for row in cells)]

@@ -91,7 +91,7 @@ def _price_of_work(given: Throughput, currency: str, price: str | None) -> str:
     return ""
 
 
-def device_cells(given: Throughput | None) -> tuple[str, ...]:
+def device_texts(given: Throughput | None) -> tuple[str, ...]:
     """HEADS of one device."""
     if given is None:
         return ("",) * len(HEADS)

@@ -421,8 +421,8 @@ def _sharded(plan: TransformerPlan, mesh: DeviceMesh, tracker: MemTracker) -> Pr
     policy = MixedPrecisionPolicy(DTYPES[plan.model.dtype], DTYPES[plan.schedule.gradient_dtype])
     units = _units(plan, 0, 1)
     for unit in units:
-        kept = isinstance(unit, Last)
-        reshards = plan.sharding.reshard_after_forward and not kept
+        retained = isinstance(unit, Last)
+        reshards = plan.sharding.reshard_after_forward and not retained
         fully_shard(unit, mesh=mesh, mp_policy=policy, reshard_after_forward=reshards)
     model = Whole(units, _turns(plan))
     fully_shard(model, mesh=mesh, mp_policy=policy)

@@ -22,7 +22,7 @@ from rich.table import Table
 from gnnperf.generate import RankTensors, RecommendationPlan, rank_tensors, read_plan
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.uses import Hold, kept_bytes
+from gnnperf.generate.uses import Hold, retained_bytes
 from gnnperf.memory import Part, planned_peak
 from research.benchmarks._frame import run_main
 from research.benchmarks._results import save_result
@@ -151,14 +151,14 @@ def closed_bytes(of: Case) -> int:
     """The baseline: what is there all the time, and what units keep of the passes in flight."""
     tensors = rank_tensors(of.plan)[of.stage]
     always = sum(map(sum, (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes)))
-    return always + _kept_in_flight(tensors)
+    return always + _retained_in_flight(tensors)
 
 
-def _kept_in_flight(tensors: RankTensors) -> int:
+def _retained_in_flight(tensors: RankTensors) -> int:
     most = there = 0
     for each in tensors.stretches:
         if not isinstance(each, Hold):
-            there += -kept_bytes(each.pair) if each.backward else kept_bytes(each.pair)
+            there += -retained_bytes(each.pair) if each.backward else retained_bytes(each.pair)
             most = max(most, there)
     return most
 

@@ -14,11 +14,11 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed, retained_bytes
 from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
 from gnnperf.generate.transformer.passes import Gradient, Order, order_of, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
-from gnnperf.generate.transformer.program import ends_checkpoint, recomputed, retained_bytes
 from gnnperf.generate.transformer.sizes import (
     owned_count,
     parameters_of,
@@ -42,32 +42,33 @@ def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
     passes = weights + _flying_bytes(plan, stage) + max(_recomputed_bytes(plan), _logits_bytes(plan, stage))
     if not (plan.sharding.reduces_every_pass and plan.num_micro_batches == 1):
         passes += sums  # else the first ones come when what is in flight has begun to go
-    return state + max(passes, sums + _update_bytes(plan, stage))
+    whole = 0.0 if plan.sharding.state is Sharded.PARAMETERS else weights  # else in parts again
+    return state + max(passes, whole + sums + _update_bytes(plan, stage))
 
 
 def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
     """What layers keep for micro-batches in flight."""
-    kept = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
+    retained = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
     order = order_of(plan)
     short = replace(order, micro_batches=min(order.micro_batches, 2 * order.parts))
-    return kept * most_in_flight(order if order.pipeline.keeps_all else short, stage) if kept else 0.0
+    return retained * most_in_flight(order if order.pipeline.keeps_all else short, stage) if retained else 0.0
 
 
 def _part_bytes(plan: TransformerPlan, stage: int) -> float:
-    """What a micro-batch leaves of one part of the model on a stage, the largest one."""
-    per, stages = plan.layers_per_chunk, plan.parallelism.pipeline
-    parts = [chunk * stages + stage for chunk in range(plan.schedule.chunks if plan.experts else 1)]
-    return max(sum(n * retained_bytes(plan, i) for i, n in _kinds(plan, part * per, per)) for part in parts)
+    """What a micro-batch leaves of one part of the model on a stage, the smallest one."""
+    stages = plan.parallelism.pipeline
+    parts = [plan.layers_of_part(chunk * stages + stage) for chunk in range(plan.schedule.chunks)]
+    return min(sum(n * retained_bytes(plan, i) for i, n in _kinds(plan, part)) for part in parts)
 
 
-def _kinds(plan: TransformerPlan, first: int, number: int) -> Iterator[tuple[int, int]]:
-    """A layer of each kind among so many in a row, and how many there are."""
+def _kinds(plan: TransformerPlan, layers: range) -> Iterator[tuple[int, int]]:
+    """A layer of each kind among some in a row, and how many there are."""
     known: dict[Hashable, list[int]] = {}
     alike = plan.experts is None and plan.schedule.recomputed_layers is None and plan.schedule.checkpoint_every == 1
-    if alike:
-        yield first, number
+    if alike and layers:
+        yield layers[0], len(layers)
         return
-    for layer in range(first, first + number):
+    for layer in layers:
         kind = plan.has_experts(layer), recomputed(plan, layer), ends_checkpoint(plan, layer)
         known.setdefault(kind, []).append(layer)
     yield from ((layers[0], len(layers)) for layers in known.values())
@@ -88,7 +89,7 @@ def _weights_bytes(plan: TransformerPlan, stage: int) -> float:
     whole, half = stage_count(plan, stage).total, DTYPE_BYTES[plan.model.dtype]
     if plan.sharding.state is not Sharded.PARAMETERS or not plan.sharding.reshard_after_forward:
         return float(half * whole)
-    return float(half * max(parameters_of(plan, i).total for i, _ in _kinds(plan, 0, plan.model.layers)))
+    return float(half * max(parameters_of(plan, i).total for i, _ in _kinds(plan, range(plan.model.layers))))
 
 
 def _sums_bytes(plan: TransformerPlan, stage: int) -> float:
@@ -108,8 +109,10 @@ def _recomputed_bytes(plan: TransformerPlan) -> float:
     if plan.schedule.recompute is not Recompute.FULL or plan.schedule.recomputed_layers is not None:
         return 0.0  # the last layers, which keep all, have let it go before others are computed again
     schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
-    kept = replace(plan, schedule=schedule)
-    return plan.schedule.checkpoint_every * max(retained_bytes(kept, i) for i, _ in _kinds(kept, 0, plan.model.layers))
+    retained = replace(plan, schedule=schedule)
+    return plan.schedule.checkpoint_every * max(
+        retained_bytes(retained, i) for i, _ in _kinds(retained, range(plan.model.layers))
+    )
 
 
 def _logits_bytes(plan: TransformerPlan, stage: int) -> float:

@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily
+from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed
 from gnnperf.generate.transformer.gradients import Unit, Visit
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.memory import Role, rank_of
 from gnnperf.generate.transformer.passes import PassKind
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
-from gnnperf.generate.transformer.program import StageProgram, ends_checkpoint, recomputed
+from gnnperf.generate.transformer.program import StageProgram
 from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size, item_rows, lane_of
 from gnnperf.generate.transformer.sizes import layers_of
 from gnnperf.graph import node_table
@@ -62,10 +63,11 @@ class WorkBook:
         self, plan: TransformerPlan, program: StageProgram, kind: PassKind, units: int, all_: int
     ) -> Runs:  # fmt: skip
         each, stages, last = kind.each, plan.parallelism.pipeline, plan.parallelism.pipeline * plan.schedule.chunks - 1
-        part, per = each.chunk * stages + kind.stage, plan.layers_per_chunk
-        experts = plan.experts and tuple(plan.has_experts(part * per + i) for i in range(per))
+        part = each.chunk * stages + kind.stage
+        layers = plan.layers_of_part(part)
+        experts = plan.experts and tuple(map(plan.has_experts, layers))
         flags = (kind.first, kind.final, 0 < part < stages) if _of_sums(plan) else None
-        key = (all_, per, plan.schedule.recomputed_layers, part == 0, part == last, experts, each.backward,
+        key = (all_, len(layers), plan.schedule.recomputed_layers, part == 0, part == last, experts, each.backward,
                each.gradient, flags)  # fmt: skip
         if key not in self._passes:
             ends = (units, "messages", each.backward, each.gradient, part == 0, part == last)

@@ -29,7 +29,7 @@ from gnnperf.generate.transformer.passes import Gradient, Pass, passes
 from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import owned_count, stage_count, stage_parameters
 from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses, layers_uses
-from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, kept_bytes, use
+from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, retained_bytes, use
 from gnnperf.graph import DTYPE_BYTES
 
 FLOAT_BYTES = DTYPE_BYTES["float32"]
@@ -142,7 +142,7 @@ class Changes:
     plan: TransformerPlan
     whole: set[Unit] = field(default_factory=set)
     buffers: set[Unit] = field(default_factory=set)
-    _kept_buffer: Unit | None = None  # that forward keeps until the next one is copied out
+    _retained_buffer: Unit | None = None  # that forward keeps until the next one is copied out
     _sending: int = 0  # bytes of the send buffer
     _parts: set[Unit] = field(default_factory=set)  # whose part of gradients is there
     _visits: Counter[Unit] = field(default_factory=Counter)  # backward passes so far
@@ -154,9 +154,9 @@ class Changes:
         gathers = self._gathers(at.unit, at.pair)
         if gathers and at.unit not in self.whole:
             yield from self._issue(at.unit)
-            if self._kept_buffer is not None:
-                yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._kept_buffer))
-            self._kept_buffer = at.unit
+            if self._retained_buffer is not None:
+                yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._retained_buffer))
+            self._retained_buffer = at.unit
             self.buffers.discard(at.unit)
             self.whole.add(at.unit)
             yield self._hold(HeldFor.GATHERED, COPY_OUT, self._whole(at.unit))
@@ -164,13 +164,13 @@ class Changes:
         if gathers and self._drops(at.unit):
             yield from self._reshard(at.unit)
         if at.is_layer and self.plan.offload.activations is not Store.DEVICE:
-            yield from self._leave(kept_bytes(at.pair))
+            yield from self._leave(retained_bytes(at.pair))
 
     def end_of_forward(self) -> Iterator[Hold]:
         """The last gather buffer goes."""
-        if self._kept_buffer is not None:
-            yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._kept_buffer))
-            self._kept_buffer = None
+        if self._retained_buffer is not None:
+            yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._retained_buffer))
+            self._retained_buffer = None
 
     def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
         """One unit's backward pass, or a part of it; `before` is the unit that comes next."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core import InputError, require, say, to_json, write_out, write_text
-from gnnperf.report.search.by import By
+from gnnperf.report.search.objective import By
 
 DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
@@ -26,7 +26,8 @@ examples:
   gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
   gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
 
-PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline.
+PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline where it has as
+many devices.
 """
 UNITS = {"GiB": 1 << 30, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
 SECTIONS = ("parallelism", "sharding", "schedule")
@@ -75,10 +76,11 @@ def _search(args: argparse.Namespace) -> int:
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
     devices, by = _devices(args.devices), By(args.by)
     problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), by.weight)
-    found = search_plans(problem, Effort(seed=args.seed), plan)
-    answer = Answer(found, plan, cluster, devices, problem.capacity_bytes, by, args.price, args.top)
+    given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
+    outcome = search_plans(problem, Effort(seed=args.seed), given)
+    answer = Answer(outcome, plan, cluster, devices, problem.capacity_bytes, by, args.price, args.top)
     if args.out is not None:
-        _write(raw, found.options[0].plan, args.out)
+        _write(raw, outcome.options[0].plan, args.out)
     if args.json:
         write_out(to_json(document(answer), indent=1))
     else:

@@ -9,8 +9,8 @@ from gnnperf.analytic import rate_key_of
 from gnnperf.generate import TransformerPlan, step_work
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict import Throughput, throughput_of
-from gnnperf.report.search.by import By
-from gnnperf.shard import Found, Option, settings_text
+from gnnperf.report.search.objective import By
+from gnnperf.shard import Option, SearchOutcome, settings_text
 
 GIB = float(1 << 30)
 WORTH_NAMING = 0.002  # of the best step: what less adds to another one's
@@ -21,7 +21,7 @@ class Answer:
     """A search and what was requested.
 
     Attributes:
-        found: the result.
+        outcome: the result.
         plan: that was given.
         cluster: devices and links.
         devices: numbers of them that were tried.
@@ -31,7 +31,7 @@ class Answer:
         top: plans to show.
     """
 
-    found: Found
+    outcome: SearchOutcome
     plan: TransformerPlan
     cluster: ClusterSpec
     devices: tuple[int, ...]
@@ -59,20 +59,20 @@ def text(answer: Answer) -> str:
 
 
 def _head(answer: Answer) -> Iterator[str]:
-    found, devices = answer.found, ", ".join(map(str, answer.devices))
+    outcome, devices = answer.outcome, ", ".join(map(str, answer.devices))
     yield f"{answer.plan.name} on {devices} x {answer.cluster.device.name} (cluster {answer.cluster.name}), global " \
           f"batch {answer.plan.schedule.global_batch:,} x {answer.plan.model.sequence:,} tokens"  # fmt: skip
-    yield (f"{found.num_plans:,} candidates; {found.num_too_large:,} need more than "
-           f"{answer.capacity_bytes / GIB:.1f} GiB; {len(found.options)} judged by the predicted step")  # fmt: skip
+    yield (f"{outcome.num_plans:,} candidates; {outcome.num_too_large:,} need more than "
+           f"{answer.capacity_bytes / GIB:.1f} GiB; {len(outcome.options)} judged by the predicted step")  # fmt: skip
 
 
 def _table(answer: Answer) -> Iterator[str]:
     """Options by step; * marks those that no other one beats in step, memory and cost at once."""
-    front = {id(one) for one in answer.found.front}
+    front = {id(one) for one in answer.outcome.front}
     priced = answer.usd_per_gpu_hour is not None
     yield ""
     yield f"    step        memory     tokens/s/GPU   MFU    {'USD/M tokens' if priced else 'GPU-h/step'}   division"
-    for one in answer.found.options[: answer.top]:
+    for one in answer.outcome.options[: answer.top]:
         rates = answer.rates(one)
         cost = rates.usd_per_million_tokens if priced else rates.gpu_hours_per_step
         yield (f"{'*' if id(one) in front else ' '}   {milliseconds(one.step_us):10s}  {_memory(one):9s}  "
@@ -91,7 +91,7 @@ def _number(value: float | None, form: str) -> str:
 
 def _reasons(answer: Answer) -> Iterator[str]:
     """What the best step is made of, and what others have more of."""
-    best, *others = answer.found.options[: answer.top]
+    best, *others = answer.outcome.options[: answer.top]
     yield ""
     yield f"the best step, {settings_text(best.plan)}:"
     for name, us in sorted(best.parts_us.items(), key=lambda item: -item[1]):
@@ -111,9 +111,9 @@ def reason(best: Option, one: Option) -> str:
 
 
 def _comparison(answer: Answer) -> Iterator[str]:
-    best = answer.found.best
+    best = answer.outcome.best
     yield ""
-    for name, one in answer.found.baselines.items():
+    for name, one in answer.outcome.baselines.items():
         value = one.step_us * answer.by.weight(one.plan)
         large = " does not fit" if one.peak_bytes is not None and one.peak_bytes > answer.capacity_bytes else ""
         yield (f"{name:28s} {milliseconds(one.step_us):>10s}  {value / best - 1.0:+7.1%} against the best   "
@@ -121,19 +121,19 @@ def _comparison(answer: Answer) -> Iterator[str]:
 
 
 def _proof(answer: Answer) -> Iterator[str]:
-    found = answer.found
+    outcome = answer.outcome
     yield ""
-    if found.gap == 0.0:
+    if outcome.gap == 0.0:
         yield "Proven: the lower bound of every other candidate that fits is no better than the best one's step."
     else:
-        yield (f"Not proven: another candidate might be up to {found.gap:.1%} better by its lower bound; "
+        yield (f"Not proven: another candidate might be up to {outcome.gap:.1%} better by its lower bound; "
                "the search has judged as many plans as it may.")  # fmt: skip
     yield "The proof holds for the model's own prediction. Context parallelism is no part of plans."
 
 
 def document(answer: Answer) -> dict[str, object]:
     """Everything, for JSON."""
-    found, front = answer.found, {id(one) for one in answer.found.front}
+    outcome, front = answer.outcome, {id(one) for one in answer.outcome.front}
     return {
         "name": answer.plan.name,
         "hardware": answer.cluster.device.name,
@@ -142,13 +142,13 @@ def document(answer: Answer) -> dict[str, object]:
         "by": str(answer.by),
         "usd_per_gpu_hour": answer.usd_per_gpu_hour,
         "capacity_bytes": answer.capacity_bytes,
-        "num_candidates": found.num_plans,
-        "num_too_large": found.num_too_large,
-        "num_judged": len(found.options),
-        "proven": found.gap == 0.0,
-        "gap": found.gap,
-        "plans": [{**_one(answer, one), "on_front": id(one) in front} for one in found.options],
-        "baselines": {name: _one(answer, one) for name, one in found.baselines.items()},
+        "num_candidates": outcome.num_plans,
+        "num_too_large": outcome.num_too_large,
+        "num_judged": len(outcome.options),
+        "proven": outcome.gap == 0.0,
+        "gap": outcome.gap,
+        "plans": [{**_one(answer, one), "on_front": id(one) in front} for one in outcome.options],
+        "baselines": {name: _one(answer, one) for name, one in outcome.baselines.items()},
     }
 
 

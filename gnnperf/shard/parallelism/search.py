@@ -87,7 +87,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchOutcome:
     """The result of a search.
 
     Attributes:
@@ -129,7 +129,7 @@ def _dominates(first: Option, second: Option) -> bool:
     return all(x <= y for x, y in zip(a, b, strict=True)) and a != b
 
 
-def search_plans(problem: Problem, effort: Effort, given: TransformerPlan | None = None) -> Found:
+def search_plans(problem: Problem, effort: Effort, given: TransformerPlan | None = None) -> SearchOutcome:
     """The best plan, and what it is compared with.
 
     Args:
@@ -140,7 +140,7 @@ def search_plans(problem: Problem, effort: Effort, given: TransformerPlan | None
     Raises:
         InputError: no candidate fits.
     """
-    return _Search(problem, effort).found(given)
+    return _Search(problem, effort).outcome(given)
 
 
 class _Search:
@@ -170,7 +170,7 @@ class _Search:
             result |= zip(places, own, strict=True)
         return [result[i] for i in range(len(plans))]
 
-    def found(self, given: TransformerPlan | None) -> Found:
+    def outcome(self, given: TransformerPlan | None) -> SearchOutcome:
         next_bound = self._branch_and_bound()
         best = min(self.options, key=self._value_of)
         self._runners()
@@ -180,7 +180,7 @@ class _Search:
         parted = dict(zip(map(id, options), self._with_parts(options), strict=True))
         named = {name: parted.get(id(one)) or self._with_parts([one])[0] for name, one in baselines.items()}
         cut = len(self.problem.plans) - len(self.plans) + len(self.too_large)
-        return Found(tuple(parted.values()), named, len(self.problem.plans), cut, len(self.plans), next_bound,
+        return SearchOutcome(tuple(parted.values()), named, len(self.problem.plans), cut, len(self.plans), next_bound,
                      self._value_of(best))  # fmt: skip
 
     def _branch_and_bound(self) -> float | None:
@@ -283,8 +283,8 @@ class _Search:
 
     def _with_parts(self, options: Sequence[Option]) -> list[Option]:
         """With what their steps are made of: recomputation is the work of kernels that a plan without it lacks."""
-        kept = [_without_recomputation(one.plan) for one in options]
-        plain = self._bounds(kept)
+        retained = [_without_recomputation(one.plan) for one in options]
+        plain = self._bounds(retained)
         return [replace(one, parts_us=parts(one, bound)) for one, bound in zip(options, plain, strict=True)]
 
 

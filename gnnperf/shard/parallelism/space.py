@@ -21,7 +21,8 @@ SHARDINGS = (
     Sharding(Sharded.PARAMETERS),
     Sharding(Sharded.PARAMETERS, reshard_after_forward=False),
 )
-Kept = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
+Order = tuple[Pipeline, int, bool]
+Retained = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
 
 
 def candidates(base: TransformerPlan, devices: Sequence[int]) -> list[TransformerPlan]:
@@ -43,8 +44,8 @@ def candidates(base: TransformerPlan, devices: Sequence[int]) -> list[Transforme
 def _of_ranks(base: TransformerPlan, devices: int) -> Iterator[TransformerPlan]:
     for ways in _ways(base, devices):
         for micro_batch in _micro_batches(base.schedule.global_batch, ways.data):
-            for sharding, order, kept in product(_shardings(ways), _orders(base, ways), _kept(base)):
-                plan = _candidate(base, ways, micro_batch, sharding, order, kept)
+            for sharding, order, retained in product(_shardings(ways), _orders(base, ways), _retained(base)):
+                plan = _candidate(base, ways, micro_batch, sharding, order, retained)
                 if plan is not None:
                     yield plan
 
@@ -55,7 +56,7 @@ def _ways(base: TransformerPlan, devices: int) -> Iterator[Parallelism]:
         for pipeline in divisors(devices // tensor):
             data = devices // tensor // pipeline
             for expert in divisors(data):
-                divided = base.model.heads % tensor == base.model.layers % pipeline == experts % expert == 0
+                divided = base.model.heads % tensor == experts % expert == 0
                 for sequence in (False, True) if divided and tensor > 1 else (False,) if divided else ():
                     yield Parallelism(tensor, pipeline, data, expert, sequence)
 
@@ -79,19 +80,19 @@ def _shardings(ways: Parallelism) -> Iterator[Sharding]:
             yield sharding
 
 
-def _orders(base: TransformerPlan, ways: Parallelism) -> Iterator[tuple[Pipeline, int]]:
-    """Order of passes, chunks of a stage."""
+def _orders(base: TransformerPlan, ways: Parallelism) -> Iterator[Order]:
+    """Orders of passes, chunks of a stage, and whether the model's ends take the place of layers."""
     if ways.pipeline == 1:
-        yield Pipeline.ONE_F_ONE_B, 1
+        yield Pipeline.ONE_F_ONE_B, 1, False
         return
-    for order in Pipeline:
-        if not order.has_chunks:
-            yield order, 1
-            continue
-        yield from ((order, n) for n in divisors(base.model.layers // ways.pipeline) if 1 < n <= MOST_CHUNKS)
+    for order, ends in product(Pipeline, (False, True)):
+        placed = base.model.layers + (2 if ends else 0)
+        if placed % ways.pipeline == 0:
+            chunks = divisors(placed // ways.pipeline) if order.has_chunks else (1,)
+            yield from ((order, n, ends) for n in chunks if (n > 1) == order.has_chunks and n <= MOST_CHUNKS)
 
 
-def _kept(base: TransformerPlan) -> Iterator[Kept]:
+def _retained(base: TransformerPlan) -> Iterator[Retained]:
     """Recomputation; selective is that of scores, which flash attention does not keep."""
     yield Recompute.NONE, None
     if base.block.attention == "unfused":
@@ -101,19 +102,18 @@ def _kept(base: TransformerPlan) -> Iterator[Kept]:
 
 
 def _candidate(
-    base: TransformerPlan, ways: Parallelism, micro_batch: int, sharding: Sharding, order: tuple[Pipeline, int],
-    kept: Kept,
+    base: TransformerPlan, ways: Parallelism, micro_batch: int, sharding: Sharding, order: Order, retained: Retained
 ) -> TransformerPlan | None:  # fmt: skip
     """None: its settings do not go together."""
-    recompute, share = kept
-    pipeline, chunks = order
+    recompute, share = retained
+    pipeline, chunks, ends = order
     per_chunk = base.model.layers // ways.pipeline // chunks
-    if share is not None and per_chunk % share:
+    if share is not None and (per_chunk % share or ends):
         return None
     try:
         schedule = replace(
             base.schedule, micro_batch=micro_batch, pipeline=pipeline, chunks=chunks, recompute=recompute,
-            checkpoint_every=1, recomputed_layers=None if share is None else per_chunk // share,
+            checkpoint_every=1, recomputed_layers=None if share is None else per_chunk // share, ends_as_layers=ends,
         )  # fmt: skip
         return replace(base, parallelism=ways, sharding=sharding, schedule=schedule)
     except InputError:
@@ -134,12 +134,13 @@ def settings_text(plan: TransformerPlan) -> str:
 
 def _sharding_text(sharding: Sharding) -> str:
     names = {Sharded.OPTIMIZER: "zero1", Sharded.GRADIENTS: "zero2", Sharded.PARAMETERS: "fsdp"}
-    kept = sharding.state is Sharded.PARAMETERS and not sharding.reshard_after_forward
-    return names[sharding.state] + ("-no-reshard" if kept else "")
+    retained = sharding.state is Sharded.PARAMETERS and not sharding.reshard_after_forward
+    return names[sharding.state] + ("-no-reshard" if retained else "")
 
 
 def _order_text(schedule: Schedule) -> str:
-    return str(schedule.pipeline) + (f" x{schedule.chunks}" if schedule.chunks > 1 else "")
+    chunks, ends = f" x{schedule.chunks}" if schedule.chunks > 1 else "", " ends" if schedule.ends_as_layers else ""
+    return f"{schedule.pipeline}{chunks}{ends}"
 
 
 def _recompute_text(plan: TransformerPlan) -> str:

@@ -11,11 +11,11 @@ import pytest
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
+from gnnperf.generate.transformer.activations import retained_bytes
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Offload, Store
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Sharded, Sharding, TransformerPlan
-from gnnperf.generate.transformer.program import retained_bytes
 from gnnperf.generate.transformer.sizes import owned_count, stage_parameters
 from gnnperf.generate.transformer.update import HOST_ADAM
 from gnnperf.graph.execution_graph import ExecutionGraph

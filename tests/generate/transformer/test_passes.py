@@ -43,8 +43,8 @@ def test_bubbles_of_equal_stages_equal_the_formulas_of_the_papers(
         (Pipeline.ZB_H1, 1): (stages - 1) * (f + b - w),  # Qi et al. 2023, table 1
         (Pipeline.ZB_H2, 1): (stages - 1) * (f + b - 2 * w),
     }
-    found = {(kind, chunks): _bubble(Order(kind, stages, count, chunks), f, b, w) for kind, chunks in expected}
-    assert found == pytest.approx(expected)
+    outcome = {(kind, chunks): _bubble(Order(kind, stages, count, chunks), f, b, w) for kind, chunks in expected}
+    assert outcome == pytest.approx(expected)
 
 
 def test_zero_bubble_by_hand() -> None:

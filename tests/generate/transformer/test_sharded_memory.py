@@ -27,7 +27,7 @@ from gnnperf.generate.transformer.plan import (
 )
 from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_parameters
 from gnnperf.generate.transformer.tensors import layer_uses
-from gnnperf.generate.uses import kept_bytes
+from gnnperf.generate.uses import retained_bytes
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, planned_peak, profiles
 
@@ -125,12 +125,12 @@ def test_an_optimizer_on_the_host_takes_its_state_and_float32_weights_along() ->
 
 def test_offloaded_activations_are_those_of_two_layers() -> None:
     """While a layer runs, the one before it is on its way out (TransformerEngine, cpu_offload.py)."""
-    kept = kept_bytes(layer_uses(_plan(Sharded.NOTHING)))
+    retained = retained_bytes(layer_uses(_plan(Sharded.NOTHING)))
     stays, leaves = (
         _peak(_plan(Sharded.NOTHING, offload=Offload(activations=store))).parts_bytes[Part.ACTIVATIONS]
         for store in (Store.DEVICE, Store.HOST)
     )
-    assert stays - leaves >= kept  # of four layers at most three are there, with what the peak's own op takes
+    assert stays - leaves >= retained  # of four layers at most three are there, with what the peak's own op takes
 
 
 def test_a_layer_of_llama_keeps_what_its_ops_take_backward() -> None:
@@ -138,7 +138,7 @@ def test_a_layer_of_llama_keeps_what_its_ops_take_backward() -> None:
     s, h, k, w = 32, 64, 32, 96
     half = s * (h + h + h + 2 * k + h + h + h + 4 * w)  # x, norm1, q, k and v, context, x1, norm2, gate to product
     float32 = s + s + 4 * s  # deviations of two norms; logarithms of sums of four heads
-    assert kept_bytes(layer_uses(_plan(Sharded.NOTHING))) == 2 * half + 4 * float32
+    assert retained_bytes(layer_uses(_plan(Sharded.NOTHING))) == 2 * half + 4 * float32
 
 
 @pytest.mark.parametrize("ways", [2, 4])
@@ -149,8 +149,8 @@ def test_sequence_parallelism_divides_everything(ways: int) -> None:
         "g", model, Parallelism(tensor=ways, sequence=True), Schedule(1, 1, recompute=Recompute.NONE)
     )
     sbh, scores = 32 * 64, 5 * 4 * 32 * 32
-    kept = int(profiles(layer_uses(plan), lambda n: n)[0].net[ASKED])
-    assert kept == (34 * sbh + scores) // ways + 16 * 32 // ways
+    retained = int(profiles(layer_uses(plan), lambda n: n)[0].net[ASKED])
+    assert retained == (34 * sbh + scores) // ways + 16 * 32 // ways
 
 
 ONE_LAYER_AT_A_TIME = Schedule(4, 1, recompute=Recompute.NONE)
@@ -171,7 +171,7 @@ def test_experts_divide_over_expert_parallel_ranks() -> None:
 
 def test_rows_of_experts_grow_with_top_k_and_imbalance() -> None:
     def activations(**settings: Any) -> int:
-        return kept_bytes(layer_uses(_expert_plan(4, **settings)))
+        return retained_bytes(layer_uses(_expert_plan(4, **settings)))
 
     one, two, uneven = activations(top_k=1), activations(top_k=2), activations(top_k=2, imbalance=2.0)
     rows = 32 * 2 * (64 + 4 * 96)  # per chosen expert: a row into it, four inside of it; bfloat16
@@ -225,10 +225,10 @@ def _in_pipeline(**settings: Any) -> TransformerPlan:
 def test_gradients_that_are_released_leave_each_rank_its_part() -> None:
     """With chunks one layer's sum at a time and the parts, instead of all sums."""
     chunks = {"pipeline": Pipeline.INTERLEAVED, "chunks": 2}
-    kept, released = (planned_peak(stage_tensors(_in_pipeline(release=r, **chunks))[1]) for r in (False, True))
-    assert kept.parts_bytes[Part.GRADIENTS] == 2 * LAYER * 4
-    assert released.parts_bytes[Part.GRADIENTS] < kept.parts_bytes[Part.GRADIENTS]
-    assert released.held_between_steps_bytes == kept.held_between_steps_bytes - 2 * LAYER * 4 * 3 // 4
+    retained, released = (planned_peak(stage_tensors(_in_pipeline(release=r, **chunks))[1]) for r in (False, True))
+    assert retained.parts_bytes[Part.GRADIENTS] == 2 * LAYER * 4
+    assert released.parts_bytes[Part.GRADIENTS] < retained.parts_bytes[Part.GRADIENTS]
+    assert released.held_between_steps_bytes == retained.held_between_steps_bytes - 2 * LAYER * 4 * 3 // 4
 
 
 def test_ends_that_count_as_layers_have_stages_with_a_layer_less() -> None:

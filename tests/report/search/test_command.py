@@ -75,6 +75,11 @@ def test_the_written_plan_is_the_best_one(plan: Path, tmp_path: Path, capsys: py
     assert read_plan(written, "best").name == "mine"
 
 
+def test_a_plan_of_another_number_of_devices_is_no_baseline(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert search(plan, "--json", devices="1") == 0
+    assert "as the file has it" not in json.loads(capsys.readouterr().out)["baselines"]
+
+
 def test_several_numbers_of_devices_are_one_search(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert search(plan, "--json", "--by", "cost", devices="1,2") == 0
     result = json.loads(capsys.readouterr().out)

@@ -30,46 +30,46 @@ def test_the_best_of_a_small_space_is_that_of_judging_all(experts: bool, capacit
     steps = {i: judged(plan, cluster()).step_us for i, plan in enumerate(plans)
              if (peak_bytes(plan) or math.inf) <= capacity_bytes}  # fmt: skip
     assert 0 < len(steps) <= len(plans)
-    found = search_plans(Problem(plans, cluster, capacity_bytes), ALL)
-    assert found.options[0].step_us == pytest.approx(min(steps.values()), rel=1e-12)
-    assert (found.gap, found.num_plans) == (0.0, len(plans))
-    assert len(found.options) < len(steps)  # bounds have spared some
+    outcome = search_plans(Problem(plans, cluster, capacity_bytes), ALL)
+    assert outcome.options[0].step_us == pytest.approx(min(steps.values()), rel=1e-12)
+    assert (outcome.gap, outcome.num_plans) == (0.0, len(plans))
+    assert len(outcome.options) < len(steps)  # bounds have spared some
 
 
 def test_parts_add_up_to_the_step_and_every_option_fits() -> None:
-    found = search_plans(Problem(_few(), cluster, 100.0 * MIB), ALL)
-    for one in found.options:
+    outcome = search_plans(Problem(_few(), cluster, 100.0 * MIB), ALL)
+    for one in outcome.options:
         assert sum(one.parts_us.values()) == pytest.approx(one.step_us)
         assert one.peak_bytes is not None and one.peak_bytes <= 100 * MIB
-    assert [one.step_us for one in found.options] == sorted(one.step_us for one in found.options)
+    assert [one.step_us for one in outcome.options] == sorted(one.step_us for one in outcome.options)
 
 
 def test_no_option_of_the_front_is_beaten() -> None:
-    found = search_plans(Problem(_few(), cluster, PLENTY), ALL)
-    memory = [one.peak_bytes or math.inf for one in found.front]
-    assert found.front[0] is found.options[0]
+    outcome = search_plans(Problem(_few(), cluster, PLENTY), ALL)
+    memory = [one.peak_bytes or math.inf for one in outcome.front]
+    assert outcome.front[0] is outcome.options[0]
     assert memory == sorted(memory, reverse=True) and len(set(memory)) == len(memory) > 1
 
 
 def test_a_search_that_may_not_judge_enough_states_the_gap() -> None:
-    found = search_plans(Problem(_few(), cluster, PLENTY), Effort(judged=1, layer_passes=10**9, runners=0))
-    assert found.next_bound is not None
-    assert found.gap == pytest.approx(max(0.0, 1.0 - found.next_bound / found.best))
+    outcome = search_plans(Problem(_few(), cluster, PLENTY), Effort(judged=1, layer_passes=10**9, runners=0))
+    assert outcome.next_bound is not None
+    assert outcome.gap == pytest.approx(max(0.0, 1.0 - outcome.next_bound / outcome.best))
 
 
-def test_baselines_are_judged_as_the_found_plans_are() -> None:
+def test_baselines_are_judged_as_the_best_plans_are() -> None:
     given = base()
-    found = search_plans(Problem(candidates(given, [8])[::7], cluster, PLENTY), Effort(judged=40), given)
-    assert set(found.baselines) >= {RANDOM, GIVEN}
-    assert found.baselines[GIVEN].step_us == pytest.approx(judged(given, cluster()).step_us)
-    assert all(found.best <= one.step_us for one in found.baselines.values())
+    outcome = search_plans(Problem(candidates(given, [8])[::7], cluster, PLENTY), Effort(judged=40), given)
+    assert set(outcome.baselines) >= {RANDOM, GIVEN}
+    assert outcome.baselines[GIVEN].step_us == pytest.approx(judged(given, cluster()).step_us)
+    assert all(outcome.best <= one.step_us for one in outcome.baselines.values())
 
 
 def test_the_rule_takes_the_fewest_ranks_per_replica_that_fit() -> None:
     """Narayanan et al. 2021: with space for all of it, one device holds the model."""
     plans = [p for p in candidates(base(), [8]) if p.schedule.micro_batch == 1]
-    found = search_plans(Problem(plans, cluster, PLENTY), Effort(judged=5))
-    ways = found.baselines[RULE].plan.parallelism
+    outcome = search_plans(Problem(plans, cluster, PLENTY), Effort(judged=5))
+    ways = outcome.baselines[RULE].plan.parallelism
     assert (ways.tensor, ways.pipeline, ways.data) == (1, 1, 8)
 
 

@@ -1,4 +1,4 @@
-"""What a search calls best; the command's parser needs it, so it loads no numerical library."""
+"""What a search looks for."""
 
 from __future__ import annotations
 

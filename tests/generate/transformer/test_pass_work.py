@@ -1,0 +1,98 @@
+"""Runs of items on the streams of a rank, by hand; counts of what passes are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from gnnperf.core import Phase
+from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
+from gnnperf.generate.transformer.pass_work import Run, WorkBook, item_table, run_us, side_lane
+from gnnperf.generate.transformer.passes import flagged_passes, order_of, steps
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Reduction, Sharded, Sharding, TransformerPlan
+from gnnperf.generate.transformer.program import stage_program
+from tests.generate.transformer.plans import small
+
+KERNEL = op("aten::add", Phase.FORWARD, None)
+
+
+def _sum(*, awaited: bool, follows_compute: bool = True) -> Transfer:
+    return Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited, follows_compute)
+
+
+def test_the_compute_stream_waits_for_awaited_transfers_only() -> None:
+    assert run_us(Run((KERNEL, _sum(awaited=True), KERNEL)), [2.0, 5.0, 3.0]) == 10.0
+    assert run_us(Run((KERNEL, _sum(awaited=False), KERNEL)), [2.0, 5.0, 3.0]) == 5.0
+    assert run_us(Run((KERNEL, _sum(awaited=True))), [2.0, 5.0]) == 7.0
+
+
+def test_an_event_holds_the_compute_stream_until_the_transfer_has_ended() -> None:
+    items: tuple[Item, ...] = (KERNEL, _sum(awaited=False), Record(Lane.TENSOR, "e"), KERNEL, Await(Lane.COMPUTE, "e"),
+                               KERNEL)  # fmt: skip
+    assert run_us(Run(items), [2.0, 5.0, 0.0, 3.0, 0.0, 1.0]) == 8.0  # 2 + 5, the second kernel hidden, then 1
+
+
+def test_what_may_have_begun_before_counts_as_done() -> None:
+    gathered = Transfer("all_gather", Group.DATA, 8.0, "float16", Phase.FORWARD, awaited=False, follows_compute=False)
+    items: tuple[Item, ...] = (gathered, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e"), KERNEL)
+    assert run_us(Run(items), [9.0, 0.0, 0.0, 1.0]) == 1.0
+    assert side_lane(gathered) is Lane.GATHER
+    assert side_lane(KERNEL) is side_lane(_sum(awaited=True)) is None
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        small(2, 2, 2, batch=4),
+        small(1, 2, 2, batch=4, order=Pipeline.ZB_H1),
+        small(1, 2, 2, batch=4, order=Pipeline.INTERLEAVED, chunks=2, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
+    ],
+)
+def test_runs_hold_the_items_of_the_program(plan: TransformerPlan) -> None:
+    placed = steps(order_of(plan))
+    passes, after = WorkBook().of_plan(plan, placed.kinds)
+    for stage in range(2):
+        counted = Counter[Item](after[stage].items)
+        for place in placed.kind:
+            if placed.kinds[place].stage == stage:
+                for run, number in passes[placed.kinds[place]]:
+                    counted.update({item: number * n for item, n in Counter(run.items).items()})
+        whole = Counter(each.item for each in stage_program(plan, stage))
+        zeroed = whole - counted  # what is before the first pass
+        assert not counted - whole
+        assert [getattr(item, "name", "") for item in zeroed] == ["aten::zero_"]
+        assert len(flagged_passes(plan, stage)) == sum(placed.kinds[p].stage == stage for p in placed.kind)
+
+
+def test_plans_share_equal_runs() -> None:
+    book, plans = WorkBook(), [small(1, 2, 2), small(1, 2, 2, order=Pipeline.GPIPE)]
+    first, second = (
+        {run for runs in book.of_plan(p, steps(order_of(p)).kinds)[0].values() for run, _ in runs} for p in plans
+    )
+    assert first == second
+
+
+def test_transfers_have_a_row_for_every_stage() -> None:
+    ways = Parallelism(2, 2, 2)
+    rows = item_table([KERNEL, _sum(awaited=True)], ways)
+    moves = rows.table[rows.stage >= 0]
+    assert moves["group_first"].tolist() == [0, 4]
+    assert (moves["group_size"] == 2).all() and (moves["group_stride"] == 1).all()
+    assert rows.item[rows.stage >= 0].tolist() == [1, 1]
+
+
+def test_messages_go_to_the_stage_after_and_the_last_one_goes_around() -> None:
+    sent = Transfer("send", Group.NEXT, 8.0, "float16", Phase.FORWARD, awaited=False)
+    rows = item_table([sent], Parallelism(2, 3, 1))
+    moves = rows.table[rows.stage >= 0]
+    assert list(zip(moves["group_first"], moves["group_stride"], strict=True)) == [(0, 2), (2, 2), (0, 4)]
+
+
+def test_sharded_parameters_are_gathered_around_every_unit() -> None:
+    plan = TransformerPlan("fsdp", small().model, Parallelism(data=2), small(data=2).schedule,
+                           sharding=Sharding(Sharded.PARAMETERS))  # fmt: skip
+    passes, _ = WorkBook().of_plan(plan, steps(order_of(plan)).kinds)
+    forward = next(runs for kind, runs in passes.items() if not kind.each.backward)
+    gathers = sum(n * sum(isinstance(i, Transfer) and i.kind == "all_gather" for i in run.items) for run, n in forward)
+    assert gathers == 4 + 1  # layers; with a tied embedding the ends are one unit
