@@ -19,7 +19,9 @@ MODULE_OF_COMMAND = {
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
     "data": "gnnperf.trace.cli",
+    "train": "gnnperf.predict.train_cli",
     "record": "gnnperf.record.cli",
+    "capture": "gnnperf.generate.capture_cli",
     "calibrate": "gnnperf.record.calibrate.cli",
     "ops": "gnnperf.predict.cli",
     "collectives": "gnnperf.predict.cli",
@@ -65,7 +67,7 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gnnperf",
         description="Learned performance model for multi-GPU training: look at traces, build graphs, record runs.",
-        epilog="Train with train.py; predict.py takes the keys of `gnnperf predict` as Hydra overrides.",
+        epilog="train.py and predict.py take the keys of `gnnperf train` and `gnnperf predict` as Hydra overrides.",
     )
     parser.add_argument("--version", action="version", version=f"gnnperf {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -108,7 +108,7 @@ def test_too_much_that_is_not_covered_is_refused(
 
 
 def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: fallback_graph())
+    monkeypatch.setattr(api, "load_graph", lambda *_: fallback_graph())
     monkeypatch.setattr(api, "choose_target", lambda graph, *_: Target(cluster(), None))
     trace = tmp_path / "toy.json"
     trace.write_text("{}")

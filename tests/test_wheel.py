@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -49,3 +51,16 @@ def test_a_device_loads_from_any_folder(installed: Path, tmp_path: Path) -> None
 def test_a_checkout_named_like_the_package_does_not_hide_it(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "gnnperf/docs").mkdir(parents=True)  # the parent of a clone: a folder without __init__.py
     assert "gnnperf" in run(installed, tmp_path, "-m", "gnnperf", "--version")
+
+
+@pytest.mark.slow
+def test_training_and_prediction_work_from_any_folder(installed: Path, tmp_path: Path) -> None:
+    for name in ("gpt_l1_w192_s64_b8_x2_lo", "bert_l1_w256_s128_b8_x2_lo"):
+        shutil.copytree(ROOT / "datasets/cpu-gloo" / name / "1", tmp_path / "mine" / name / "1")
+    keys = [f"data.cache_dir={tmp_path / 'cache'}", "trainer.max_epochs=1", "model.hidden_channels=8"]
+    words = [word for key in keys for word in ("--set", key)]
+    document = json.loads(run(installed, tmp_path, "-m", "gnnperf", "train", "mine", "--json", *words))
+    assert document["num_runs"] == {"train": 1, "val": 1}
+    trace = str(tmp_path / "mine/gpt_l1_w192_s64_b8_x2_lo/1")
+    predict = ["predict", trace, "--checkpoint", document["checkpoint"], "--set", "evidence=none", "--json"]
+    assert json.loads(run(installed, tmp_path, "-m", "gnnperf", *predict))["step_time_us"] > 0

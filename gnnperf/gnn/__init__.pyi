@@ -3,6 +3,7 @@ from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .data.features import features as features
+from .data.own_split import drawn_axis as drawn_axis
 from .data.prepare import DataConfig as DataConfig
 from .data.prepare import PreparedData as PreparedData
 from .data.prepare import Step as Step
@@ -17,6 +18,7 @@ from .data.runs import typical as typical
 from .data.source import SourceMeasurements as SourceMeasurements
 from .data.source import aligned_us as aligned_us
 from .data.source import with_model_ratio as with_model_ratio
+from .data.step_time import contended_step_time_us as contended_step_time_us
 from .data.step_time import step_time_us as step_time_us
 from .data.vocabulary import FIELDS as FIELDS
 from .data.vocabulary import UNKNOWN as UNKNOWN
@@ -50,6 +52,7 @@ from .training.config import LearnerKind as LearnerKind
 from .training.config import OptimConfig as OptimConfig
 from .training.config import TrainConfig as TrainConfig
 from .training.evaluate import evaluate as evaluate
+from .training.evaluate import isolated_prediction as isolated_prediction
 from .training.evaluate import print_comparison as print_comparison
 from .training.evaluate import processes as processes
 from .training.evaluate import validation_gmae as validation_gmae

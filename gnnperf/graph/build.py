@@ -18,6 +18,7 @@ from gnnperf.graph.matching import SEND_RECV, CommPart, comm_parts, match
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.tables import EdgeList, concat_tables, node_table
+from gnnperf.graph.unlabeled import unlabeled
 from gnnperf.graph.waits import elapsed_waits
 from gnnperf.hardware import placement_of
 from gnnperf.trace import RunTrace, TraceTable
@@ -303,12 +304,13 @@ def correct_clock(table: TraceTable, shift_ns: int) -> TraceTable:
 
 
 def build_graph(run: RunTrace) -> ExecutionGraph:
-    """The execution graph of a run: device clocks corrected, all ranks joined.
+    """The execution graph of a run: device clocks corrected, all ranks joined; of a captured program without labels.
 
     Raises:
         InputError: a rank has no events.
     """
-    return graph_of_corrected(correct_clocks(run))
+    graph = graph_of_corrected(correct_clocks(run))
+    return unlabeled(graph) if run.is_captured else graph
 
 
 def correct_clocks(run: RunTrace) -> RunTrace:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -158,9 +160,23 @@ def read_graph(directory: Path) -> ExecutionGraph:
         table = read_parquet(directory / "nodes.parquet")
         nodes = _typed(table.to_pandas(), NODE_COLUMNS)
         edges = _typed(read_parquet(directory / "edges.parquet").to_pandas(), EDGE_COLUMNS)
-        meta = msgspec.json.decode((table.schema.metadata or {})[_META_KEY], type=_Meta)
+        meta = _read_meta((table.schema.metadata or {})[_META_KEY])
         attributes = {f.name: getattr(meta, f.name) for f in fields(_Meta)}
         return ExecutionGraph(nodes=nodes, edges=edges, **attributes).validate()
+
+
+def _read_meta(content: bytes) -> _Meta:
+    """The rest of a graph; JSON has null for the unknown times of steps that never ran."""
+    plain = msgspec.json.decode(content, type=dict[str, Any])
+    for step in plain["steps"]:
+        step |= {key: _or_nan(value) for key, value in step.items() if key != "period_us"}
+    return msgspec.convert(plain, _Meta)
+
+
+def _or_nan(value: Any) -> Any:
+    if isinstance(value, list):
+        return [math.nan if one is None else one for one in value]
+    return math.nan if value is None else value
 
 
 def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:

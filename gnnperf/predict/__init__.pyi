@@ -12,9 +12,7 @@ from .composition import composed as composed
 from .composition import entry_point as entry_point
 from .composition.entry import EntryConfig as EntryConfig
 from .coverage import check_covered as check_covered
-from .gnn import CALIBRATED as CALIBRATED
 from .gnn import predictor_of as predictor_of
-from .intervals import calibrated as calibrated
 from .measurements import TraceMeasurements as TraceMeasurements
 from .measurements import outlier_steps as outlier_steps
 from .measurements import step_us as step_us
@@ -31,5 +29,7 @@ from .throughput import PriceConfig as PriceConfig
 from .throughput import RunConfig as RunConfig
 from .throughput import Throughput as Throughput
 from .throughput import throughput_of as throughput_of
+from .training import Trained as Trained
+from .training import train as train
 from .whatif import edit_settings as edit_settings
 from .whatif import parse_edit as parse_edit

@@ -212,6 +212,9 @@ class Setup:
     def measured(self) -> MeasuredStep | None:
         """Measurements of the trace to start from; None: a blind prediction."""
         request, label = self.request, self.label
+        if not self._ran and request.evidence in (TraceEvidence.trace, TraceEvidence.other_steps):
+            raise InputError("the step was captured, not run: it has no measurements", where="evidence",
+                             allowed="evidence=none")  # fmt: skip
         if not self._starts_from_trace or self.target.traced is None:  # no ratio of devices without the first one
             return None
         step = forecast_step if request.evidence is TraceEvidence.other_steps else measured_step
@@ -220,10 +223,15 @@ class Setup:
 
     @property
     def _starts_from_trace(self) -> bool:
-        request, label = self.request, self.label
+        request = self.request
         differ = request.evidence is TraceEvidence.auto and request.jitter is not None
         blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
-        return not (blind or request.plan or math.isnan(label.makespan_us))
+        return not blind and self._ran
+
+    @property
+    def _ran(self) -> bool:
+        """Whether the step was measured; those of plans and captured programs were not."""
+        return not math.isnan(self.label.makespan_us)
 
     @cached_property
     def step(self) -> ExecutionGraph:
@@ -324,7 +332,7 @@ class Setup:
             answer = assemble(prediction, question)
             advance(1.0)
             answer = replace(answer, bound=node_bounds(prediction.graph, self.target.cluster.device),
-                             measurements=None if request.plan else TraceMeasurements(self.graph))  # fmt: skip
+                             measurements=TraceMeasurements(self.graph) if self._ran else None)  # fmt: skip
             answer = self._with_intervals(answer)
         return with_findings(answer, question, self.predictors, self.target.cluster) if request.findings else answer
 

@@ -225,7 +225,20 @@ class CalibratedBounds:
                        latency_high_us=np.where(measured, np.nan, high_us))  # fmt: skip
 
 
-def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]) -> Intervals:
+@dataclass(frozen=True)
+class Calibration:
+    """Intervals, and the steps that they were fitted on.
+
+    Attributes:
+        intervals: of nodes and steps.
+        misses: mode -> one per recording, in their order.
+    """
+
+    intervals: Intervals
+    misses: Mapping[Mode, Sequence[StepMiss]]
+
+
+def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]) -> Calibration:
     """Intervals of these predictors' nodes and steps.
 
     Args:
@@ -246,7 +259,7 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
             misses[mode].append(miss_of(run_of(step.run), (answer.step_time_us, step.step_us), path_table(answer)))
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, LEVEL, devices) for mode, result in misses.items()}
-    return Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps)
+    return Calibration(Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps), misses)
 
 
 def _table(answer: Prediction, device: str) -> pd.DataFrame:

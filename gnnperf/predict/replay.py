@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gnnperf.core import InputError, Source, StepTimeKind
@@ -54,7 +56,10 @@ def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
 
 
 def check_evidence(graph: ExecutionGraph) -> None:
-    """Refuse a replay that has nothing to fit on but what it is compared with."""
+    """Refuse a replay that has nothing to fit on, or only what it is compared with."""
+    if all(math.isnan(step.makespan_us) for step in graph.steps):
+        raise InputError("mode=replay needs measured latencies, and the program was captured, not run",
+                         where=graph.name, remedy="use mode=hybrid")  # fmt: skip
     if len(graph.steps) == 1 and len(graph.ranks) == 1:
         raise InputError(
             "mode=replay fits on other steps or other ranks, and the trace has one step of one rank", where=graph.name,

@@ -13,7 +13,7 @@ from gnnperf.core import DEVICE_KINDS, EventKind, InputError
 from gnnperf.trace.table import TraceTable
 
 MAX_CLOCK_SKEW_NS = 60 * 10**9  # hosts' clocks differ by less; windows further apart are different runs
-MAX_LISTED = 16
+MAX_LISTED, LISTED_RECORDINGS = 16, 3
 
 
 def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
@@ -50,7 +50,9 @@ def one_recording(tables: Sequence[TraceTable], number: int | None, where: str) 
     chosen = 1 if number is None and count == 1 else number
     if chosen is None or not 1 <= chosen <= count:
         what = f"holds {count} recordings" if number is None else f"has no recording {number}"
-        listed = "; ".join(f"{i}: {_listed(one)}" for i, one in enumerate(recordings[:MAX_LISTED], 1))
+        listed = "; ".join(f"{i}: {_listed(one)}" for i, one in enumerate(recordings[:LISTED_RECORDINGS], 1))
+        if count > LISTED_RECORDINGS:
+            listed += f"; later ones up to {count}"
         raise InputError(
             f"{what}: {listed}",
             where=where,

@@ -129,6 +129,7 @@ def _collectives(events: pd.DataFrame) -> tuple[CollectiveSummary, ...]:
 def _missing(ranks: tuple[RankSummary, ...], run: RunTrace) -> list[str]:
     """What the trace does not hold, each with what it would take."""
     lacks = {
+        "times: the program was captured, not run": run.is_captured,
         "step marks: call profiler.step() after each step": not all(r.steps for r in ranks),
         "device work": not any(r.links for r in ranks),
         "shapes: record with record_shapes=True, or give the execution trace too":

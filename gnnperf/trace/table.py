@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 EVENTS_FILE = "events.parquet"  # saved tables: all ranks of a run
+CAPTURED = "captured"  # source format of a program that never ran: order is known, times are not
 EARLIER_FILE = re.compile(r"rank_\d+(?:\.feeds)?\.parquet")  # format version 1: one per rank
 
 
@@ -28,7 +29,7 @@ class TraceMeta:
     rank: int
     rank_source: str  # "metadata", "file name" or "assumed"
     world_size: int | None
-    source_format: str  # "kineto", "execution_trace+kineto" or "nsight_systems"
+    source_format: str  # "kineto", "execution_trace+kineto", "nsight_systems" or CAPTURED
     source_file: str  # base name only
     source_sha256: str
     base_time_ns: int  # add to start_ns for absolute time
@@ -80,3 +81,8 @@ class RunTrace:
         """Ranks of the run: as the traces say, else the number of traced ranks."""
         stated = [t.meta.world_size for t in self.tables if t.meta.world_size]
         return max([*stated, len(self.tables)])
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether its times say only what comes before what: the program was captured, not run."""
+        return any(t.meta.source_format == CAPTURED for t in self.tables)

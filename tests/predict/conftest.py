@@ -13,5 +13,5 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that reads as the toy graph."""
     path = tmp_path / "toy.json"
     path.write_text("{}")
-    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: two_rank_graph())
+    monkeypatch.setattr(api, "load_graph", lambda *_: two_rank_graph())
     return path

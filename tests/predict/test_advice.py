@@ -94,7 +94,7 @@ def test_a_measured_stall_is_a_finding(trace: Path, monkeypatch: pytest.MonkeyPa
     start_us[kernel] += 5000.0
     edges = graph.edges.assign(lag_us=graph.edges["lag_us"].mask((graph.edges["dst"] == kernel).to_numpy(), 0.0))
     stalled = replace(graph, nodes=graph.nodes.assign(start_us=start_us), edges=edges)
-    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: stalled)
+    monkeypatch.setattr(api, "load_graph", lambda *_: stalled)
     answer = predict(Request(trace=trace, findings=True))
     assert answer.findings is not None
     result = next(one for one in answer.findings if one.rule == "stalls")

@@ -66,7 +66,7 @@ def test_replay_of_another_step_is_compared_with_the_step_requested_for(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both steps are the toy's, but step 1 is stated to have taken 370 us: the replay of its latencies takes 185."""
-    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: _two_steps())
+    monkeypatch.setattr(api, "load_graph", lambda *_: _two_steps())
     answer = predict(Request(trace=trace, mode=Mode.replay, step=1))
     assert (answer.label.step, answer.structure_step) == (1, 0)
     assert answer.step_time_us == pytest.approx(185.0)
@@ -91,7 +91,7 @@ def test_replay_states_what_it_could_not_fit(trace: Path, monkeypatch: pytest.Mo
 
 
 def test_replay_of_one_step_of_one_rank_is_refused(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: replace(two_rank_graph(), ranks=(0,)))
+    monkeypatch.setattr(api, "load_graph", lambda *_: replace(two_rank_graph(), ranks=(0,)))
     with pytest.raises(InputError, match="one step of one rank"):
         predict(Request(trace=trace, mode=Mode.replay))
 
@@ -155,9 +155,7 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     graph = two_rank_graph()
     names = graph.nodes["op_name"].astype(object)
     names[GEMM_1] = "aten::unseen"
-    monkeypatch.setattr(
-        api, "load_graph", lambda paths, cache_dir: replace(graph, nodes=graph.nodes.assign(op_name=names))
-    )
+    monkeypatch.setattr(api, "load_graph", lambda *_: replace(graph, nodes=graph.nodes.assign(op_name=names)))
     blind = Request(trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), evidence=TraceEvidence.none)
     answer = predict(blind)
     assert sum(answer.uncovered_ops.values()) == num_uncovered
@@ -259,7 +257,7 @@ def test_a_limited_link_without_its_bucket_is_stated() -> None:
 
 
 def test_the_request_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: LIMITED)
+    monkeypatch.setattr(api, "load_graph", lambda *_: LIMITED)
     given = api.requested_graph(Request(trace=tmp_path, bucket_bytes=7e4)).placement
     assert given == Placement(2, 125e6, 7e4)
     assert api.requested_graph(Request(trace=tmp_path)).placement == LIMITED.placement

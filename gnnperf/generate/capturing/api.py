@@ -16,15 +16,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from gnnperf.core import InputError, require
 from gnnperf.generate.capturing.communication import ISSUE, MARK, WAIT, Issued
 from gnnperf.generate.capturing.rank_run import Boundary, Build, Event, RankRun, boundaries, run_rank
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware import Placement
-from gnnperf.trace import RunTrace, read_run
+from gnnperf.trace import CAPTURED, RunTrace, read_run
 
 # A captured rank as a Kineto file, with the ranges that gloo's threads would have left: trace -> graph reads on.
 
@@ -94,26 +91,6 @@ def _arguments(issued: Issued) -> dict[str, Any]:
     return result
 
 
-# A graph of which nothing was measured.
-
-_TIMES = ("start_us", "latency_us", "blocked_us")
-_PROFILER = ("opened_ops", "opened_ranges")  # what a profiler records costs time; here none ran
-
-
-def unlabeled(graph: ExecutionGraph) -> ExecutionGraph:
-    """The same nodes and edges; every time unknown, and no cost of a profiler."""
-    nothing = np.full(len(graph.nodes), np.nan)
-    none = np.zeros(len(graph.nodes), dtype=np.int32)
-    nodes = graph.nodes.assign(**dict.fromkeys(_TIMES, nothing), **dict.fromkeys(_PROFILER, none))
-    edges: pd.DataFrame = graph.edges.assign(lag_us=np.nan)
-    unknown = tuple(float("nan") for _ in graph.ranks)
-    steps = tuple(
-        replace(s, period_us=None, makespan_us=float("nan"), rank_start_us=unknown, rank_completion_us=unknown)
-        for s in graph.steps
-    )
-    return replace(graph, nodes=nodes, edges=edges, steps=steps).validate()
-
-
 def capture(
     build: Build,
     world_size: int = 1,
@@ -141,13 +118,17 @@ def capture(
     Raises:
         InputError: a setting cannot be, or a step depends on values of tensors.
     """
-    return replace(unlabeled(build_graph(captured_run(build, world_size, name, ranks, steps))), placement=placement)
+    return replace(build_graph(captured_run(build, world_size, name, ranks, steps)), placement=placement)
 
 
 def captured_run(
     build: Build, world_size: int, name: str = "captured", ranks: Iterable[int] | None = None, steps: int = 2
 ) -> RunTrace:
-    """The trace behind a captured graph, in logical times; arguments and errors as of `capture`."""
+    """The trace behind a captured graph, in logical times, which its graph leaves out.
+
+    Arguments and errors are those of `capture`; `gnnperf.trace.storage.write_run` writes it as a folder that
+    predictions read.
+    """
     require(world_size >= 1, "world_size", world_size, "a whole number >= 1")
     require(steps >= 1, "steps", steps, "a whole number >= 1")
     requested = tuple(range(world_size)) if ranks is None else tuple(sorted(set(ranks)))
@@ -161,7 +142,9 @@ def captured_run(
     with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
         for timed in in_logical_time(runs):
             (Path(folder) / f"rank_{timed.run.rank}.json").write_bytes(kineto_text(timed, world_size))
-        return read_run(Path(folder), name=name)
+        run = read_run(Path(folder), name=name)
+    tables = tuple(replace(table, meta=replace(table.meta, source_format=CAPTURED)) for table in run.tables)
+    return replace(run, tables=tables)
 
 
 # Times for what has none: order decides, every begin and end is a tick, and a wait lasts until all peers have come.

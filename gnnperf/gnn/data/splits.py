@@ -1,6 +1,7 @@
 """Splits belong to the data set: datasets/<name>/splits.json, {"axis": {"train": [runs], "val": [], "test": []}}.
 
-Recordings of other data sets may replace the part test, or join the part train.
+A folder without the file is split by `data.own_split`. Recordings of other data sets may replace the part test, or join
+the part train.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gnnperf.core import InputError, untrusted
+from gnnperf.gnn.data.own_split import drawn_parts
 from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.gnn.data.runs import RunGraph, run_of, workload_of
 
@@ -37,10 +39,16 @@ class Split:
 
 
 def read_split(dataset: Path, axis: str) -> Split:
-    """One axis of a data set's splits.json."""
+    """One axis of a data set's splits.json; without the file, one that is drawn.
+
+    Raises:
+        InputError: no such folder or axis, a split that cannot be, or too few runs to draw one.
+    """
+    if not dataset.is_dir():
+        raise InputError("no such folder", where=str(dataset), remedy="set data.path to a folder of recordings")
     path = dataset / "splits.json"
     with untrusted.reading(path, "not JSON"):
-        axes = _read_axes(path)
+        axes = _read_axes(path) if path.is_file() else {axis: drawn_parts(dataset, axis)}
         if axis not in axes:
             raise InputError(f"no split axis {axis!r}", where=str(path), allowed=", ".join(sorted(axes)))
         split = Split(axis, *(_part(axes[axis], name, f"{path}, {axis}") for name in PARTS))
@@ -49,9 +57,6 @@ def read_split(dataset: Path, axis: str) -> Split:
 
 
 def _read_axes(path: Path) -> dict[str, object]:
-    if not path.is_file():
-        remedy = "set data.path to a folder with one folder per run and a splits.json"
-        raise InputError("no such file", where=str(path), remedy=remedy)
     axes = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(axes, dict):
         raise InputError("not an object", where=str(path), allowed='{"axis": {"train": [...], "val": [], "test": []}}')

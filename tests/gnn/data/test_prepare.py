@@ -178,7 +178,7 @@ def test_a_bucket_holds_something(size: float) -> None:
 
 
 def test_no_such_data_set(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no such file.*data\.path"):
+    with pytest.raises(InputError, match=r"no such folder.*data\.path"):
         load_data(DataConfig(path=str(tmp_path / "nowhere")))
 
 

@@ -1,0 +1,126 @@
+"""`gnnperf train FOLDER`: plain flags for the keys of train.py that training on one's own runs needs.
+
+    gnnperf train my_runs
+    gnnperf train my_runs --init runs/model/checkpoint.pt --out runs/mine
+    gnnperf train my_runs --source same_runs_elsewhere
+
+Every other key of train.py is `--set KEY=VALUE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnperf.core import InputError, to_json, write_out
+
+if TYPE_CHECKING:
+    from gnnperf.predict.training import Trained
+
+DESCRIPTION = """\
+Train the network on your own recorded runs, and compare it with the analytical model.
+
+FOLDER has one folder per run, or per run and repeat (<run>/<repeat>), as gnnperf record writes them. Without a
+splits.json a split is drawn: repeats of a run stay together, and where cards name several programs, whole programs are
+left out. The best epoch on the validation runs is kept. The last lines state whether the runs suffice, and which model
+to use.
+"""
+EXAMPLES = """\
+examples:
+  gnnperf record --out my_runs/small/1 -- torchrun --nproc-per-node 8 SCRIPT        record some runs first
+  gnnperf train my_runs                                                             a new network
+  gnnperf train my_runs --init runs/model/checkpoint.pt --out runs/mine             a trained network goes on
+  gnnperf train my_runs --source same_runs_elsewhere --out runs/moved               from another machine to this one
+  gnnperf train my_runs --set trainer.max_epochs=20 --set data.axis=run             any key of train.py
+  gnnperf predict trace.json.gz --gpu h200 --checkpoint runs/mine/checkpoint.pt     predict with it
+
+--init takes the sizes of the network from the checkpoint, and the settings of experiment=fine_tune. --source names
+recordings of the same runs on another machine; its checkpoint is for gnnperf predict --set transfer=FILE.
+every key: python train.py --cfg job, or docs/reference
+
+exit code: 0, or 2 input that cannot be used
+"""
+SIZES = ("hidden_channels", "num_layers", "max_residual", "reverse")  # of a checkpoint's network
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `train` command."""
+    parser = subparsers.add_parser(
+        "train", help="the network on your own runs, compared with the analytical model",
+        description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("folder", metavar="FOLDER", help="your runs")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--init", metavar="CHECKPOINT", help="a checkpoint.pt whose network trains on")
+    start.add_argument("--source", metavar="FOLDER", help="the same runs, recorded on another machine")
+    parser.add_argument("--out", metavar="DIR", help="folder for the checkpoint and tables (default: outputs/train)")
+    parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
+                        help="any other key of train.py; may be repeated")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=_train)
+
+
+def _train(args: argparse.Namespace) -> int:
+    from gnnperf.gnn import wide_console
+    from gnnperf.predict import EntryConfig, composed, train
+
+    paths = {"data.path": args.folder, "init_from": args.init, "data.source_path": args.source, "out": args.out}
+    values: dict[str, Any] = {key: path for key, path in paths.items() if path is not None}
+    config = composed("train", EntryConfig, *_overrides(args), **values)
+    if config.other_trainer:
+        raise InputError(f"trains the network, not {config.learner.kind}", where="gnnperf train",
+                         remedy="python train.py experiment=NAME trains the other learners")  # fmt: skip
+    onto = wide_console()
+    onto.quiet = onto.quiet or args.json
+    trained = train(config, onto)
+    if trained is None:  # another process of torchrun prints
+        return 0
+    if args.json:
+        write_out(to_json(_document(trained) | {"next": _next(trained, args.folder)}))
+    onto.print(f"next: {_next(trained, args.folder)}", soft_wrap=True)
+    return 0
+
+
+def _overrides(args: argparse.Namespace) -> list[str]:
+    """What the flags stand for; the keys as they were written go over it."""
+    from gnnperf.gnn import drawn_axis, load_checkpoint
+
+    folder = Path(args.folder).expanduser()
+    keys = ["data.op_tables=[]", f"trainer.progress_bar={str(not args.json).lower()}"]
+    if folder.is_dir() and not (folder / "splits.json").exists():
+        keys.append(f"data.axis={drawn_axis(folder)}")
+    if args.init is not None:
+        model = load_checkpoint(Path(args.init)).model
+        keys += ["experiment=fine_tune", *(f"model.{name}={getattr(model, name)}" for name in SIZES)]
+    if args.source is not None:
+        keys.append("experiment=transfer")
+    return [*keys, *args.keys]
+
+
+def _document(trained: Trained) -> dict[str, Any]:
+    verdict, split = trained.verdict, trained.data.split
+    nodes = trained.tables["val"].query("node_type == 'all'").set_index("answer")
+    low, high = verdict.difference_interval
+    return {
+        "checkpoint": str(trained.path),
+        "sha256": trained.checkpoint.sha256,
+        "split": {"axis": split.axis, "train": list(split.train), "val": list(split.val), "test": list(split.test)},
+        "num_runs": {"train": verdict.num_train_runs, "val": verdict.num_val_runs},
+        "step_error": {"network": verdict.network, "analytic": verdict.analytic,
+                       "difference_low": low, "difference_high": high},
+        "node_gmae": {name: nodes.loc[answer, ["gmae", "gmae_low", "gmae_high"]].to_dict()
+                      for name, answer in (("network", "gnn"), ("analytic", "analytic"))},
+        "use": str(verdict.use),
+        "evidence": verdict.evidence,
+        "advice": verdict.advice,
+    }  # fmt: skip
+
+
+def _next(trained: Trained, folder: str) -> str:
+    """The command that predicts with the favored model; without --source the checkpoint holds the analytical one."""
+    favors_network = trained.verdict.use == "network"
+    if trained.data.source_constants is not None:
+        return f"gnnperf predict TRACE --set transfer={trained.path}" if favors_network else f"gnnperf train {folder}"
+    analytic = "" if favors_network else " --set mode=analytic"
+    return f"gnnperf predict TRACE --checkpoint {trained.path} --set evidence=none{analytic}"

@@ -1,0 +1,133 @@
+"""Training, as train.py and `gnnperf train` do it: data -> network -> fit -> checkpoint -> errors -> which to use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gnnperf.gnn import Checkpoint, PreparedData, TypedGNN
+
+Evaluation = Callable[..., Any]  # (config, data, model, checkpoint, fit_s, log): adds tables and files of its own
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of a training.
+
+    Attributes:
+        checkpoint: as it was saved.
+        path: its file.
+        data: that it was trained and judged on.
+        tables: part of the split -> node errors of every answer (evaluate).
+        verdict: the network against the analytical model.
+    """
+
+    checkpoint: Checkpoint
+    path: Path
+    data: PreparedData
+    tables: dict[str, pd.DataFrame]
+    verdict: Verdict
+
+
+def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] = ()) -> Trained | None:
+    """Write checkpoint.pt, errors.csv, curves, tables and figures; print the errors on held-out runs.
+
+    Args:
+        config: settings; each process of torchrun calls this.
+        onto: what is printed.
+        evaluations: what else is done with the trained network.
+
+    Returns:
+        The checkpoint and its errors; None in all but the first of several processes.
+
+    Raises:
+        InputError: data, split or start that cannot be used.
+    """
+    # torch is imported after the configuration is known to be right: a typing error is answered at once
+    from gnnperf.gnn import (
+        begin_from,
+        build_model,
+        evaluate,
+        fit,
+        keep_what_helps,
+        load_data,
+        load_start,
+        log_answers,
+        make_checkpoint,
+        open_log,
+        print_comparison,
+        processes,
+        processors_of,
+        save_checkpoint,
+        write_comparison,
+    )
+
+    out = Path(config.out)
+    start = load_start(Path(config.init_from), config.model) if config.init_from else None
+    data = load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
+    onto.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
+    for other, machine_scales in data.machine_scales.items():
+        onto.print(f"{other}: {machine_scales}")
+
+    with open_log(config) as log:
+        fresh, begin = build_model(config, data), time.perf_counter()
+        model = fit(config, data, begin_from(fresh, start) if start else fresh, log)
+        if not processes().is_first:
+            return None
+
+        for node_type, share in keep_what_helps(model, data).items():
+            onto.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
+
+        fit_s = time.perf_counter() - begin
+        calibrated_on = processors_of(Path(config.data.path).expanduser() / name for name in data.split.val)
+        training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
+                    "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
+                    "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
+        checkpoint, errors = _calibrated(make_checkpoint(model, config.model, data, training), model, data)
+        checkpoint = save_checkpoint(out / "checkpoint.pt", checkpoint)
+
+        tables = evaluate(model, data, config.evaluate_on)
+        write_comparison(tables, out / "errors.csv")
+        log_answers(log, model, data.steps["val"], tables, checkpoint.sha256)
+        for part, table in tables.items():
+            print_comparison(part, table, onto)
+        for evaluation in evaluations:
+            evaluation(config, data, model, checkpoint, fit_s, log)
+    verdict = verdict_of(errors, len({step.run for step in data.steps["train"]}))
+    for text in (verdict.evidence, verdict.advice, f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}"):
+        onto.print(text, soft_wrap=True)
+    return Trained(checkpoint, out / "checkpoint.pt", data, tables, verdict)
+
+
+def _calibrated(checkpoint: Checkpoint, model: TypedGNN, data: PreparedData) -> tuple[Checkpoint, pd.DataFrame]:
+    """The checkpoint with intervals, and the step errors of the validation recordings.
+
+    Corrections of measurements of another machine have no calibrated intervals.
+    """
+    from gnnperf.gnn import contended_step_time_us, isolated_prediction, run_of
+    from gnnperf.predict.gnn import CALIBRATED, predictor_of
+    from gnnperf.predict.intervals import calibrated
+    from gnnperf.predict.request import Mode
+
+    if data.source_constants is None:
+        result = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
+        errors = step_errors(result.misses[Mode.hybrid], result.misses[Mode.analytic])
+        return replace(checkpoint, intervals=result.intervals), errors
+    rows = []
+    for step in data.recordings:
+        network_us = contended_step_time_us(step, isolated_prediction(model, step).scheduled_us)
+        analytic_us = contended_step_time_us(step, step.base.latency_us)
+        off = [abs(predicted_us / step.step_us - 1) for predicted_us in (network_us, analytic_us)]
+        rows.append({"run": run_of(step.run), "network": off[0], "analytic": off[1]})
+    return checkpoint, pd.DataFrame(rows)

@@ -1,0 +1,110 @@
+"""`gnnperf train`: real recordings, few epochs; what train.py would do with the keys that the flags stand for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnperf import cli
+from gnnperf.gnn import load_checkpoint
+
+RUNS = ("gpt_l1_w64_s64_b4_acc2_x2_lo", "gpt_l1_w192_s64_b8_x2_lo", "bert_l1_w256_s128_b8_x2_lo")
+SMALL = ("--set", "trainer.max_epochs=1", "--set", "model.hidden_channels=8", "--set", "model.num_layers=1")
+
+
+def copied(folder: Path, dataset: str, runs: tuple[str, ...], repeats: tuple[int, ...] = (1,)) -> Path:
+    for run in runs:
+        for repeat in repeats:
+            shutil.copytree(Path("datasets") / dataset / run / str(repeat), folder / run / str(repeat))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copied(tmp_path_factory.mktemp("runs") / "mine", "cpu-gloo", RUNS)
+
+
+def trained(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> dict[str, Any]:
+    keys = ("--set", f"data.cache_dir={tmp_path / 'cache'}", "--json")
+    assert cli.main(["train", *words, *keys]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_a_folder_without_splits_gives_a_checkpoint_and_the_evidence(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(mine.rglob("*"))
+    document = trained(capsys, tmp_path, str(mine), "--out", str(tmp_path / "out"), *SMALL)
+    assert document["num_runs"] == {"train": 2, "val": 1}
+    assert document["split"]["axis"] == "run" and len(document["split"]["train"]) == 2
+    assert document["use"] == "undecided" and document["advice"].startswith("Too little data")
+    assert "1 validation run after 2 training runs" in document["evidence"]
+    assert document["step_error"]["network"] > 0 and document["step_error"]["difference_low"] is None
+    assert document["next"].endswith("--set mode=analytic")
+    assert load_checkpoint(Path(document["checkpoint"])).sha256 == document["sha256"]
+    assert sorted(mine.rglob("*")) == before
+
+
+def test_init_takes_the_sizes_of_the_checkpoint(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = trained(capsys, tmp_path, str(mine), "--out", str(tmp_path / "first"), *SMALL)
+    start = ("--init", first["checkpoint"], "--out", str(tmp_path / "second"))
+    more = ("--set", "trainer.max_epochs=1", "--set", "model.num_layers=2")  # layers may grow
+    second = trained(capsys, tmp_path, str(mine), *start, *more)
+    checkpoint = load_checkpoint(Path(second["checkpoint"]))
+    assert (checkpoint.model.hidden_channels, checkpoint.model.num_layers) == (8, 2)
+    training = checkpoint.provenance["training"]
+    assert training["init_from"] == first["sha256"] and training["optim"]["learning_rate"] == 1e-3
+
+
+def test_source_trains_a_network_for_transfer(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = copied(tmp_path / "there", "cpu-again", RUNS[1:])
+    words = (str(mine), "--source", str(there), "--out", str(tmp_path / "moved"))
+    document = trained(capsys, tmp_path, *words, "--set", "trainer.max_epochs=1")
+    checkpoint = load_checkpoint(Path(document["checkpoint"]))
+    assert checkpoint.source_constants is not None and checkpoint.model.hidden_channels == 32
+    assert document["step_error"]["analytic"] > 0
+    trace = str(there / RUNS[1] / "1")
+    keys = ("--set", f"transfer={document['checkpoint']}", "--set", "memory=false")
+    assert cli.main(["predict", trace, *keys, "--out", str(tmp_path / "predicted"), "--quiet"]) == 0
+
+
+def test_the_last_lines_state_which_model_to_use(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ("--set", "trainer.progress_bar=false", "--set", f"data.cache_dir={tmp_path / 'cache'}")
+    assert cli.main(["train", str(mine), "--out", str(tmp_path / "out"), *SMALL, *keys]) == 0
+    *_, evidence, advice, checkpoint, following = capsys.readouterr().out.splitlines()
+    assert evidence.startswith("Step error of 1 validation run") and advice.startswith("Too little data")
+    assert "sha256" in checkpoint and following.startswith("next: gnnperf predict TRACE --checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere: no such folder"),
+        (["MINE/bert_l1_w256_s128_b8_x2_lo"], "too little data: 1 run;"),
+        (["MINE", "--init", "nowhere.pt"], "nowhere.pt: no such file"),
+        (["MINE", "--source", "nowhere"], "nowhere: holds no complete recordings"),
+        (["MINE", "--set", "trainer.epochs=3"], "did you mean 'trainer.max_epochs'"),
+        (["MINE", "--set", "experiment=trees"], "python train.py experiment=NAME"),
+        (["MINE", "--set", "data.axis=size"], "splits.json: no such file"),
+    ],
+)
+def test_bad_input_is_one_message_and_leaves_nothing(
+    words: list[str], message: str, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["train", *(word.replace("MINE", str(mine)) for word in words), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error and not out.exists()
+
+
+def test_init_and_source_exclude_each_other(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["train", str(mine), "--init", "a.pt", "--source", "there"])
+    assert stopped.value.code == 2 and "not allowed with" in capsys.readouterr().err
