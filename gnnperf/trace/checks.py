@@ -70,7 +70,7 @@ def _window(table: TraceTable) -> tuple[int, int]:
 
 def _listed(tables: Sequence[TraceTable]) -> str:
     """When a recording begins, and its files."""
-    names = ", ".join(t.meta.source_file for t in tables[:2]) + (", ..." if len(tables) > 2 else "")
+    names = tables[0].meta.source_file + (", ..." if len(tables) > 1 else "")
     begin = datetime.fromtimestamp(min(t.meta.base_time_ns for t in tables) // 10**9, UTC)
     return f"{begin:%Y-%m-%d %H:%M:%S} UTC ({len(tables)} ranks: {names})"
 
