@@ -9,7 +9,7 @@ validate, every other run that both machines recorded is judged. Network and set
     analytical   constants fitted on the second machine's shared runs; no measurement of the judged run
     ratio        copy x analytical of the second machine / analytical of the first, both fitted on the shared runs
     network      experiment=transfer: corrects the copy
-    again        another recording of the run by the second machine: the noise
+    again        another recording of the run by the second machine: the noise; of runs that it recorded twice
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ def main(arguments: Sequence[str]) -> None:
     for folder in OTHERS:
         draws = [judged(folder, requested.runs, seed) for seed in range(requested.draws)]
         result = pd.concat(draws).groupby("row", sort=False)[list(FIGURES)]
-        mean, low, high = result.mean(), result.min(), result.max()
+        mean, least, most = result.mean(), result.min(), result.max()
         table = right_aligned(f"{folder.name}: {requested.runs} shared runs, mean of {requested.draws} draws", *FIGURES)
         for row in map(str, mean.index):
-            ends = zip(mean.loc[row], low.loc[row], high.loc[row], strict=True)
-            table.add_row(row, *(f"{at:.1f} ({least:.1f} to {most:.1f})" for at, least, most in ends))
+            ends = zip(mean.loc[row], least.loc[row], most.loc[row], strict=True)
+            table.add_row(
+                row, *("-" if np.isnan(at) else f"{at:.1f} ({low:.1f} to {high:.1f})" for at, low, high in ends)
+            )
         show(table)
         result_name = f"machine_transfer_{folder.name.removeprefix('cpu-')}"
         save_result(result_name, *map(float, mean.loc["network", [FIGURES[0], FIGURES[2]]]))
