@@ -102,6 +102,12 @@ STATEMENTS = {
                               RUN + "learned --splits workload", NETWORK),
     "learned_more": Statement("the same, eight more programs in training", (18.6, 12.0),
                           RUN + "learned --splits workload+cpu-unseen", "network.md#more-programs-to-train-on"),
+    "search_spaces": Statement("search: step of the pick over the best of 20 small spaces, largest excess", (1.0,),
+                               RUN + "search --spaces", "plans.md#search", digits=2),
+    "search_vtrain": Statement("search on 1,440 simulated labels: label of the pick over the best one, mean", (5.0,),
+                               RUN + "search --vtrain", "plans.md#search"),
+    "search_family": Statement("the same: division of the pick is that of the best label", (80.0,),
+                               RUN + "search --vtrain", "plans.md#search", at_least=True, digits=0),
     "machine_transfer_again": Statement(
         "network: nodes / steps of another machine, from runs of the first and 8 shared ones", (14.0, 6.0),
         RUN + "machine_transfer", "intervals.md#from-one-machine-to-another"),

@@ -30,6 +30,7 @@ from gnnperf.shard.parallelism.judge import judged, peak_bytes
 from gnnperf.shard.parallelism.search import RULE
 from research.benchmarks._frame import right_aligned, run_main, show
 from research.benchmarks._public_runs import mirror
+from research.benchmarks._results import save_result
 from research.benchmarks.vtrain import DEVICE, LAWS, columns_of, configurations, iteration_us
 
 ALL = Effort(judged=10**6, layer_passes=10**12, runners=0)
@@ -80,6 +81,7 @@ def spaces() -> None:
                         str(len(outcome.options)), f"{excess[-1]:.2f}", str(outcome.gap == 0.0))  # fmt: skip
         print(f"{len(excess)} of {len(SPACES)} spaces", file=sys.stderr, flush=True)
     show(printed)
+    save_result("search_spaces", max(excess))
     print(f"excess over the exhaustive optimum: mean {np.mean(excess):.2f} %, max {max(excess):.2f} %; "
           f"{100 * float(np.mean(saved)):.0f} % of graphs not built")  # fmt: skip
 
@@ -159,6 +161,8 @@ def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
                         f"{100 * (excess <= 5).mean():.0f} %", f"{100 * part['family'].mean():.0f}",
                         f"{100 * part['rule'].mean():.1f}", f"{100 * part['random'].mean():.1f}")  # fmt: skip
     pairs = result.groupby(["hidden", "layers", "gpus"])["search"].mean()
+    save_result("search_vtrain", 100 * float(result["search"].mean()))
+    save_result("search_family", 100 * float(result["family"].mean()))
     show(printed)
     within = 100 * float((pairs <= 0.05).mean())
     print(f"per model and number of GPUs, mean over global batches: {len(pairs)} pairs, "
