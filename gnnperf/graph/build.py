@@ -18,7 +18,6 @@ from gnnperf.graph.matching import SEND_RECV, CommPart, comm_parts, match
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.tables import EdgeList, concat_tables, node_table
-from gnnperf.graph.unlabeled import unlabeled
 from gnnperf.graph.waits import elapsed_waits
 from gnnperf.hardware import placement_of
 from gnnperf.trace import RunTrace, TraceTable
@@ -310,7 +309,7 @@ def build_graph(run: RunTrace) -> ExecutionGraph:
         InputError: a rank has no events.
     """
     graph = graph_of_corrected(correct_clocks(run))
-    return unlabeled(graph) if run.is_captured else graph
+    return _unlabeled(graph) if run.is_captured else graph
 
 
 def correct_clocks(run: RunTrace) -> RunTrace:
@@ -397,3 +396,23 @@ def _warnings(windows: StepWindows, events: list[RankEvents]) -> tuple[str, ...]
     if marked:
         cause = f"the ranks have no ProfilerStep mark in common (ranks with marks: {', '.join(marked)})"
     return (f"{cause}: the whole window is treated as one step of kind 'window'",)
+
+
+# A graph of which nothing was measured: of a captured step.
+
+_TIMES = ("start_us", "latency_us", "blocked_us")
+_PROFILER = ("opened_ops", "opened_ranges")  # what a profiler records costs time; here none ran
+
+
+def _unlabeled(graph: ExecutionGraph) -> ExecutionGraph:
+    """The same nodes and edges; every time unknown, and no cost of a profiler."""
+    nothing = np.full(len(graph.nodes), np.nan)
+    none = np.zeros(len(graph.nodes), dtype=np.int32)
+    nodes = graph.nodes.assign(**dict.fromkeys(_TIMES, nothing), **dict.fromkeys(_PROFILER, none))
+    edges: pd.DataFrame = graph.edges.assign(lag_us=np.nan)
+    unknown = tuple(float("nan") for _ in graph.ranks)
+    steps = tuple(
+        replace(s, period_us=None, makespan_us=float("nan"), rank_start_us=unknown, rank_completion_us=unknown)
+        for s in graph.steps
+    )
+    return replace(graph, nodes=nodes, edges=edges, steps=steps).validate()

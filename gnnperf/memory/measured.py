@@ -56,7 +56,7 @@ class PeakMemory:
             hook of the program's gets them.
         buckets_bytes: DDP's buckets: copies of gradients, all the time.
         unknown: sentences: what cannot be determined.
-        missing: what a training step holds and was not found, e.g. weights; the peak is then a lower bound.
+        missing: what a training step holds and the trace lacks, e.g. weights; the peak is then a lower bound.
         most_reserved_bytes: what CUDA's caching allocator may hold at most, of freed blocks too; None: unknown.
         timeline: what is there over the time of the step; None: not known.
     """

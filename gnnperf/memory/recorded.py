@@ -59,7 +59,7 @@ class Held:
         parameters: those that optimizers change.
         state: of the optimizers.
         unknown: sentences: what could not be determined.
-        has_state: whether the state was found, or the optimizer is known to keep none.
+        has_state: whether the state is in the trace, or the optimizer is known to have none.
     """
 
     parameters: tuple[TensorSlot, ...]

@@ -106,7 +106,7 @@ def _work(answer: StepPrediction, request: Request) -> StepWork:
 
 
 def samples_of_card(card: Mapping[str, object], world_size: int) -> float | None:
-    """Samples of a step over all ranks, as the recorder's card says; ranks that share a batch count once."""
+    """Samples of a step over all ranks, from the recorder's card; ranks that share a batch count once."""
     batch, ways = card.get("batch"), card.get("parallelism")
     if not isinstance(batch, int) or batch < 1:
         return None

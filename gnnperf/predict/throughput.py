@@ -27,7 +27,7 @@ class RunConfig:
 
     Attributes:
         tokens, samples, steps: of the run; None: of no interest.
-        tokens_per_step, samples_per_step: over all ranks, where the trace does not say it; a plan says it.
+        tokens_per_step, samples_per_step: over all ranks, where the trace does not state it; a plan states it.
     """
 
     tokens: float | None = None
@@ -48,7 +48,7 @@ class RunConfig:
             )
 
     def completed(self, work: StepWork) -> StepWork:
-        """The work of a step, with what the user says of it where it is unknown."""
+        """The work of a step, with what the user states where it is unknown."""
         return replace(
             work,
             tokens=self.tokens_per_step if work.tokens is None else work.tokens,
@@ -215,7 +215,7 @@ def throughput_of(
         work: of the step over all ranks, as `gnnperf.generate.step_work(plan)` gives it.
         peak_flops_per_s: of one device in `work.dtype`, as `peak_flops_per_s` gives it.
         power_limit_w: of one device.
-        run: length of the training run, and what the user says of a step.
+        run: length of the training run, and what the user states of a step.
         usd_per_gpu_hour: price of one device.
 
     Raises:

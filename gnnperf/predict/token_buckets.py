@@ -1,4 +1,4 @@
-"""Token buckets of limited links: what training knew of them, and what a trace's card leaves out."""
+"""Token buckets of limited links: those of the training, and what a trace's card leaves out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trained_bucket_bytes(provenance: Mapping[str, Any]) -> float | None:
 
 
 def missing_bucket(graph: ExecutionGraph, trained_bytes: float | None, follows_card: bool) -> tuple[str, ...]:
-    """A warning where the network learned of token buckets, and the trace's limited links are given without."""
+    """A warning where training had token buckets, and the trace's limited links are given without."""
     placement = graph.placement
     if trained_bytes is None or placement is None or not follows_card:
         return ()

@@ -14,7 +14,7 @@ import numpy as np
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError, Source
 from gnnperf.gnn import Checkpoint, RunGraph, aligned_us, typical, with_model_ratio
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor, uncovered_ops
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.whatif import Edited
@@ -44,7 +44,7 @@ class TransferPredictor:
         return replace(self, edited=edited)
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """Latency of every node that the network or its base covers; NaN elsewhere.
+        """Latency of every node that the network or its base covers; NaN at other nodes.
 
         Raises:
             InputError: an edge or link class that the network does not know.
@@ -67,6 +67,7 @@ class TransferPredictor:
             latency_low_us=nothing,
             latency_high_us=nothing.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
+            isolated=only(base.isolated, np.isfinite(latency_us)),
         )
 
     def _of(self, graph: ExecutionGraph) -> np.ndarray:

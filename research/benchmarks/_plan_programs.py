@@ -353,7 +353,7 @@ class Whole(nn.Module):
 
 
 class StorageTracker(MemTracker):
-    """Counts storages only: torch's count by module knows one call of a module at a time."""
+    """Counts storages only: torch's count by module covers one call of a module at a time."""
 
     def _pre_fw_hook(self, *arguments: object) -> None:
         """Nothing."""

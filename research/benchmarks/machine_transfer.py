@@ -27,7 +27,7 @@ from gnnperf.gnn import build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.recordings import Repeats, read_recordings
 from gnnperf.gnn.data.runs import read_runs, run_of
-from gnnperf.gnn.data.source import source_runs
+from gnnperf.gnn.data.source import source_runs, with_model_ratio
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.evaluation.metrics import gmae
@@ -103,7 +103,7 @@ def _prepared(folder: Path, split: Split, seed: int) -> tuple[PreparedData, Trai
 
 
 def _stored(step: Step, name: str) -> np.ndarray:
-    """[num_nodes] a column of the work nodes of a step; NaN elsewhere."""
+    """[num_nodes] a column of the work nodes of a step; NaN at other nodes."""
     result = np.full(len(step.nodes), np.nan)
     for kind in JUDGED:
         store = step.data[kind]
@@ -115,9 +115,8 @@ def _ratio_us(step: Step, data: PreparedData) -> np.ndarray:
     """[num_nodes] the copy times the ratio of the analytical models."""
     assert data.source_constants is not None, "it was prepared with a source"
     there = AnalyticPredictor(data.source_constants).predict(step.graph, step.cluster).latency_us
-    copy_us, here = _stored(step, "base_us"), step.base.latency_us
-    both = (np.nan_to_num(here) > 0) & (np.nan_to_num(there) > 0)
-    return copy_us * np.divide(here, there, out=np.ones(len(here)), where=both)
+    source = with_model_ratio(_stored(step, "base_us"), step.base.latency_us, there)
+    return source.measured_us * source.model_ratio
 
 
 def figures(

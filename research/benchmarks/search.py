@@ -66,7 +66,7 @@ def main(argv: list[str]) -> None:
 
 
 def spaces() -> None:
-    """Excess of the found step over the least of all candidates, and how many graphs that took."""
+    """Excess of the chosen step over the least of all candidates, and how many graphs that took."""
     printed = right_aligned("20 small spaces", "candidates", "that fit", "judged", "excess %", "proven")
     excess, saved = [], []
     for kind, hidden, devices, per_node, gpu, memory in SPACES:

@@ -24,7 +24,7 @@ COMPUTE = [3, 10]
 
 @pytest.fixture
 def checkpoint() -> Checkpoint:
-    """A network that predicts twice what was measured for compute nodes, and what was measured elsewhere."""
+    """A network that predicts twice what was measured for compute nodes, and what was measured for other nodes."""
     return replace(doubling(), source_constants=doubling().constants)
 
 

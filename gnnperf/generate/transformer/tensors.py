@@ -51,8 +51,8 @@ def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None
 
     Args:
         plan: see there.
-        layer: from 0; it tells whether there are experts.
-        recomputed: whether all of it is computed again before its backward pass; None: as the plan says of all layers.
+        layer: from 0; it decides whether there are experts.
+        recomputed: whether all of it is computed again before its backward pass; None: as in the plan, for all layers.
     """
     s, full = sizes(plan), plan.schedule.recompute is Recompute.FULL if recomputed is None else recomputed
     again: Uses = _forward(plan, layer) if full else ()

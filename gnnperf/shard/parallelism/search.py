@@ -300,7 +300,7 @@ COMPUTE, RECOMPUTE, WAITED, BUBBLE, OTHER = (
 
 
 def parts(one: Option, plain: Bound) -> dict[str, float]:
-    """Of a judged step, by the stage that its bound says ends last; `plain`: its bound without recomputation."""
+    """Of a judged step, by the stage that ends last in its bound; `plain`: its bound without recomputation."""
     again = max(one.bound.kernels_us - plain.kernels_us, 0.0)
     known = {
         COMPUTE: one.bound.kernels_us - again,

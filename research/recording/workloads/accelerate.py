@@ -28,7 +28,7 @@ def compiled(model: nn.Module, wanted: bool) -> Callable[[torch.Tensor], torch.T
 
 
 class Sizes(Protocol):
-    """What such a program says of itself."""
+    """What such a program states of itself."""
 
     @property
     def precision(self) -> str: ...

@@ -164,7 +164,7 @@ def _expert_plan(ways: int, **settings: Any) -> TransformerPlan:
 def test_experts_divide_over_expert_parallel_ranks() -> None:
     plans = [_expert_plan(ways, top_k=2) for ways in (1, 4)]
     whole, divided = (stage_parameters(plan, 0) for plan in plans)
-    assert whole - divided == 4 * 3 * 3 * 64 * 96  # of each of four layers three experts are elsewhere
+    assert whole - divided == 4 * 3 * 3 * 64 * 96  # of each of four layers three experts are on other ranks
     all_here, mine = (_peak(plan) for plan in plans)
     assert all_here.parts_bytes[Part.PARAMETERS] - mine.parts_bytes[Part.PARAMETERS] == 2 * (whole - divided)
 
