@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +12,13 @@ import pytest
 import torch
 from synthetic import SPLIT, cluster, prepared, read, toy_run
 
-from gnnperf.analytic.collective.constants import save_collectives, shipped_collectives
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
-from gnnperf.hardware import load_device
+from gnnperf.hardware import LAWS_GROUP, load_device, path_of
 from gnnperf.hardware.placement import Placement
 
 
@@ -73,7 +73,7 @@ def test_the_cache_knows_collective_models_of_collectives_by_their_content(tmp_p
         return replace(result, cluster=replace(result.cluster, collectives={"any": str(collective_models)}))
 
     for count, name in ((6, "a100_vtrain"), (6, "a100_vtrain"), (12, "perlmutter")):
-        save_collectives(shipped_collectives(name), collective_models)
+        shutil.copy(path_of(name, LAWS_GROUP), collective_models)
         prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, with_collective_models)
         assert len(list(tmp_path.rglob("*.pt"))) == count
 
