@@ -26,7 +26,7 @@ TABLE is an op table: the ops.parquet of `gnnperf calibrate`, CSV, or JSON lines
   {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
   {"op": "aten::gelu", "shapes": [[32, 4096]], "dtype": "bfloat16", "direction": "backward"}
 
-More columns describe embedding lookups: skew, zipf, reuse_histogram or reuse_distances, tables and cache. Inductor's
+More columns describe embedding lookups: skew, zipf or reuse_histogram, tables and cache. Inductor's
 fused kernels have op names of their own.
 
 Times are the device's own, without the launch. A row without an answer says why. Where the table has measured

@@ -3,10 +3,10 @@
 {"op": "aten::embedding_bag", "shapes": [[1000000, 64], [65536], [2048]], "dtypes": ["float32", "int64", "int64"],
  "reuse_histogram": [41000, 5200, 1900, 700, 220, 40], "cache": "warm", "tables": 8}
 
-One of four says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
-Breslau et al. 1999), `reuse_histogram` (rows that this call requests once, twice, 3 to 4, 5 to 8, ... times, as a
-recorder's card counts them) or `reuse_distances` (pairs: different rows requested since, itself included, null for
-never; lookups). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as without.
+One of three says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
+Breslau et al. 1999) or `reuse_histogram` (rows that this call requests once, twice, 3 to 4, 5 to 8, ... times, as a
+recorder's card counts them). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as
+without.
 
 Products have `tables` and `cache`, too: so many in turn on operands of their own (published tables: 6, warm), or
 nothing of them in the cache. Without, as in programs.
@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.analytic.embedding.counted_access import ReuseDistances, counted_access
-from gnnperf.analytic.embedding.model import Reuse, zipf_access
+from gnnperf.analytic.embedding.counted_access import counted_access
+from gnnperf.analytic.embedding.model import Access, zipf_access
 from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.core import InputError
 from gnnperf.graph import lookups_held
@@ -30,7 +30,7 @@ from gnnperf.graph import lookups_held
 Shapes = tuple[tuple[int, ...] | None, ...]
 
 LOOKUPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
-LISTS = ("reuse_histogram", "reuse_distances")  # JSON text in Parquet and CSV
+LISTS = ("reuse_histogram",)  # JSON text in Parquet and CSV
 COUNTED = ("zipf", *LISTS)
 COLUMNS = ("skew", *COUNTED, "tables", "cache")
 CACHES = ("warm", "flushed")
@@ -83,14 +83,14 @@ def _sizes(op: str, shapes: Shapes, where: str) -> tuple[float, float]:
     return float(table[0]), float(prod(indices))
 
 
-def _zipf(result: object, rows: float, lookups: float, where: str) -> Reuse:
+def _zipf(result: object, rows: float, lookups: float, where: str) -> Access:
     exponent = _number(result)
     if exponent is None or exponent < 0:
         raise InputError(f"zipf is {result!r}", where=where, allowed="an exponent from 0 (uniform) up")
     return zipf_access(np.array([rows]), np.array([exponent]))
 
 
-def _histogram(result: object, rows: float, lookups: float, where: str) -> Reuse:
+def _histogram(result: object, rows: float, lookups: float, where: str) -> Access:
     counts = [_number(n) for n in result] if isinstance(result, list) else []
     if not counts or any(n is None or n < 0 for n in counts) or not any(counts):
         raise InputError(f"reuse_histogram is {result!r}", where=where,
@@ -105,21 +105,7 @@ def _histogram(result: object, rows: float, lookups: float, where: str) -> Reuse
     return counted_access(rows, histogram, lookups)
 
 
-def _distances(result: object, rows: float, lookups: float, where: str) -> Reuse:
-    pairs = [p if isinstance(p, list) and len(p) == 2 else [-1, -1] for p in result] if isinstance(result, list) else []
-    distances = [math.inf if distance is None else _number(distance) for distance, _ in pairs]
-    counts = [_number(n) for _, n in pairs]
-    if not pairs or any(d is None or d < 1 for d in distances) or any(n is None or n < 0 for n in counts):
-        raise InputError(f"reuse_distances is {result!r}", where=where,
-                         allowed="pairs [different rows from 1 up, or null for never before; lookups]")  # fmt: skip
-    if not any(counts):
-        raise InputError("reuse_distances holds no lookups", where=where, allowed="at least one pair above 0")
-    return ReuseDistances(np.array(distances, float), np.array(counts, float))
-
-
-_READ: Mapping[str, Callable[[object, float, float, str], Reuse]] = {
-    "zipf": _zipf, "reuse_histogram": _histogram, "reuse_distances": _distances,
-}  # fmt: skip
+_READ: Mapping[str, Callable[[object, float, float, str], Access]] = {"zipf": _zipf, "reuse_histogram": _histogram}
 
 
 def _above_zero(result: object, name: str, where: str) -> float:

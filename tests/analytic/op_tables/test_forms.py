@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.embedding.counted_access import ReuseDistances
 from gnnperf.analytic.embedding.model import zipf_access
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
@@ -53,26 +52,19 @@ def test_a_fused_chain_is_a_row_of_buffers(tmp_path: Path) -> None:
 
 
 def test_which_rows_are_requested_for(tmp_path: Path) -> None:
-    zipf, distances = rows_of(
-        tmp_path, {**BAG, "zipf": 1.1}, {**BAG, "reuse_distances": [[100, 60_000], [None, 5_536]], "cache": "warm"}
-    )
+    (zipf,) = rows_of(tmp_path, {**BAG, "zipf": 1.1})
     expected = zipf_access(pd.Series([1e6]).to_numpy(), pd.Series([1.1]).to_numpy())
     assert zipf.access.counted is not None
     assert zipf.access.counted.unique(pd.Series([65_536.0]).to_numpy()) == pytest.approx(
         expected.unique(pd.Series([65_536.0]).to_numpy())
     )
-    assert isinstance(distances.access.counted, ReuseDistances)
-    assert distances.access.counted.lookups.tolist() == [60_000, 5_536] and distances.access.warm
 
 
 def test_reuse_makes_lookups_faster(tmp_path: Path) -> None:
     lookups = sum((30_000, 2 * 8_000, 4 * 3_000, 7 * 1_000))
     bag = {**BAG, "shapes": [[1_000_000, 64], [lookups], [1000]]}
-    uniform, counted, zipf, near = answers(
-        tmp_path, bag, {**bag, "reuse_histogram": HISTOGRAM}, {**bag, "zipf": 1.2},
-        {**bag, "reuse_distances": [[10, lookups]]},
-    )  # fmt: skip
-    assert near < min(counted, zipf) < max(counted, zipf) < uniform
+    uniform, counted, zipf = answers(tmp_path, bag, {**bag, "reuse_histogram": HISTOGRAM}, {**bag, "zipf": 1.2})
+    assert max(counted, zipf) < uniform
     backward = {**bag, "direction": "backward", "arguments": {"mode": 0}}
     slow, fast = answers(tmp_path, backward, {**backward, "reuse_histogram": HISTOGRAM})
     assert fast < slow  # the gradient of a table is looked up as the table was
@@ -97,9 +89,6 @@ def test_columns_that_calibrate_writes_in_every_row_are_for_lookups(tmp_path: Pa
         ({"reuse_histogram": [10.0, -1]}, "reuse_histogram is"),
         ({"reuse_histogram": "[1,"}, "row 1, reuse_histogram: is not JSON"),
         ({"reuse_histogram": [10]}, "holds 10 rows and 10 to 10 lookups. Allowed: of 65536 indices into 1e[+]06 rows"),
-        ({"reuse_distances": [[0, 5]]}, "reuse_distances is"),
-        ({"reuse_distances": [5]}, "reuse_distances is"),
-        ({"reuse_distances": [[3, 0]]}, "reuse_distances holds no lookups"),
         ({"skew": 0}, "skew is 0"),
         ({"tables": "many"}, "tables is 'many'"),
         ({"cache": "cold"}, "cache is 'cold'. Allowed: warm, flushed"),
