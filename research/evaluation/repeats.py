@@ -20,8 +20,7 @@ from gnnperf.core import InputError, Segment, require
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import common_subsequence
 from gnnperf.whatif import Edited, OpSelector
-from gnnperf.whatif.graph_rewrite import insert_copies, remove
-from gnnperf.whatif.repeat import LEFT, WARM
+from gnnperf.whatif.graph_rewrite import LEFT, WARM, insert_copies, remove
 from gnnperf.whatif.units import host_units, units
 from research.evaluation.reference_run import LatenciesOf
 
