@@ -28,7 +28,6 @@ from gnnperf.whatif import (
     ChangeDtype,
     ChangeLink,
     CompressMessages,
-    CompressTables,
     DeclarePause,
     Edit,
     FuseElementwise,
@@ -36,7 +35,6 @@ from gnnperf.whatif import (
     InputStall,
     MoveToStream,
     OpLatency,
-    PlaceTable,
     RepeatCalls,
     ResizeTables,
     ScaleBatch,
@@ -66,7 +64,6 @@ class WhatIf:
         horizontal: equal ops that do not depend on each other become one batched op.
         repeat: calls of an op run several times.
         compress: messages of collectives go compressed.
-        place: an embedding table is on another rank, or divided otherwise.
         world_size: more or fewer data-parallel ranks.
         block: collectives are waited for where they are issued.
         overlap: collectives are waited for where they are needed.
@@ -75,7 +72,6 @@ class WhatIf:
         link: messages go over other links.
         cluster: the ranks are in another cluster.
         table_size: embedding tables have more or fewer rows or columns.
-        tensor_train: embedding tables are stored as tensor trains.
     """
 
     latency: OpLatency | None = None
@@ -89,7 +85,6 @@ class WhatIf:
     horizontal: FuseHorizontally | None = None
     repeat: RepeatCalls | None = None
     compress: CompressMessages | None = None
-    place: PlaceTable | None = None
     world_size: WorldSize | None = None
     block: Block | None = None
     overlap: WaitLater | None = None
@@ -98,7 +93,6 @@ class WhatIf:
     link: ChangeLink | None = None
     cluster: ChangeCluster | None = None
     table_size: ResizeTables | None = None
-    tensor_train: CompressTables | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:

@@ -33,8 +33,8 @@ examples:
   gnnperf predict --plan llama3_70b_fsdp --gpu h100_sxm --tokens 15e12 --usd-per-gpu-hour 2.5
 
 what-if: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
-  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, place, repeat,
-  sequence, stall, straggler, stream, table_size, tensor_train, world_size
+  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, repeat, sequence,
+  stall, straggler, stream, table_size, world_size
 every key: python predict.py --cfg job, or docs/reference
 
 exit code: 0, or 2 input that cannot be used, 3 too much is not covered, 4 the step is beyond --max-step-ms
