@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
 
 from gnnperf.core import InputError, each, say, task
 from gnnperf.trace.public.catalog import Entry, build, load_catalog, recordings, select
@@ -20,8 +18,6 @@ FOLDER = Path("datasets/public")
 CONNECTIONS = 4
 SHOWN_FAILURES = 20
 MAX_FAILURES = 20  # of files: then the network is down, and the rest is not tried
-
-T = TypeVar("T")
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -149,37 +145,20 @@ def _origin(args: argparse.Namespace) -> Origin:
 
 
 def _fetch_all(entries: Sequence[Entry], folder: Path, origin: Origin) -> None:
-    """Whatever can be fetched is, then the failures are one message; Ctrl-C ends the downloads under way."""
-    with task(f"fetching {len(entries)} files", sum(entry.size_bytes for entry in entries), "B") as advance:
-        interrupted = threading.Event()
-
-        def on_bytes(count: int) -> None:
-            if interrupted.is_set():
-                raise KeyboardInterrupt
-            advance(count)
-
-        failures = _at_once(entries, lambda entry: fetch(entry, folder, origin, on_bytes), interrupted)
-    _raise_failures(failures, len(entries), f"files could not be fetched into {folder}")
-
-
-def _at_once(items: Sequence[T], action: Callable[[T], object], interrupted: threading.Event) -> list[InputError]:
-    """Apply `action`, `CONNECTIONS` at a time, until `MAX_FAILURES` failed; sets `interrupted` on Ctrl-C."""
+    """Whatever can be fetched is, `CONNECTIONS` at a time, then the failures are one message."""
     failures: list[InputError] = []
 
-    def attempt(item: T) -> None:
+    def attempt(entry: Entry) -> None:
         if len(failures) < MAX_FAILURES:
             try:
-                action(item)
+                fetch(entry, folder, origin)
             except InputError as error:
                 failures.append(error)
 
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        try:
-            list(pool.map(attempt, items))
-        except KeyboardInterrupt:
-            interrupted.set()
-            raise
-    return failures
+    with ThreadPoolExecutor(CONNECTIONS) as pool, task("fetching", len(entries), "files") as advance:
+        for _ in pool.map(attempt, entries):
+            advance(1.0)
+    _raise_failures(failures, len(entries), f"files could not be fetched into {folder}")
 
 
 def _raise_failures(failures: Sequence[InputError], total: int, what: str) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from gnnperf.cli import main
 from gnnperf.trace import read_run
-from gnnperf.trace.cli import _at_once
 
 
 @pytest.fixture(autouse=True)
@@ -66,18 +64,3 @@ def test_fetch_and_build_a_real_run(mirror: Path, tmp_path: Path, capsys: pytest
     built = tmp_path / "runs" / "torchrec-log-resnet18"
     assert capsys.readouterr().out.strip() == str(built)
     assert len(read_run(built).tables) >= 2
-
-
-def test_ctrl_c_is_reported_to_the_downloads_under_way() -> None:
-    began, interrupted, given = threading.Event(), threading.Event(), list[bool]()
-
-    def action(item: str) -> None:
-        if item == "first":
-            began.wait(10)
-            raise KeyboardInterrupt
-        began.set()
-        given.append(interrupted.wait(10))
-
-    with pytest.raises(KeyboardInterrupt):
-        _at_once(["first", "second"], action, interrupted)
-    assert given == [True]
