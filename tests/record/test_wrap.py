@@ -123,8 +123,6 @@ def test_a_script_under_torchrun_is_recorded_unchanged(scripts: Path, tmp_path: 
     about = card_of(out)
     assert (about["status"], about["world_size"], about["workload"]) == ("complete", 2, "train")
     assert about["link"] == {"backend": "gloo", "medium": "one host", "hosts": 1}
-    assert [point["bytes"] for point in about["link_probe"]["points"]] == [8, 2**22]
-    assert about["link_probe"]["bytes_per_s"] > 0
     assert about["step_time"]["without_profiler"]["steps"] == 3 and about["step_time"]["with_profiler"]["steps"] == 2
     assert sorted(p.name for p in out.iterdir()) == [
         "rank_0.et.json.gz", "rank_0.kineto.json.gz", "rank_1.et.json.gz", "rank_1.kineto.json.gz", "run.json"

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gnnperf.cli import main
 from gnnperf.core.errors import InputError
-from gnnperf.trace.inspect import inspect, print_inspection, tied_share
+from gnnperf.trace.inspect import inspect, print_inspection
 from tests.trace import kineto_files as files
 
 
@@ -29,7 +29,7 @@ def test_ranks_steps_links_and_what_is_missing(tmp_path: Path) -> None:
     assert list(rank.steps) == [("ProfilerStep#5", 0.1)]
     assert rank.events == {"cpu_op": 3, "annotation": 1, "runtime": 2, "kernel": 2}
     assert math.isclose(rank.ops_with_shapes, 1 / 3)
-    assert rank.links == {"correlation": 2} and tied_share(rank) == 1.0
+    assert rank.links == {"correlation": 2} and rank.tied_share == 1.0
     assert rank.devices == ("Tesla V100-SXM2-32GB",)
     assert result.missing == ("tensor dependencies: give the execution trace too", "2 of 4 ranks")
 
