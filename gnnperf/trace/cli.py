@@ -63,9 +63,10 @@ def _add_origin(parser: argparse.ArgumentParser) -> None:
 def inspect_paths(args: argparse.Namespace) -> int:
     """Print what the paths hold."""
     from gnnperf.core import console  # only what is requested is imported
+    from gnnperf.trace import read_run
     from gnnperf.trace.inspect import inspect, print_inspection
 
-    print_inspection(inspect(args.path, args.recording), console())
+    print_inspection(inspect(read_run(args.path, recording=args.recording)), console())
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 from rich.box import SIMPLE
@@ -13,10 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.core import DEVICE_KINDS, EventKind, InputError, Link
+from gnnperf.core import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.checks import step_rows
-from gnnperf.trace.execution_trace import ExecutionTrace
-from gnnperf.trace.reader import read_execution_traces, read_run, without_folder
 from gnnperf.trace.table import RunTrace, TraceTable
 
 MAX_ROWS = 16
@@ -56,29 +53,16 @@ class Inspection:
     """What a path holds."""
 
     name: str  # of the run
-    world_size: int | None  # ranks of the run, traced or not; None for execution traces only
+    world_size: int  # ranks of the run, traced or not
     ranks: tuple[RankSummary, ...]  # traced ranks
-    execution_traces: tuple[ExecutionTrace, ...]  # those without a Kineto file: they have ops and shapes, no times
     missing: tuple[str, ...]  # what the trace does not hold and a prediction would use
     warnings: tuple[str, ...]  # as for reading
 
 
-def inspect(path: Path | list[Path], recording: int | None = None) -> Inspection:
-    """Look into a trace; refuses what cannot be read. `recording` is one of several, from 1."""
-    try:
-        return inspect_run(read_run(path, recording=recording))
-    except InputError as error:
-        traces = tuple(read_execution_traces(path))
-        if not traces:
-            raise
-        missing = ("times: an execution trace has none",)
-        return Inspection(traces[0].name, None, (), traces, missing, (str(without_folder(error)),))
-
-
-def inspect_run(run: RunTrace) -> Inspection:
+def inspect(run: RunTrace) -> Inspection:
     """Look into a run that was read."""
     ranks = tuple(_rank(t) for t in run.tables)
-    return Inspection(run.name, run.world_size, ranks, (), tuple(_missing(ranks, run)), run.warnings)
+    return Inspection(run.name, run.world_size, ranks, tuple(_missing(ranks, run)), run.warnings)
 
 
 def _rank(table: TraceTable) -> RankSummary:
@@ -133,9 +117,9 @@ def _missing(ranks: tuple[RankSummary, ...], run: RunTrace) -> list[str]:
 
 
 def print_inspection(result: Inspection, console: Console) -> None:
-    """Ranks, steps, collectives, execution traces, what is missing, warnings."""
-    world = "" if result.world_size is None else f", world size {result.world_size}"
-    console.print(Text.assemble((result.name, BOLD), f": {len(result.ranks)} rank(s) traced{world}"))
+    """Ranks, steps, collectives, what is missing, warnings."""
+    traced = f": {len(result.ranks)} rank(s) traced, world size {result.world_size}"
+    console.print(Text.assemble((result.name, BOLD), traced))
     _print_table(console, "Ranks", "rank; known by; window ms; cpu ops; shapes; threads; device", [
         (r.rank, r.rank_source, f"{r.duration_ms:,.1f}", f"{r.events.get('cpu_op', 0):,}", _percent(r.ops_with_shapes),
          r.threads, ", ".join(sorted({d or "(no name)" for d in r.devices})) or "-")
@@ -153,10 +137,6 @@ def print_inspection(result: Inspection, console: Console) -> None:
         (r.rank, c.collective, c.comm_dtype, c.group[:24], c.group_size if c.group_size > 0 else "-",
          f"{c.calls:,}", f"{c.kernels:,}", "-" if math.isnan(c.in_elements) else f"{c.in_elements:,.0f}")
         for r in result.ranks for c in r.collectives.itertuples()
-    ])  # fmt: skip
-    _print_table(console, "Execution traces (no times)", "execution trace; schema; ops; threads; shapes", [
-        (t.name, t.schema, f"{len(t.nodes):,}", len({n.thread for n in t.nodes}), _percent(t.share_with_shapes))
-        for t in result.execution_traces
     ])  # fmt: skip
     for title, lines in (("Not in this trace", result.missing), ("Warnings", result.warnings)):
         more = [f"... {len(lines) - MAX_ROWS} more"] if len(lines) > MAX_ROWS else []

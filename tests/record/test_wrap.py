@@ -170,18 +170,11 @@ def test_a_killed_rank_leaves_a_broken_run_and_the_complete_one_with_it(
 def test_a_script_that_records_itself_is_left_as_it_is(scripts: Path, tmp_path: Path) -> None:
     own, out = tmp_path / "own", tmp_path / "out"
     done = record(scripts, out, sys.executable, str(scripts / "itself.py"), str(own))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 2, done.stderr
     assert card_of(own)["status"] == "complete"
-    assert f"the script records itself, into {own}" in done.stderr
+    assert "run it without `gnnperf record`" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["no-such-program-xyz", "train.py"], "no training script"),
-        (["mpirun-xyz", "python", "train.py"], "cannot be started"),
-    ],
-)
-def test_a_command_that_cannot_run_is_refused(scripts: Path, tmp_path: Path, command: list[str], message: str) -> None:
-    done = record(scripts, tmp_path / "run", *command)
-    assert done.returncode == 2 and message in done.stderr
+def test_a_command_that_cannot_run_is_refused(scripts: Path, tmp_path: Path) -> None:
+    done = record(scripts, tmp_path / "run", "mpirun-xyz", "python", "train.py")
+    assert done.returncode == 2 and "cannot be started" in done.stderr

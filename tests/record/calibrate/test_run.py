@@ -44,7 +44,7 @@ def fake_rounds(seed: int) -> Callable[..., list[list[Reading]]]:
     noise = random.Random(seed)
 
     def rounds(job: Job, minutes: float) -> list[list[Reading]]:
-        points: list[Point] = [*job.points, *job.comm, *([HostPoint("host_op_us")] if job.host_costs else [])]
+        points: list[Point] = [*job.points, *job.comm, *([HostPoint("smallest_op_host_us")] if job.host_costs else [])]
         return [
             [Reading(p, cache, True, ideal_us(p) * noise.lognormvariate(0, 0.01), 3) for p in points for cache in Cache]
             for _ in range(NUM_ROUNDS)
@@ -65,12 +65,12 @@ def test_the_device_loads_with_sustained_rates(folder: Path):
     assert (device.name, device.aliases, device.kind) == ("calibrated_toy_cpu_1_ghz", ("Toy CPU @ 1 GHz",), "cpu")
     assert device.flops_per_s["float32"] == pytest.approx(1e10, rel=0.03)
     assert device.memory_bandwidth_bytes_per_s == pytest.approx(5e9, rel=0.03)
-    assert device.launch_floor_us == pytest.approx(1.0, rel=0.03)
+    assert device.launch_floor_us == pytest.approx(2.0, rel=0.03)  # of the smallest op
     assert (device.sustained_flops_share, device.sustained_bandwidth_share) == (1.0, 1.0)
     rate = device.measured["flops_per_s.float32"]
     assert rate.low < rate.value < rate.high
     assert rate.low < 1e10 < rate.high
-    assert device.host["host_op_us"].value == pytest.approx(2.0, rel=0.03)
+    assert device.host["smallest_op_host_us"].value == pytest.approx(2.0, rel=0.03)
     assert {"began", "ended", "versions.torch", "versions.python"} <= set(device.provenance)
 
 
@@ -166,7 +166,7 @@ def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monke
     assert kinds == {OpPoint, CommPoint, HostPoint}
     assert {r.way.point.op for r in outcome if isinstance(r.way.point, CommPoint)} == {
         "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send"}  # fmt: skip
-    assert {r.way.point.quantity for r in outcome if isinstance(r.way.point, HostPoint)} >= {"host_op_us"}
+    assert {r.way.point.quantity for r in outcome if isinstance(r.way.point, HostPoint)} >= {"smallest_op_host_us"}
     assert all(len(result.round_medians_us) == 2 and result.latency_us.low > 0 for result in outcome)
 
 
