@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import gnnperf
 from gnnperf.record import card
 
 TORCHRUN = ["torchrun", "--nproc-per-node", "2"]
@@ -102,9 +103,9 @@ def scripts(tmp_path: Path) -> Path:
 def record(scripts: Path, out: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """`gnnperf record` of three steps' sorts, 2 + 3 + 2 + 2 + 3 + 1 = 13 steps."""
     steps = ["--warmup-steps", "2", "--unprofiled-steps", "3", "--profiled-steps", "2"]
-    folder = Path(sys.executable).parent
+    folder, source = Path(sys.executable).parent, Path(str(gnnperf.__file__)).parents[1]
     environment = os.environ | {
-        "PYTHONPATH": str(scripts / "site"), "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{scripts / 'site'}:{source}", "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     words = [sys.executable, "-m", "gnnperf", "record", "--out", str(out), *steps, "--", *command]
     return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=110, check=False)
