@@ -134,9 +134,9 @@ def print_inspection(result: Inspection, console: Console) -> None:
     ])  # fmt: skip
     _print_steps(console, result.ranks)
     _print_table(console, "Collectives", "rank; collective; dtype; group; size; calls; kernels; elements sent", [
-        (r.rank, c.collective, c.comm_dtype, c.group[:24], c.group_size if c.group_size > 0 else "-",
-         f"{c.calls:,}", f"{c.kernels:,}", "-" if math.isnan(c.in_elements) else f"{c.in_elements:,.0f}")
-        for r in result.ranks for c in r.collectives.itertuples()
+        (r.rank, kind, dtype, group[:24], size if size > 0 else "-", f"{calls:,}", f"{kernels:,}",
+         "-" if math.isnan(elements) else f"{elements:,.0f}")
+        for r in result.ranks for kind, dtype, group, size, calls, kernels, elements in r.collectives.to_numpy()
     ])  # fmt: skip
     for title, lines in (("Not in this trace", result.missing), ("Warnings", result.warnings)):
         more = [f"... {len(lines) - MAX_ROWS} more"] if len(lines) > MAX_ROWS else []

@@ -46,9 +46,6 @@ class Workload:
         letters: field -> what the name calls it, in the order of the name.
         otherwise: the same of fields that are named only where they differ from their default.
         label: how the name begins; None: with the kind.
-
-    Attributes:
-        batch: samples per rank and step.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -57,7 +54,6 @@ class Workload:
     _letters: ClassVar[Mapping[str, str]]
     _otherwise: ClassVar[Mapping[str, str]]
     _label: ClassVar[str]
-    batch: int
 
     def __init_subclass__(
         cls, *, kind: str, letters: Mapping[str, str], width: str = "width", otherwise: Mapping[str, str] = NOTHING,
@@ -73,6 +69,11 @@ class Workload:
         letters = {**self._letters, **self._otherwise}
         sizes = (letters[field] + _short(getattr(self, field)) for field in [*self._letters, *differing])
         return "_".join([self._label, *sizes])
+
+    @property
+    def batch(self) -> int:
+        """Samples per rank and step."""
+        raise NotImplementedError
 
     @property
     def width(self) -> int:
