@@ -21,8 +21,8 @@ from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_u
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.assembly import WINDOW_NAME
-from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
-from research.benchmarks._public_runs import imported
+from gnnperf.trace.public.catalog import load_catalog
+from research.benchmarks._public_runs import Recording, imported, recordings
 
 
 @dataclass(frozen=True)

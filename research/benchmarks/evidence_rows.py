@@ -39,9 +39,9 @@ from gnnperf.gnn.data.cache import code_of
 from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of
 from gnnperf.gnn.data.numbers import WORK_NAMES, work_numbers
 from gnnperf.gnn.data.runs import cluster_for
-from gnnperf.trace.public.catalog import Entry, Recording, load_catalog, recordings
+from gnnperf.trace.public.catalog import Entry, load_catalog
 from research.benchmarks._frame import parser_of, percent, right_aligned, run_main, show
-from research.benchmarks._public_runs import imported
+from research.benchmarks._public_runs import Recording, imported, recordings
 
 OUT = Path("outputs/evidence")
 LEVELS = ("shapes", "op", "family", "kind", "all")  # fine to coarse

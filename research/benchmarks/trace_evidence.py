@@ -27,9 +27,9 @@ from gnnperf.schedule import schedule
 from gnnperf.schedule.longest_path import timed_edges
 from gnnperf.schedule.medians import fit_medians, in_peer_wait, measured_latency_us
 from gnnperf.schedule.step_measurements import _lags_us
-from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
+from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import parser_of, run_main
-from research.benchmarks._public_runs import imported
+from research.benchmarks._public_runs import Recording, imported, recordings
 from research.benchmarks._results import save_result
 
 KINDS = ("kineto", "archive", "execution-trace")

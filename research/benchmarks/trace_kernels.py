@@ -26,9 +26,9 @@ from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import match_device
 from gnnperf.trace import RunTrace
-from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
+from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import run_main, show
-from research.benchmarks._public_runs import imported
+from research.benchmarks._public_runs import Recording, imported, recordings
 
 FORM = "form"
 TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = "form, if TF32", "roofline", "op, other runs", "op, other projects"

@@ -47,10 +47,10 @@ CHANGED: tuple[tuple[str, Any, str], ...] = (
      "rl_h32_n8_t4_tensor_rep2_on0_acc2"),
     ("gpt_l4_w128_s64_b8",
      Transformer(layers=1, width=64, sequence=32, batch=4, vocabulary=500, causal=False, bucket_mb=2.5,
-                 parallel=Parallel.DDP_TP, tensor_ranks=4, order=Order.ONE_F_ONE_B, accumulation=2,
+                 parallel=Parallel.TP, order=Order.ONE_F_ONE_B, accumulation=2,
                  precision="bfloat16", checkpointing=True, optimizer=Optimizer.ADAMW, repeats=3, repeating_rank=1,
                  uneven=1.5, blocking=True, compile=True, cuda_graph=True),
-     "bert_l1_w64_s32_b4_v500_mb2.5_ddptp_tr4_1f1b_acc2_bfloat16_ckpt_adamw_rep3_on1_uneven1.5_blocking_compile_graph"),
+     "bert_l1_w64_s32_b4_v500_mb2.5_tp_1f1b_acc2_bfloat16_ckpt_adamw_rep3_on1_uneven1.5_blocking_compile_graph"),
 )  # fmt: skip
 
 
