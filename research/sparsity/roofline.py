@@ -210,14 +210,14 @@ def _by_sparsity(result: SparsityRoofline) -> str:
     chart.line([(0.0, 1.0), (1.0, 1.0)], "peak")
     for name, number in _colors(result).items():
         own = [p for p in result.points if p.pattern == name]
-        chart.line([(p.sparsity, p.roof_speedup) for p in own], f"s{number}")
+        chart.line([(p.sparsity, p.roof_speedup) for p in own], f"c{number}")
         for p in own:
             if p.model_speedup is not None:
                 at = f"{name}, {share_text(p.sparsity)}"
                 text = f"{at}: {p.model_speedup:.2f} predicted, {p.roof_speedup:.2f} at the roof"
-                chart.dot(p.sparsity, p.model_speedup, f"f{number}", text)
-    names = ", ".join(f'<b class="k{number}">{escape(name)}</b>' for name, number in _colors(result).items())
-    return chart.svg("speed-up against sparsity; the table has its numbers") + f'<p class="dim">{names}; {KEY}</p>'
+                chart.dot(p.sparsity, p.model_speedup, f"filled c{number}", text)
+    names = ", ".join(f'<b class="colored c{number}">{escape(name)}</b>' for name, number in _colors(result).items())
+    return chart.svg("speed-up against sparsity; the table has its numbers") + f'<p class="note">{names}; {KEY}</p>'
 
 
 def _by_accuracy(result: SparsityRoofline) -> str:
@@ -239,6 +239,8 @@ def _by_accuracy(result: SparsityRoofline) -> str:
         if accuracy is not None and speedup is not None:
             number = _colors(result)[p.pattern]
             name = p.pattern if p.pattern == Dense.name else f"{p.pattern}, {share_text(p.sparsity)}"
-            chart.dot(speedup, accuracy, f"f{number}", f"{name}: {speedup:.2f} times as fast, accuracy {accuracy:g}")
-            chart.words(speedup, accuracy, name, f"t{number}")
+            chart.dot(
+                speedup, accuracy, f"filled c{number}", f"{name}: {speedup:.2f} times as fast, accuracy {accuracy:g}"
+            )
+            chart.words(speedup, accuracy, name, f"colored c{number}")
     return chart.svg("accuracy against speed-up; the table has its numbers")

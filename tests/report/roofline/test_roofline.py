@@ -133,7 +133,7 @@ def test_the_page_is_one_file_with_a_picture(folder: str, tmp_path: Path) -> Non
     page = (tmp_path / "r.html").read_text()
     assert page.count("<svg") == 1
     assert page.count("<circle") == 2
-    assert "prefers-color-scheme: dark" in page
+    assert "light-dark(" in page
     assert "<script" not in page
     assert "://" not in page and "Content-Security-Policy" in page
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.html"]
