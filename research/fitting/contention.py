@@ -1,10 +1,7 @@
 """Fit what overlapping work takes from each other, and write conf/analytic/contention.yaml.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.contention [OUT.yaml]
+    python -m research.fitting.contention [OUT.yaml]
 
-GPU: medians over ops, shapes and kernels that occur by itself and next to a collective's kernel in one public run;
-    each run
-is judged by the median of the others, next to the answer 1. A slowdown that does not judge better than 1 stays 1.
 CPU: bytes that one core moves per second, from recordings of the split `run`, part train, whose ranks have a core
 each: of the grid, the rate with the least sum of |measured - predicted| extra time.
 """
@@ -17,65 +14,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, GpuContention
+from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention
 from gnnperf.hardware import conf_dir
 from research.fitting.contention_pairs import (
     MIN_CPU_US,
     Compared,
     compared,
     cpu_recordings,
-    gpu_runs,
-    kernel_ratios,
     split_of,
-    transfer_ratios,
 )
 from research.fitting.files import write_constants
 
 DIGITS = 6  # significant, in the file
-MIN_GROUPS = 10  # of at least two runs: fewer are no evidence
 RATES = np.geomspace(1e8, 1e10, 201)  # bytes/s; neighbors differ by 2.3 %
 PROVENANCE = (
-    "python -m research.fitting.contention. gpu: public Kineto traces (HolisticTraceAnalysis MIT, TraceLens "
-    "MIT, param "
-    "MIT, TorchRec BSD-3, Megatron-LM), same op, shape and kernel alone and beside a collective's kernel; 1.0 where "
-    "the median of other runs judges a run no better than 1.0, or no two runs have such pairs. cpu: gloo of "
-    "datasets/cpu-gloo, split run, part train, ranks with a core each."
+    "python -m research.fitting.contention. gloo of datasets/cpu-gloo, split run, part train, ranks with a core each."
 )
-
-
-def gpu_constants() -> GpuContention:
-    """Print the ratios by run, and fit."""
-    kernels, transfers = [], []
-    for run, gpu, graph in gpu_runs():
-        kernels.append(kernel_ratios(graph).assign(run=run, gpu=gpu))
-        transfers.append(transfer_ratios(graph).assign(run=run, gpu=gpu))
-    result = pd.concat(kernels, ignore_index=True)
-    both = pd.concat(transfers, ignore_index=True)
-    return GpuContention(
-        compute_slowdown=judged("compute-bound kernels", result[result["compute_bound"]]),
-        memory_slowdown=judged("memory-bound kernels", result[~result["compute_bound"]]),
-        transfer_slowdown=judged("transfers", both),
-    )
-
-
-def judged(what: str, result: pd.DataFrame) -> float:
-    """The median ratio, if the median of other runs judges runs better than 1 does; else 1."""
-    print(f"\n{what}: {len(result)} groups")
-    for (gpu, run), group in result.groupby(["gpu", "run"]):
-        quantiles = " / ".join(f"{q:.2f}" for q in group["ratio"].quantile([0.1, 0.5, 0.9]))
-        print(f"  {gpu}, {run}: {len(group)} groups, p10 / median / p90 {quantiles}")
-    ours, ones = [], []
-    for run, group in result.groupby("run"):
-        others = result.loc[result["run"] != run, "ratio"]
-        if len(others) >= MIN_GROUPS:
-            ours += np.abs(np.log(group["ratio"] / max(others.median(), 1.0))).tolist()
-            ones += np.abs(np.log(group["ratio"])).tolist()
-    if not ours:
-        print("  nothing to judge by: 1.0")
-        return 1.0
-    print(f"  left-out runs, mean |log ratio|: constant {np.mean(ours):.3f}, 1.0 {np.mean(ones):.3f}")
-    better = np.mean(ours) < np.mean(ones) and len(result) >= MIN_GROUPS
-    return round(float(max(result["ratio"].median(), 1.0)), 3) if better else 1.0
 
 
 def cpu_constants() -> CpuContention:
@@ -119,8 +73,8 @@ def fitted_rate(result: pd.DataFrame) -> float:
 def main() -> None:
     """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "contention.yaml"
-    constants = ContentionConstants(gpu_constants(), cpu_constants(), PROVENANCE)
-    print(constants.gpu, constants.cpu)
+    constants = ContentionConstants(cpu_constants(), PROVENANCE)
+    print(constants.cpu)
     write_constants(out, constants, DIGITS)
 
 
