@@ -75,24 +75,24 @@ def _slices(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> 
         "node_id": np.concatenate([own, transfer, arrive[waits]])[order],
         "rank": rank[order],
         "lane": lanes[on[order]],
-        "name": pd.Categorical.from_codes(name_code[order], named),
+        "name": pd.Categorical.from_codes(name_code[order], pd.Index(named)),
         "start_us": begin[order],
         "end_us": end[order],
     })  # fmt: skip
 
 
-def _lanes(nodes: pd.DataFrame) -> pd.Categorical:
+def _lanes(nodes: pd.DataFrame) -> pd.Categorical[str]:
     """[num_nodes] the host thread or device stream a node runs on, in the order of the alphabet."""
     thread, stream = nodes["thread"].to_numpy(np.int64), nodes["stream"].to_numpy(np.int64)
     code, distinct = pd.factorize(np.where(thread >= 0, 2 * thread, np.where(stream >= 0, 2 * stream + 1, -1)))
     named = [("stream " if lane % 2 else "thread ") + str(lane // 2) if lane >= 0 else "no lane" for lane in distinct]
-    return pd.Categorical.from_codes(code, named).set_categories(sorted(named))
+    return pd.Categorical.from_codes(code, pd.Index(named)).set_categories(sorted(named))
 
 
 def _names(nodes: pd.DataFrame) -> pd.Categorical:
     """[num_nodes] text on a slice: the op, with its segment on the host; a launch call by its own name."""
     columns = [nodes[name] for name in ("op_name", "event_name", "segment")]
-    key = (nodes["node_type"] == NodeType.HOST).to_numpy(np.int64)
+    key: np.ndarray = (nodes["node_type"] == NodeType.HOST).to_numpy(np.int64)
     for column in columns:
         key = key * (len(column.cat.categories) + 1) + column.cat.codes.to_numpy(np.int64) + 1
     code = pd.factorize(key)[0]
@@ -100,7 +100,7 @@ def _names(nodes: pd.DataFrame) -> pd.Categorical:
     rows = nodes.iloc[first][["op_name", "event_name", "segment", "node_type"]].astype(object)
     texts = [_name(*row) for row in rows.where(rows.notna(), None).itertuples(index=False)]
     of_distinct, named = pd.factorize(np.array(texts, dtype=object))
-    return pd.Categorical.from_codes(of_distinct[code], named)
+    return pd.Categorical.from_codes(of_distinct[code], pd.Index(named))
 
 
 def _name(op: str | None, event: str | None, segment: str | None, kind: str) -> str:

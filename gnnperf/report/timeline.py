@@ -40,7 +40,7 @@ def tracks(answer: StepPrediction) -> pd.DataFrame:
     both = [predicted_slices(answer), measured_slices(answer)]
     slices = pd.concat(both, ignore_index=True)
     kind = np.repeat([0, 1], [len(part) for part in both])
-    slices["kind"] = pd.Categorical.from_codes(kind, [PREDICTED, MEASURED])
+    slices["kind"] = pd.Categorical.from_codes(kind, pd.Index([PREDICTED, MEASURED]))
     slices["start_ns"] = np.rint(slices["start_us"] * 1000.0).astype(np.int64)
     slices["end_ns"] = np.maximum(np.rint(slices["end_us"] * 1000.0).astype(np.int64), slices["start_ns"])
     slices["pid"] = slices["rank"].astype(np.int64) + FIRST_RANK_PID
@@ -55,7 +55,7 @@ def tracks(answer: StepPrediction) -> pd.DataFrame:
     named = [f"{lane} {of}{f', overlapping {row}' if row else ''}"
              for lane, of, row in heads[["lane", "kind", "row"]].itertuples(index=False)]  # fmt: skip
     number, distinct = pd.factorize(np.array(named, dtype=object))
-    slices["track"] = pd.Categorical.from_codes(number[slices["tid"].to_numpy() - 1], distinct)
+    slices["track"] = pd.Categorical.from_codes(number[slices["tid"].to_numpy() - 1], pd.Index(distinct))
     return slices
 
 
@@ -86,7 +86,7 @@ def _other_row(others: list[tuple[int, int]], start_ns: int, end_ns: int) -> int
 
 # JSON of whole columns: text of each value, members of an object, objects.
 
-Texts = pa.StringArray | pa.Scalar  # [n] JSON, null where unknown; a scalar: of all
+Texts = Any  # an array [n] of JSON texts, null where unknown, or one text for all (pyarrow has no types)
 MAX_TEXT = 500  # characters of a text (shapes, mostly)
 
 
@@ -155,7 +155,8 @@ class _Nodes:
         bounds = np.array([limit for limit, _ in COLOR_OF_ERROR])
         code = np.where(np.isnan(error), -1, np.searchsorted(bounds, np.abs(np.nan_to_num(error))))
         self._by_source = _values(source.cat.rename_categories(lambda name: COLOR_OF_SOURCE[Source(name)]))
-        self._by_error = _values(pd.Series(pd.Categorical.from_codes(code, [color for _, color in COLOR_OF_ERROR])))
+        colors = pd.Index([color for _, color in COLOR_OF_ERROR])
+        self._by_error = _values(pd.Series(pd.Categorical.from_codes(code, colors)))
         columns = {
             "node_id": nodes["node_id"],
             "op": nodes["op_name"],

@@ -6,7 +6,7 @@ import numpy as np
 
 from gnnperf.report.compare.changes import Change, Comparison, leading
 from gnnperf.report.compare.text import headline, rate_lines, sides, signed, warnings
-from gnnperf.report.page.markup import Markup, Td, bar, note, page, paragraph, section, table, text_td, time_td
+from gnnperf.report.page.markup import Markup, Row, Td, bar, note, page, paragraph, section, table, text_td, time_td
 from gnnperf.report.text import time_text
 
 NUM_PARTS = 15
@@ -29,13 +29,13 @@ def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Marku
     first_us = _first_us(levels_us)
     span_us = float(levels_us.max()) - first_us or 1.0
     at = ((levels_us - first_us) / span_us).tolist()  # [num_parts + 1]
-    rows = [
+    rows: list[Row] = [
         (text_td(part.name), Td(signed(part.change_us), part.change_us),
          bar(abs(end - begin), "red" if end > begin else "green", min(begin, end)),
          *map(time_td, (part.a_us, part.b_us, part.a_total_us, part.b_total_us)))
         for part, begin, end in zip(parts, at, at[1:], strict=False)
     ]  # fmt: skip
-    ends = [(Td(f"step {letter}"), time_td(side.step_time_us), bar(place, "blue"), *[Td("")] * 4)
+    ends: list[Row] = [(Td(f"step {letter}"), time_td(side.step_time_us), bar(place, "blue"), *[Td("")] * 4)
             for letter, side, place in (("A", result.a, at[0]), ("B", result.b, at[-1]))]  # fmt: skip
     cut = note(f"Bars begin at {time_text(first_us)}.") if first_us else ""
     return Markup(cut + table(f"Change by {by}", HEADS, [ends[0], *rows, ends[1]]))
