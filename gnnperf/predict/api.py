@@ -26,7 +26,6 @@ from gnnperf.predict.intervals import (
     with_ratio_interval,
     with_trace_interval,
 )
-from gnnperf.predict.jitter import requested_jitter
 from gnnperf.predict.measured import MeasuredPredictor, read_measured
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.predictors import Bounds, Once, Predictors
@@ -224,8 +223,7 @@ class Setup:
     @property
     def _starts_from_trace(self) -> bool:
         request = self.request
-        differ = request.evidence is TraceEvidence.auto and request.jitter is not None
-        blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
+        blind = request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
         return not blind and self._ran
 
     @property
@@ -293,7 +291,6 @@ class Setup:
             notes=(*self._notes(), *target.notes),
             placement=placement_text(target.cluster, self.graph.world_size),
             from_trace=measured is not None,
-            jitter=requested_jitter(request.jitter, self.graph),
             device=target.cluster.device,
             traced_device=target.traced,
         )

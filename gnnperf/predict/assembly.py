@@ -12,11 +12,10 @@ import pandas as pd
 from gnnperf.core import WORK_TYPES, InputError, StepTimeKind
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
 from gnnperf.hardware import DeviceSpec
-from gnnperf.predict.jitter import with_waits
 from gnnperf.predict.measurements import step_us
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.schedule import CHECK, NUM_UNROLLED, Jitter, Schedule, schedule, schedule_with_contention, timed_edges
+from gnnperf.schedule import CHECK, NUM_UNROLLED, Schedule, schedule, schedule_with_contention, timed_edges
 
 # Which step of a trace is predicted, and which of the three step labels it is compared with.
 
@@ -136,7 +135,6 @@ class Question:
         notes: facts, likewise.
         placement: ranks, nodes and cluster, as a sentence.
         from_trace: whether latencies start from measurements of the trace.
-        jitter: how much equal ranks differ; None: not at all.
         device: the numbers of `hardware`; None: not known (replay).
         traced_device: those of the trace's own device; None: not known.
     """
@@ -150,7 +148,6 @@ class Question:
     same_hardware: bool
     provenance: dict[str, Any]
     warnings: tuple[str, ...] = ()
-    jitter: Jitter | None = None
     device: DeviceSpec | None = None
     traced_device: DeviceSpec | None = None
     notes: tuple[str, ...] = ()
@@ -166,8 +163,6 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     """
     kind = step_time_kind(question.label)
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
-    if question.jitter is not None:
-        prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
     scheduled_us = prediction.scheduled_us
     known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
     ready_us = _ready_us(prediction)

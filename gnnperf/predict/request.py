@@ -31,7 +31,7 @@ class Mode(StrEnum):
 class TraceEvidence(StrEnum):
     """What the prediction takes from the measurements of its own trace (mode=hybrid)."""
 
-    auto = "auto"  # as trace, unless jitter= asks for ranks that differ
+    auto = "auto"  # as trace
     trace = "trace"  # the step's own latencies; edits and other hardware scale them by a model's ratio
     other_steps = "other_steps"  # those of another step: a forecast of the step, not a copy
     none = "none"  # nothing: a blind prediction
@@ -98,7 +98,6 @@ class Request(HardwareConfig):
         batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
             a trace shows only the one that the step reads.
         findings: whether it is looked for what holds the step up; each candidate is predicted with its remedy.
-        jitter: how much equal ranks differ; "trace": as its steps tell; numbers (predict/jitter.py); None: not at all.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
         json: prediction.json goes to standard output, by itself.
         verbose: all warnings and notes are printed, not only the first warnings.
@@ -130,7 +129,6 @@ class Request(HardwareConfig):
     memory: bool = False
     batches_held: int = 1
     findings: bool = False
-    jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
     json: bool = False
     verbose: bool = False
@@ -212,7 +210,7 @@ def check(request: Request) -> None:
             "mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
             remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or mode=analytic",
         )  # fmt: skip
-    for key in ("checkpoint", "hardware", "cluster", "collectives", "jitter", "bucket_bytes"):
+    for key in ("checkpoint", "hardware", "cluster", "collectives", "bucket_bytes"):
         _only_in(USES_HARDWARE, key, request)
     _only_in((Mode.hybrid,), "measured", request)
     _check_transfer(request)
@@ -223,10 +221,6 @@ def check(request: Request) -> None:
         from gnnperf.predict.target import check_collective_models
 
         check_collective_models(request.collectives)
-    if request.jitter is not None:
-        from gnnperf.predict.jitter import check_jitter
-
-        check_jitter(request.jitter)
     if request.whatif and request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
@@ -240,7 +234,7 @@ def _check_transfer(request: Request) -> None:
     if request.transfer is None:
         return
     _only_in((Mode.hybrid,), "transfer", request)
-    for key in ("plan", "checkpoint", "jitter", "other_hardware"):
+    for key in ("plan", "checkpoint", "other_hardware"):
         if getattr(request, key):
             raise InputError(f"cannot be combined with {key}", where="transfer",
                              allowed="trace= with transfer=")  # fmt: skip
@@ -275,9 +269,6 @@ def _check_evidence(request: Request) -> None:
         raise InputError("a plan has no measurements", where="evidence", allowed="evidence=none")
     if request.mode is not Mode.hybrid:
         raise InputError(f"has no use in mode={request.mode}", where="evidence", allowed="mode=hybrid")
-    if request.jitter is not None:
-        raise InputError("measured steps hold the differences between ranks already", where="jitter",
-                         allowed="evidence=none with jitter=")  # fmt: skip
 
 
 def _check_plan(request: Request) -> None:

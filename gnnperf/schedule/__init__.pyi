@@ -3,10 +3,6 @@ from .alignment import align_runs as align_runs
 from .alignment import common_subsequence as common_subsequence
 from .contention import isolated_us as isolated_us
 from .contention import schedule_with_contention as schedule_with_contention
-from .jitter import Jitter as Jitter
-from .jitter import Spread as Spread
-from .jitter import arrival_lags_us as arrival_lags_us
-from .jitter import jitter_of as jitter_of
 from .longest_path import CHECK as CHECK
 from .longest_path import Schedule as Schedule
 from .longest_path import schedule as schedule
