@@ -85,7 +85,6 @@ from .transformer.plan import TransformerPlan as TransformerPlan
 from .uses import LEAVES as LEAVES
 from .uses import HeldFor as HeldFor
 from .uses import Hold as Hold
-from .uses import NotAccounted as NotAccounted
 from .uses import Pair as Pair
 from .uses import RankTensors as RankTensors
 from .uses import Use as Use

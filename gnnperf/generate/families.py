@@ -45,11 +45,7 @@ def build_graph_of(plan: Plan) -> ExecutionGraph:
 
 
 def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
-    """What ranks hold, one account per rank that differs from others.
-
-    Raises:
-        NotAccounted: the plan has an op of which nothing stated what it makes.
-    """
+    """What ranks hold, one account per rank that differs from others."""
     if isinstance(plan, RecommendationPlan):
         return recommendation_tensors(plan)
     return replica_tensors(plan) if isinstance(plan, ConvolutionalPlan) else stage_tensors(plan)

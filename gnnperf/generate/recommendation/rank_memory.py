@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gnnperf.analytic import LOOK_UP, UPDATE
-from gnnperf.generate.recommendation.build import rank_program
-from gnnperf.generate.recommendation.items import BatchedOp, Moves
 from gnnperf.generate.recommendation.lookups import (
     INDEX_BYTES,
     LENGTH_BYTES,
@@ -36,7 +34,7 @@ from gnnperf.generate.recommendation.plan import (
     here,
 )
 from gnnperf.generate.transformer.items import Op
-from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use, check_accounted, use
+from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use, use
 from gnnperf.graph import DTYPE_BYTES
 
 ASSUMED = "The loader holds one batch, and names hold no tensor beyond its last use"
@@ -44,11 +42,7 @@ Uses = list[Use]
 
 
 def recommendation_tensors(plan: RecommendationPlan) -> tuple[RankTensors, ...]:
-    """One account for each set of ranks that hold the same, given for the first of them.
-
-    Raises:
-        NotAccounted: an op of the program of which nothing states what it takes and makes.
-    """
+    """One account for each set of ranks that hold the same, given for the first of them."""
     shared, result = shared_by_all(plan), {}
     for rank in range(plan.ranks):
         parts = tuple(part for part in shared.parts if rank in part.ranks)
@@ -60,9 +54,7 @@ def recommendation_tensors(plan: RecommendationPlan) -> tuple[RankTensors, ...]:
 
 def _rank(shared: Shared, rank: int, parts: tuple[Part, ...]) -> RankTensors:
     plan = shared.plan
-    items = [item for item in rank_program(shared, rank) if isinstance(item, Op | BatchedOp | Moves)]
     step = _Step(shared, rank).uses()
-    check_accounted([item.name for item in items], step)
     dense = _dense_bytes(plan)
     tables = tuple(p.rows * p.dim * FLOAT_BYTES for p in parts)
     state = tuple(p.rows * p.state_bytes_per_row(plan.model.optimizer) for p in parts)

@@ -7,12 +7,13 @@ event has happened, that is when everything that the event's lane had been given
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
 
 from gnnperf.core import Phase
+from gnnperf.generate.uses import Use
 from gnnperf.graph import DTYPE_BYTES, PROFILER_DTYPES, OpCost, Tensor, op_cost
 
 PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}  # the first of several names
@@ -179,6 +180,7 @@ class Views:
 
 
 Item = Op | Transfer | Copy | HostWork | HostWait | Record | Await | HostAwait | Views
+Line = Item | Use  # an item of a program, or what the op before it does to memory
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,23 @@ def op(
         lane,
         of_weights,
     )
+
+
+def used(item: Op | Transfer, takes: str = "", **makes: Tensor | int) -> tuple[Line, ...]:
+    """An item, and what it does to memory: names of tensors that it takes; of those that it makes, and their bytes."""
+    name, of_weights = (item.name, item.of_weights) if isinstance(item, Op) else (item.kind, False)
+    sizes = tuple((key, made if isinstance(made, int) else made.num_bytes) for key, made in makes.items())
+    return item, Use(name, tuple(takes.split()), sizes, (), of_weights)
+
+
+def items_of(lines: Iterable[Line]) -> tuple[Item, ...]:
+    """What a program is made of."""
+    return tuple(line for line in lines if not isinstance(line, Use))
+
+
+def uses_of(lines: Iterable[Line]) -> tuple[Use, ...]:
+    """What an account of memory is made of."""
+    return tuple(line for line in lines if isinstance(line, Use))
 
 
 def fused(name: str, phase: Phase, *buffers: Tensor) -> Op:
