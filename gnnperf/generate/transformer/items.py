@@ -58,24 +58,26 @@ class Op:
 
     Attributes:
         name: as torch writes it; a fused elementwise kernel is named as inductor names it, its arguments are buffers.
-        dims, types, values: JSON as in schema.EVENT_COLUMNS.
+        dims, types, values: JSON as in schema.EVENT_COLUMNS; None: not stated.
         phase: part of the step.
         lane: where its kernel runs.
         of_weights: its result is a weight's gradient, which nothing but the update waits for.
+        stated_cost: FLOPs and bytes of ops whose arguments do not say them.
     """
 
     name: str
-    dims: str
-    types: str
+    dims: str | None
+    types: str | None
     values: str | None
     phase: Phase
     lane: Lane = Lane.COMPUTE
     of_weights: bool = False
+    stated_cost: OpCost | None = None
 
     @cached_property
     def cost(self) -> OpCost:
         """FLOPs and bytes by the formulas that recorded ops have."""
-        return op_cost(self.name, self.dims, self.types, self.values)
+        return self.stated_cost or op_cost(self.name, self.dims, self.types, self.values)
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Transfer:
         phase: part of the step.
         awaited: the kernels after it wait for its end; else only what is on its own stream does.
         follows_compute: it waits for the kernels before it; else for events only.
+        name: of a transfer that ranks match by name, once in a step; "": by order within the group.
+        busiest_bytes: that the rank with most of an uneven exchange sends; None: all send as much.
     """
 
     kind: str
@@ -99,6 +103,8 @@ class Transfer:
     phase: Phase
     awaited: bool
     follows_compute: bool = True
+    name: str = ""
+    busiest_bytes: float | None = None
 
 
 @dataclass(frozen=True)

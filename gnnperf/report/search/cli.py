@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import InputError, require, say, to_json, write_out, write_text
+from gnnperf.core import InputError, require, require_writable, say, to_json, write_out, write_text
 from gnnperf.report.search.objective import By
 
 DESCRIPTION = """\
@@ -58,14 +58,15 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _search(args: argparse.Namespace) -> int:
     from gnnperf.generate import TransformerPlan, read_plan
-    from gnnperf.hardware import PLAN_GROUP, path_of, read_yaml
+    from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
     from gnnperf.report.search.text import Answer, document, text
-    from gnnperf.shard import Effort, Problem, candidates, check_out, search_plans
+    from gnnperf.shard import Effort, Problem, candidates, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
     require(0 <= args.reserve < 1, "--reserve", args.reserve, "0 to 1")
     require(args.price is None or args.price >= 0, "--price", args.price, "0 or more")
-    check_out(args.out)
+    if args.out is not None:
+        require_writable(args.out, SUFFIXES)
     path = path_of(args.plan, PLAN_GROUP)
     raw: dict[str, Any] = read_yaml(path)
     plan = read_plan(raw, str(path))

@@ -82,7 +82,7 @@ def _table(answer: Answer) -> Iterator[str]:
 
 
 def _memory(one: Option) -> str:
-    return "unknown" if one.peak_bytes is None else f"{one.peak_bytes / GIB:.1f} GiB"
+    return f"{one.peak_bytes / GIB:.1f} GiB"
 
 
 def _number(value: float | None, form: str) -> str:
@@ -115,7 +115,7 @@ def _comparison(answer: Answer) -> Iterator[str]:
     yield ""
     for name, one in answer.outcome.baselines.items():
         value = one.step_us * answer.by.weight(one.plan)
-        large = " does not fit" if one.peak_bytes is not None and one.peak_bytes > answer.capacity_bytes else ""
+        large = " does not fit" if one.peak_bytes > answer.capacity_bytes else ""
         yield (f"{name:28s} {milliseconds(one.step_us):>10s}  {value / best - 1.0:+7.1%} against the best   "
                f"{_memory(one)}{large}   {settings_text(one.plan)}")  # fmt: skip
 
