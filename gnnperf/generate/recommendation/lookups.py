@@ -119,7 +119,7 @@ OWN_INDICES = "own_indices"
 
 def input_lines(shared: Shared, rank: int) -> Iterator[Line]:
     """Indices put in the holders' order, sent, and put in the order of tables."""
-    yield use("data", **{network.NUMBERS: 0, OWN_INDICES: 0})  # counted among the inputs
+    yield use("data", "", **{network.NUMBERS: 0, OWN_INDICES: 0})  # counted among the inputs
     plan, requested = shared.plan, shared.indices
     if not requested.any():
         return

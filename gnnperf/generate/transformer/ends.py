@@ -29,7 +29,9 @@ def embedding_forward(plan: TransformerPlan) -> Lines:
     """Tokens and positions to activations. Both are of a micro-batch, and there until it has come back."""
     s, learned, ids_bytes = sizes(plan), plan.block.positions is Positions.LEARNED, sizes(plan).tokens * INDEX_BYTES
     words = op("aten::embedding", F, s.half(plan.vocabulary_per_rank, s.hidden), _ids(s))
-    result: list[Line] = [use("data", tokens=ids_bytes, **({"positions": ids_bytes} if learned else {}))]
+    result: list[Line] = [
+        use("data", tokens=ids_bytes, positions=ids_bytes) if learned else use("data", tokens=ids_bytes)
+    ]
     result += [*used(words, "tokens", words=s.x), *out_of_products(plan, F, "words")]
     out, mask = part(plan, "words"), Tensor(s.stream.shape, "bool")
     if learned:

@@ -144,7 +144,8 @@ def _queries_keys_values(plan: TransformerPlan) -> tuple[str, str, str]:
 def _unfused(s: Sizes, plan: TransformerPlan, phase: Phase) -> Lines:
     """The product of scores is given a buffer of their size to add to."""
     q, k, v = _queries_keys_values(plan)
-    mask, taken, dropped = Tensor(s.scores.shape, "bool"), "probabilities", ()
+    mask, taken = Tensor(s.scores.shape, "bool"), "probabilities"
+    dropped: Lines = ()
     if plan.block.dropout:
         item = fused("native_dropout", phase, s.scores, s.scores, mask)
         dropped, taken = used(item, taken, dropped=s.scores, retained=mask), "dropped"
@@ -176,7 +177,8 @@ def _unfused_backward(s: Sizes, plan: TransformerPlan) -> Lines:
     q, k, v = _queries_keys_values(plan)
     across = s.half(*s.scores.shape)  # its transpose has the same shape: sequence by sequence
     part, mask = s.half(s.tokens, s.shard), Tensor(s.scores.shape, "bool")
-    taken, gradient, dropped = "probabilities", "d_dropped", ()
+    taken, gradient = "probabilities", "d_dropped"
+    dropped: Lines = ()
     if plan.block.dropout:
         item = fused("native_dropout_backward", B, s.scores, mask, s.scores)
         dropped = used(item, "d_dropped retained", d_probabilities=s.scores)
@@ -322,7 +324,7 @@ def around(plan: TransformerPlan, takes: str, makes: str) -> Lines:
 def norm(plan: TransformerPlan, phase: Phase, takes: str, makes: str) -> Lines:
     """The block's norm; names of its statistics end with that of its result."""
     s = sizes(plan)
-    row, weight = s.resident * FLOAT_BYTES, s.half(s.hidden)
+    row, weight = Tensor((s.resident,), "float32"), s.half(s.hidden)
     if plan.block.norm is Norm.RMS:
         item = op("aten::_fused_rms_norm", phase, s.stream, None, weight)
         return used(item, takes, **{makes: s.stream, f"rstd_{makes}": row})

@@ -155,7 +155,8 @@ def residual(plan: TransformerPlan, phase: Phase, takes: str, makes: str, mask: 
 
 def residual_backward(plan: TransformerPlan, gradient: str, mask: str, makes: str) -> tuple[Lines, str]:
     """Through the dropout, and of the bias, and the gradient's name; without both it goes on as it is."""
-    s, dropped = sizes(plan), ()
+    s = sizes(plan)
+    dropped: Lines = ()
     if plan.block.dropout:
         name = "bias_dropout_add_backward" if plan.block.bias else "dropout_add_backward"
         item = fused(name, B, s.stream, Tensor(s.stream.shape, "bool"), s.stream)
