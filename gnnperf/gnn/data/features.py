@@ -113,7 +113,7 @@ def features(
     """
     graph = joined_by_parts(graph)
     nodes = graph.nodes
-    given = source_numbers(nodes, base_us(nodes, analytic.latency_us, floors)[0], source)
+    given = source_numbers(nodes, base_us(nodes, analytic.latency_us, floors), source)
     base = given.base_us  # [num_nodes]
     numbers = work_numbers(graph, analytic.latency_us, base, cluster, given.columns)  # [num_nodes, num_features]
     types = texts_of(nodes["node_type"])  # [num_nodes]

@@ -17,6 +17,10 @@ from gnnperf.gnn.data.features import EdgeType
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.data.segments import SegmentedGraph
 
+# How far a segment sees beyond its own nodes in training. With fewer hops than layers, states at its rim are
+# approximate; with as many, ranks that often talk make it nearly the whole graph.
+SEGMENT_HOPS = 2
+
 # The order of an epoch, from seed and epoch only, and what each of several processes takes of it.
 
 
@@ -124,7 +128,7 @@ class StepDataModule(lightning.LightningDataModule):
     Args:
         data: the prepared steps.
         config: how many graphs and nodes make a batch, over all processes.
-        num_hops: layers of message passing of the network that trains; segments see config.segment_hops of them.
+        num_hops: layers of message passing of the network that trains; segments see SEGMENT_HOPS of them.
         seed: of the order.
         rank: this process.
         count: processes that train together.
@@ -139,7 +143,7 @@ class StepDataModule(lightning.LightningDataModule):
         super().__init__()
         self.batch_size = config.batch_size
         max_nodes = config.max_nodes_per_batch // config.batch_size
-        hops = min(num_hops, config.segment_hops)
+        hops = min(num_hops, SEGMENT_HOPS)
         graphs = {part: [step.data for step in data.steps[part]] for part in ("train", "val")}
         self.train = Examples(graphs["train"], 0, max_nodes, hops)
         self.val = Examples(graphs["val"], len(graphs["train"]), max_nodes, hops)

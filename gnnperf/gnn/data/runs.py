@@ -49,11 +49,7 @@ class Occurrences:
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
-        result = np.where(self.rows >= 0, values[self.rows], np.nan)  # [num_steps, num_nodes]
-        known = ~np.isnan(result)
-        count = known.sum(axis=0)
-        mean = np.where(known, result, 0.0).sum(axis=0) / np.maximum(count, 1)
-        return np.where(count > 0, mean, np.nan)
+        return _mean(self.rows, [values] * len(self.rows))
 
     def of_steps(self, chosen: np.ndarray) -> Occurrences:
         """In the steps where `chosen` [num_steps] bool."""
@@ -158,7 +154,6 @@ class RunStep:
         step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
         isolated: latencies of its ops only.
         workload: which program it is; "" unknown.
-        shown: share of a source machine's measurements that the network is given (data.source).
     """
 
     run: str
@@ -167,7 +162,6 @@ class RunStep:
     step_us: float
     isolated: IsolatedLabels
     workload: str = ""
-    shown: float = 1.0
 
 
 def run_of(recording: str) -> str:

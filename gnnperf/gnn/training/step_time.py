@@ -52,11 +52,7 @@ def _target(step: Step) -> StepTarget:
     nodes = step.graph.nodes
     awaits_peers = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()  # untraced ranks have no prediction
     learned = (nodes["node_type"] != NodeType.COMM).to_numpy() & ~awaits_peers
-    latency_us, stretch = np.zeros(len(nodes)), np.ones(len(nodes))
-    for store in step.data.node_stores:
-        if "base_us" in store:
-            latency_us[store.node_id.numpy()] = store.base_us.numpy()
-            stretch[store.node_id.numpy()] = store.stretch.numpy()
+    latency_us, stretch = np.nan_to_num(step.stored("base_us")), np.nan_to_num(step.stored("stretch"), nan=1.0)
     has_period = step.graph.steps[0].period_us is not None  # the kind of step_us (data.runs)
     constraints = constraints_of(step.graph, step.base.lag_us, NUM_UNROLLED if has_period else 1)
     return StepTarget(constraints, np.where(awaits_peers, 0.0, latency_us), learned, stretch, step.step_us)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data.own_split import drawn_axis, drawn_parts, recordings_below
-from gnnperf.gnn.data.splits import read_split
+from gnnperf.gnn.data.splits import drawn_axis, drawn_parts, read_split, recordings_below
 
 
 def record(root: Path, name: str, *, program: str | None = None, status: str = "complete") -> None:

@@ -10,8 +10,8 @@ import torch
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import MAX_RESIDUAL, ModelConfig
+from gnnperf.gnn.models.gnn import MAX_RESIDUAL, TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import (
     evaluate,
@@ -164,7 +164,7 @@ def biased(data: PreparedData, compute_factor: float) -> tuple[TypedGNN, float]:
     """A network that corrects compute nodes by `compute_factor` times what validation needs, and this correction."""
     store = data.steps["val"][0].data["compute"]
     right = float(torch.log(store.latency_us / store.base_us).nanmedian())
-    network = TypedGNN(ModelConfig(hidden_channels=8, max_residual=MAX_RESIDUAL), data.vocabulary)
+    network = TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary)
     set_bias(network, "compute", compute_factor * right)
     return network, right
 
@@ -178,7 +178,7 @@ def set_bias(network: TypedGNN, node_type: str, residual: float) -> None:
 def test_a_node_type_that_loses_on_validation_keeps_its_base(data: PreparedData) -> None:
     network, _ = biased(data, 1.0)
     step = data.steps["val"][0]
-    set_bias(network, "host", 9.0)
+    set_bias(network, "host", 4.0)
     assert keep_what_helps(network, data) == {"host": 0.0}
     assert network.is_silent("host") and not network.is_silent("compute")
     store = step.data["host"]
@@ -191,4 +191,4 @@ def test_a_correction_that_is_twice_too_large_is_halved(data: PreparedData) -> N
     assert keep_what_helps(network, data) == {"compute": 0.5}
     store = step.data["compute"]
     corrected = isolated_prediction(network, step).usual_us[store.node_id.numpy()] / store.base_us.numpy()
-    assert np.log(corrected) == pytest.approx(right, rel=2e-2)  # tanh bends it a little
+    assert np.log(corrected) == pytest.approx(right, rel=3e-2)  # tanh bends it a little

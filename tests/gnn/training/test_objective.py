@@ -15,8 +15,7 @@ from torch_geometric.data import HeteroData
 from gnnperf.gnn.data.module import Example, batch_of_examples
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
-from gnnperf.gnn.training.module import learning_rate_share
-from gnnperf.gnn.training.objective import Answers, LabeledNodes, labeled, node_error, robust
+from gnnperf.gnn.training.module import Answers, LabeledNodes, labeled, learning_rate_share, node_error, robust
 from gnnperf.gnn.training.step_time import (
     StepTarget,
     StepTimes,
