@@ -406,7 +406,7 @@ def _source_digest(source: SourceMeasurements | None) -> str:
 def _digest(run: RunStep) -> str:
     """Of the labels: means over steps are not in the graph's fingerprint."""
     digest = hashlib.sha256(run.graph.nodes["latency_us"].to_numpy(np.float64).tobytes())
-    for values in (run.isolated.usual_us, run.isolated.steady_us, run.isolated.stretch):
+    for values in (run.isolated.usual_us, run.isolated.steady_us):
         digest.update(values.tobytes())
     return digest.hexdigest()
 

@@ -134,13 +134,10 @@ class IsolatedLabels:
     Attributes:
         usual_us: mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown.
         steady_us: mean over the steps that took about the median time; NaN unknown.
-        stretch: latency next to other work over `steady_us`, in the same steps; 1 or more, 1 where unknown, less of a
-            transfer that found tokens (Bucket).
     """
 
     usual_us: np.ndarray
     steady_us: np.ndarray
-    stretch: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -234,17 +231,13 @@ def _isolated(run: RunGraph, every: Occurrences, steady: Occurrences) -> Isolate
     free_us = isolated_us(run.graph, contention)  # [num_nodes of the recording]
     moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
     usual_us = recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us))
-    in_place_us, steady_us = (_first(steady.mean(v), every.mean(v)) for v in (recorded_us, free_us))
-    return IsolatedLabels(every.mean(usual_us), steady_us, _ratio(in_place_us, steady_us))
+    steady_us = steady.mean(free_us)
+    return IsolatedLabels(every.mean(usual_us), np.where(np.isnan(steady_us), every.mean(free_us), steady_us))
 
 
 def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:
     """[n] how much longer it took; 1 where that is unknown."""
     return np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=np.nan_to_num(free_us) > 0)
-
-
-def _first(better: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.where(np.isnan(better), other, better)
 
 
 def merged(steps: Sequence[RunStep]) -> tuple[RunStep, ...]:
@@ -263,14 +256,13 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
     usual_us = _mean(rows, [step.isolated.usual_us for step in repeats])
     steady_us = _mean(rows, [step.isolated.steady_us for step in repeats])
-    stretch = _mean(rows, [step.isolated.stretch for step in repeats])
     graph = replace(
         first.graph,
         nodes=first.graph.nodes.assign(latency_us=mean_us),
         fingerprint=" ".join(r.graph.fingerprint for r in repeats),
     )
     step_us = float(np.mean([r.step_us for r in repeats]))
-    return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us, stretch))
+    return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us))
 
 
 def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:

@@ -28,7 +28,6 @@ from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.look import Log, open_log
 from gnnperf.gnn.training.module import LatencyModule
 from gnnperf.gnn.training.resume import ReportsTraining, check_fits, lightning_checkpoint, resume_path, training_of
-from gnnperf.gnn.training.step_time import step_targets
 
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
@@ -60,8 +59,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
         InputError: `resume` names no file, or one of another network or training; more processes than steps in a batch.
     """
     out = Path(config.out)
-    targets = step_targets([*data.steps["train"], *data.steps["val"]])
-    module = LatencyModule(model, targets, config.optim, config.seed)
+    module = LatencyModule(model, config.optim, config.seed)
     resume, given = resume_path(config.resume, out), training_of(config, data, model)
     if resume is not None:
         check_fits(resume, model, given)

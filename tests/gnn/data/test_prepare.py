@@ -118,17 +118,6 @@ def test_batches_leave_unused_edge_types_out(tmp_path: Path) -> None:
     assert all(batch[t].edge_index.shape[1] for t in batch.edge_types)
 
 
-def test_batches_number_their_steps(tmp_path: Path) -> None:
-    module = StepDataModule(prepared(tmp_path), DataConfig(batch_size=2), num_hops=1, seed=0)
-    numbers = [n for batch in module.train_dataloader() for n in batch.step.tolist()]
-    assert sorted(numbers) == [0, 1, 2, 3]
-    assert [b.step.tolist() for b in module.val_dataloader()] == [[4]]  # those to validate on follow
-    cut = StepDataModule(prepared(tmp_path), DataConfig(batch_size=1, max_nodes_per_batch=12), num_hops=1, seed=0)
-    batches = list(cut.train_dataloader())
-    assert len(batches) > 4
-    assert {n for batch in batches for n in batch.step.tolist()} == {-1}
-
-
 def test_the_hardware_of_a_run() -> None:
     graph = toy_run(1)
     assert cluster_for(graph, None, None).device.name == "v100_sxm2_32gb"

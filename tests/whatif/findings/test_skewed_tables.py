@@ -12,7 +12,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.predict.assembly import choose_step
-from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif.findings import Observed, find, measured_step
 from gnnperf.whatif.findings.skewed_tables import by_lookups, skewed_tables
 from gnnperf.whatif.reshard import Model, PlaceTables
