@@ -47,8 +47,9 @@ class Archive:
 
 def write_archive(path: Path, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """Write the file whole or not at all; returns its sha256."""
-    held, arrays = io.BytesIO(), {name: tensor.numpy() for name, tensor in tensors.items()}
-    np.savez(held, **arrays, **{TEXT: np.frombuffer(json.dumps(plain).encode(), np.uint8)})
+    held, text = io.BytesIO(), np.frombuffer(json.dumps(plain).encode(), np.uint8)
+    arrays: dict[str, Any] = {TEXT: text, **{name: tensor.numpy() for name, tensor in tensors.items()}}
+    np.savez(held, **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, held.getvalue())
     return hashlib.sha256(held.getvalue()).hexdigest()

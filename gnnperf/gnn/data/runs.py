@@ -49,7 +49,7 @@ class Occurrences:
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
-        return _mean(self.rows, [values] * len(self.rows))
+        return _mean(list(self.rows), [values] * len(self.rows))
 
     def of_steps(self, chosen: np.ndarray) -> Occurrences:
         """In the steps where `chosen` [num_steps] bool."""
