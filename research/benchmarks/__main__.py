@@ -9,7 +9,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 # they train for hours, go with one that does, kill what they run, or write: only where they are requested
-BY_NAME = ("crash_safety", "learned", "public_families", "second_machine", "summary")
+BY_NAME = ("crash_safety", "learned", "second_machine", "summary")
 
 
 def names() -> tuple[str, ...]:

@@ -156,7 +156,7 @@ def _nodes(recording: Recording) -> pd.DataFrame:
         print(f"left out: {recording.name}: {getattr(error, 'what', error)}", file=sys.stderr)
         return pd.DataFrame()
     nodes = graph.nodes
-    base, _ = base_us(nodes, analytic, NO_FLOORS)
+    base = base_us(nodes, analytic, NO_FLOORS)
     kind, op, family, dims = node_kinds(nodes), *(texts_of(nodes[c]) for c in ("op_name", "family", "input_dims"))
     names = {"kind": kind, "family": kind + " " + family, "op": kind + " " + op, "shapes": kind + " " + op + " " + dims}
     columns = dict(zip(WORK_NAMES, work_numbers(graph, analytic, base, cluster).T, strict=True))
