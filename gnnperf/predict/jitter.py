@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.core import InputError, require_numbers
+from gnnperf.core import InputError
 from gnnperf.graph import ExecutionGraph, Prediction
-from gnnperf.schedule import Jitter, Spread, arrival_lags_us, jitter_of
+from gnnperf.predict.whatif import read_settings
+from gnnperf.schedule import Jitter, arrival_lags_us, jitter_of
 
 TRACE = "trace"
 PARTS = tuple(field.name for field in dataclasses.fields(Jitter))
-NUMBERS = tuple(field.name for field in dataclasses.fields(Spread))
 FORM = f"{TRACE}, or {{host:{{rank_share:0.02,moment_us:5}},device:{{rank_share:0.01}}}}"
 WAITS = "Jitter: a group waits for the last of its ranks, who differ ({}); an extrapolation in their number."
 
@@ -23,14 +23,14 @@ WAITS = "Jitter: a group waits for the last of its ranks, who differ ({}); an ex
 def check_jitter(raw: Any) -> None:
     """Refuse what `requested_jitter` would, before any file is read."""
     if raw != TRACE:
-        _sentences(raw)
+        _read(raw)
 
 
 def requested_jitter(raw: Any, graph: ExecutionGraph) -> Jitter | None:
     """The jitter to predict with; None: none is requested."""
     if raw is None:
         return None
-    return jitter_of(graph) if raw == TRACE else _sentences(raw)
+    return jitter_of(graph) if raw == TRACE else _read(raw)
 
 
 def with_waits(prediction: Prediction, jitter: Jitter, *, repeats: bool) -> Prediction:
@@ -46,23 +46,7 @@ def with_waits(prediction: Prediction, jitter: Jitter, *, repeats: bool) -> Pred
     )
 
 
-def _sentences(raw: Any) -> Jitter:
+def _read(raw: Any) -> Jitter:
     if not isinstance(raw, Mapping) or not raw:
         raise InputError(f"bad value {raw!r}", where="jitter", allowed=FORM)
-    require_numbers(raw, "jitter")
-    return Jitter(**{_known(key, PARTS, "jitter"): _spread(value, f"jitter.{key}") for key, value in raw.items()})
-
-
-def _spread(raw: Any, where: str) -> Spread:
-    if not isinstance(raw, Mapping):
-        raise InputError(f"bad value {raw!r}", where=where, allowed=FORM)
-    for key, value in raw.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"bad value {value!r}", where=f"{where}.{key}", allowed="a number")
-    return Spread(**{_known(key, NUMBERS, where): float(value) for key, value in raw.items()})
-
-
-def _known(key: Any, known: tuple[str, ...], where: str) -> str:
-    if key not in known:
-        raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(known))
-    return str(key)
+    return read_settings(Jitter, raw, "jitter")

@@ -83,7 +83,6 @@ class Request(HardwareConfig):
             and corrects the answers for calls like its own; None: none.
         evidence: what the prediction takes from the measurements of its own trace.
         stalls: whether measured stalls stay; with measurements of the trace only.
-        hosts: replaced by `evidence`.
         fallback: when too little is covered to answer.
         run: length of the training run, of which accelerator-hours and cost are given.
         price: of a device.
@@ -118,7 +117,6 @@ class Request(HardwareConfig):
     measured: Path | str | None = None
     evidence: TraceEvidence = TraceEvidence.auto
     stalls: Stalls = Stalls.keep
-    hosts: str | None = None
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     run: RunConfig = field(default_factory=RunConfig)
     price: PriceConfig = field(default_factory=PriceConfig)
@@ -190,17 +188,8 @@ def check(request: Request) -> None:
     Raises:
         InputError: naming the key.
     """
-    if request.hosts is not None:
-        raise InputError(
-            f"hosts={request.hosts} was replaced", where="hosts", allowed="evidence=trace, other_steps or none",
-            remedy="use evidence=trace (the default): host work, and all other work, is taken from the trace",
-        )  # fmt: skip
-    (
-        request.device_spec(),
-        request.cluster_spec(),
-        request.edits(),
-        request.every_hardware(),
-    )  # each refuses what it cannot read
+    for read in (request.device_spec, request.cluster_spec, request.edits, request.every_hardware):
+        read()  # each refuses what it cannot read
     if request.plan:
         _check_plan(request)
     elif request.trace is None:

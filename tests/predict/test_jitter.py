@@ -30,8 +30,8 @@ def test_numbers_are_read_by_part() -> None:
     [
         ("much", "bad value 'much'.*trace, or"),
         ({}, "bad value {}"),
-        ({"gpu": {}}, "unknown key 'gpu'.*host, device"),
-        ({"host": {"share": 1}}, "unknown key 'share'.*rank_share, moment_us"),
+        ({"gpu": {}}, "unknown setting 'gpu'.*host, device"),
+        ({"host": {"share": 1}}, "unknown setting 'share'.*rank_share, moment_us"),
         ({"host": {"rank_share": "a"}}, "jitter.host.rank_share: bad value 'a'"),
         ({"host": 0.1}, "jitter.host: bad value 0.1"),
         ({"device": {"rank_share": 2.0}}, "rank_share of jitter"),
