@@ -109,10 +109,12 @@ def _add_collectives(subparsers: Subparsers) -> None:
 
 def _collectives(arguments: argparse.Namespace) -> int:
     from gnnperf.analytic import of_platform, read_collective_table, save_collectives
-    from gnnperf.hardware import load_cluster, load_device
+    from gnnperf.hardware import SUFFIXES, load_cluster, load_device
     from gnnperf.predict.collective_fit import fit_and_judge
 
-    _check_out(arguments.out, arguments.overwrite)
+    require_writable(arguments.out, SUFFIXES)
+    if arguments.out.exists() and not arguments.overwrite:
+        raise InputError("is there already", where=f"--out {arguments.out}", remedy="name another, or pass --overwrite")
     device = None if arguments.hardware is None else load_device(arguments.hardware)
     cluster = load_cluster(arguments.cluster, device)
     table = read_collective_table(arguments.table)
@@ -129,17 +131,6 @@ def _collectives(arguments: argparse.Namespace) -> int:
     groups, kinds = len(result.constants.groups), len(result.constants.collective_models)
     say(f"{arguments.out}: {groups} groups and {kinds} kinds on a link, from {result.num_rows} rows")
     return 0
-
-
-def _check_out(out: Path, overwrite: bool) -> None:
-    from gnnperf.hardware import SUFFIXES
-
-    if out.suffix not in SUFFIXES:
-        raise InputError(f"has the suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(SUFFIXES))
-    if out.exists() and not overwrite:
-        raise InputError("is there already", where=f"--out {out}", remedy="name another file, or pass --overwrite")
-    if not out.parent.is_dir():
-        raise InputError("no such folder", where=f"--out {out.parent}", remedy="make it, or name another file")
 
 
 COVERAGE = """\

@@ -67,8 +67,8 @@ def test_a_run_of_tokens_without_tokens_of_a_step_is_refused() -> None:
 
 def test_tokens_of_a_step_from_the_user_fill_in_what_is_unknown_only() -> None:
     run = RunConfig(tokens_per_step=500.0, samples_per_step=3.0)
-    given = Throughput(STEP_US, 1, StepWork(samples=16.0), run=run)
-    assert (given.work.tokens, given.work.samples) == (500.0, 16.0)
+    work = run.completed(StepWork(samples=16.0))
+    assert (work.tokens, work.samples) == (500.0, 16.0)
 
 
 @pytest.mark.parametrize("values", [{"tokens": 0.0}, {"steps": -1.0}, {"samples_per_step": float("inf")}])
