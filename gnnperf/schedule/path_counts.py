@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from gnnperf.core import compiled
 from gnnperf.graph import ExecutionGraph, lane_ends
 from gnnperf.schedule.longest_path import TimedEdges, checked, cross_step_edges, is_work, timed_edges
 
@@ -95,7 +95,7 @@ def _visits(constraints: StepConstraints, binding: np.ndarray, cause: np.ndarray
     return visits
 
 
-@numba.njit(cache=True)
+@compiled
 def _walk_back(copy, node, binding, cause, src, from_start, sign, visits):  # type: ignore[no-untyped-def] # pragma: no cover
     """Add `sign` to the visits of the nodes on the path that ends with `node` of `copy`, back to the first start."""
     visits[node] += sign
