@@ -91,14 +91,14 @@ class Bars:
         def show() -> None:
             with self._lock:
                 if not patience.finished.is_set():  # the work goes on
-                    bars.append(self._display().add_task(what, total=total, completed=done, unit=unit))
+                    bars.append(self._display().add_task(what, total=total, completed=int(done), unit=unit))
 
         def advance(amount: float) -> None:
             nonlocal done
             with self._lock:  # several threads may share a task
                 done += amount
-                for bar in bars if self.shown is not None else ():
-                    self.shown.update(bar, completed=done)
+                if self.shown is not None and bars:
+                    self.shown.update(bars[0], completed=done)
 
         patience = threading.Timer(PATIENCE_S, show)
         patience.daemon = True
@@ -108,8 +108,8 @@ class Bars:
         finally:
             with self._lock:
                 patience.cancel()
-                for bar in bars if self.shown is not None else ():
-                    self.shown.remove_task(bar)
+                if self.shown is not None and bars:
+                    self.shown.remove_task(bars[0])
                 if self.shown is not None and not self.shown.tasks:
                     self.close()
 
