@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from gnnperf.analytic import rate_key_of
 from gnnperf.generate import TransformerPlan, step_work
 from gnnperf.hardware import ClusterSpec
-from gnnperf.predict import Throughput, throughput_of
+from gnnperf.predict import Throughput
 from gnnperf.shard import Option, SearchOutcome, settings_text
 
 # What is best -> the weight of a plan's step: every candidate has the same tokens, so the fastest step has the most
@@ -50,8 +50,8 @@ class Answer:
         """Of an option."""
         work, device = step_work(one.plan), self.cluster.device
         peak = device.flops_per_s[rate_key_of(device, "gemm", work.dtype)]
-        return throughput_of(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
-                             usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
+        return Throughput(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
+                          usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
 
 
 def milliseconds(us: float) -> str:
