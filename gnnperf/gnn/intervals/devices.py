@@ -26,7 +26,7 @@ from gnnperf.core import require, write_text
 from gnnperf.gnn.intervals.nodes import two_sided
 from gnnperf.hardware import conf_dir, yaml_text
 
-FILE = "unseen_gpu.yaml"  # in conf/analytic, written by `research.benchmarks.generations products --write`
+FILE = "unseen_gpu.yaml"  # in conf/analytic, written by `research.benchmarks.generations --write`
 
 SEPARATOR = " | "
 LEAST_GENERATIONS = 3
