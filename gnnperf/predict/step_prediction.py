@@ -19,7 +19,7 @@ from gnnperf.memory import Measured, PeakMemory
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.throughput import Throughput
-from gnnperf.schedule import Jitter, Schedule
+from gnnperf.schedule import Schedule
 from gnnperf.trace import file_names
 from gnnperf.whatif import Finding
 
