@@ -20,7 +20,7 @@ from gnnperf.predict import entry_point
 if TYPE_CHECKING:
     from gnnperf.predict import Request
 
-FLAGS = ("json", "quiet", "verbose", "max_step_ms", "max_regression", "against")
+FLAGS = ("tables", "json", "quiet", "verbose", "max_step_ms", "max_regression", "against")
 
 
 @entry_point("predict", "gnnperf.predict.request.Request", flags=FLAGS)
@@ -29,7 +29,15 @@ def main(request: Request) -> None:
     # imported after the user's files are known to be plain: one that is not is refused at once
     from gnnperf.core import bars_on_terminal, to_json, write_out
     from gnnperf.predict import check, check_covered, requested_graph, setup_of, with_alternatives
-    from gnnperf.report import check_output, default_out, document, print_summary, read_threshold, write_report
+    from gnnperf.report import (
+        check_output,
+        default_out,
+        document,
+        print_summary,
+        read_threshold,
+        write_report,
+        write_tables,
+    )
 
     check(request)
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
@@ -43,6 +51,7 @@ def main(request: Request) -> None:
         answer = with_alternatives(answer, setup)  # hardware=[...]: the same on each device
         check_covered(answer, request.fallback)
         written = write_report(answer, Path(request.out or default_out(answer)))
+        written += write_tables(answer, Path(request.tables)) if request.tables else ()
     if request.json:
         write_out(to_json(document(answer)))
     elif not request.quiet:

@@ -58,6 +58,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
     parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
+    parser.add_argument("--tables", metavar="DIR", help="also write CSV: ops, kernels, collectives, ranks")
     parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if the step takes longer")
     parser.add_argument("--tokens", type=float, metavar="N", help="accelerator-hours of a run of so many tokens")
     parser.add_argument("--steps", type=float, metavar="N", help="... or of so many steps")
@@ -70,7 +71,15 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _predict(args: argparse.Namespace) -> int:
     from gnnperf.predict import Request, check, check_covered, composed, predict
-    from gnnperf.report import check_output, default_out, document, print_summary, read_threshold, write_report
+    from gnnperf.report import (
+        check_output,
+        default_out,
+        document,
+        print_summary,
+        read_threshold,
+        write_report,
+        write_tables,
+    )
 
     request = composed("predict", Request, *_overrides(args), **_given(args))
     check(request)
@@ -81,6 +90,7 @@ def _predict(args: argparse.Namespace) -> int:
         answer = predict(request)
         check_covered(answer, request.fallback)
         written = write_report(answer, Path(request.out or default_out(answer)))
+        written += write_tables(answer, Path(request.tables)) if request.tables else ()
     if args.json:
         write_out(to_json(document(answer)))
     elif not args.quiet:
@@ -100,7 +110,10 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     """Values that need no grammar: paths, numbers and edits."""
     from gnnperf.predict import parse_edit
 
-    values = {name: getattr(args, name) for name in ("trace", "recording", "step", "checkpoint", "max_step_ms", "out")}
+    values = {
+        name: getattr(args, name)
+        for name in ("trace", "recording", "step", "checkpoint", "max_step_ms", "out", "tables")
+    }
     values |= {"run.tokens": args.tokens, "run.steps": args.steps, "price.usd_per_gpu_hour": args.usd_per_gpu_hour}
     edits = [parse_edit(text) for text in args.edits]
     return {key: value for key, value in (*values.items(), ("whatif", edits or None)) if value is not None}
