@@ -193,7 +193,8 @@ def _luminance(rgb: str) -> float:
 
 # Texts of which a pair overlaps: labels of pictures, and words of one card.
 OVERLAPS = """(() => {
-  const shown = (list) => [...list].map((item) => [item.textContent, item.getBoundingClientRect()]).filter(([, box]) => box.width);
+  const boxOf = (item) => [item.textContent, item.getBoundingClientRect()];
+  const shown = (list) => [...list].map(boxOf).filter(([, box]) => box.width);
   const found = [];
   for (const group of document.querySelectorAll(".ticks, .path-rows, .chart, .cards, .keys")) {
     const boxes = shown(group.querySelectorAll("span:not(.key), li, text, dt, dd"));
@@ -227,9 +228,8 @@ def test_layout_on_a_desk_and_on_a_phone(page: Page) -> None:
 @pytest.mark.parametrize("name", TRACES)
 def test_layout_of_public_traces(name: str, mirror: Path, tmp_path: Path) -> None:
     assert PROGRAM is not None
-    answer = predict(
-        Request(trace=mirror / name, memory=False, whatif=[{"latency": {"op": "aten::add_", "factor": 0.5}}])
-    )
+    edits = [{"latency": {"op": "aten::add_", "factor": 0.5}}]
+    answer = predict(Request(trace=mirror / name, memory=False, whatif=edits))
     write_report(answer, tmp_path / "out")
     with Page(PROGRAM) as opened:
         opened.open(tmp_path / "out" / "report.html", DRAWN)
