@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnperf.report.compare.changes import Comparison
 from gnnperf.report.compare.text import headline, rate_lines, sides, warnings
-from gnnperf.report.page.breakdown import waterfall
+from gnnperf.report.page.changes import waterfall
 from gnnperf.report.page.markup import page, paragraph, section
 
 

@@ -162,8 +162,10 @@ def whatif(answer: StepPrediction, nodes: pd.DataFrame) -> Markup:
     """Both steps as bars, the change by node type, and the edits; nothing without edits."""
     if answer.whatif is None:
         return Markup("")
+    from gnnperf.report.page.changes import before_and_after  # comparisons also read traces: for edits only
+
     first, *others = whatif_lines(answer)
-    drawn = breakdown.before_and_after(answer, answer.whatif.answer, nodes)
+    drawn = before_and_after(answer, answer.whatif.answer, nodes)
     return section("what-if", "What if", f"<p><b>{escape(first)}</b></p>", drawn, *map(paragraph, others))
 
 
@@ -197,8 +199,9 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFram
         nodes: its `nodes_table`, of which all figures next to those of prediction.json are made.
         slices: its `timeline.tracks`.
     """
-    ranks = breakdown.occupancy(nodes, document(answer))
-    parts = list(_sections(answer, nodes, ranks))
+    given = document(answer)
+    ranks = breakdown.occupancy(nodes, given)
+    parts = list(_sections(answer, nodes, ranks, path.path_nodes(nodes, given)))
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
     return "\n".join((
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -219,9 +222,10 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFram
     ))  # fmt: skip
 
 
-def _sections(answer: StepPrediction, nodes: pd.DataFrame, ranks: pd.DataFrame) -> Iterable[tuple[str, str, str]]:
-    given, work = document(answer), work_table(nodes)
-    on_path, step_us = path.path_nodes(nodes, given), answer.step_time_us
+def _sections(
+    answer: StepPrediction, nodes: pd.DataFrame, ranks: pd.DataFrame, on_path: pd.DataFrame
+) -> Iterable[tuple[str, str, str]]:
+    work, step_us = work_table(nodes), answer.step_time_us
     if answer.alternatives:
         yield "hardware", "On other hardware", _alternatives(answer)
     if answer.findings is not None:

@@ -45,9 +45,10 @@ def timeline_data(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
     opens_ns = min(int(slices["start_ns"].min()), 0) if len(slices) else 0
     closes_ns = max(int(slices["end_ns"].max()), round(answer.schedule.makespan_us * 1000)) if len(slices) else 0
     tick_ns = max(1, -(-(closes_ns - opens_ns) // NUM_TICKS))
-    drawn = np.unique(slices["node_id"].to_numpy(np.int64))
-    words, columns = _nodes(nodes.iloc[drawn])
-    names, name_columns = _slices(slices, drawn, opens_ns, tick_ns)
+    drawn = np.zeros(len(nodes), dtype=bool)
+    drawn[slices["node_id"].to_numpy(np.int64)] = True
+    words, columns = _nodes(nodes[drawn])
+    names, name_columns = _slices(slices, np.cumsum(drawn) - 1, opens_ns, tick_ns)
     packed = [*name_columns, *columns]
     return {
         "opens_us": opens_ns / 1000,
@@ -73,11 +74,11 @@ def _lanes(slices: pd.DataFrame) -> list[dict[str, Any]]:
     return [{"rank": int(r), "name": t, "kind": k, "first": int(f), "end": int(e)} for r, t, k, f, e in given]
 
 
-def _slices(slices: pd.DataFrame, drawn: np.ndarray, opens_ns: int, tick_ns: int) -> tuple[list[str], list[_Column]]:
+def _slices(slices: pd.DataFrame, row_of: np.ndarray, opens_ns: int, tick_ns: int) -> tuple[list[str], list[_Column]]:
     start = (slices["start_ns"].to_numpy() - opens_ns) // tick_ns
     length = (slices["end_ns"].to_numpy() - opens_ns) // tick_ns - start
     code, names = pd.factorize(slices["name"])
-    node = np.searchsorted(drawn, slices["node_id"].to_numpy(np.int64))
+    node = row_of[slices["node_id"].to_numpy(np.int64)]
     return _short(names), [
         _Column("slices", "start", start.astype(np.uint32), gaps=True),
         _Column("slices", "length", length.astype(np.uint32)),

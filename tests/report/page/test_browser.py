@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gnnperf import cli
 from gnnperf.predict import Request, predict
 from gnnperf.report import write_report
 from tests.chromium import Page, chromium
@@ -208,13 +209,13 @@ OVERLAPS = """(() => {
 })()"""
 
 
-def check_layout(page: Page) -> None:
+def check_layout(page: Page, answer: str = "#predicted") -> None:
     """No sideways scroll, the answer above the fold and no texts over each other, on a desk and on a phone."""
     for width, height in ((1440, 900), (390, 844)):
         page.resize(width, height)
         page.ask(FRAME)
         assert page.ask("document.documentElement.scrollWidth") <= width
-        assert page.ask("document.getElementById('predicted').getBoundingClientRect().bottom") < height
+        assert page.ask(f"document.querySelector('{answer}').getBoundingClientRect().bottom") < height
         assert page.ask(OVERLAPS) == []
     page.resize(1280, 900)
 
@@ -222,6 +223,15 @@ def check_layout(page: Page) -> None:
 def test_layout_on_a_desk_and_on_a_phone(page: Page) -> None:
     page.ask("scrollTo(0, 0)")
     check_layout(page)
+
+
+def test_layout_of_a_comparison_and_a_roofline(page: Page, out: Path, tmp_path: Path) -> None:
+    assert cli.main(["compare", str(out), str(out), "--quiet", "--html", str(tmp_path / "c.html")]) == 0
+    assert cli.main(["roofline", str(out), "--out", str(tmp_path / "r.html")]) == 0
+    for name in ("c.html", "r.html"):
+        page.open(tmp_path / name)
+        check_layout(page, "h1")
+    page.open(out / "report.html", DRAWN)
 
 
 @pytest.mark.mirror
