@@ -172,7 +172,7 @@ def _transfer(answer: StepPrediction) -> np.ndarray:
 def _coded(values: np.ndarray) -> pd.Series:
     """A category column of [n] objects, in the order in which they occur; None is unknown."""
     code, distinct = pd.factorize(values)
-    return pd.Series(pd.Categorical.from_codes(code, pd.Index(map(str, distinct), dtype="str")))
+    return pd.Series(pd.Categorical.from_codes(code, pd.Index([str(one) for one in distinct], dtype="str")))
 
 
 def _text(column: pd.Series) -> pd.Series:

@@ -118,7 +118,7 @@ def _hint(node: type, key: str) -> Any:
     """The type of the field at a dotted key; None if there is none."""
     hint: Any = node
     for part in key.split("."):
-        hint = _hints(hint).get(part) if dataclasses.is_dataclass(hint) else None
+        hint = _hints(hint).get(part) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
     return hint
 
 
