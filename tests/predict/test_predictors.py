@@ -289,7 +289,6 @@ def test_speeds_of_named_hosts_count_and_host_speed_counts_for_unnamed_ones() ->
         ({"mode": Mode.replay, "evidence": TraceEvidence.trace}, "evidence: has no use in mode=replay"),
         ({"trace": None, "plan": small(), "hardware": load_device("a100_sxm_80gb"), "evidence": TraceEvidence.trace},
          "evidence: a plan has no measurements"),
-        ({"hosts": "trace"}, r"hosts: hosts=trace was replaced.*evidence=trace"),
     ],
 )  # fmt: skip
 def test_evidence_that_there_is_not_is_refused(trace: Path, changes: dict[str, Any], message: str) -> None:

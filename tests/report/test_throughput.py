@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gnnperf.generate import StepWork
 from gnnperf.hardware import load_device
-from gnnperf.predict import RunConfig, StepPrediction, Throughput, throughput_of
+from gnnperf.predict import StepPrediction, Throughput
 from gnnperf.predict.step_prediction import Alternative
 from gnnperf.report.console import summary
 from gnnperf.report.json_document import document
@@ -24,8 +24,8 @@ WORK = StepWork(samples=3.7, tokens=370.0, model_flops=37e9, hardware_flops=55.5
 
 
 def _rates(**changes: object) -> Throughput:
-    given = throughput_of(185.0, 2, WORK, peak_flops_per_s=200e12, power_limit_w=500.0,
-                          run=RunConfig(steps=36e9 / 185.0), usd_per_gpu_hour=2.0)  # fmt: skip
+    given = Throughput(185.0, 2, WORK, peak_flops_per_s=200e12, power_limit_w=500.0,
+                          steps=36e9 / 185.0, usd_per_gpu_hour=2.0)  # fmt: skip
     return replace(given, **changes)  # type: ignore[arg-type]
 
 
@@ -57,7 +57,7 @@ def test_a_lower_bound_of_the_step_is_an_upper_bound_of_throughput() -> None:
 
 
 def test_unknown_work_prints_nothing() -> None:
-    unknown = replace(toy_answer(), throughput=throughput_of(185.0, 2, StepWork()))
+    unknown = replace(toy_answer(), throughput=Throughput(185.0, 2, StepWork()))
     assert throughput_lines(unknown) == []
     assert throughput_lines(toy_answer()) == []
 

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from gnnperf.analytic import rate_key_of
 from gnnperf.generate import TransformerPlan, step_work
 from gnnperf.hardware import ClusterSpec
-from gnnperf.predict import Throughput, throughput_of
+from gnnperf.predict import Throughput
 from gnnperf.shard import Option, SearchOutcome, settings_text
 
-# What is best -> what a plan's step counts: every candidate has the same tokens, so cost goes with devices.
+# What is best -> the weight of a plan's step: every candidate has the same tokens, so the fastest step has the most
+# tokens per second, and cost goes with devices.
 WEIGHT_OF: dict[str, Callable[[TransformerPlan], float]] = {
     "step": lambda _: 1.0,
+    "tokens_per_s": lambda _: 1.0,
     "cost": lambda plan: float(plan.parallelism.world_size),
 }
 GIB = float(1 << 30)
@@ -48,8 +50,8 @@ class Answer:
         """Of an option."""
         work, device = step_work(one.plan), self.cluster.device
         peak = device.flops_per_s[rate_key_of(device, "gemm", work.dtype)]
-        return throughput_of(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
-                             usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
+        return Throughput(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
+                          usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
 
 
 def milliseconds(us: float) -> str:
@@ -86,7 +88,7 @@ def _table(answer: Answer) -> Iterator[str]:
 
 
 def _memory(one: Option) -> str:
-    return "unknown" if one.peak_bytes is None else f"{one.peak_bytes / GIB:.1f} GiB"
+    return f"{one.peak_bytes / GIB:.1f} GiB"
 
 
 def _number(value: float | None, form: str) -> str:
@@ -119,7 +121,7 @@ def _comparison(answer: Answer) -> Iterator[str]:
     yield ""
     for name, one in answer.outcome.baselines.items():
         value = one.step_us * WEIGHT_OF[answer.by](one.plan)
-        large = " does not fit" if one.peak_bytes is not None and one.peak_bytes > answer.capacity_bytes else ""
+        large = " does not fit" if one.peak_bytes > answer.capacity_bytes else ""
         yield (f"{name:28s} {milliseconds(one.step_us):>10s}  {value / best - 1.0:+7.1%} against the best   "
                f"{_memory(one)}{large}   {settings_text(one.plan)}")  # fmt: skip
 

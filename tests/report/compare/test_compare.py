@@ -20,7 +20,7 @@ from gnnperf import cli
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.generate import StepWork
-from gnnperf.predict import throughput_of
+from gnnperf.predict import Throughput
 from gnnperf.report import write_report
 from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, Change, Comparison, compare, leading
 from gnnperf.report.compare.page import comparison_page
@@ -347,7 +347,7 @@ def test_throughput_of_both_sides_is_compared_and_missing_rates_are_left_out() -
 
 
 def test_throughput_of_a_prediction_is_read_back(tmp_path: Path) -> None:
-    rates = throughput_of(185.0, 2, StepWork(samples=3.7))
+    rates = Throughput(185.0, 2, StepWork(samples=3.7))
     write_report(replace(toy_answer(), throughput=rates), tmp_path / "out")
     assert read_prediction(tmp_path / "out").rates == pytest.approx(
         {"samples_per_s": 20000.0, "samples_per_s_per_gpu": 10000.0, "gpu_hours_per_step": 185.0 * 2 / 3600e6}
