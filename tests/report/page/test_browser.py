@@ -196,16 +196,16 @@ def _luminance(rgb: str) -> float:
 OVERLAPS = """(() => {
   const boxOf = (item) => [item.textContent, item.getBoundingClientRect()];
   const shown = (list) => [...list].map(boxOf).filter(([, box]) => box.width);
-  const found = [];
+  const over = [];
   for (const group of document.querySelectorAll(".ticks, .path-rows, .chart, .cards, .keys")) {
     const boxes = shown(group.querySelectorAll("span:not(.key), li, text, dt, dd"));
     boxes.forEach(([one, a], n) => boxes.slice(n + 1).forEach(([other, b]) => {
       const width = Math.min(a.right, b.right) - Math.max(a.left, b.left);
       const height = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-      if (width > 1 && height > 2 && !one.includes(other) && !other.includes(one)) found.push(`${one} | ${other}`);
+      if (width > 1 && height > 2 && !one.includes(other) && !other.includes(one)) over.push(`${one} | ${other}`);
     }));
   }
-  return found;
+  return over;
 })()"""
 
 
