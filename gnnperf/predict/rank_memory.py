@@ -54,7 +54,7 @@ def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
     nodes = answer.prediction.graph.nodes
     own = (nodes["rank"] == tensors.rank) & (nodes["node_type"] == NodeType.COMPUTE)
     rows = np.flatnonzero(own.to_numpy())
-    ops = nodes["op_name"].astype(str).to_numpy()[rows].tolist()
+    ops = nodes["op_name"].iloc[rows].astype(str).tolist()
     over_time = planned_timeline(tensors, ops, answer.schedule.start_us[rows].tolist())
     return replace(planned_peak(tensors), most_reserved_bytes=most_reserved_bytes(tensors), timeline=over_time)
 

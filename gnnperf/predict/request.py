@@ -88,6 +88,7 @@ class Request(HardwareConfig):
         run: length of the training run, of which accelerator-hours and cost are given.
         price: of a device.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
+        tables: directory for tables as CSV; None: none.
         collectives: models of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification":
             none (links answer); None: as the cluster says.
         bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
@@ -122,6 +123,7 @@ class Request(HardwareConfig):
     price: PriceConfig = field(default_factory=PriceConfig)
     collectives: str | None = None
     out: str | None = None
+    tables: str | None = None
     bucket_bytes: float | None = None
     step: int | None = None
     cache_dir: Path | str | None = None

@@ -61,6 +61,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
     parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
+    parser.add_argument("--tables", metavar="DIR", help="also write CSV: ops, kernels, collectives, ranks")
     parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if the step takes longer")
     parser.add_argument("--tokens", type=float, metavar="N", help="accelerator-hours of a run of so many tokens")
     parser.add_argument("--steps", type=float, metavar="N", help="... or of so many steps")
@@ -86,7 +87,11 @@ def run_request(request: Request) -> None:
     """
     # imported after the user's files are known to be plain: one that is not is refused at once
     from gnnperf.predict import check, check_covered, requested_graph, setup_of, with_alternatives
-    from gnnperf.report import check_output, default_out, document, print_summary, read_threshold, write_report
+    from gnnperf.report.compare.text import read_threshold
+    from gnnperf.report.console import print_summary
+    from gnnperf.report.json_document import document
+    from gnnperf.report.tables import write_tables
+    from gnnperf.report.write import check_output, default_out, write_report
 
     check(request)
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
@@ -100,6 +105,8 @@ def run_request(request: Request) -> None:
         answer = with_alternatives(answer, setup)  # hardware=[...]: the same on each device
         check_covered(answer, request.fallback)
         written = write_report(answer, Path(request.out or default_out(answer)))
+        if request.tables:
+            written = (*written, *write_tables(answer, Path(request.tables)))
     if request.json:
         write_out(to_json(document(answer)))
     elif not request.quiet:
@@ -118,7 +125,8 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     """Values that need no grammar: paths, numbers and edits."""
     from gnnperf.predict import parse_edit
 
-    values = {name: getattr(args, name) for name in ("trace", "recording", "step", "checkpoint", "max_step_ms", "out")}
+    names = ("trace", "recording", "step", "checkpoint", "max_step_ms", "out", "tables")
+    values = {name: getattr(args, name) for name in names}
     values |= {name: getattr(args, name) or None for name in ("json", "quiet", "verbose")}
     values |= {"run.tokens": args.tokens, "run.steps": args.steps, "price.usd_per_gpu_hour": args.usd_per_gpu_hour}
     edits = [parse_edit(text) for text in args.edits]
