@@ -84,8 +84,3 @@ def test_what_uses_a_divided_product_is_divided_and_gets_gradients() -> None:
     calls = calls_of(ops, training=True)
     assert [call.op.output for call in calls] == [(8, 4), (2, 4, 4), (2, 4, 4), (2, 4, 4)]
     assert [argument.differentiable for call in calls[1:] for argument in call.arguments] == [True] * 4
-
-
-def test_numbers_and_parameters_do_nothing() -> None:
-    ops = (START, op("size", "misc", "h_0_fc", (X,), NUMBER), op("h_0_bias", "misc", "", (), (8,)))
-    assert _names(ops, "size") == [] and _names(ops, "h_0_bias") == []
