@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.core import NodeType
-from gnnperf.generate import NotAccounted, Plan, RankTensors, TransformerPlan, rank_tensors
+from gnnperf.generate import Plan, RankTensors, TransformerPlan, rank_tensors
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import PeakMemory, most_reserved_bytes, planned_peak, planned_timeline
 from gnnperf.predict.request import Mode, Request
@@ -30,7 +30,6 @@ from gnnperf.whatif import (
 )
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
-NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
 NO_EDITS_OF_PLANS = "What if: not known is peak memory of a plan with {}; set keys of the plan instead"
 KEEP_MEMORY = (OpLatency, Straggler, InputStall, DeclarePause, ChangeLink, ChangeCluster, ChangeDevice, Block)
 OTHER_DEVICE = (
@@ -58,11 +57,8 @@ def _capacity(device: DeviceSpec | None) -> float | None:
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
-    try:
-        peaks = [_peak(tensors, answer) for tensors in rank_tensors(plan)]
-    except NotAccounted as op:
-        return replace(answer, notes=(*answer.notes, NOT_ACCOUNTED.format(op)))
-    given = replace(answer, peak_memory=tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks))
+    peaks = tuple(RankMemory(_peak(tensors, answer), None, _capacity(device)) for tensors in rank_tensors(plan))
+    given = replace(answer, peak_memory=peaks)
     if given.whatif is None:
         return given
     edited, edits = given.whatif.answer, request.edits()

@@ -13,7 +13,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import load_graph
 from gnnperf.predict.assembly import choose_step
-from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif.findings import Basis, Finding, Observed, find, measured_step
 from gnnperf.whatif.findings.communication import exposed_communication, skewed_tables, slow_copies, straggler
 from gnnperf.whatif.findings.host import host_bound, input_stall, launch_bound, stalls
