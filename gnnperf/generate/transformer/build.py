@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,21 +36,24 @@ class _Met:
     rank: int
 
 
-def build_plan(plan: TransformerPlan, roles: RoleMap | None = None) -> ExecutionGraph:
+def build_plan(
+    plan: TransformerPlan, roles: RoleMap | None = None, lengths: Sequence[int] = ()
+) -> ExecutionGraph:  # fmt: skip
     """The graph of one step.
 
     Args:
         plan: the configuration.
         roles: which ranks are in the graph; None: one of each stage, which stands for all of it.
+        lengths: of the samples of each micro-batch; (): model.sequence.
 
     Returns:
         Every latency, start and lag is NaN. Collectives know the size of their group, whatever part of it is there.
     """
     chosen, ways = roles or one_per_stage(plan.parallelism), plan.parallelism
     stages = sorted({role.stage for role in chosen.ranks.values()})
-    by_stage = {stage: rank_nodes(stage_program(plan, stage), ways) for stage in stages}
+    by_stage = {stage: rank_nodes(stage_program(plan, stage, lengths), ways) for stage in stages}
     own = {rank: by_stage[role.stage] for rank, role in chosen.ranks.items()}
-    return planned_graph(plan.name, own, chosen, ways, plan, tuple(sentences(plan)))
+    return planned_graph(plan.name, own, chosen, ways, (plan, *lengths) if lengths else plan, tuple(sentences(plan)))
 
 
 def planned_graph(
