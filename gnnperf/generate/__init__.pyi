@@ -2,6 +2,7 @@ from .capturing.api import Build as Build
 from .capturing.api import captured_run as captured_run
 from .families import Plan as Plan
 from .families import build_graph_of as build_graph_of
+from .families import drawn_graphs as drawn_graphs
 from .families import misplaced as misplaced
 from .families import rank_tensors as rank_tensors
 from .families import read_plan as read_plan

@@ -14,6 +14,7 @@ from gnnperf.generate.recommendation.rank_memory import recommendation_tensors
 from gnnperf.generate.recommendation.read import is_recommendation, recommendation_from
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.flops import StepWork, step_work_of
+from gnnperf.generate.transformer.lengths import drawn_steps
 from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
@@ -37,10 +38,20 @@ def read_plan(raw: Mapping[str, Any], where: str) -> Plan:
 
 
 def build_graph_of(plan: Plan) -> ExecutionGraph:
-    """The graph of one step."""
+    """The graph of one step; of samples of several lengths that of the median work among drawn ones."""
     if isinstance(plan, RecommendationPlan):
         return build_recommendation(plan)
-    return build_network(plan) if isinstance(plan, ConvolutionalPlan) else build_plan(plan)
+    if isinstance(plan, ConvolutionalPlan):
+        return build_network(plan)
+    drawn = () if plan.lengths is None else drawn_steps(plan)
+    return build_plan(plan, lengths=drawn[len(drawn) // 2] if drawn else ())
+
+
+def drawn_graphs(plan: Plan) -> tuple[ExecutionGraph, ...]:
+    """A graph for each drawn step of a plan whose samples differ in length; () of other plans."""
+    if not isinstance(plan, TransformerPlan) or plan.lengths is None:
+        return ()
+    return tuple(build_plan(plan, lengths=lengths) for lengths in drawn_steps(plan))
 
 
 def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:

@@ -8,9 +8,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gnnperf.analytic import AnalyticPredictor, node_bounds
-from gnnperf.core import InputError, task
-from gnnperf.generate import build_graph_of, misplaced
+from gnnperf.core import InputError, each, task
+from gnnperf.generate import build_graph_of, drawn_graphs, misplaced
 from gnnperf.gnn import Processor, StepIntervals
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
 from gnnperf.hardware import ClusterSpec, with_bucket
@@ -62,6 +64,11 @@ TRANSFERRED = (
     "The step is predicted for the machine that the transfer checkpoint was trained on, from the measurements of this "
     "trace."
 )
+DRAWN = (
+    "Lengths: the step is the one with the median work of {} drawn ones. The 10th, 50th and 90th percentiles of their "
+    "times are {:.4g}, {:.4g} and {:.4g} ms."
+)
+QUANTILES, DRAWN_LEVEL = (0.1, 0.5, 0.9), 0.8
 MOVED = "The ranks are predicted on {}, traced on {}: the unedited step differs from the measured one, too."
 
 
@@ -337,6 +344,12 @@ class Setup:
 
     def _with_intervals(self, answer: StepPrediction) -> StepPrediction:
         """From the checkpoint; of predictions that start from the trace, from steps of other runs and other GPUs."""
+        drawn_us = self._drawn_us()
+        if len(drawn_us):
+            low_us, middle_us, high_us = np.quantile(drawn_us, QUANTILES).tolist()
+            note = DRAWN.format(len(drawn_us), *(us / 1e3 for us in (low_us, middle_us, high_us)))
+            return replace(answer, step_time_interval_us=(low_us, high_us), interval_level=DRAWN_LEVEL,
+                           notes=(note, *answer.notes))  # fmt: skip
         if self.measured is None:
             return answer if self.other_processor else with_interval(answer, self.models.steps)
         own = self.predictors.on_traced_cluster(self.step)
@@ -346,6 +359,16 @@ class Setup:
         own_us = assemble(own, self.question).step_time_us
         return with_ratio_interval(replace(answer, traced_prediction_us=own_us), own, self.traced, self.target.cluster,
                                    self.question)  # fmt: skip
+
+    def _drawn_us(self) -> np.ndarray:
+        """[num_draws] step times of a plan whose samples differ in length; [0] of other plans and of traces."""
+        plan = self.request.plan_spec()
+        graphs = () if plan is None else drawn_graphs(plan)
+        steps = [graph.step(self.label.step).for_predictors() for graph in graphs]
+        given = [
+            self.predictors.predict(step, self.target.cluster) for step in each(steps, "predicting", "drawn steps")
+        ]
+        return np.array([assemble(one, self.question).step_time_us for one in given])
 
     def _with_edits(self, answer: StepPrediction) -> StepPrediction:
         request = self.request

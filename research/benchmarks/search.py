@@ -3,10 +3,11 @@
     python -m research.benchmarks search --spaces                              20 small spaces, exhaustively
     python -m research.benchmarks search --large                               64 GPUs: seconds, candidates per second
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --vtrain   the pick's label against the best label
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --factors  the same of bounds with fitted factors
 
-Without an option, all of them. vTrain's labels (see `vtrain`) are read after the searches; no label is known to them.
-The global batch is part of what a search is given, so that its candidates are the configurations of one model, number
-of GPUs and global batch.
+Without an option, all of them. `--factors` fits on the labels that it is compared with, to see what the picks lack.
+vTrain's labels (see `vtrain`) are read after the searches; no label is known to them. The global batch is part of what
+a search is given, so that its candidates are the configurations of one model, number of GPUs and global batch.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from gnnperf.generate.transformer.block import Activation, Attention, Block, Nor
 from gnnperf.generate.transformer.plan import Experts, Transformer
 from gnnperf.hardware import ANY_DEVICE, PLAN_GROUP, ClusterSpec, default_cluster, load_device, path_of, read_yaml
 from gnnperf.shard import Effort, Problem, candidates, search_plans
+from gnnperf.shard.parallelism.bound import bounds
 from gnnperf.shard.parallelism.judge import judged, peak_bytes
 from gnnperf.shard.parallelism.search import RULE
 from research.benchmarks._frame import right_aligned, run_main, show
@@ -58,7 +60,8 @@ Pick = tuple[tuple[object, ...], int, int]  # (model, GPUs, batch), place of the
 
 def main(argv: list[str]) -> None:
     """Run the parts that are named, or all."""
-    parts: dict[str, Callable[[], None]] = {"--spaces": spaces, "--large": large, "--vtrain": vtrain}
+    parts: dict[str, Callable[[], None]] = {"--spaces": spaces, "--large": large, "--vtrain": vtrain,
+                                             "--factors": factors}  # fmt: skip
     if set(argv) - set(parts):
         raise InputError(f"no part {argv[0]!r}", where="research.benchmarks search", allowed=", ".join(parts))
     for name in argv or parts:
@@ -72,7 +75,7 @@ def spaces() -> None:
     for kind, hidden, devices, per_node, gpu, memory in SPACES:
         cluster = replace(default_cluster(load_device(gpu)), ranks_per_node=per_node)
         plans = _thinned(candidates(_plan(kind, hidden, devices), [devices]))
-        fitting = [plan for plan in plans if (peak_bytes(plan) or math.inf) <= memory * GIB]
+        fitting = [plan for plan in plans if peak_bytes(plan) <= memory * GIB]
         least = min(judged(plan, cluster).step_us for plan in fitting)
         outcome = search_plans(Problem(plans, _always(cluster), memory * GIB), ALL)
         excess.append(100 * (outcome.best / least - 1))
@@ -124,7 +127,7 @@ def vtrain() -> None:
     table = columns_of(plans).assign(place=np.arange(len(plans)))
     cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
     picked: list[Pick] = []
-    groups = table.groupby(["hidden", "layers", "gpus", "global_batch"])["place"]
+    groups = table.groupby(GROUP)["place"]
     for number, (key, places) in enumerate(groups, start=1):
         own = [plans[i] for i in places]
         outcome = search_plans(Problem(own, _always(cluster), math.inf), ALL)
@@ -136,13 +139,42 @@ def vtrain() -> None:
     _print_picks(table.assign(label_us=iteration_us(folder, plans)), picked)
 
 
+GROUP, DIVISION = ["hidden", "layers", "gpus", "global_batch"], ["tensor", "pipeline", "data"]
+FACTORS = ("", "micro_batch", "tensor", "micro_batch tensor", "micro_batch tensor pipeline",
+           "hidden*micro_batch hidden*tensor pipeline", "hidden*tensor*micro_batch",
+           "hidden*tensor*micro_batch pipeline")  # fmt: skip
+
+
+def factors() -> None:
+    """Picks by lower bounds, times factors that are fitted on all labels: what a model of these columns might reach."""
+    plans = configurations(mirror())
+    cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
+    bound_us = np.array([bound.step_us for bound in bounds(plans, cluster)])
+    table = columns_of(plans).assign(label_us=iteration_us(mirror(), plans))
+    printed = right_aligned("factors for each value of", "mean error %", "right division %", "mean excess %")
+    for names in FACTORS:
+        columns = [table[name.split("*")].astype(str).agg("-".join, axis=1) for name in names.split()]
+        known = np.column_stack([np.ones(len(table)), *(pd.get_dummies(column).to_numpy(float) for column in columns)])
+        ratio = np.log(table["label_us"].to_numpy() / bound_us)
+        fitted = known @ np.linalg.lstsq(known, ratio, rcond=None)[0] if names else np.zeros(len(table))
+        given = table.assign(own_us=bound_us * np.exp(fitted))
+        places = given.groupby(GROUP)[["label_us", "own_us"]].idxmin()
+        best, pick = (given.loc[places[name]].reset_index() for name in ("label_us", "own_us"))
+        error = np.abs(given["own_us"] / given["label_us"] - 1).mean()
+        excess, same = pick["label_us"] / best["label_us"] - 1, (pick[DIVISION] == best[DIVISION]).all(axis=1)
+        printed.add_row(
+            names or "none", *(f"{100 * float(value):.1f}" for value in (error, same.mean(), excess.mean()))
+        )
+    show(printed)
+
+
 def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
-    keys = ["hidden", "layers", "gpus", "global_batch"]
+    keys = GROUP
     rows = []
     for key, pick, rule in picked:
         own = table[(table[keys] == list(key)).all(axis=1)]
         best = own.sort_values("label_us").iloc[0]
-        chosen, ways = table.loc[pick], ["tensor", "pipeline", "data"]
+        chosen, ways = table.loc[pick], DIVISION
         rows.append({
             **dict(zip(keys, key, strict=True)), "candidates": len(own),
             "search": chosen["label_us"] / best["label_us"] - 1,

@@ -42,6 +42,7 @@ from research.benchmarks._public_runs import mirror
 from research.benchmarks._results import save_result
 
 FOLDER = "VIA-Research+vTrain"
+VOCABULARY = 50257  # src/config.py
 COLUMNS = ("gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "sequence", "tensor", "data", "pipeline",
            "iteration_ms")  # fmt: skip
 CONFIG_COLUMNS = COLUMNS[:-1]
@@ -52,8 +53,9 @@ REDUCTION = {True: Reduction.BUCKETS, False: Reduction.AT_END}
 def configurations(mirror: Path) -> list[TransformerPlan]:
     """One plan per configuration, in the order of their files.
 
-    The vocabulary is the default of upstream's configuration; its weights are float16 (src/predictor.py sets torch's
-    default dtype), which for Megatron-LM means sums of gradients in float16 as well.
+    The vocabulary is the default of upstream's configuration, divided over tensor ranks without padding and without the
+    rest (src/model/gpt_modeling.py); its weights are float16 (src/predictor.py sets torch's default dtype), which for
+    Megatron-LM means sums of gradients in float16 as well.
     """
     files = sorted(mirror.glob(f"{FOLDER}/config/validation/single/*.json"))
     if not files:
@@ -64,10 +66,18 @@ def configurations(mirror: Path) -> list[TransformerPlan]:
 def plan_of(raw: dict[str, object], name: str) -> TransformerPlan:
     """The plan of one of vTrain's configurations."""
     number = {key: int(value) for key, value in raw.items() if isinstance(value, int)}
+    tensor = number["tensor_parallel_size"]
     return TransformerPlan(
         name,
-        Transformer(number["num_layers"], number["hidden_size"], number["num_attention_heads"], number["max_length"]),
-        Parallelism(number["tensor_parallel_size"], number["pipeline_parallel_size"], number["data_parallel_size"]),
+        Transformer(
+            number["num_layers"],
+            number["hidden_size"],
+            number["num_attention_heads"],
+            number["max_length"],
+            VOCABULARY // tensor * tensor,
+            vocabulary_multiple=1,
+        ),
+        Parallelism(tensor, number["pipeline_parallel_size"], number["data_parallel_size"]),
         Schedule(
             number["global_batch_size"],
             number["micro_batch_size"],

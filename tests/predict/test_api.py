@@ -314,3 +314,14 @@ def test_its_step_is_answered_by_the_analytical_model() -> None:
     assert answer.step_time_us > 0
     assert answer.prediction.uncovered_ops == {}
     assert answer.prediction.graph.ranks == (0, 1)
+
+
+def test_steps_of_several_lengths_have_an_interval() -> None:
+    plan = {"model": {"layers": 1, "hidden": 1024, "heads": 8, "sequence": 1024},
+            "schedule": {"global_batch": 4, "micro_batch": 1},
+            "lengths": {"values": [128, 512, 1024], "draws": 5}}  # fmt: skip
+    answer = predict(Request(plan=plan, hardware=load_device("a100_sxm_80gb")))
+    assert answer.step_time_interval_us is not None and answer.interval_level == 0.8
+    low_us, high_us = answer.step_time_interval_us
+    assert low_us < answer.step_time_us < high_us
+    assert any("median work of 5 drawn ones" in note for note in answer.notes)

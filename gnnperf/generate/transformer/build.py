@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, OpFamily, Relation
+from gnnperf.core import Relation
 from gnnperf.generate.folding.fold import stands_for_text
 from gnnperf.generate.transformer.items import Group, Transfer
 from gnnperf.generate.transformer.memory import Role, RoleMap, all_roles, one_per_stage, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan, sentences
 from gnnperf.generate.transformer.program import stage_program
 from gnnperf.generate.transformer.rank_nodes import RankNodes, rank_nodes
-from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size
+from gnnperf.generate.transformer.rows import group_size, transfer_rows
 from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys, node_table
 from gnnperf.hardware import progression
 
 STEP_NAME = "planned"
-MESSAGE = "send_recv"
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
 Meeting = tuple[object, ...]  # what the parts of one transfer have in common
 
@@ -36,21 +35,24 @@ class _Met:
     rank: int
 
 
-def build_plan(plan: TransformerPlan, roles: RoleMap | None = None) -> ExecutionGraph:
+def build_plan(
+    plan: TransformerPlan, roles: RoleMap | None = None, lengths: Sequence[int] = ()
+) -> ExecutionGraph:  # fmt: skip
     """The graph of one step.
 
     Args:
         plan: the configuration.
         roles: which ranks are in the graph; None: one of each stage, which stands for all of it.
+        lengths: of the samples of each micro-batch; (): model.sequence.
 
     Returns:
         Every latency, start and lag is NaN. Collectives know the size of their group, whatever part of it is there.
     """
     chosen, ways = roles or one_per_stage(plan.parallelism), plan.parallelism
     stages = sorted({role.stage for role in chosen.ranks.values()})
-    by_stage = {stage: rank_nodes(stage_program(plan, stage), ways) for stage in stages}
+    by_stage = {stage: rank_nodes(stage_program(plan, stage, lengths), ways) for stage in stages}
     own = {rank: by_stage[role.stage] for rank, role in chosen.ranks.items()}
-    return planned_graph(plan.name, own, chosen, ways, plan, tuple(sentences(plan)))
+    return planned_graph(plan.name, own, chosen, ways, (plan, *lengths) if lengths else plan, tuple(sentences(plan)))
 
 
 def planned_graph(
@@ -123,24 +125,13 @@ def _transfers(met: dict[Meeting, list[_Met]], ways: Parallelism, offset: int, e
         return node_table(0)
     groups = list(met.values())
     first = [parts[0].transfer for parts in groups]
-    direct = [t.kind in ("send", "recv") for t in first]
-    assert all(len(parts) == 2 for parts, d in zip(groups, direct, strict=True) if d), "a message without its other end"
-    places = _places(met, ways)
+    messages = (parts for parts, t in zip(groups, first, strict=True) if t.kind in ("send", "recv"))
+    assert all(len(parts) == 2 for parts in messages), "a message without its other end"
     node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
     arrive = np.array([part.arrive for parts in groups for part in parts])
     edges.add(arrive, node, Relation.JOINS)
     edges.add(node, arrive + 1, Relation.RELEASES)
-    return node_table(
-        len(groups), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array([TRANSFER_OPS["send" if d else t.kind] for t, d in zip(first, direct, strict=True)], object),
-        phase=np.array([str(t.phase) for t in first], dtype=object),
-        dtype=np.array([t.dtype for t in first], dtype=object),
-        collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),
-        message_bytes=np.array([t.message_bytes if t.busiest_bytes is None else t.busiest_bytes for t in first]),
-        group_size=np.array([group_size(t.group, ways) for t in first]),
-        group_first=np.array([lowest for lowest, _ in places]),
-        group_stride=np.array([stride for _, stride in places]),
-    )  # fmt: skip
+    return transfer_rows(first, _places(met, ways), ways)
 
 
 def _places(met: dict[Meeting, list[_Met]], ways: Parallelism) -> list[tuple[int, int]]:

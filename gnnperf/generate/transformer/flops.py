@@ -11,8 +11,10 @@ token is multiplied with: without embeddings that are only looked up, and of exp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
+from gnnperf.generate.transformer.activations import recomputed
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import mlp_parameters, norm_parameters
 
@@ -47,17 +49,19 @@ class StepWork:
 
 
 def step_work_of(plan: TransformerPlan) -> StepWork:
-    """Samples, tokens and FLOPs of one step."""
-    tokens = float(plan.schedule.global_batch * plan.model.sequence)
-    model = TRAINING * _forward_flops(plan) * tokens
+    """Samples, tokens and FLOPs of one step; of samples of several lengths the mean, without what pads them."""
+    lengths = Counter((plan.model.sequence,) if plan.lengths is None else plan.lengths.values)
+    tokens = model = again = 0.0
+    for length, count in lengths.items():
+        own = replace(plan, model=replace(plan.model, sequence=length), lengths=None)
+        share = plan.schedule.global_batch * length * count / lengths.total()
+        tokens += share
+        model += TRAINING * forward_flops(own) * share
+        again += _recomputed_flops(own) * share
     return StepWork(
-        samples=float(plan.schedule.global_batch),
-        tokens=tokens,
-        model_flops=model,
-        hardware_flops=model + _recomputed_flops(plan) * tokens,
-        dtype=plan.model.dtype,
-        formula=FORMULA,
-    )
+        samples=float(plan.schedule.global_batch), tokens=tokens, model_flops=model, hardware_flops=model + again,
+        dtype=plan.model.dtype, formula=FORMULA,
+    )  # fmt: skip
 
 
 def parameters_per_token(plan: TransformerPlan) -> int:
@@ -79,7 +83,7 @@ def layer_parameters_per_token(plan: TransformerPlan, layer: int) -> int:
     return shared + model.hidden * experts.count + experts.top_k * expert
 
 
-def _forward_flops(plan: TransformerPlan) -> float:
+def forward_flops(plan: TransformerPlan) -> float:
     """Per token."""
     return PRODUCT_FLOPS * parameters_per_token(plan) + plan.model.layers * _attention_flops(plan)
 
@@ -95,6 +99,5 @@ def _recomputed_flops(plan: TransformerPlan) -> float:
         return 0.0
     if plan.schedule.recompute is Recompute.SELECTIVE:
         return plan.model.layers * _attention_flops(plan)
-    limit, per = plan.schedule.recomputed_layers, plan.layers_per_chunk
-    again = [layer for layer in range(plan.model.layers) if limit is None or layer % per < limit]
+    again = [layer for layer in range(plan.model.layers) if recomputed(plan, layer)]
     return sum(PRODUCT_FLOPS * layer_parameters_per_token(plan, n) + _attention_flops(plan) for n in again)

@@ -108,8 +108,7 @@ def _recomputed_bytes(plan: TransformerPlan) -> float:
     """What layers keep that are computed again together, while they are."""
     if plan.schedule.recompute is not Recompute.FULL or plan.schedule.recomputed_layers is not None:
         return 0.0  # the last layers, which keep all, have let it go before others are computed again
-    schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
-    retained = replace(plan, schedule=schedule)
+    retained = replace(plan, schedule=plan.schedule.without_recomputation())
     return plan.schedule.checkpoint_every * max(
         retained_bytes(retained, i) for i, _ in _kinds(retained, range(plan.model.layers))
     )

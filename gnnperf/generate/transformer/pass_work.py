@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, OpFamily
+from gnnperf.core import NodeType
 from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed
 from gnnperf.generate.transformer.gradients import Unit, Visit
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
@@ -20,9 +20,8 @@ from gnnperf.generate.transformer.memory import Role, rank_of
 from gnnperf.generate.transformer.passes import PassKind
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
 from gnnperf.generate.transformer.program import StageProgram
-from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size, item_rows, lane_of
+from gnnperf.generate.transformer.rows import item_rows, lane_of, transfer_rows
 from gnnperf.generate.transformer.sizes import layers_of
-from gnnperf.graph import node_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +155,8 @@ def item_table(items: list[Item], ways: Parallelism) -> ItemTable:
     own = item_rows(items, ways)
     moves = [(i, item, stage) for i, item in enumerate(items) if isinstance(item, Transfer)
              for stage in range(ways.pipeline)]  # fmt: skip
-    transfers = _transfer_rows([item for _, item, _ in moves], [stage for _, _, stage in moves], ways)
+    places = [_placed(item.group, stage, ways) for _, item, stage in moves]
+    transfers = transfer_rows([item for _, item, _ in moves], places, ways)
     table = pd.concat([own.table, transfers], ignore_index=True) if moves else own.table
     return ItemTable(
         table,
@@ -164,24 +164,6 @@ def item_table(items: list[Item], ways: Parallelism) -> ItemTable:
         np.r_[np.full(len(own.table), -1), [stage for _, _, stage in moves]].astype(np.int64),
         (table["node_type"] == NodeType.HOST).to_numpy(),
     )
-
-
-def _transfer_rows(transfers: list[Transfer], stages: list[int], ways: Parallelism) -> pd.DataFrame:
-    message = np.array([t.kind in ("send", "recv") for t in transfers], dtype=bool)
-    placed = [_placed(t.group, stage, ways) for t, stage in zip(transfers, stages, strict=True)]
-    return node_table(
-        len(transfers), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array([TRANSFER_OPS["send" if m else t.kind] for t, m in zip(transfers, message, strict=True)],
-                         dtype=object),
-        phase=np.array([str(t.phase) for t in transfers], dtype=object),
-        dtype=np.array([t.dtype for t in transfers], dtype=object),
-        collective=np.array(["send_recv" if m else t.kind for t, m in zip(transfers, message, strict=True)],
-                            dtype=object),
-        message_bytes=np.array([t.message_bytes for t in transfers], dtype=np.float64),
-        group_size=np.array([group_size(t.group, ways) for t in transfers], dtype=np.int64),
-        group_first=np.array([first for first, _ in placed], dtype=np.int64),
-        group_stride=np.array([stride for _, stride in placed], dtype=np.int64),
-    )  # fmt: skip
 
 
 def _placed(group: Group, stage: int, ways: Parallelism) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gnnperf.core import InputError, require
@@ -59,6 +59,7 @@ class Sharding:
 
 EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance says how many the busiest one gets."
 UNPACKED = "Compression: {}."
+BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
 
 def check(plan: TransformerPlan) -> None:
@@ -72,6 +73,7 @@ def check(plan: TransformerPlan) -> None:
     _check_experts(plan)
     _check_sharding(plan)
     _check_offload(plan)
+    _check_lengths(plan)
 
 
 def sentences(plan: TransformerPlan) -> Iterator[str]:
@@ -83,6 +85,8 @@ def sentences(plan: TransformerPlan) -> Iterator[str]:
         yield UNPACKED.format(f"not known {WORK}")
     if packed.compresses:
         yield UNPACKED.format(f"not known {SUM}")
+    if plan.lengths is not None:
+        yield BUSIEST
 
 
 def _check_division(plan: TransformerPlan) -> None:
@@ -154,6 +158,17 @@ def _check_offload(plan: TransformerPlan) -> None:
             "device, unless sharding.state shares the update over the replicas")  # fmt: skip
 
 
+def _check_lengths(plan: TransformerPlan) -> None:
+    if plan.lengths is None:
+        return
+    multiple = plan.lengths.multiple
+    longest = -(-max(plan.lengths.values) // multiple) * multiple
+    require(longest <= plan.model.sequence, "model.sequence", plan.model.sequence, f"at least {longest:,}, the longest "
+            "of lengths in multiples of lengths.multiple")  # fmt: skip
+    if plan.splits_sequence:
+        _divides(plan.parallelism.tensor, multiple, "parallelism.tensor", "lengths.multiple")
+
+
 def _divides(divisor: int, number: int, what: str, of: str) -> None:
     if number % divisor:
         raise InputError(f"{divisor} does not divide {of}, {number}", where=what, allowed=f"a divisor of {number}")
@@ -206,8 +221,30 @@ class Experts:
         return (layer + 1) % self.every == 0
 
 
-VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of it, per tensor-parallel rank
+@dataclass(frozen=True)
+class Lengths:
+    """Lengths of samples that differ (gnnperf.generate.transformer.lengths).
+
+    Attributes:
+        values: that samples have, each as often as it stands here; model.sequence is the longest that may be.
+        draws: steps that are drawn.
+        multiple: micro-batches are padded to a multiple of it.
+        seed: of the draws.
+    """
+
+    values: tuple[int, ...]
+    draws: int = 20
+    multiple: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(bool(self.values), "lengths.values", [], "at least one length")
+        require(2 <= self.draws <= MAX_DRAWS, "lengths.draws", self.draws, f"a whole number from 2 to {MAX_DRAWS}")
+        require(self.multiple >= 1, "lengths.multiple", self.multiple, "a whole number from 1 up")
+
+
 MAX_PASSES = 1_000_000  # layers x micro-batches: some ten nodes each, gigabytes of graph
+MAX_DRAWS = 1000
 HALF_DTYPES = ("float16", "bfloat16")
 MEBIBYTE = 1 << 20
 MLP_FACTOR = 4  # width of the MLP over that of the model, where the block does not say it
@@ -263,6 +300,8 @@ class Transformer:
         sequence: positions of a sample.
         vocabulary: tokens, before they are padded.
         dtype: of weights and activations; the optimizer keeps float32 copies.
+        vocabulary_multiple: to which it is padded per tensor rank (Megatron-LM, make-vocab-size-divisible-by). Products
+            with an odd number of columns cannot use matrix units as they are.
     """
 
     layers: int
@@ -271,9 +310,10 @@ class Transformer:
     sequence: int
     vocabulary: int = 50257
     dtype: str = "float16"
+    vocabulary_multiple: int = 128
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "sequence", "vocabulary"):
+        for name in ("layers", "hidden", "heads", "sequence", "vocabulary", "vocabulary_multiple"):
             require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "a whole number from 1 up")
         require(self.dtype in HALF_DTYPES, "model.dtype", self.dtype, ", ".join(HALF_DTYPES))
         require(self.hidden % self.heads == 0, "model.heads", self.heads, f"a divisor of model.hidden, {self.hidden}")
@@ -354,6 +394,10 @@ class Schedule:
                 "more than 1 with schedule.pipeline interleaved or breadth_first, else 1")  # fmt: skip
         self._check_checkpoints()
 
+    def without_recomputation(self) -> Schedule:
+        """The same where everything is kept."""
+        return replace(self, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
+
     def _check_checkpoints(self) -> None:
         layers, every, full = self.recomputed_layers, self.checkpoint_every, self.recompute is Recompute.FULL
         require(layers is None or layers >= 0, "schedule.recomputed_layers", layers, "a whole number from 0 up")
@@ -371,6 +415,7 @@ class TransformerPlan:
         model, parallelism, schedule, block, sharding, offload, compression: see there; they are checked against each
             other (`combinations`).
         experts: of its expert layers; None: there are none.
+        lengths: of samples, where they differ; None: all have model.sequence.
     """
 
     name: str
@@ -382,6 +427,7 @@ class TransformerPlan:
     sharding: Sharding = field(default_factory=Sharding)
     offload: Offload = field(default_factory=Offload)
     compression: Compression = field(default_factory=Compression)
+    lengths: Lengths | None = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -427,7 +473,7 @@ class TransformerPlan:
     @property
     def vocabulary_per_rank(self) -> int:
         """Rows of the embedding on one tensor-parallel rank, padded."""
-        multiple = VOCABULARY_MULTIPLE * self.parallelism.tensor
+        multiple = self.model.vocabulary_multiple * self.parallelism.tensor
         return math.ceil(self.model.vocabulary / multiple) * multiple // self.parallelism.tensor
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gnnperf.core import Phase
@@ -36,6 +36,7 @@ from gnnperf.generate.transformer.items import (
     op,
 )
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
+from gnnperf.generate.transformer.lengths import with_sequence
 from gnnperf.generate.transformer.mlp import B
 from gnnperf.generate.transformer.passes import Gradient, Pass, flagged_passes
 from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan
@@ -156,13 +157,15 @@ class _Stage:
     shelf: _Shelf
 
 
-def stage_program(plan: TransformerPlan, stage: int) -> tuple[Placed, ...]:
-    """All items of a step."""
-    program = StageProgram(plan, stage)
-    result = list(program.before_passes())
+def stage_program(plan: TransformerPlan, stage: int, lengths: Sequence[int] = ()) -> tuple[Placed, ...]:
+    """All items of a step; `lengths` are those of its micro-batches' samples, (): all have model.sequence."""
+    whole = StageProgram(plan, stage)
+    own = {length: StageProgram(with_sequence(plan, length), stage) for length in set(lengths)}
+    result = list(whole.before_passes())
     for each, first, final in flagged_passes(plan, stage):
+        program = own[lengths[each.micro_batch]] if lengths else whole
         result += program.of_pass(each, first=first, final=final)
-    return (*result, *program.after_passes())
+    return (*result, *whole.after_passes())
 
 
 class StageProgram:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from gnnperf.generate.sections import keys_in, section
+from gnnperf.generate.sections import keys_in, section, value_as
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload
-from gnnperf.generate.transformer.plan import Experts, Parallelism, Schedule, Sharding, Transformer, TransformerPlan
+from gnnperf.generate.transformer.lengths import read_lengths
+from gnnperf.generate.transformer.plan import (
+    Experts,
+    Lengths,
+    Parallelism,
+    Schedule,
+    Sharding,
+    Transformer,
+    TransformerPlan,
+)
 
 OPTIONAL = {"block": Block, "parallelism": Parallelism, "sharding": Sharding, "offload": Offload,
             "compression": Compression}  # fmt: skip
-SECTIONS = ("name", "model", "schedule", "experts", *OPTIONAL, "source")
+SECTIONS = ("name", "model", "schedule", "experts", "lengths", *OPTIONAL, "source")
 
 
 def plan_from(raw: Mapping[str, Any], where: str) -> TransformerPlan:
@@ -29,5 +39,14 @@ def plan_from(raw: Mapping[str, Any], where: str) -> TransformerPlan:
         section(Transformer, raw.get("model"), f"{where}.model"),
         schedule=section(Schedule, raw.get("schedule"), f"{where}.schedule"),
         experts=None if experts is None else section(Experts, experts, f"{where}.experts"),
+        lengths=_lengths(raw.get("lengths"), f"{where}.lengths"),
         **{name: section(kind, raw.get(name, {}), f"{where}.{name}") for name, kind in OPTIONAL.items()},
     )
+
+
+def _lengths(raw: object, where: str) -> Lengths | None:
+    """`file` names a CSV file that holds the values."""
+    if isinstance(raw, Mapping) and "file" in raw:
+        values = list(read_lengths(Path(value_as(raw["file"], str, f"{where}.file"))))
+        raw = {**{key: value for key, value in raw.items() if key != "file"}, "values": values}
+    return None if raw is None else section(Lengths, raw, where)

@@ -38,7 +38,7 @@ from gnnperf.graph import node_table
 LAUNCH_SEGMENTS = (Segment.T1, Segment.T2, Segment.T4, Segment.T3)
 LAUNCH_AT = LAUNCH_SEGMENTS.index(Segment.T4)
 FIRST_WORK = len(LAUNCH_SEGMENTS)  # where an item's device nodes begin
-COPY_OP = "aten::copy_"
+COPY_OP, MESSAGE = "aten::copy_", "send_recv"
 LAUNCH, WAIT, COPY = "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"
 TRANSFER_OPS = {"all_reduce": "c10d::allreduce_", "reduce_scatter": "c10d::_reduce_scatter_base_",
                 "all_gather": "c10d::_allgather_base_", "all_to_all": "c10d::alltoall_base_",
@@ -68,6 +68,26 @@ def group_size(group: Group, ways: Parallelism) -> int:
     several = {Group.TENSOR: ways.tensor, Group.DATA: ways.data, Group.EXPERT: ways.expert,
                Group.EXPERT_DATA: ways.expert_data}  # fmt: skip
     return several.get(group, 2)
+
+
+def transfer_rows(
+    transfers: Sequence[Transfer], places: Sequence[tuple[int, int]], ways: Parallelism
+) -> pd.DataFrame:  # fmt: skip
+    """[num_transfers] nodes of what ranks exchange; `places`: lowest rank of each group and distance of neighbors."""
+    direct = [t.kind in ("send", "recv") for t in transfers]
+    both = list(zip(transfers, direct, strict=True))
+    sizes = [t.message_bytes if t.busiest_bytes is None else t.busiest_bytes for t in transfers]
+    return node_table(
+        len(transfers), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
+        op_name=np.array([TRANSFER_OPS["send" if d else t.kind] for t, d in both], dtype=object),
+        phase=np.array([str(t.phase) for t in transfers], dtype=object),
+        dtype=np.array([t.dtype for t in transfers], dtype=object),
+        collective=np.array([MESSAGE if d else t.kind for t, d in both], dtype=object),
+        message_bytes=np.array(sizes, dtype=np.float64),
+        group_size=np.array([group_size(t.group, ways) for t in transfers], dtype=np.int64),
+        group_first=np.array([first for first, _ in places], dtype=np.int64),
+        group_stride=np.array([stride for _, stride in places], dtype=np.int64),
+    )  # fmt: skip
 
 
 def lane_of(item: Item) -> Lane | None:

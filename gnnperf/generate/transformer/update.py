@@ -32,8 +32,6 @@ from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPla
 from gnnperf.generate.transformer.sizes import (
     Count,
     embedding_parameters,
-    head_parameters,
-    layer_parameters,
     layers_of,
     norm_parameters,
     owned_count,
@@ -41,9 +39,6 @@ from gnnperf.generate.transformer.sizes import (
     stage_parameters,
 )
 from gnnperf.graph import DTYPE_BYTES, Tensor
-
-__all__ = ["embedding_parameters", "head_parameters", "layer_parameters", "reduce_gradients", "stage_parameters",
-           "update", "zero_gradients"]  # fmt: skip
 
 O = Phase.OPTIMIZER  # noqa: E741
 ADAM_LISTS = 4  # parameters, gradients, two moments

@@ -310,8 +310,7 @@ def parts(one: Option, plain: Bound) -> dict[str, float]:
 
 
 def _without_recomputation(plan: TransformerPlan) -> TransformerPlan:
-    schedule = replace(plan.schedule, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
-    return replace(plan, schedule=schedule)
+    return replace(plan, schedule=plan.schedule.without_recomputation())
 
 
 def _is_plain(plan: TransformerPlan) -> bool:

@@ -11,7 +11,7 @@ from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer
 from gnnperf.generate.transformer.memory import every_rank, one_per_stage
 from gnnperf.generate.transformer.plan import Pipeline, Recompute, Reduction, TransformerPlan
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
-from gnnperf.generate.transformer.update import layer_parameters
+from gnnperf.generate.transformer.sizes import layer_parameters
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from tests.generate.transformer.plans import small, step_us

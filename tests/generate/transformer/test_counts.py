@@ -8,7 +8,7 @@ import pytest
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction, Schedule, Transformer, TransformerPlan
-from gnnperf.generate.transformer.update import layer_parameters, stage_parameters
+from gnnperf.generate.transformer.sizes import layer_parameters, stage_parameters
 from tests.generate.transformer.graphs import product_flops, transfers
 from tests.generate.transformer.plans import MODEL, small
 

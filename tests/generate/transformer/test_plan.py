@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.families import read_plan
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.flops import step_work_of
+from gnnperf.generate.transformer.lengths import drawn_steps, with_sequence
 from gnnperf.generate.transformer.memory import misplaced_groups
-from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.plan import Lengths, Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import conf_dir
-from tests.generate.transformer.plans import MODEL, small
+from tests.generate.transformer.plans import MODEL, small, step_us
 
-RAW = {"name": "a", "model": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 8},
+RAW: dict[str, Any] = {"name": "a", "model": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 8},
        "schedule": {"global_batch": 4, "micro_batch": 2}}  # fmt: skip
 
 
@@ -128,3 +133,54 @@ def test_sections_become_settings() -> None:
     )  # fmt: skip
     assert (plan.block.attention, plan.block.width, plan.experts and plan.experts.load) == ("flash", None, 1.5)
     assert (plan.sharding.state, plan.offload.activations, plan.compression.ratio) == ("optimizer", "host", 0.5)
+
+
+# Samples of several lengths.
+
+VARIABLE = {**RAW, "model": {**RAW["model"], "sequence": 256}, "schedule": {"global_batch": 8, "micro_batch": 2},
+            "parallelism": {"data": 2}}  # fmt: skip
+
+
+def test_lengths_are_read_from_the_first_column(tmp_path: Path) -> None:
+    file = tmp_path / "lengths.csv"
+    file.write_text("length,source\n30,a\n200,b\n")
+    plan = plan_from({**VARIABLE, "lengths": {"file": str(file), "draws": 5}}, "plan")
+    assert plan.lengths == Lengths((30, 200), draws=5)
+    file.write_text("30\nmany\n")
+    with pytest.raises(InputError, match="bad value 'many'"):
+        plan_from({**VARIABLE, "lengths": {"file": str(file)}}, "plan")
+    with pytest.raises(InputError, match="at least 320"):
+        plan_from({**VARIABLE, "lengths": {"values": [300]}}, "plan")
+
+
+def test_micro_batches_are_padded_to_their_longest_sample_and_the_busiest_replica_counts() -> None:
+    plan = plan_from({**VARIABLE, "lengths": {"values": [1, 65, 130], "draws": 50}}, "plan")
+    steps = drawn_steps(plan)
+    assert len(steps) == 50 and {len(step) for step in steps} == {2}  # two micro-batches of two samples
+    assert {length for step in steps for length in step} == {64, 128, 192}
+    assert sum(steps[0]) < sum(steps[-1])  # by ascending work
+    lone = plan_from({**VARIABLE, "parallelism": {}, "lengths": {"values": [1, 65, 130], "draws": 50}}, "plan")
+    mean = [np.mean([np.mean(step) for step in drawn_steps(one)]) for one in (lone, plan)]
+    assert mean[0] < mean[1]
+
+
+def test_a_step_of_one_length_is_the_plan_of_that_length() -> None:
+    """And one of two lengths takes the time of both."""
+    plan = plan_from({**VARIABLE, "model": {"layers": 2, "hidden": 2048, "heads": 16, "sequence": 2048}}, "plan")
+    short, both, long = (step_us(build_plan(plan, lengths=own)) for own in ((1024, 1024), (1024, 2048), (2048, 2048)))
+    assert short == pytest.approx(step_us(build_plan(with_sequence(plan, 1024))), rel=1e-2)  # fewer positions
+    assert long == step_us(build_plan(plan))
+    assert both == pytest.approx((short + long) / 2, rel=1e-2)
+
+
+def test_work_of_samples_of_several_lengths_is_the_mean() -> None:
+    plan = plan_from({**VARIABLE, "lengths": {"values": [64, 192]}}, "plan")
+    halves = [step_work_of(with_sequence(plan, length)) for length in (64, 192)]
+    assert step_work_of(plan).tokens == 8 * 128
+    assert step_work_of(plan).model_flops == pytest.approx(sum(one.model_flops or 0 for one in halves) / 2)
+
+
+def test_a_vocabulary_is_padded_as_the_plan_says() -> None:
+    as_it_is = {**RAW, "model": {**RAW["model"], "vocabulary": 50257, "vocabulary_multiple": 1}}
+    padded = {**RAW, "model": {**RAW["model"], "vocabulary": 50257}}
+    assert [plan_from(raw, "plan").vocabulary_per_rank for raw in (as_it_is, padded)] == [50257, 50304]
