@@ -22,12 +22,7 @@ from gnnperf.gnn import (
     StepMiss,
     answer_table,
     as_processor,
-    fit_node_intervals,
-    fit_step_intervals,
-    miss_of,
-    node_kinds,
     processors_of,
-    run_of,
     shares_of,
     shipped_device_intervals,
 )
@@ -226,6 +221,8 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
     Raises:
         InputError: a recording cannot be predicted.
     """
+    from gnnperf.gnn import fit_node_intervals, fit_step_intervals, miss_of, run_of
+
     tables: list[pd.DataFrame] = []
     misses: dict[Mode, list[StepMiss]] = {mode: [] for mode in predictors}
     for step in each(recordings, "calibrating intervals", "recordings"):
@@ -241,6 +238,8 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
 
 
 def _table(answer: Prediction, device: str) -> pd.DataFrame:
+    from gnnperf.gnn import node_kinds  # loads numba
+
     nodes = answer.graph.nodes
     family = nodes["family"].astype(object).to_numpy()
     return answer_table(device, answer.source, node_kinds(nodes), family, answer.latency_us)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnnperf.core import NodeType
-from gnnperf.generate import NotAccounted, RankTensors, rank_tensors
 from gnnperf.hardware import DeviceSpec
-from gnnperf.memory import PeakMemory, most_reserved_bytes, planned_peak, planned_timeline
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
 from gnnperf.trace import RunTrace, read_run
+
+if TYPE_CHECKING:
+    from gnnperf.generate import RankTensors
+    from gnnperf.memory import PeakMemory
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
 NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
@@ -43,6 +46,8 @@ def _capacity(device: DeviceSpec | None) -> float | None:
 
 
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
+    from gnnperf.generate import NotAccounted, rank_tensors
+
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
     try:
@@ -56,6 +61,8 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
 
 def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
     """The peak of a rank, the interval of the allocator, and what is there as its kernels run."""
+    from gnnperf.memory import most_reserved_bytes, planned_peak, planned_timeline
+
     nodes = answer.prediction.graph.nodes
     own = (nodes["rank"] == tensors.rank) & (nodes["node_type"] == NodeType.COMPUTE)
     rows = np.flatnonzero(own.to_numpy())
