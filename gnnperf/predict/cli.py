@@ -33,6 +33,10 @@ their own; the README lists them.
 
 Times are the device's own, without the launch. A row without an answer says why. Where the table has measured
 latency_us, the errors are printed as well.
+
+examples:
+  gnnperf ops predict ops.jsonl --hardware h100_sxm
+  gnnperf ops predict mine/ops.parquet --hardware mine/device.yaml --out answers.csv
 """
 
 
@@ -104,6 +108,7 @@ def _add_collectives(subparsers: Subparsers) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the laws to write, a .yaml file")
     parser.add_argument("--platform", metavar="TEXT", help="which, if the table holds several (its column `platform`)")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+    parser.add_argument("--json", action="store_true", help="print the errors as JSON")
     parser.set_defaults(run=_collectives)
 
 
@@ -121,6 +126,13 @@ def _collectives(arguments: argparse.Namespace) -> int:
     rows = of_platform(table.rows, arguments.platform, str(arguments.table))
     result = fit_and_judge(rows, cluster, f"gnnperf collectives fit {arguments.table.name}, cluster {cluster.name}")
     save_collectives(result.constants, arguments.out)
+    groups, kinds = len(result.constants.groups), len(result.constants.collective_models)
+    if arguments.json:
+        held_out = [{"name": one.name, "mean_ape": one.collective_models.mean_ape,
+                     "specified_mean_ape": one.specified.mean_ape} for one in result.held_out]  # fmt: skip
+        write_out(to_json({"out": str(arguments.out), "num_rows": result.num_rows, "num_groups": groups,
+                           "num_kinds": kinds, "left_out": dict(table.dropped), "held_out": held_out}))  # fmt: skip
+        return 0
     for reason, count in table.dropped.items():
         say(f"left out: {count} rows ({reason})")
     for each in result.held_out or ("nothing could be held out: too few sizes and groups",):
@@ -128,14 +140,14 @@ def _collectives(arguments: argparse.Namespace) -> int:
     for each in result.held_out:
         if each.collective_models.mean_ape > each.specified.mean_ape:
             say(f"warning: on {each.name} the specification is better: measure more sizes, longer, or keep to it")
-    groups, kinds = len(result.constants.groups), len(result.constants.collective_models)
     say(f"{arguments.out}: {groups} groups and {kinds} kinds on a link, from {result.num_rows} rows")
     return 0
 
 
 COVERAGE = """\
-Who would answer for which part of a trace, before its prediction is believed.
+Which source predicts which part of a trace.
 
+examples:
   gnnperf coverage TRACE --checkpoint FILE                  shares by source, uncovered ops
   gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
   gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
@@ -155,13 +167,14 @@ def _add_coverage(subparsers: Subparsers) -> None:
     parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
     parser.add_argument("--choose", type=int, metavar="N",
                         help="list at most N calls by which answers for the others are corrected")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=_coverage)
 
 
 def _coverage(arguments: argparse.Namespace) -> int:
     from gnnperf.hardware import load_device
     from gnnperf.predict.api import predict
-    from gnnperf.predict.coverage import calls_to_measure, coverage_lines, ops_to_measure
+    from gnnperf.predict.coverage import calls_to_measure, coverage_document, coverage_lines, ops_to_measure
     from gnnperf.predict.request import Request
 
     if arguments.ops is not None and arguments.ops.exists():
@@ -171,11 +184,15 @@ def _coverage(arguments: argparse.Namespace) -> int:
     hardware = None if arguments.hardware is None else load_device(arguments.hardware)
     answer = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
                              measured=arguments.measured))  # fmt: skip
-    for line in coverage_lines(answer):
-        say(line)
+    if arguments.json:
+        write_out(to_json(coverage_document(answer)))
+    else:
+        for line in coverage_lines(answer):
+            say(line)
     chosen = arguments.choose
     lines = list(ops_to_measure(answer) if chosen is None else calls_to_measure(answer, chosen))
     if arguments.ops is not None:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
+    if arguments.ops is not None and not arguments.json:
         say(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
     return 0

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn import LEVEL
-from gnnperf.gnn.intervals.devices import fit_device_intervals, save_device_intervals
+from gnnperf.gnn.intervals.devices import fit_device_intervals, pooled_deviation, save_device_intervals
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE, UNMODELED
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_row(*row)
     if given.write:
         devices = ", ".join(sorted(set(scores["device"])))
-        result = fit_device_intervals(scores, LEVEL)
+        result = fit_device_intervals(scores, LEVEL, pooled_deviation(scores, LEVEL))
         save_device_intervals(result, PROVENANCE.format(devices=devices), conf_dir("analytic") / FILE)
     return 0
 
@@ -94,10 +94,11 @@ def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
 
 
 def judged(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    """Each generation by the bounds that the other generations give."""
+    """Each generation by the bounds that the other generations give, in no group with rows of it."""
     for (family, dtype), rows in scores.groupby(["family", "dtype"]):
         for generation, own in rows.groupby(GENERATION):
-            others = fit_device_intervals(rows[rows[GENERATION] != generation], LEVEL)
+            pooled = pooled_deviation(scores[scores[GENERATION] != generation], LEVEL)
+            others = fit_device_intervals(rows[rows[GENERATION] != generation], LEVEL, pooled)
             families, dtypes = (np.full(len(own), name, dtype=object) for name in (family, dtype))
             low, high = others.bounds_us(families, dtypes, np.ones(len(own)))
             ratio = np.exp(own["score"].to_numpy())
