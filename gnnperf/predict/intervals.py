@@ -97,7 +97,11 @@ def with_ratio_interval(
     ends = [replace(moved, latency_us=moved.latency_us * factor, isolated=None, mean_latency_us=None)
             for factor in (factors.low, factors.high)]  # fmt: skip
     low_us, high_us = (assemble(end, question).step_time_us for end in ends)
-    bounds_us = min(low_us, answer.step_time_us), max(high_us, answer.step_time_us)
+    step_us, repeat = answer.step_time_us, step_ratio_intervals().log_bounds[REPEAT]
+    ends_us = min(low_us, step_us), max(high_us, step_us)
+    down, up = (np.hypot(np.log(end_us / step_us), bound) if min(end_us, step_us) > 0 else 0.0
+                for end_us, bound in zip(ends_us, repeat, strict=True))  # fmt: skip
+    bounds_us = float(step_us * np.exp(-down)), float(step_us * np.exp(up))
     own_us = answer.traced_prediction_us
     interval = (bounds_us[0] / own_us, bounds_us[1] / own_us) if own_us else None
     known = np.isnan(moved.latency_low_us)
