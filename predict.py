@@ -1,7 +1,7 @@
 """Predict one step of a trace, or of a plan that never ran.
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
-                  [hardware=[NAME,NAME]] [measured=FILE] [collectives=NAME] [whatif=[{batch:{factor:2}}]] [jitter=trace]
+                  [hardware=[NAME,NAME]] [measured=FILE] [collectives=NAME] [whatif=[{batch:{factor:2}}]]
                   [--json] [--quiet] [--verbose] [--max-step-ms MS] [--max-regression PERCENT --against FOLDER]
 python predict.py plan=megatron_18b hardware=a100_sxm_80gb [plan.parallelism.tensor=4] [cluster=NAME]
 Every key: python predict.py --cfg job

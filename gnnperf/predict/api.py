@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from gnnperf.gnn import Checkpoint, Processor, StepIntervals
     from gnnperf.predict.measured import MeasuredPredictor
     from gnnperf.predict.replay import Replay
-    from gnnperf.schedule import Jitter
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
 COPY = (
@@ -224,8 +223,7 @@ class Setup:
     @property
     def _starts_from_trace(self) -> bool:
         request = self.request
-        differ = request.evidence is TraceEvidence.auto and request.jitter is not None
-        blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
+        blind = request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
         return not blind and self._ran
 
     @property
@@ -297,17 +295,9 @@ class Setup:
             notes=(*self._notes(), *target.notes),
             placement=placement_text(target.cluster, self.graph.world_size),
             from_trace=measured is not None,
-            jitter=self._jitter(),
             device=target.cluster.device,
             traced_device=target.traced,
         )
-
-    def _jitter(self) -> Jitter | None:
-        if self.request.jitter is None:
-            return None
-        from gnnperf.predict.jitter import requested_jitter
-
-        return requested_jitter(self.request.jitter, self.graph)
 
     def _notes(self) -> tuple[str, ...]:
         request, measured = self.request, self.measured

@@ -124,10 +124,6 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     """
     kind = step_time_kind(question.label)
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
-    if question.jitter is not None:
-        from gnnperf.predict.jitter import with_waits  # loads numba, as contention does
-
-        prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
     scheduled_us = prediction.scheduled_us
     known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
     ready_us = _ready_us(prediction)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gnnperf.memory import PeakMemory
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
-NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
 NO_EDITS_OF_PLANS = "What if: not known is peak memory with edits of a plan; set its own keys instead, as plan.{}"
 EXAMPLE_KEY = "schedule.micro_batch=2."
 OTHER_DEVICE = (
@@ -46,15 +45,11 @@ def _capacity(device: DeviceSpec | None) -> float | None:
 
 
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    from gnnperf.generate import NotAccounted, rank_tensors
+    from gnnperf.generate import rank_tensors
 
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
-    try:
-        peaks = [_peak(tensors, answer) for tensors in rank_tensors(plan)]
-    except NotAccounted as op:
-        return replace(answer, notes=(*answer.notes, NOT_ACCOUNTED.format(op)))
-    result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
+    result = tuple(RankMemory(_peak(tensors, answer), None, _capacity(device)) for tensors in rank_tensors(plan))
     sentences = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
     return replace(answer, peak_memory=result, notes=(*sentences, *answer.notes))
 

@@ -32,7 +32,7 @@ class Mode(StrEnum):
 class TraceEvidence(StrEnum):
     """What the prediction takes from the measurements of its own trace (mode=hybrid)."""
 
-    auto = "auto"  # as trace, unless jitter= asks for ranks that differ
+    auto = "auto"  # as trace
     trace = "trace"  # the step's own latencies; edits and other hardware scale them by a model's ratio
     other_steps = "other_steps"  # those of another step: a forecast of the step, not a copy
     none = "none"  # nothing: a blind prediction
@@ -98,7 +98,6 @@ class Request(HardwareConfig):
         batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
             a trace shows only the one that the step reads.
         findings: whether it is looked for what holds the step up; each candidate is predicted with its remedy.
-        jitter: how much equal ranks differ; "trace": as its steps tell; numbers (predict/jitter.py); None: not at all.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
         json: prediction.json goes to standard output, by itself.
         verbose: all warnings and notes are printed, not only the first warnings.
@@ -129,7 +128,6 @@ class Request(HardwareConfig):
     memory: bool = False
     batches_held: int = 1
     findings: bool = False
-    jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
     json: bool = False
     verbose: bool = False
@@ -183,7 +181,7 @@ class Request(HardwareConfig):
 ONE_OF = "one of trace and plan"
 MODELS = (Mode.hybrid, Mode.gnn, Mode.analytic)
 MODES_OF_KEY = {"measured": (Mode.hybrid,), "transfer": (Mode.hybrid,)} | dict.fromkeys(
-    ("checkpoint", "hardware", "cluster", "collectives", "jitter", "bucket_bytes"), MODELS
+    ("checkpoint", "hardware", "cluster", "collectives", "bucket_bytes"), MODELS
 )
 
 
@@ -217,10 +215,6 @@ def check(request: Request) -> None:
         from gnnperf.predict.target import check_collective_models
 
         check_collective_models(request.collectives)
-    if request.jitter is not None:
-        from gnnperf.predict.jitter import check_jitter
-
-        check_jitter(request.jitter)
     for key in ("checkpoint", "transfer"):
         file = getattr(request, key)
         _check_file(file is None or Path(file).is_file(), file, f"{key}=FILE")
@@ -241,15 +235,13 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
         yield request.plan, "mode=replay knows measured latencies only, a plan has none", "plan", models
         yield request.whatif, "mode=replay knows measured latencies only, edits need a model", "whatif", models
     if request.transfer is not None:
-        for key in ("plan", "checkpoint", "jitter", "other_hardware"):
+        for key in ("plan", "checkpoint", "other_hardware"):
             yield getattr(request, key), f"cannot be combined with {key}", "transfer", "trace= with transfer="
         blind = request.evidence in (TraceEvidence.none, TraceEvidence.other_steps)
         yield blind, "starts from the measurements of the trace", "evidence", "evidence=trace"
     if starts_from_trace:
         yield request.plan, "a plan has no measurements", "evidence", "evidence=none"
         yield mode is not Mode.hybrid, f"has no use in mode={mode}", "evidence", "mode=hybrid"
-        yield (request.jitter is not None, "measured steps hold the differences between ranks already", "jitter",
-               "evidence=none with jitter=")  # fmt: skip
     if bucket_bytes is not None:
         yield (not 0 < bucket_bytes < math.inf, f"bad value {bucket_bytes}", "bucket_bytes",
                "a number above 0, or null for none")  # fmt: skip

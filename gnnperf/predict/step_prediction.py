@@ -23,7 +23,6 @@ from gnnperf.trace import file_names
 if TYPE_CHECKING:
     from gnnperf.memory import Measured, PeakMemory
     from gnnperf.predict.throughput import Throughput
-    from gnnperf.schedule import Jitter
     from gnnperf.whatif import Finding
 
 TRANSFER = "transfer"  # evidence of a prediction for another machine, from measurements of the trace
@@ -126,7 +125,6 @@ class Question:
         notes: facts that need no action.
         placement: ranks, nodes and cluster, as a sentence; "" replay.
         from_trace: whether latencies start from measurements of the trace.
-        jitter: how much equal ranks differ; None: not at all.
         device: the numbers of `hardware`; None: not known (replay).
         traced_device: those of the trace's own device; None: not known.
     """
@@ -140,7 +138,6 @@ class Question:
     same_hardware: bool
     provenance: dict[str, Any]
     warnings: tuple[str, ...] = ()
-    jitter: Jitter | None = None
     device: DeviceSpec | None = None
     traced_device: DeviceSpec | None = None
     notes: tuple[str, ...] = ()

@@ -30,7 +30,6 @@ from gnnperf.whatif import (
     ChangeDtype,
     ChangeLink,
     CompressMessages,
-    CompressTables,
     DeclarePause,
     Edit,
     FuseElementwise,
@@ -38,7 +37,6 @@ from gnnperf.whatif import (
     InputStall,
     MoveToStream,
     OpLatency,
-    PlaceTable,
     RepeatCalls,
     ResizeTables,
     ScaleBatch,
@@ -65,7 +63,6 @@ EDITS: Mapping[str, type] = {
     "horizontal": FuseHorizontally,
     "repeat": RepeatCalls,
     "compress": CompressMessages,
-    "place": PlaceTable,
     "world_size": WorldSize,
     "block": Block,
     "overlap": WaitLater,
@@ -74,7 +71,6 @@ EDITS: Mapping[str, type] = {
     "link": ChangeLink,
     "cluster": ChangeCluster,
     "table_size": ResizeTables,
-    "tensor_train": CompressTables,
 }
 
 

@@ -21,7 +21,7 @@ CARD = "run.json"
 FORMAT = 2
 COMPLETE, RECORDING, BROKEN = "complete", "recording", "broken"
 POLL_S = 0.02
-SHARED = ("host", "host_facts", "link_probe", "recorded_at")  # of a part: once in the card, not once per rank
+SHARED = ("host", "host_facts", "recorded_at")  # of a part: once in the card, not once per rank
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,6 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
         "world_size": len(parts),
         **asdict(description),
         "link": description.link or (seen if len(parts) > 1 else {}),
-        "link_probe": parts[0]["link_probe"],
         "versions": machine.versions(),
         "garbage_collector": "objects older than the first step set aside",
         "step_time": {kind: _over_ranks(parts, kind) for kind in ("without_profiler", "with_profiler")},

@@ -9,63 +9,17 @@ with record("runs/mine", workload="gpt", parameters={"layers": 12}, parallelism=
 from __future__ import annotations
 
 import json
-import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
 from gnnperf.core import InputError, files
 from gnnperf.record import card, machine, profiler_cost
 from gnnperf.record.card import Description
-from gnnperf.record.machine import cuda_device
 from gnnperf.record.step_clock import garbage_set_aside
 from gnnperf.record.step_recorder import StepRecorder, Stretches
-
-# The link between the ranks, measured before a run: a few all-reduces, a small one for latency, a large one for rate.
-#
-# It takes some milliseconds on one host and half a second over 0.25 Gbit/s. The group's own backend does the work, so
-# the number says what the training's collectives will find.
-
-ON_HOST_MEMORY = ("gloo", "mpi", "ucc")  # backends; all others work on the rank's CUDA device
-
-
-POINTS = ((8, 15), (2**22, 3))  # bytes of every rank, and how often after one dropped round
-
-
-def probe_link() -> dict[str, object] | None:
-    """Time all-reduces over all ranks; every rank must call it. None for one rank.
-
-    Returns:
-        `points`: for each size, `median_us` from this rank's call to its return. `bytes_per_s`: what each rank sends in
-        a ring all-reduce of the large one, 2 (n - 1) / n of its bytes, over its median time.
-    """
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return None
-    world_size = dist.get_world_size()
-    points = [{"bytes": size, "median_us": round(_median_us(size, rounds), 1)} for size, rounds in POINTS]
-    sent_bytes = 2 * (world_size - 1) / world_size * POINTS[-1][0]
-    return {"operation": "all_reduce", "ranks": world_size, "points": points,
-            "bytes_per_s": round(sent_bytes / points[-1]["median_us"] * 1e6)}  # fmt: skip
-
-
-def _median_us(num_bytes: int, rounds: int) -> float:
-    index = None if dist.get_backend() in ON_HOST_MEMORY else cuda_device()
-    message = torch.zeros(num_bytes // 4, device="cpu" if index is None else f"cuda:{index}")
-    samples = [_time_us(message) for _ in range(1 + rounds)]
-    return statistics.median(samples[1:])
-
-
-def _time_us(message: torch.Tensor) -> float:
-    began_ns = time.perf_counter_ns()
-    dist.all_reduce(message)
-    if message.is_cuda:
-        torch.cuda.synchronize(message.device)
-    return (time.perf_counter_ns() - began_ns) / 1e3
-
 
 # Take out of trace files what they say about the machine and its user.
 #
@@ -132,7 +86,7 @@ def record(
         parallelism: ranks by kind (dp, tp, pp, ep), for the card.
         precision: dtype of the arithmetic, for the card.
         batch: samples per rank and step, for the card.
-        link: what the ranks talk over, for the card; None: what can be seen of it. It is measured in any case.
+        link: what the ranks talk over, for the card; None: what can be seen of it.
         repeat: which recording of the same run this is, from 1, for the card.
         conditions: anything else under which it runs; JSON values, for the card.
         index_statistics: of each embedding table that this rank looks up; JSON values, for the card.
@@ -157,7 +111,7 @@ def record(
     rank, world_size = machine.rank_and_world_size()
     folder = _open(Path(run_dir), about, rank)
     with _marked_if_broken(folder, about, rank):
-        began = {"recorded_at": card.now(), "link_probe": probe_link()}
+        began = {"recorded_at": card.now()}
         with garbage_set_aside(), closing(StepRecorder(stretches, execution_trace=execution_trace)) as step:
             yield step
             _finish(step, folder, {**began, **machine.placement(), "backend": machine.backend(), **tables}, rank)

@@ -1,35 +1,35 @@
-"""`python -m gnnperf.record.script OPTIONS -- script.py …`: run somebody's training script and record its steps.
+"""Record the steps of somebody's training program: what `gnnperf record -- COMMAND` runs inside it.
 
-What `gnnperf record -- COMMAND` puts in front of the script; needs torch and the standard library only.
+A step ends when the first optimizer has stepped again:
+
+    optimizer A, optimizer B, A, B, ...      steps:  A ---- A ---- A     (several optimizers)
+    micro-batch, micro-batch, A, ...                 A ---- A            (gradient accumulation)
+
+Needs torch and the standard library only.
 """
 
 from __future__ import annotations
 
-import argparse
+import atexit
+import json
 import os
-import runpy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gnnperf.core import InputError, complain
-from gnnperf.record import recorder
 from gnnperf.record.step_recorder import StepRecorder
+from gnnperf.record.wrap import SETTINGS
 
-# Marks the steps of a program that knows nothing of it: a step ends when the first optimizer has stepped again.
-#
-# optimizer A, optimizer B, A, B, ...      steps:  A ---- A ---- A     (several optimizers)
-# micro-batch, micro-batch, A, ...                 A ---- A            (gradient accumulation)
-
+RECORDER = "gnnperf.record.recorder"
 Recording = AbstractContextManager[StepRecorder]
-STRETCHES = ("warmup", "unprofiled", "profiled")
 
 
 class StepMarker:
@@ -45,9 +45,9 @@ class StepMarker:
         self._recording: Recording | None = None
         self._step: StepRecorder | None = None
         self._ended = False
-        register_optimizer_step_post_hook(self._stepped)  # for good: torch calls it while it walks over all hooks
 
-    def _stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer has stepped."""
         expected = int(os.environ.get("WORLD_SIZE", "1"))  # of the launcher: none is recorded before all have met
         if self._ended or (expected > 1 and not (dist.is_available() and dist.is_initialized())):
             return
@@ -75,58 +75,36 @@ class StepMarker:
             recording.__exit__(None if error is None else type(error), error, trace)
 
 
-class RecordsItself(Exception):
-    """The script calls `record` on its own; this recording gives way."""
+def stepped(optimizer: torch.optim.Optimizer) -> None:
+    """An optimizer of this process has stepped; the first time, its recording is prepared."""
+    marker = _marker()
+    if marker is not None:
+        marker.stepped(optimizer)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the script as if it had been called; its own exit code, or 2 where recording found a fault."""
-    options = _parser().parse_args(argv)
-    marker = StepMarker(_recording(options))
-    recorder.record = _noting(recorder.record, marker, options.note)  # type: ignore[assignment]
-    error: BaseException | None = None
-    try:
-        _run(options.script, options.arguments, module=options.module)
-    except InputError as fault:
-        complain("gnnperf", str(fault))
-        error = fault
-        return fault.exit_code
-    except BaseException as raised:
-        error = None if isinstance(raised, SystemExit) and not raised.code else raised
-        raise
-    finally:
+@cache
+def _marker() -> StepMarker | None:
+    """None: no settings, or the program has loaded the recorder, to mark its steps on its own."""
+    if SETTINGS not in os.environ or RECORDER in sys.modules:
+        return None
+    from gnnperf.record.recorder import record
+
+    settings = json.loads(os.environ[SETTINGS])
+    specification = getattr(sys.modules["__main__"], "__spec__", None)  # of `python -m module`
+    workload = specification.name if specification else Path(sys.argv[0]).stem
+    marker = StepMarker(lambda seen: record(workload=workload, **settings, **seen))
+    report = sys.excepthook
+
+    def ended_by(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         _end(marker, error)
-    return 0
+        if isinstance(error, InputError):
+            complain("gnnperf", str(error))
+        else:
+            report(kind, error, trace)
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m gnnperf.record.script")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--note", type=Path, required=True, help="where to say that the script records itself")
-    for stretch in STRETCHES:
-        parser.add_argument(f"--{stretch}-steps", type=int, required=True)
-    parser.add_argument("--module", action="store_true", help="the script is the name of a module")
-    parser.add_argument("script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    return parser
-
-
-def _recording(options: argparse.Namespace) -> Callable[[Mapping[str, Any]], Recording]:
-    record = recorder.record  # before it notes who calls it
-    workload = options.script if options.module else Path(options.script).stem
-    steps = {f"{stretch}_steps": getattr(options, f"{stretch}_steps") for stretch in STRETCHES}
-    return lambda seen: record(options.out, workload=workload, **steps, **seen)
-
-
-def _noting(record: Callable[..., Recording], marker: StepMarker, note: Path) -> Callable[..., Recording]:
-    """`record` for the script: it goes first."""
-
-    def record_of_the_script(run_dir: str | Path, **settings: Any) -> Recording:
-        note.write_text(str(run_dir), encoding="utf-8")
-        _end(marker, RecordsItself())
-        return record(run_dir, **settings)
-
-    return record_of_the_script
+    sys.excepthook = ended_by
+    atexit.register(_end, marker, None)
+    return marker
 
 
 def _end(marker: StepMarker, error: BaseException | None) -> None:
@@ -136,21 +114,5 @@ def _end(marker: StepMarker, error: BaseException | None) -> None:
     except InputError:
         return  # in the run's card; `gnnperf record` prints it once for all ranks
     except BaseException as raised:
-        if error is None or raised is not error:
+        if raised is not error:
             complain("gnnperf", str(raised))
-
-
-def _run(script: str, arguments: list[str], *, module: bool) -> None:
-    """As `python script.py …` and `python -m module …` do."""
-    sys.argv = [script, *arguments]
-    if module:
-        runpy.run_module(script, run_name="__main__", alter_sys=True)
-        return
-    if not Path(script).is_file():
-        raise InputError("no such script", where=script)
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    runpy.run_path(script, run_name="__main__")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

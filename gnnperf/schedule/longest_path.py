@@ -17,6 +17,8 @@ from gnnperf.graph import ExecutionGraph, LaneEnds, lane_ends
 
 # The one-pass discrete-event schedule: longest paths in (max, +) over a directed acyclic graph.
 
+NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
+
 
 @compiled
 def topological_order(num_nodes, src, dst):  # type: ignore[no-untyped-def] # pragma: no cover

@@ -1,31 +1,26 @@
-"""`gnnperf inspect PATH...` and `gnnperf data list | fetch | build`."""
+"""`gnnperf inspect PATH...` and `gnnperf data list | fetch`."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
 
-from gnnperf.core import InputError, each, say, task
-from gnnperf.trace.public.catalog import Entry, build, load_catalog, recordings, select
+from gnnperf.core import InputError, say, task
+from gnnperf.trace.public.catalog import Entry, load_catalog, select
 from gnnperf.trace.public.fetch import Origin, fetch
 
 MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 FOLDER = Path("datasets/public")
 CONNECTIONS = 4
-SHOWN_FAILURES = 20
 MAX_FAILURES = 20  # of files: then the network is down, and the rest is not tried
-
-T = TypeVar("T")
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `inspect`, `data` and the three commands of `data`."""
+    """Add `inspect`, `data` and the two commands of `data`."""
     inspecting = subparsers.add_parser(
         "inspect",
         help="what a trace holds: ranks, steps, shapes, collectives, and what is missing",
@@ -34,7 +29,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     inspecting.add_argument("path", nargs="+", type=Path, metavar="PATH", help="file, directory of rank files, archive")
     inspecting.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="of several in one folder")
     inspecting.set_defaults(run=inspect_paths)
-    data = subparsers.add_parser("data", help="list, fetch and import public measurements")
+    data = subparsers.add_parser("data", help="list and fetch public measurements")
     commands = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="what there is: runs and tables, or single files")
     _add_selection(listing)
@@ -44,11 +39,6 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     _add_selection(fetching)
     _add_origin(fetching)
     fetching.set_defaults(run=fetch_entries)
-    building = commands.add_parser("build", help="fetch runs and import them as TraceTables")
-    _add_selection(building)
-    _add_origin(building)
-    building.add_argument("--out", type=Path, metavar="DIR", help="where runs go (default: runs below --to)")
-    building.set_defaults(run=build_runs)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +57,10 @@ def _add_origin(parser: argparse.ArgumentParser) -> None:
 def inspect_paths(args: argparse.Namespace) -> int:
     """Print what the paths hold."""
     from gnnperf.core import console  # only what is requested is imported
+    from gnnperf.trace import read_run
     from gnnperf.trace.inspect import inspect, print_inspection
 
-    print_inspection(inspect(args.path, args.recording), console())
+    print_inspection(inspect(read_run(args.path, recording=args.recording)), console())
     return 0
 
 
@@ -116,23 +107,6 @@ def fetch_entries(args: argparse.Namespace) -> int:
     return 0
 
 
-def build_runs(args: argparse.Namespace) -> int:
-    """Fetch the chosen runs and import each; a run that cannot be read is reported after the others are done."""
-    result = recordings(_chosen(args))
-    if not result:
-        raise InputError("none of the chosen files is a trace", remedy="see `gnnperf data list --kind kineto`")
-    _fetch_all([e for r in result for e in r.entries], args.to, _origin(args))
-    out = args.out or args.to / "runs"
-    failures: list[InputError] = []
-    for recording in each(result, "importing", "runs"):
-        try:
-            say(build(recording, args.to, out))
-        except InputError as error:
-            failures.append(error)
-    _raise_failures(failures, len(result), "runs could not be imported")
-    return 0
-
-
 def _chosen(args: argparse.Namespace) -> tuple[Entry, ...]:
     if not (args.names or args.runs or args.kinds):
         raise InputError("nothing chosen", allowed="NAME, --run RUN, --kind KIND (patterns allowed)",
@@ -149,43 +123,21 @@ def _origin(args: argparse.Namespace) -> Origin:
 
 
 def _fetch_all(entries: Sequence[Entry], folder: Path, origin: Origin) -> None:
-    """Whatever can be fetched is, then the failures are one message; Ctrl-C ends the downloads under way."""
-    with task(f"fetching {len(entries)} files", sum(entry.size_bytes for entry in entries), "B") as advance:
-        interrupted = threading.Event()
-
-        def on_bytes(count: int) -> None:
-            if interrupted.is_set():
-                raise KeyboardInterrupt
-            advance(count)
-
-        failures = _at_once(entries, lambda entry: fetch(entry, folder, origin, on_bytes), interrupted)
-    _raise_failures(failures, len(entries), f"files could not be fetched into {folder}")
-
-
-def _at_once(items: Sequence[T], action: Callable[[T], object], interrupted: threading.Event) -> list[InputError]:
-    """Apply `action`, `CONNECTIONS` at a time, until `MAX_FAILURES` failed; sets `interrupted` on Ctrl-C."""
+    """Whatever can be fetched is, `CONNECTIONS` at a time, then the failures are one message."""
     failures: list[InputError] = []
 
-    def attempt(item: T) -> None:
+    def attempt(entry: Entry) -> None:
         if len(failures) < MAX_FAILURES:
             try:
-                action(item)
+                fetch(entry, folder, origin)
             except InputError as error:
                 failures.append(error)
 
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        try:
-            list(pool.map(attempt, items))
-        except KeyboardInterrupt:
-            interrupted.set()
-            raise
-    return failures
-
-
-def _raise_failures(failures: Sequence[InputError], total: int, what: str) -> None:
+    with ThreadPoolExecutor(CONNECTIONS) as pool, task("fetching", len(entries), "files") as advance:
+        for _ in pool.map(attempt, entries):
+            advance(1.0)
     if len(failures) == 1:
         raise failures[0]
     if failures:
-        shown = "".join(f"\n  {failure}" for failure in failures[:SHOWN_FAILURES])
-        more = f"\n  ... and {len(failures) - SHOWN_FAILURES} more" if len(failures) > SHOWN_FAILURES else ""
-        raise InputError(f"{len(failures)} of {total} {what}:{shown}{more}")
+        shown = "".join(f"\n  {failure}" for failure in failures[:MAX_FAILURES])
+        raise InputError(f"{len(failures)} of {len(entries)} files could not be fetched into {folder}:{shown}")

@@ -79,11 +79,6 @@ class ExecutionTrace:
     schema: str
     nodes: tuple[Node, ...]
 
-    @property
-    def share_with_shapes(self) -> float:
-        """Of nodes that take a tensor."""
-        return float(np.mean([any(str(t).startswith("Tensor") for t in n.types) for n in self.nodes]))
-
 
 def read_execution_trace(head: Head, name: str) -> ExecutionTrace:
     """Nodes of an execution trace; refuses an unknown schema, and nodes that cannot be read."""

@@ -5,37 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
-import numpy as np
 import pandas as pd
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.core import DEVICE_KINDS, EventKind, InputError, Link
+from gnnperf.core import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.checks import step_rows
-from gnnperf.trace.execution_trace import ExecutionTrace
-from gnnperf.trace.reader import read_execution_traces, read_run, without_folder
 from gnnperf.trace.table import RunTrace, TraceTable
 
 MAX_ROWS = 16
 BOLD = "bold"
-
-
-@dataclass(frozen=True)
-class CollectiveSummary:
-    """Collectives of one rank with one kind, dtype and group; elements sent over all of them, NaN unknown."""
-
-    kind: str
-    dtype: str | None
-    group: str | None
-    group_size: int
-    calls: int
-    kernels: int
-    in_elements: float
+COLLECTIVE_KEYS = ["collective", "comm_dtype", "group", "group_size"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +26,7 @@ class RankSummary:
     """One rank."""
 
     rank: int
-    rank_source: str  # how the number is known
-    file: str  # base name
+    rank_source: str  # how the rank is known
     duration_ms: float  # first start to last end
     events: dict[str, int]  # count by EventKind
     steps: tuple[tuple[str, float], ...]  # name and host time in ms of each step mark, in order
@@ -55,7 +37,15 @@ class RankSummary:
     streams: int
     threads: int  # host threads
     feeds: int  # tensor dependencies
-    collectives: tuple[CollectiveSummary, ...]  # by kind, dtype and group
+    # by COLLECTIVE_KEYS: calls, kernels, and elements sent over all of them (NaN unknown)
+    collectives: pd.DataFrame
+
+    @property
+    def tied_share(self) -> float:
+        """Device events tied to a CPU op, among those launched inside the window; NaN without any."""
+        inside = sum(self.links.values()) - self.links.get(str(Link.BEFORE_WINDOW), 0)
+        tied = self.links.get(str(Link.EXTERNAL_ID), 0) + self.links.get(str(Link.CORRELATION), 0)
+        return tied / inside if inside else float("nan")
 
 
 @dataclass(frozen=True)
@@ -63,29 +53,16 @@ class Inspection:
     """What a path holds."""
 
     name: str  # of the run
-    world_size: int | None  # ranks of the run, traced or not; None for execution traces only
+    world_size: int  # ranks of the run, traced or not
     ranks: tuple[RankSummary, ...]  # traced ranks
-    execution_traces: tuple[ExecutionTrace, ...]  # those without a Kineto file: they have ops and shapes, no times
     missing: tuple[str, ...]  # what the trace does not hold and a prediction would use
     warnings: tuple[str, ...]  # as for reading
 
 
-def inspect(path: Path | list[Path], recording: int | None = None) -> Inspection:
-    """Look into a trace; refuses what cannot be read. `recording` is one of several, from 1."""
-    try:
-        return inspect_run(read_run(path, recording=recording))
-    except InputError as error:
-        traces = tuple(read_execution_traces(path))
-        if not traces:
-            raise
-        missing = ("times: an execution trace has none",)
-        return Inspection(traces[0].name, None, (), traces, missing, (str(without_folder(error)),))
-
-
-def inspect_run(run: RunTrace) -> Inspection:
+def inspect(run: RunTrace) -> Inspection:
     """Look into a run that was read."""
     ranks = tuple(_rank(t) for t in run.tables)
-    return Inspection(run.name, run.world_size, ranks, (), tuple(_missing(ranks, run)), run.warnings)
+    return Inspection(run.name, run.world_size, ranks, tuple(_missing(ranks, run)), run.warnings)
 
 
 def _rank(table: TraceTable) -> RankSummary:
@@ -96,7 +73,7 @@ def _rank(table: TraceTable) -> RankSummary:
     used = sorted(set(events.loc[device, "device"]))
     names = tuple(table.meta.devices[d].name if 0 <= d < len(table.meta.devices) else "" for d in used)
     return RankSummary(
-        rank=table.meta.rank, rank_source=table.meta.rank_source, file=table.meta.source_file,
+        rank=table.meta.rank, rank_source=table.meta.rank_source,
         duration_ms=float((events["start_ns"] + events["duration_ns"]).max() - events["start_ns"].min()) / 1e6,
         events=_counts(kind), steps=tuple((str(n), d / 1e6) for n, d in steps.to_numpy()),
         ops_with_shapes=float(events.loc[ops, "input_dims"].notna().mean()) if ops.any() else float("nan"),
@@ -111,23 +88,20 @@ def _counts(column: pd.Series) -> dict[str, int]:
     return {str(k): int(n) for k, n in column.value_counts().items() if n}
 
 
-def _collectives(events: pd.DataFrame) -> tuple[CollectiveSummary, ...]:
-    result = events[events["collective"].notna()]
-    keys = ["collective", "comm_dtype", "group", "group_size"]
-    plain = {key: result[key].astype(object).fillna("") for key in keys[:3]}
-    parts = []
-    for key, rows in result.assign(**plain).groupby(keys, sort=True):
-        kind, dtype, group, size = cast(tuple[str, str, str, int], key)
-        is_kernel = (rows["kind"] == EventKind.KERNEL).to_numpy()
-        ranges = (rows["kind"] == EventKind.ANNOTATION).to_numpy()  # nccl:, gloo: one per call
-        sent = float(rows.loc[is_kernel if is_kernel.any() else ranges, "in_elements"].sum(min_count=1))
-        counts = int(ranges.sum()), int(is_kernel.sum())
-        parts.append(CollectiveSummary(kind, dtype or None, group or None, int(size), *counts, sent))
-    return tuple(parts)
+def _collectives(events: pd.DataFrame) -> pd.DataFrame:
+    """Elements are those of the kernels where there are any, else of the ranges nccl:, gloo:, one per call."""
+    rows = events[events["collective"].notna()]
+    plain = {key: rows[key].astype(object).fillna("-") for key in COLLECTIVE_KEYS[:3]}
+    rows = rows.assign(**plain, calls=rows["kind"] == EventKind.ANNOTATION, kernels=rows["kind"] == EventKind.KERNEL)
+    counted = rows["kernels"] | (rows["calls"] & ~rows.groupby(COLLECTIVE_KEYS)["kernels"].transform("any"))
+    groups = rows.assign(in_elements=rows["in_elements"].where(counted)).groupby(COLLECTIVE_KEYS)
+    sums = groups[["calls", "kernels"]].sum()
+    return sums.assign(in_elements=groups["in_elements"].sum(min_count=1)).reset_index()
 
 
 def _missing(ranks: tuple[RankSummary, ...], run: RunTrace) -> list[str]:
     """What the trace does not hold, each with what it would take."""
+    unsized = any((r.collectives["kernels"].gt(0) & r.collectives["in_elements"].isna()).any() for r in ranks)
     lacks = {
         "times: the program was captured, not run": run.is_captured,
         "step marks: call profiler.step() after each step": not all(r.steps for r in ranks),
@@ -136,61 +110,48 @@ def _missing(ranks: tuple[RankSummary, ...], run: RunTrace) -> list[str]:
             not any(r.ops_with_shapes > 0 for r in ranks),
         "tensor dependencies: give the execution trace too": not any(r.feeds for r in ranks),
         "device names": any(not name for r in ranks for name in r.devices),
-        "sizes of collectives": any(c.kernels and np.isnan(c.in_elements) for r in ranks for c in r.collectives),
+        "sizes of collectives": unsized,
         f"{run.world_size - len(ranks)} of {run.world_size} ranks": run.world_size > len(ranks),
     }  # fmt: skip
     return [text for text, is_lacking in lacks.items() if is_lacking]
 
 
-def tied_share(rank: RankSummary) -> float:
-    """Device events tied to a CPU op, among those launched inside the window; NaN without any."""
-    inside = sum(rank.links.values()) - rank.links.get(str(Link.BEFORE_WINDOW), 0)
-    tied = rank.links.get(str(Link.EXTERNAL_ID), 0) + rank.links.get(str(Link.CORRELATION), 0)
-    return tied / inside if inside else float("nan")
-
-
 def print_inspection(result: Inspection, console: Console) -> None:
-    """Ranks, steps, collectives, execution traces, what is missing, warnings."""
-    world = "" if result.world_size is None else f", world size {result.world_size}"
-    console.print(Text.assemble((result.name, BOLD), f": {len(result.ranks)} rank(s) traced{world}"))
-    _print_table(console, "Ranks", ("rank", "known by", "window ms", "cpu ops", "shapes", "threads", "device"), [
-        (str(r.rank), r.rank_source, f"{r.duration_ms:,.1f}", f"{r.events.get('cpu_op', 0):,}",
-         _percent(r.ops_with_shapes), str(r.threads), ", ".join(sorted({d or "(no name)" for d in r.devices})) or "-")
+    """Ranks, steps, collectives, what is missing, warnings."""
+    traced = f": {len(result.ranks)} rank(s) traced, world size {result.world_size}"
+    console.print(Text.assemble((result.name, BOLD), traced))
+    _print_table(console, "Ranks", "rank; known by; window ms; cpu ops; shapes; threads; device", [
+        (r.rank, r.rank_source, f"{r.duration_ms:,.1f}", f"{r.events.get('cpu_op', 0):,}", _percent(r.ops_with_shapes),
+         r.threads, ", ".join(sorted({d or "(no name)" for d in r.devices})) or "-")
         for r in result.ranks
     ])  # fmt: skip
-    headings = ("rank", "launches", "kernels", "copies", "streams", "tied to ops", "by", "before window")
+    headings = "rank; launches; kernels; copies; streams; tied to ops; by; before window"
     _print_table(console, "Device work", headings, [
-        (str(r.rank), f"{r.events.get('runtime', 0):,}", f"{r.events.get('kernel', 0):,}",
-         f"{r.events.get('memcpy', 0) + r.events.get('memset', 0):,}", str(r.streams), _percent(tied_share(r)),
+        (r.rank, f"{r.events.get('runtime', 0):,}", f"{r.events.get('kernel', 0):,}",
+         f"{r.events.get('memcpy', 0) + r.events.get('memset', 0):,}", r.streams, _percent(r.tied_share),
          r.link_method, f"{r.links.get('before_window', 0):,}")
         for r in result.ranks if r.streams
     ])  # fmt: skip
     _print_steps(console, result.ranks)
-    headings = ("rank", "collective", "dtype", "group", "size", "calls", "kernels", "elements sent")
-    _print_table(console, "Collectives", headings, [
-        (str(r.rank), c.kind, c.dtype or "-", (c.group or "-")[:24], str(c.group_size) if c.group_size > 0 else "-",
-         f"{c.calls:,}", f"{c.kernels:,}", "-" if math.isnan(c.in_elements) else f"{c.in_elements:,.0f}")
-        for r in result.ranks for c in r.collectives
-    ])  # fmt: skip
-    _print_table(console, "Execution traces (no times)", ("execution trace", "schema", "ops", "threads", "shapes"), [
-        (t.name, t.schema, f"{len(t.nodes):,}", str(len({n.thread for n in t.nodes})), _percent(t.share_with_shapes))
-        for t in result.execution_traces
+    _print_table(console, "Collectives", "rank; collective; dtype; group; size; calls; kernels; elements sent", [
+        (r.rank, kind, dtype, group[:24], size if size > 0 else "-", f"{calls:,}", f"{kernels:,}",
+         "-" if math.isnan(elements) else f"{elements:,.0f}")
+        for r in result.ranks for kind, dtype, group, size, calls, kernels, elements in r.collectives.to_numpy()
     ])  # fmt: skip
     for title, lines in (("Not in this trace", result.missing), ("Warnings", result.warnings)):
+        more = [f"... {len(lines) - MAX_ROWS} more"] if len(lines) > MAX_ROWS else []
         if lines:
             console.print(Text(title, BOLD))
-            for line in lines[:MAX_ROWS]:
-                console.print(f"  - {line}", soft_wrap=True)
-            if len(lines) > MAX_ROWS:
-                console.print(f"  - ... {len(lines) - MAX_ROWS} more")
+        for line in (*lines[:MAX_ROWS], *more):
+            console.print(f"  - {line}", soft_wrap=True)
 
 
-def _print_table(console: Console, title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_table(console: Console, title: str, headings: str, rows: Sequence[Sequence[object]]) -> None:
     if not rows:
         return
-    table = Table(*headings, title=title, title_justify="left", box=SIMPLE)
+    table = Table(*headings.split("; "), title=title, title_justify="left", box=SIMPLE)
     for row in rows[:MAX_ROWS]:
-        table.add_row(*row)
+        table.add_row(*map(str, row))
     if len(rows) > MAX_ROWS:
         table.add_row("...", f"{len(rows) - MAX_ROWS} more")
     console.print(table)

@@ -20,7 +20,7 @@ from gnnperf.trace.event_names import file_name, run_name, with_public_names, wi
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.groups import name_groups
 from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, read_devices, read_distributed
-from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.table import EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
 
 # The bytes of one Kineto file -> TraceTable: the pipeline as a table of contents.
@@ -159,15 +159,6 @@ def read_run(path: Path | list[Path], *, name: str | None = None, recording: int
         return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
 
 
-def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
-    """The execution traces under a path, which have no times; an empty list where there is none that can be read."""
-    paths = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
-    try:
-        return [trace for _, trace in _first_look([p for p in paths if not _is_saved(p)]).traces]
-    except InputError:
-        return []
-
-
 def _read_tables(
     paths: Sequence[Path], where: str
 ) -> tuple[list[TraceTable], dict[int, tuple[tuple[int, ...], ...]], list[str]]:
@@ -202,7 +193,7 @@ def _imported(path: Path) -> Path:
 
 def _is_saved(path: Path) -> bool:
     if path.is_dir():
-        return any(p.name == EVENTS_FILE or EARLIER_FILE.fullmatch(p.name) for p in path.iterdir())
+        return (path / EVENTS_FILE).is_file()
     return path.suffix == ".parquet"
 
 

@@ -9,8 +9,6 @@ time: two ranks of 3,000 events take about 24 KB, and 15 ms.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
@@ -23,12 +21,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf.core import EVIDENCE_COLUMNS, InputError, read_parquet, replacing_folder, schema, untrusted
+from gnnperf.core import EVIDENCE_COLUMNS, InputError, files, read_parquet, replacing_folder, schema, untrusted
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS
 from gnnperf.trace.packing import TEXTS, pack, packed_dtypes, unpack
-from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.table import EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import is_regular
 
 META_KEY = b"gnnperf.trace"
@@ -39,10 +37,7 @@ MAX_CARD_BYTES = 2**20
 ALWAYS_STORED = "start_gap_ns"  # so that the file knows its number of rows
 REMEDY = "import the trace again"
 FEEDS_SCHEMA = pa.schema([("rank", pa.int64()), ("producer_event", pa.int64()), ("consumer_event", pa.int64())])
-SMALL_RUN_EVENTS = 100_000  # up to here brotli's best level takes seconds
-ZSTD_LEVEL = 3
-LIST_OF_SCALARS = re.compile(r"\[\n\s+([^\[\]{}]*?)\n\s*\]")  # line breaks inside texts are escaped
-LINE_BREAK = re.compile(r",\n\s+")
+BROTLI_LEVEL, ZSTD_LEVEL = 11, 3  # the former takes seconds for 100,000 events
 
 
 def write_run(run: RunTrace, directory: Path, *, smallest: bool = False) -> None:
@@ -67,9 +62,7 @@ def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
     _write_events(run.tables, folder / EVENTS_FILE, smallest=smallest)
     _write_feeds(run.tables, folder / FEEDS_FILE)
     if run.card is not None:
-        text = json.dumps(run.card, indent=1)  # one key per line, a list of numbers or words on one line
-        text = LIST_OF_SCALARS.sub(lambda result: "[" + LINE_BREAK.sub(", ", result[1]) + "]", text)
-        (folder / CARD).write_text(text)
+        (folder / CARD).write_text(files.readable(run.card))
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -78,7 +71,7 @@ def refuse_foreign(directory: Path) -> None:
         raise InputError("is a file", where=str(directory), allowed="a directory to write to")
     names = sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
     own = (EVENTS_FILE, FEEDS_FILE, CARD)
-    foreign = [name for name in names if name not in own and not EARLIER_FILE.fullmatch(name)]
+    foreign = [name for name in names if name not in own]
     if foreign:
         raise InputError(f"holds other files ({foreign[0]!r})", where=str(directory),
                          remedy="choose a new or empty directory")  # fmt: skip
@@ -108,10 +101,9 @@ def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -
 def _write_columns(stored: dict[str, pa.Array], meta: bytes, path: Path, *, smallest: bool) -> None:
     table = pa.table(stored)
     numbers = [column.name for column in table.schema if column.type != pa.string()]
-    brotli_level = 11 if len(table) <= SMALL_RUN_EVENTS else 5
     with pq.ParquetWriter(
         path, table.schema, use_dictionary=False,
-        compression="brotli" if smallest else "zstd", compression_level=brotli_level if smallest else ZSTD_LEVEL,
+        compression="brotli" if smallest else "zstd", compression_level=BROTLI_LEVEL if smallest else ZSTD_LEVEL,
         use_byte_stream_split=numbers, write_statistics=False, store_schema=False,
         write_page_checksum=True,
     ) as file:  # fmt: skip
@@ -132,8 +124,6 @@ def read_tables(path: Path) -> list[TraceTable]:
     Raises:
         InputError: not written by this program, cut off, damaged, or of another version.
     """
-    if path.is_dir() and not (path / EVENTS_FILE).is_file():  # rank_N.parquet, version 1
-        raise InputError("was written by another version", where=str(path), remedy=REMEDY)
     folder = path if path.is_dir() else path.parent
     path = path / EVENTS_FILE if path.is_dir() else path
     feeds = path.with_name(FEEDS_FILE)

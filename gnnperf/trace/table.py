@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 import pandas as pd
 
 EVENTS_FILE = "events.parquet"  # saved tables: all ranks of a run
 CAPTURED = "captured"  # source format of a program that never ran: order is known, times are not
-EARLIER_FILE = re.compile(r"rank_\d+(?:\.feeds)?\.parquet")  # format version 1: one per rank
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,59 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.trace import RunTrace, read_run
-from gnnperf.trace.public.catalog import Recording, load_catalog, recordings
+from gnnperf.trace.public.catalog import Entry, load_catalog
 
+TRACE_KINDS = ("kineto", "execution-trace", "archive")
 GRAPH_RUNS = (
     "dlrm-8", "megatron-tp2", "torchrec/trace/", "torchrec/log/resnet18", "hta/trace_diff/control",
     "hta/df_index_resolver", "hta/ns_resolution_trace", "hta/nccl_parser_config",
     "hta/negative_queue_length_values_check", "kineto-resnet50/",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Files that were recorded together."""
+
+    name: str  # folder name for the run, unique in the catalog
+    entries: tuple[Entry, ...]  # its rank files, execution traces and archives
+
+
+def recordings(entries: Sequence[Entry]) -> tuple[Recording, ...]:
+    """Group trace files by the recording they belong to.
+
+    Some repositories published one file again and again under one name: several Kineto files that are not known to
+    be different ranks are different recordings.
+    """
+    traces = sorted((e for e in entries if e.run and e.kind in TRACE_KINDS), key=lambda e: (e.run or "", e.name))
+    return tuple(r for run, group in groupby(traces, key=lambda e: e.run or "") for r in _split(run, tuple(group)))
+
+
+def _split(run: str, files: tuple[Entry, ...]) -> Iterator[Recording]:
+    """One recording, or one per file."""
+    ranked = [e.rank for e in files if e.kind == "kineto"]
+    distinct = len({(e.repo, e.path) for e in files}) == len(files)  # no two are versions of one upstream file
+    together = len(files) == 1 or (None not in ranked and len(set(ranked)) == len(ranked) and distinct)
+    if together:
+        yield Recording(_folder_name(run), files)
+        return
+    for entry in files:
+        yield Recording(f"{_folder_name(run)}-{entry.sha256[:8]}", (entry,))
+
+
+def _folder_name(text: str) -> str:
+    """A name without folders and without the suffixes of a trace file."""
+    plain = re.sub(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.tgz|\.tar\.gz)?$", "", text)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain)
 
 
 def mirror() -> Path:

@@ -20,7 +20,6 @@ from research.recording.dataset import calibrate_first, record_all
 from research.recording.gpu_recipe import gpu as gpu_plan
 from research.recording.plan import Plan
 from research.recording.run import Steps, record_run
-from research.recording.sharding_problems import cpu_sharding as sharding_plan
 from research.recording.spec import RunSpec
 from research.recording.workloads.dlrm import Dlrm
 
@@ -61,6 +60,5 @@ def record_dataset(plan_of: Callable[[], Plan], arguments: argparse.Namespace) -
 cpu_gloo = partial(record_dataset, gloo.cpu_gloo)
 cpu_again = partial(record_dataset, gloo.cpu_again)
 cpu_unseen = partial(record_dataset, unseen_plan)
-cpu_sharding = partial(record_dataset, sharding_plan)
 cpu_random = partial(record_dataset, random_plan)
 gpu = partial(record_dataset, gpu_plan)

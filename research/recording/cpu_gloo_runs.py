@@ -21,24 +21,15 @@ SLOW, MEDIUM, FAST = Link(2, 0.25), Link(2, 1.0), Link(2, 5.0)  # Gbit/s between
 RATES = (SLOW, MEDIUM, FAST)
 
 # Ordered by width, then by work: the split by run takes every so many-th.
-DLRM = (
-    Dlrm(tables=4, rows=10_000, dim=16, batch=256),
-    Dlrm(tables=6, rows=10_000, dim=16, batch=512),
-    Dlrm(tables=6, rows=100_000, dim=16, batch=256),
-    Dlrm(tables=4, rows=100_000, dim=16, batch=1024),
-    Dlrm(tables=8, rows=50_000, dim=16, batch=512),
-    Dlrm(tables=4, rows=400_000, dim=16, batch=2048),
-    Dlrm(tables=6, rows=100_000, dim=32, batch=256),
-    Dlrm(tables=4, rows=100_000, dim=32, batch=512),
-    Dlrm(tables=4, rows=400_000, dim=32, batch=1024),
-    Dlrm(tables=6, rows=100_000, dim=32, batch=1024),
-    Dlrm(tables=8, rows=100_000, dim=32, batch=512),
-    Dlrm(tables=6, rows=200_000, dim=32, batch=2048),
-    Dlrm(tables=4, rows=100_000, dim=48, batch=512),
-    Dlrm(tables=6, rows=100_000, dim=48, batch=1024),
-    Dlrm(tables=6, rows=200_000, dim=64, batch=512),
-    Dlrm(tables=4, rows=100_000, dim=64, batch=2048),
-)
+DLRM = tuple(
+    Dlrm(tables=tables, rows=rows, dim=dim, batch=batch)
+    for tables, rows, dim, batch in ((4, 10_000, 16, 256), (6, 10_000, 16, 512), (6, 100_000, 16, 256),
+                                     (4, 100_000, 16, 1024), (8, 50_000, 16, 512), (4, 400_000, 16, 2048),
+                                     (6, 100_000, 32, 256), (4, 100_000, 32, 512), (4, 400_000, 32, 1024),
+                                     (6, 100_000, 32, 1024), (8, 100_000, 32, 512), (6, 200_000, 32, 2048),
+                                     (4, 100_000, 48, 512), (6, 100_000, 48, 1024), (6, 200_000, 64, 512),
+                                     (4, 100_000, 64, 2048))
+)  # fmt: skip
 DLRM_ACCESS = tuple(
     Dlrm(tables=4, rows=rows, dim=32, batch=512, pooling=pooling, skew=skew)
     for rows, pooling, skew in ((400_000, 4, 1.0), (400_000, 16, 1.0), (400_000, 16, 4.0), (100_000, 16, 2.0),
@@ -97,20 +88,12 @@ TRANSFORMER_OVERLAPPED = tuple(
     for width, batch, bucket_mb in ((128, 4, 0.5), (192, 4, 1.0), (256, 4, 1.0), (256, 8, 2.0))
     for blocking in (False, True)
 )
-CNN = (
-    Cnn(blocks=1, channels=8, image=32, batch=16),
-    Cnn(blocks=2, channels=8, image=24, batch=16),
-    Cnn(blocks=1, channels=8, image=32, batch=48),
-    Cnn(blocks=1, channels=16, image=24, batch=16),
-    Cnn(blocks=1, channels=16, image=32, batch=16),
-    Cnn(blocks=2, channels=16, image=24, batch=16),
-    Cnn(blocks=1, channels=16, image=32, batch=32),
-    Cnn(blocks=1, channels=24, image=24, batch=16),
-    Cnn(blocks=1, channels=24, image=32, batch=16),
-    Cnn(blocks=1, channels=32, image=24, batch=16),
-    Cnn(blocks=1, channels=48, image=24, batch=8),
-    Cnn(blocks=1, channels=48, image=24, batch=16),
-)
+CNN = tuple(
+    Cnn(blocks=blocks, channels=channels, image=image, batch=batch)
+    for blocks, channels, image, batch in ((1, 8, 32, 16), (2, 8, 24, 16), (1, 8, 32, 48), (1, 16, 24, 16),
+                                           (1, 16, 32, 16), (2, 16, 24, 16), (1, 16, 32, 32), (1, 24, 24, 16),
+                                           (1, 24, 32, 16), (1, 32, 24, 16), (1, 48, 24, 8), (1, 48, 24, 16))
+)  # fmt: skip
 CNN_TRAINED = (
     *(Cnn(blocks=1, channels=channels, image=24, batch=16, precision="bfloat16") for channels in (16, 24, 32)),
     *(Cnn(blocks=1, channels=channels, image=24, batch=8, accumulation=2) for channels in (8, 16, 24)),

@@ -21,78 +21,34 @@ from research.recording.workloads.two_towers import TwoTowers
 from research.recording.workloads.unet import Unet
 from research.recording.workloads.workload import Workload
 
-UNET = (
-    Unet(levels=2, channels=8, image=16, batch=8),
-    Unet(levels=2, channels=16, image=16, batch=8),
-    Unet(levels=3, channels=8, image=24, batch=8),
-    Unet(levels=2, channels=32, image=16, batch=4),
-    Unet(levels=3, channels=16, image=16, batch=16),
-    Unet(levels=2, channels=24, image=24, batch=8),
-)
-GRAPH_NETWORK = (
-    GraphNetwork(layers=2, hidden=32, nodes=256, degree=4, batch=4),
-    GraphNetwork(layers=2, hidden=64, nodes=256, degree=8, batch=4),
-    GraphNetwork(layers=4, hidden=64, nodes=512, degree=4, batch=4),
-    GraphNetwork(layers=3, hidden=128, nodes=256, degree=8, batch=4),
-    GraphNetwork(layers=2, hidden=256, nodes=512, degree=4, batch=2),
-    GraphNetwork(layers=3, hidden=64, nodes=1024, degree=16, batch=2),
-)
-RECURRENT = (
-    Recurrent(layers=1, hidden=64, sequence=32, batch=16),
-    Recurrent(layers=2, hidden=64, sequence=32, batch=16),
-    Recurrent(layers=1, hidden=128, sequence=32, batch=32),
-    Recurrent(layers=2, hidden=128, sequence=16, batch=32),
-    Recurrent(layers=1, hidden=256, sequence=32, batch=16),
-    Recurrent(layers=2, hidden=192, sequence=24, batch=16),
-)
-AUTOENCODER = (
-    Autoencoder(channels=8, image=16, latent=16, batch=16),
-    Autoencoder(channels=16, image=16, latent=32, batch=16),
-    Autoencoder(channels=16, image=32, latent=32, batch=16),
-    Autoencoder(channels=32, image=16, latent=64, batch=32),
-    Autoencoder(channels=24, image=24, latent=32, batch=16),
-    Autoencoder(channels=32, image=32, latent=64, batch=8),
-)
-MIXER = (
-    Mixer(layers=2, hidden=32, patch=8, batch=8),
-    Mixer(layers=2, hidden=64, patch=4, batch=8),
-    Mixer(layers=4, hidden=64, patch=8, batch=16),
-    Mixer(layers=2, hidden=128, patch=4, batch=8),
-    Mixer(layers=2, hidden=256, patch=8, batch=16),
-    Mixer(layers=3, hidden=128, patch=4, batch=16),
-)
-TWO_TOWERS = (
-    TwoTowers(vocabulary=1000, hidden=32, layers=2, batch=128),
-    TwoTowers(vocabulary=2000, hidden=64, layers=2, batch=256),
-    TwoTowers(vocabulary=1000, hidden=128, layers=3, batch=256),
-    TwoTowers(vocabulary=4000, hidden=64, layers=4, batch=512),
-    TwoTowers(vocabulary=1000, hidden=256, layers=2, batch=512),
-    TwoTowers(vocabulary=2000, hidden=128, layers=4, batch=512),
-)
-TEMPORAL = (
-    Temporal(blocks=2, channels=16, length=64, batch=16),
-    Temporal(blocks=4, channels=32, length=64, batch=16),
-    Temporal(blocks=3, channels=48, length=128, batch=8),
-    Temporal(blocks=4, channels=64, length=128, batch=16),
-    Temporal(blocks=5, channels=24, length=256, batch=16),
-    Temporal(blocks=3, channels=96, length=96, batch=32),
-)
-POINT_CLOUD = (
-    PointCloud(points=128, hidden=16, layers=3, batch=8),
-    PointCloud(points=256, hidden=32, layers=4, batch=8),
-    PointCloud(points=512, hidden=32, layers=3, batch=16),
-    PointCloud(points=256, hidden=64, layers=4, batch=8),
-    PointCloud(points=1024, hidden=64, layers=3, batch=8),
-    PointCloud(points=128, hidden=128, layers=3, batch=16),
-)
-PROGRAMS: tuple[tuple[Workload, ...], ...] = (
-    UNET, GRAPH_NETWORK, RECURRENT, AUTOENCODER, MIXER, TWO_TOWERS, TEMPORAL, POINT_CLOUD,
-)  # fmt: skip
+SIZES: dict[type[Workload], tuple[tuple[int, ...], ...]] = {  # fields of a program in their order
+    # levels, channels, image, batch
+    Unet: ((2, 8, 16, 8), (2, 16, 16, 8), (3, 8, 24, 8), (2, 32, 16, 4), (3, 16, 16, 16), (2, 24, 24, 8)),
+    # layers, hidden, nodes, degree, batch
+    GraphNetwork: ((2, 32, 256, 4, 4), (2, 64, 256, 8, 4), (4, 64, 512, 4, 4), (3, 128, 256, 8, 4),
+                   (2, 256, 512, 4, 2), (3, 64, 1024, 16, 2)),
+    # layers, hidden, sequence, batch
+    Recurrent: ((1, 64, 32, 16), (2, 64, 32, 16), (1, 128, 32, 32), (2, 128, 16, 32), (1, 256, 32, 16),
+                (2, 192, 24, 16)),
+    # channels, image, latent, batch
+    Autoencoder: ((8, 16, 16, 16), (16, 16, 32, 16), (16, 32, 32, 16), (32, 16, 64, 32), (24, 24, 32, 16),
+                  (32, 32, 64, 8)),
+    # layers, hidden, patch, batch
+    Mixer: ((2, 32, 8, 8), (2, 64, 4, 8), (4, 64, 8, 16), (2, 128, 4, 8), (2, 256, 8, 16), (3, 128, 4, 16)),
+    # vocabulary, hidden, layers, batch
+    TwoTowers: ((1000, 32, 2, 128), (2000, 64, 2, 256), (1000, 128, 3, 256), (4000, 64, 4, 512), (1000, 256, 2, 512),
+                (2000, 128, 4, 512)),
+    # blocks, channels, length, batch
+    Temporal: ((2, 16, 64, 16), (4, 32, 64, 16), (3, 48, 128, 8), (4, 64, 128, 16), (5, 24, 256, 16), (3, 96, 96, 32)),
+    # points, hidden, layers, batch
+    PointCloud: ((128, 16, 3, 8), (256, 32, 4, 8), (512, 32, 3, 16), (256, 64, 4, 8), (1024, 64, 3, 8),
+                 (128, 128, 3, 16)),
+}  # fmt: skip
 
 
 def cpu_unseen() -> Plan:
     """The plan: every size on two ranks, one over each of two links, one rank by itself."""
-    runs = tuple(chain.from_iterable(zip(*map(_runs, PROGRAMS), strict=True)))
+    runs = tuple(chain.from_iterable(zip(*(_runs(program, sizes) for program, sizes in SIZES.items()), strict=True)))
     return Plan(
         name="cpu-unseen",
         runs=runs,
@@ -103,6 +59,7 @@ def cpu_unseen() -> Plan:
     )
 
 
-def _runs(sizes: tuple[Workload, ...]) -> list[RunSpec]:
-    return [*map(RunSpec, sizes), RunSpec(sizes[1], link=MEDIUM), RunSpec(sizes[3], link=FAST),
-            RunSpec(sizes[2], world_size=1)]  # fmt: skip
+def _runs(program: type[Workload], sizes: tuple[tuple[int, ...], ...]) -> list[RunSpec]:
+    programs = [program(*own) for own in sizes]
+    return [*map(RunSpec, programs), RunSpec(programs[1], link=MEDIUM), RunSpec(programs[3], link=FAST),
+            RunSpec(programs[2], world_size=1)]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gnnperf.core.errors import InputError
 from gnnperf.record.script import Recording, StepMarker
@@ -52,8 +53,9 @@ def marker(log: list[str]) -> Iterator[StepMarker]:
         return recording()  # type: ignore[return-value]
 
     made = StepMarker(begin)
+    hook = register_optimizer_step_post_hook(lambda optimizer, *_: made.stepped(optimizer))
     yield made
-    made._ended = True  # hooks stay
+    hook.remove()
 
 
 def optimizer(dtype: torch.dtype = torch.float32) -> torch.optim.Optimizer:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import gnnperf
 from gnnperf.record import card
 
 TORCHRUN = ["torchrun", "--nproc-per-node", "2"]
@@ -102,9 +103,9 @@ def scripts(tmp_path: Path) -> Path:
 def record(scripts: Path, out: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """`gnnperf record` of three steps' sorts, 2 + 3 + 2 + 2 + 3 + 1 = 13 steps."""
     steps = ["--warmup-steps", "2", "--unprofiled-steps", "3", "--profiled-steps", "2"]
-    folder = Path(sys.executable).parent
+    folder, source = Path(sys.executable).parent, Path(str(gnnperf.__file__)).parents[1]
     environment = os.environ | {
-        "PYTHONPATH": str(scripts / "site"), "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{scripts / 'site'}:{source}", "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     words = [sys.executable, "-m", "gnnperf", "record", "--out", str(out), *steps, "--", *command]
     return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=110, check=False)
@@ -123,8 +124,6 @@ def test_a_script_under_torchrun_is_recorded_unchanged(scripts: Path, tmp_path: 
     about = card_of(out)
     assert (about["status"], about["world_size"], about["workload"]) == ("complete", 2, "train")
     assert about["link"] == {"backend": "gloo", "medium": "one host", "hosts": 1}
-    assert [point["bytes"] for point in about["link_probe"]["points"]] == [8, 2**22]
-    assert about["link_probe"]["bytes_per_s"] > 0
     assert about["step_time"]["without_profiler"]["steps"] == 3 and about["step_time"]["with_profiler"]["steps"] == 2
     assert sorted(p.name for p in out.iterdir()) == [
         "rank_0.et.json.gz", "rank_0.kineto.json.gz", "rank_1.et.json.gz", "rank_1.kineto.json.gz", "run.json"
@@ -172,18 +171,11 @@ def test_a_killed_rank_leaves_a_broken_run_and_the_complete_one_with_it(
 def test_a_script_that_records_itself_is_left_as_it_is(scripts: Path, tmp_path: Path) -> None:
     own, out = tmp_path / "own", tmp_path / "out"
     done = record(scripts, out, sys.executable, str(scripts / "itself.py"), str(own))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 2, done.stderr
     assert card_of(own)["status"] == "complete"
-    assert f"the script records itself, into {own}" in done.stderr
+    assert "run it without `gnnperf record`" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["no-such-program-xyz", "train.py"], "no training script"),
-        (["mpirun-xyz", "python", "train.py"], "cannot be started"),
-    ],
-)
-def test_a_command_that_cannot_run_is_refused(scripts: Path, tmp_path: Path, command: list[str], message: str) -> None:
-    done = record(scripts, tmp_path / "run", *command)
-    assert done.returncode == 2 and message in done.stderr
+def test_a_command_that_cannot_run_is_refused(scripts: Path, tmp_path: Path) -> None:
+    done = record(scripts, tmp_path / "run", "mpirun-xyz", "python", "train.py")
+    assert done.returncode == 2 and "cannot be started" in done.stderr

@@ -85,12 +85,10 @@ def test_the_name_of_an_nccl_range_gives_the_channel_of_its_kernel(tmp_path: Pat
     assert ranges["group"].tolist() == ["[0>1]"]
 
 
-# --- groups of gloo's collectives: worker threads and the files' lists of groups, refuted by what cannot be -----------
+# --- groups of gloo's collectives: the file lists the rank's groups ---------------------------------------------------
 
 
-WORLD, ROW_0, ROW_1, COLUMN_0, COLUMN_1 = (0, 1, 2, 3), (0, 1), (2, 3), (0, 2), (1, 3)
-MESH = {0: (WORLD, COLUMN_0, ROW_0), 1: (WORLD, COLUMN_1, ROW_0), 2: (WORLD, COLUMN_0, ROW_1),
-        3: (WORLD, COLUMN_1, ROW_1)}  # fmt: skip
+WORLD = (0, 1, 2, 3)
 
 
 def ran(thread: int, begin: float, end: float, elements: float = 8.0) -> Event:
@@ -121,36 +119,8 @@ def test_without_a_list_of_groups_nothing_is_known() -> None:
     assert result([rank_of(0, ran(9, 10, 20))], {}) == [[None]]
 
 
-def test_rows_and_columns_of_a_mesh() -> None:
-    """Thread 5 and, on some ranks, 6 work for a column, 8 for a row; of either, one runs after the other."""
-    tables = []
-    for rank in range(4):
-        row, column = 100 + 100 * (rank // 2), 400 + 200 * (rank % 2)
-        second = ran(6 if rank % 2 else 5, column + 100, column + 150)
-        tables.append(rank_of(rank, ran(8, row + rank, row + 50), ran(5, column + rank, column + 50), second))
-    assert result(tables, MESH) == [
-        ["[0,1]", "[0,2]", "[0,2]"], ["[0,1]", "[1,3]", "[1,3]"],
-        ["[2,3]", "[0,2]", "[0,2]"], ["[2,3]", "[1,3]", "[1,3]"],
-    ]  # fmt: skip
-
-
-def test_where_everybody_was_there_every_time_it_was_the_largest_group() -> None:
-    tables = [rank_of(rank, *(ran(5, at + rank, at + 50) for at in (100, 300, 500))) for rank in range(4)]
-    assert result(tables, MESH) == [["[0,1,2,3]"] * 3] * 4
-
-
-@pytest.mark.parametrize("elements", [8.0, 9.0])
-def test_sizes_that_differ_refute_a_group(elements: float) -> None:
-    """All four overlap; ranks 2 and 3 sent 8 or 9 elements."""
-    tables = [rank_of(rank, ran(5, 100 + rank, 150, 8.0 if rank < 2 else elements)) for rank in range(4)]
-    expected = ["[0,1,2,3]"] * 4 if elements == 8.0 else ["[0,1]", "[0,1]", "[2,3]", "[2,3]"]
-    assert result(tables, MESH) == [[g] for g in expected]
-
-
-def test_what_fits_no_group_stays_unknown() -> None:
-    """Rank 1 ran one collective more than anybody: no choice agrees, and none is made."""
-    tables = [rank_of(rank, *(ran(5, at, at + 50) for at in (100, 300)[: 2 if rank == 1 else 1])) for rank in range(4)]
-    assert result(tables, MESH) == [[None], [None, None], [None], [None]]
+def test_of_several_groups_none_is_taken() -> None:
+    assert result([rank_of(0, ran(9, 10, 20))], {0: [WORLD, (0, 1)]}) == [[None]]
 
 
 def test_ranges_that_already_state_a_group_keep_it() -> None:

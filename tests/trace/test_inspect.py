@@ -10,26 +10,26 @@ import pytest
 from rich.console import Console
 
 from gnnperf.cli import main
-from gnnperf.core.errors import InputError
-from gnnperf.trace.inspect import inspect, print_inspection, tied_share
+from gnnperf.trace import read_run
+from gnnperf.trace.inspect import inspect, print_inspection
 from tests.trace import kineto_files as files
 
 
 def _text(path: Path) -> str:
     out = io.StringIO()
-    print_inspection(inspect(path), Console(file=out, width=120))
+    print_inspection(inspect(read_run(path)), Console(file=out, width=120))
     return out.getvalue()
 
 
 def test_ranks_steps_links_and_what_is_missing(tmp_path: Path) -> None:
-    result = inspect(files.write_ranks(tmp_path, 4, [0, 1]))
+    result = inspect(read_run(files.write_ranks(tmp_path, 4, [0, 1])))
     rank = result.ranks[0]
     assert (result.world_size, len(result.ranks), rank.streams, rank.threads) == (4, 2, 1, 1)
     assert rank.duration_ms == 0.1
     assert list(rank.steps) == [("ProfilerStep#5", 0.1)]
     assert rank.events == {"cpu_op": 3, "annotation": 1, "runtime": 2, "kernel": 2}
     assert math.isclose(rank.ops_with_shapes, 1 / 3)
-    assert rank.links == {"correlation": 2} and tied_share(rank) == 1.0
+    assert rank.links == {"correlation": 2} and rank.tied_share == 1.0
     assert rank.devices == ("Tesla V100-SXM2-32GB",)
     assert result.missing == ("tensor dependencies: give the execution trace too", "2 of 4 ranks")
 
@@ -42,20 +42,9 @@ def test_the_text_states_it(tmp_path: Path) -> None:
         assert piece in text
 
 
-def test_an_execution_trace_isolated_is_described(tmp_path: Path) -> None:
-    node = {"name": "aten::mm", "id": 3, "rf_id": 1, "parent": 2, "tid": 1, "inputs": [[1, 2, 0, 4, 4, "cpu"]],
-            "input_shapes": [[2, 2]], "input_types": ["Tensor(float)"], "outputs": []}  # fmt: skip
-    path = files.write(tmp_path / "et_0.json", {"schema": "1.0.1", "nodes": [node]})
-    result = inspect(path)
-    assert [(len(t.nodes), t.share_with_shapes) for t in result.execution_traces] == [(1, 1.0)]
-    assert "Kineto file of the same run" in _text(path)
-
-
 def test_the_command_prints_or_exits_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = files.write(tmp_path / "demo.json", files.document(files.step_events()))
     assert main(["inspect", str(path)]) == 0
     assert "demo: 1 rank(s) traced" in capsys.readouterr().out
     assert main(["inspect", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
-    with pytest.raises(InputError):
-        inspect(tmp_path / "nowhere")

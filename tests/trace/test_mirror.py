@@ -13,7 +13,7 @@ from gnnperf.core import schema
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import DEVICE_KINDS
 from gnnperf.trace import read_run
-from gnnperf.trace.inspect import inspect_run
+from gnnperf.trace.inspect import inspect
 from gnnperf.trace.table import RunTrace, TraceTable
 
 pytestmark = pytest.mark.mirror
@@ -47,7 +47,7 @@ def _read_or_refuse(path: Path) -> RunTrace | str:
         return str(error)
     for table in run.tables:
         _check(table)
-    inspect_run(run)
+    inspect(run)
     return run
 
 

@@ -134,19 +134,6 @@ def test_an_unwritable_place_is_stated(tmp_path: Path, run: RunTrace) -> None:
             write_run(run, tmp_path / "locked" / "saved")
 
 
-def test_a_card_is_compact_and_the_same_when_read(tmp_path: Path, run: RunTrace) -> None:
-    card: dict[str, object] = {
-        "a": [1, 2.5],
-        "parameters": {"c": [{"d": []}, {"e": ["x", "y, z", None]}]},
-        "f": [[1, 2], [3]],
-    }
-    write_run(replace(run, card=card), tmp_path / "saved")
-    assert read_run(tmp_path / "saved").card == card
-    lines = (tmp_path / "saved" / "run.json").read_text().splitlines()
-    assert lines[1] == ' "a": [1, 2.5],'
-    assert lines[-4:] == ["  [1, 2],", "  [3]", " ]", "}"]
-
-
 def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
     path = tmp_path / "saved" / "events.parquet"
@@ -192,17 +179,6 @@ def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "foo.parquet").rename(tmp_path / "folder" / "rank_a.parquet")
     with pytest.raises(InputError, match="holds no trace file"):
         read_run(tmp_path / "folder")
-
-
-def test_an_earlier_format_is_refused_and_replaced(tmp_path: Path, run: RunTrace) -> None:
-    earlier = pa.table({"event_id": [0]}).replace_schema_metadata({"gnnperf.trace": '{"version":1,"rank":0}'})
-    (tmp_path / "saved").mkdir()
-    pq.write_table(earlier, tmp_path / "saved" / "rank_0.parquet")
-    for path in (tmp_path / "saved", tmp_path / "saved" / "rank_0.parquet"):
-        with pytest.raises(InputError, match=r"another version.*import the trace again"):
-            read_run(path)
-    write_run(run, tmp_path / "saved")
-    assert not (tmp_path / "saved" / "rank_0.parquet").exists()
 
 
 @pytest.mark.parametrize(

@@ -18,34 +18,27 @@ Measure the device at hand: sustained rates, bandwidth, launch floor, host overh
   gnnperf calibrate --out calibrated/mine                     writes device.yaml, cluster.yaml, ops.parquet
   python predict.py hardware=calibrated/mine/device.yaml ...  and uses them
   gnnperf calibrate --out ops/mine --ops ops.jsonl            measures the ops of a list only
-  gnnperf calibrate --compare calibrated/a calibrated/b       do two calibrations agree?
 
 A line of a list: {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
 with, if need be, "dtypes", "arguments", "direction" (forward, backward), "tables", "skew", "tf32", "transposed".
 Nothing else should run on the machine meanwhile. On a CPU, one core with one thread is measured, as a rank has it.
 """
-DEFAULT_MINUTES, LEAST_AGREEMENT = 5.0, 0.9
+DEFAULT_MINUTES = 5.0
 
 
 def add_parsers(subparsers: Any) -> None:
     """Add `calibrate`."""
     parser = subparsers.add_parser("calibrate", help="measure the device at hand", description=DESCRIPTION,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", type=Path, metavar="DIR", help="the folder to write")
-    what.add_argument("--compare", type=Path, nargs=2, metavar=("A", "B"), help="two folders of earlier calibrations")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: CUDA where there is a device, else the CPU")
     parser.add_argument("--minutes", type=float, default=DEFAULT_MINUTES, metavar="M",
                         help="time to measure (default: %(default)g); five rounds are made in any case")  # fmt: skip
     parser.add_argument("--ranks", type=int, metavar="N",
                         help="collectives of up to N ranks (default: one per GPU, or per core); 1: none")  # fmt: skip
-    parser.add_argument("--ops", type=Path, metavar="FILE", help="measure these ops only (JSON lines or YAML)")
+    parser.add_argument("--ops", type=Path, metavar="FILE", help="measure these ops only (JSON lines)")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier calibration in --out")
-    parser.set_defaults(run=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    return _compare(*arguments.compare) if arguments.compare else _calibrate(arguments)
+    parser.set_defaults(run=_calibrate)
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
@@ -70,15 +63,3 @@ def _ranks(requested: int | None, here: Machine) -> int:
     limit = here.count if here.kind == "gpu" else 8 * here.count
     require(0 <= requested <= limit, "--ranks", requested, f"0 to {limit} on this machine")
     return requested
-
-
-def _compare(first: Path, second: Path) -> int:
-    """0 if at least LEAST_AGREEMENT of all values agree, else 1."""
-    from gnnperf.record.calibrate.compare import agreement
-
-    result = agreement(first, second)
-    say(f"{'values':28} {'number':>7} {'agree':>7} {'A in B':>7} {'B in A':>7} {'median change':>14} {'interval':>9}")
-    for group in result.itertuples():
-        say(f"{group.Index:28} {group.num_pairs:7d} {group.agree:7.1%} {group.first_in_second:7.1%} "
-              f"{group.second_in_first:7.1%} {group.median_change:14.1%} {group.median_half_width:9.1%}")  # fmt: skip
-    return 0 if result["agree"]["all"] >= LEAST_AGREEMENT else 1

@@ -171,12 +171,6 @@ def _nvidia_smi() -> str:
         return ""
 
 
-def peer_access(num_gpus: int) -> dict[tuple[int, int], bool]:
-    """Whether GPU i can read GPU j's memory directly, as CUDA says."""
-    pairs = [(a, b) for a in range(num_gpus) for b in range(num_gpus) if a != b]
-    return {(a, b): torch.cuda.can_device_access_peer(a, b) for a, b in pairs}
-
-
 def one_pair_per_link(pairs: Mapping[tuple[int, int], str]) -> list[tuple[int, int, str]]:
     """(i, j, link): the first pair of every kind of link."""
     first: dict[str, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""A list of ops to measure: JSON lines or YAML.
+"""A list of ops to measure: JSON lines.
 
 {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
 {"op": "aten::embedding_bag", "shapes": [[1000, 16], [256], [64]], "dtypes": ["float32", "int64", "int64"],
@@ -14,109 +14,63 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Meta
 
 from gnnperf.core import InputError, reading
-from gnnperf.hardware import parse_yaml
 from gnnperf.record.calibrate.call import dtype_of, overload_of
 from gnnperf.record.calibrate.point import CommPoint, Direction, OpPoint, Point, frozen
 from gnnperf.record.calibrate.rounds import Result
 
-KEYS = ("op", "shapes", "dtype", "dtypes", "arguments", "direction", "tables", "skew", "tf32", "transposed")
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """A line, as written; `dtypes` has one per shape, `dtype` is that of all."""
+
+    op: str
+    shapes: Annotated[list[list[Annotated[int, Meta(ge=0)]] | None], Meta(min_length=1)]
+    dtype: str = ""
+    dtypes: list[str] = []
+    arguments: dict[str, Any] = {}
+    direction: Direction = Direction.FORWARD
+    tables: Annotated[int, Meta(ge=1)] = 1
+    skew: Annotated[float, Meta(gt=0)] = 1.0
+    tf32: bool = False
+    transposed: list[Annotated[int, Meta(ge=0)]] = []
 
 
 def read_ops(path: Path) -> tuple[OpPoint, ...]:
     """The points of a file, without repetitions."""
     with reading(path):
-        entries = _entries(path.read_text(encoding="utf-8"), path)
-        if not entries:
-            raise InputError("names no op", where=str(path), allowed="JSON lines or a YAML list: op, shapes and dtype")
-        return tuple(dict.fromkeys(_point(entry, where) for where, entry in entries))
+        lines = [(f"{path}, line {number}", line) for number, line in enumerate(path.read_bytes().splitlines(), 1)]
+        result = tuple(dict.fromkeys(_point(line, where) for where, line in lines if line.strip()))
+    if not result:
+        raise InputError("names no op", where=str(path), allowed="JSON lines with op, shapes and dtype")
+    return result
 
 
-def _entries(text: str, path: Path) -> list[tuple[str, object]]:
-    if path.suffix in (".yaml", ".yml"):
-        loaded = parse_yaml(text, str(path))
-        if not isinstance(loaded, list):
-            raise InputError("is not a list of ops", where=str(path), allowed="- op: ...")
-        return [(f"{path}, entry {place + 1}", entry) for place, entry in enumerate(loaded)]
-    lines = [(f"{path}, line {place + 1}", line) for place, line in enumerate(text.splitlines()) if line.strip()]
-    return [(where, _json(line, where)) for where, line in lines]
-
-
-def _json(line: str, where: str) -> object:
+def _point(line: bytes, where: str) -> OpPoint:
     try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"is not JSON ({error})", where=where) from None
-
-
-def _point(entry: object, where: str) -> OpPoint:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("op"), str):
-        raise InputError(f"{entry!r} names no op", where=where, allowed=", ".join(KEYS))
-    unknown = [key for key in entry if key not in KEYS]
-    if unknown:
-        raise InputError(f"unknown key {unknown[0]!r}", where=where, allowed=", ".join(KEYS))
-    shapes = _shapes(entry.get("shapes"), where)
-    point = OpPoint(entry["op"], shapes, _dtypes(entry, len(shapes), where), _arguments(entry, where),
-                    _direction(entry, where), _positive(entry, "tables", int, where),
-                    _positive(entry, "skew", float, where), bool(entry.get("tf32", False)),
-                    _places(entry, len(shapes), where))  # fmt: skip
+        entry = msgspec.json.decode(line, type=_Entry)
+    except msgspec.MsgspecError as error:
+        raise InputError(str(error), where=where, allowed=", ".join(_Entry.__struct_fields__)) from None
+    dtypes = entry.dtypes or [entry.dtype] * len(entry.shapes)
+    if len(dtypes) != len(entry.shapes):
+        raise InputError(f"dtypes are {dtypes!r}", where=where, allowed="dtype: one name, or dtypes: one per shape")
+    if max(entry.transposed, default=0) >= len(dtypes):
+        raise InputError(f"transposed is {entry.transposed}", where=where, allowed="positions of tensors, from 0")
+    point = OpPoint(entry.op, frozen(entry.shapes), tuple(dtypes), frozen(sorted(entry.arguments.items())),
+                    entry.direction, entry.tables, entry.skew, entry.tf32, tuple(entry.transposed))  # fmt: skip
     try:
+        for dtype in dtypes:
+            dtype_of(dtype)
         overload_of(point)
     except InputError as error:
         raise InputError(error.what, where=where, allowed=error.allowed) from None
     return point
-
-
-def _shapes(result: object, where: str) -> tuple[tuple[int, ...] | None, ...]:
-    whole = isinstance(result, list) and all(
-        shape is None or (isinstance(shape, list) and all(type(edge) is int and edge >= 0 for edge in shape))
-        for shape in result
-    )
-    if not whole or not result:
-        raise InputError(f"shapes is {result!r}", where=where, allowed="a list of shapes, e.g. [[32, 64], [64, 8]]")
-    return frozen(result)  # type: ignore[no-any-return]
-
-
-def _dtypes(entry: Mapping[str, Any], num_tensors: int, where: str) -> tuple[str, ...]:
-    dtypes = entry.get("dtypes", [entry.get("dtype")] * num_tensors)
-    if not isinstance(dtypes, list) or len(dtypes) != num_tensors or not all(isinstance(d, str) for d in dtypes):
-        raise InputError(f"dtypes are {dtypes!r}", where=where, allowed="dtype: one name, or dtypes: one per shape")
-    for dtype in dtypes:
-        dtype_of(dtype)
-    return tuple(dtypes)
-
-
-def _places(entry: Mapping[str, Any], num_tensors: int, where: str) -> tuple[int, ...]:
-    places = entry.get("transposed", [])
-    if not isinstance(places, list) or not all(type(place) is int and 0 <= place < num_tensors for place in places):
-        raise InputError(f"transposed is {places!r}", where=where, allowed="positions of tensors, from 0, e.g. [1]")
-    return tuple(places)
-
-
-def _arguments(entry: Mapping[str, Any], where: str) -> tuple[tuple[str, Any], ...]:
-    arguments = entry.get("arguments", {})
-    if not isinstance(arguments, Mapping):
-        raise InputError(f"arguments is {arguments!r}", where=where, allowed="a mapping of names to values")
-    return tuple((str(name), frozen(value)) for name, value in sorted(arguments.items()))
-
-
-def _direction(entry: Mapping[str, Any], where: str) -> Direction:
-    try:
-        return Direction(entry.get("direction", Direction.FORWARD))
-    except ValueError:
-        raise InputError(f"direction is {entry['direction']!r}", where=where, allowed=", ".join(Direction)) from None
-
-
-def _positive(entry: Mapping[str, Any], key: str, kind: type[int] | type[float], where: str) -> Any:
-    value: Any = entry.get(key, 1)
-    if isinstance(value, bool) or not isinstance(value, int | kind) or value <= 0:
-        raise InputError(f"{key} is {value!r}", where=where, allowed=f"a positive {kind.__name__}")
-    return kind(value)
 
 
 # The op table: one row per measured point and way of measuring, as Parquet with the columns' meaning inside.

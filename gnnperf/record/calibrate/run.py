@@ -19,8 +19,7 @@ from gnnperf.core import InputError, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
 from gnnperf.record import host
 from gnnperf.record.calibrate import rounds
-from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, one_pair_per_link, peer_access, read_topology
-from gnnperf.record.calibrate.compare import OPS_FILE
+from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, one_pair_per_link, read_topology
 from gnnperf.record.calibrate.job import Job
 from gnnperf.record.calibrate.ops_file import parquet_bytes, rows
 from gnnperf.record.calibrate.point import CommPoint, Interval, OpPoint
@@ -141,7 +140,7 @@ def _comm(machine: Machine, ask: Ask) -> tuple[CommPoint, ...]:
 
 # The files of a calibration: a folder that is whole or not there.
 
-DEVICE_FILE, CLUSTER_FILE, ROUNDS_FILE = "device.yaml", "cluster.yaml", "calibration.json"
+DEVICE_FILE, CLUSTER_FILE, OPS_FILE, ROUNDS_FILE = "device.yaml", "cluster.yaml", "ops.parquet", "calibration.json"
 OWN = (DEVICE_FILE, CLUSTER_FILE, OPS_FILE, ROUNDS_FILE)
 
 
@@ -161,13 +160,6 @@ def check_out(out: Path, overwrite: bool) -> None:
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror or error})", where=str(out),
                          remedy="choose a directory you may write to, with space left") from None  # fmt: skip
-
-
-def write(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write the folder: all of it, or nothing is changed."""
-    with replacing_folder(out) as temporary:
-        for name, content in files.items():
-            (temporary / name).write_bytes(content)
 
 
 # Results of a calibration, as a device and a cluster in the catalog's own YAML.
@@ -263,13 +255,14 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
         "began": began.isoformat(timespec="seconds"),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": versions(),
-        **_topology(machine),
     }  # fmt: skip
     columns = {"device": machine.label, **{f"{name}_version": versions()[name] for name in ("torch", "cuda", "driver")}}
     files = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: _rounds_bytes(result, facts)}
     if ask.ops is None:
         files |= _spec_files(machine, ask, result, _provenance(facts))
-    write(out, files)
+    with replacing_folder(out) as temporary:
+        for name, content in files.items():
+            (temporary / name).write_bytes(content)
     return result
 
 
@@ -282,13 +275,6 @@ def _spec_files(
         device = device_from(content, DEVICE_FILE)
         files[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, result, provenance)).encode()
     return files
-
-
-def _topology(machine: Machine) -> dict[str, object]:
-    if machine.kind != "gpu":
-        return {}
-    links = {f"{a}-{b}": link for (a, b), link in read_topology(machine.count).items()}
-    return {"gpu_links": links, "peer_access": {f"{a}-{b}": ok for (a, b), ok in peer_access(machine.count).items()}}
 
 
 def _provenance(facts: Mapping[str, object]) -> dict[str, str]:

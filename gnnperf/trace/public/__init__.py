@@ -1,6 +1,6 @@
 """Public measurements: a shipped catalog of what to fetch, and the code that fetches and verifies it."""
 
-from gnnperf.trace.public.catalog import Entry, build, load_catalog, select
+from gnnperf.trace.public.catalog import Entry, load_catalog, select
 from gnnperf.trace.public.fetch import Origin, fetch
 
-__all__ = ["Entry", "Origin", "build", "fetch", "load_catalog", "select"]
+__all__ = ["Entry", "Origin", "fetch", "load_catalog", "select"]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from gnnperf.core import InputError
@@ -102,55 +100,3 @@ def _matching(
     allowed = f"a {what} or pattern, such as {', '.join(near)}"
     raise InputError(f"no {what} {requested!r} in the catalog of public data", allowed=allowed,
                      remedy="see `gnnperf data list`")  # fmt: skip
-
-
-# From fetched files to TraceTables: one folder per recorded run.
-
-TRACE_KINDS = ("kineto", "execution-trace", "archive")
-
-
-@dataclass(frozen=True)
-class Recording:
-    """Files that were recorded together."""
-
-    name: str  # folder name for the run, unique in the catalog
-    entries: tuple[Entry, ...]  # its rank files, execution traces and archives
-
-
-def recordings(entries: Sequence[Entry]) -> tuple[Recording, ...]:
-    """Group trace files by the recording they belong to.
-
-    Some repositories published one file again and again under one name: several Kineto files that are not known to
-    be different ranks are different recordings.
-    """
-    traces = sorted((e for e in entries if e.run and e.kind in TRACE_KINDS), key=lambda e: (e.run or "", e.name))
-    return tuple(r for run, group in groupby(traces, key=lambda e: e.run or "") for r in _split(run, tuple(group)))
-
-
-def _split(run: str, files: tuple[Entry, ...]) -> Iterator[Recording]:
-    """One recording, or one per file."""
-    ranked = [e.rank for e in files if e.kind == "kineto"]
-    distinct = len({(e.repo, e.path) for e in files}) == len(files)  # no two are versions of one upstream file
-    together = len(files) == 1 or (None not in ranked and len(set(ranked)) == len(ranked) and distinct)
-    if together:
-        yield Recording(_folder_name(run), files)
-        return
-    for entry in files:
-        yield Recording(f"{_folder_name(run)}-{entry.sha256[:8]}", (entry,))
-
-
-def _folder_name(text: str) -> str:
-    """A name without folders and without the suffixes of a trace file."""
-    plain = re.sub(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.tgz|\.tar\.gz)?$", "", text)
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain)
-
-
-def build(recording: Recording, folder: Path, out: Path) -> Path:
-    """Import one recording whose files lie in `folder` into TraceTables below `out`; return their folder."""
-    from gnnperf.trace import read_run  # only here: `gnnperf data list` needs no pandas
-    from gnnperf.trace.storage import write_run
-
-    target = out / recording.name
-    run = read_run([folder / entry.name for entry in recording.entries], name=recording.name)
-    write_run(run, target)
-    return target

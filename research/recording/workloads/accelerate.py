@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -13,6 +13,10 @@ from torch import nn
 from gnnperf.core import InputError
 from research.recording.workloads.replicate import shared_by_ranks
 from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, arithmetic, device, nothing
+
+if TYPE_CHECKING:
+    from research.recording.workloads.cnn import Cnn
+    from research.recording.workloads.transformer import Transformer
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and what the loss compares with
 EAGER_STEPS = 3  # before capturing: libraries choose algorithms and workspaces in them
@@ -27,23 +31,8 @@ def compiled(model: nn.Module, wanted: bool) -> Callable[[torch.Tensor], torch.T
     return run
 
 
-class Sizes(Protocol):
-    """What such a program states of itself."""
-
-    @property
-    def precision(self) -> str: ...
-    @property
-    def accumulation(self) -> int: ...
-    @property
-    def blocking(self) -> bool: ...
-    @property
-    def compile(self) -> bool: ...
-    @property
-    def cuda_graph(self) -> bool: ...
-
-
 def model_trainer(
-    size: Sizes, model: nn.Module, batches: Iterator[Batch], optimizer: torch.optim.Optimizer,
+    size: Cnn | Transformer, model: nn.Module, batches: Iterator[Batch], optimizer: torch.optim.Optimizer,
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], replicated: tuple[nn.Module, ...],
 ) -> Trainer:  # fmt: skip
     """Trains a model by what `loss` makes of its result and the targets."""

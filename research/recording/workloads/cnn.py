@@ -17,8 +17,8 @@ from research.recording.workloads.replicate import own_batches, replicate
 from research.recording.workloads.transformer import own_samples
 from research.recording.workloads.workload import (
     SEED,
-    SizedProgram,
     Trainer,
+    Workload,
     device,
     repeated,
     repeats_here,
@@ -37,7 +37,7 @@ class Layout(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cnn(SizedProgram, kind="cnn", label="resnet", width="channels",
+class Cnn(Workload, kind="cnn", label="resnet", width="channels",
           letters={"blocks": "n", "channels": "c", "image": "i", "batch": "b"}, otherwise={
     "bucket_mb": "mb", "layout": "", "precision": "", "accumulation": "acc", "repeats": "rep", "repeating_rank": "on",
     "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",

@@ -20,8 +20,8 @@ from research.recording.workloads.sharded_tables import Sharding, sharded
 from research.recording.workloads.workload import (
     SEED,
     LossTrainer,
-    SizedProgram,
     Trainer,
+    Workload,
     arithmetic,
     device,
     repeated,
@@ -33,7 +33,7 @@ LEARNING_RATE = 0.01
 
 
 @dataclass(frozen=True)
-class Dlrm(SizedProgram, kind="dlrm", width="dim",
+class Dlrm(Workload, kind="dlrm", width="dim",
            letters={"tables": "t", "rows": "r", "dim": "d", "batch": "b"}, otherwise={
     "pooling": "p", "skew": "s", "bottom": "bottom", "top": "top", "sharding": "", "overlap": "overlap",
     "repeats": "rep", "repeating_rank": "on", "precision": "", "accumulation": "acc",

@@ -20,8 +20,8 @@ from research.recording.workloads.replicate import NUM_BATCHES, replicated
 from research.recording.workloads.workload import (
     SEED,
     LossTrainer,
-    SizedProgram,
     Trainer,
+    Workload,
     arithmetic,
     device,
     repeats_here,
@@ -31,7 +31,7 @@ HEAD = 32  # columns of an attention head
 
 
 @dataclass(frozen=True)
-class Moe(SizedProgram, kind="moe",
+class Moe(Workload, kind="moe",
           letters={"layers": "l", "width": "w", "experts": "e", "sequence": "s", "batch": "b"}, otherwise={
     "hidden": "h", "vocabulary": "v", "top": "top", "capacity_factor": "c", "padded": "padded", "repeats": "rep",
     "repeating_rank": "on", "precision": "", "accumulation": "acc",

@@ -19,7 +19,7 @@ from gnnperf.core import InputError
 from research.recording.workloads.op_rules import ALONG, BINARY, ELEMENTWISE, LAYOUT, REDUCTIONS, Op, Rule, Value
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS, WEIGHTED
 from research.recording.workloads.replicate import own_batches, replicated
-from research.recording.workloads.workload import SEED, LossTrainer, SizedProgram, Trainer, arithmetic, device
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, Workload, arithmetic, device
 
 FAMILIES: tuple[Sequence[Rule], ...] = (
     ELEMENTWISE, ALONG, REDUCTIONS, LAYOUT, BINARY, WEIGHTED, PRODUCTS, CONVOLUTIONS,
@@ -33,7 +33,7 @@ UNUSED_SHARE = 0.6  # of inputs are taken from values that no op uses yet, so th
 
 
 @dataclass(frozen=True)
-class RandomGraph(SizedProgram, kind="random_graph", width="scale",
+class RandomGraph(Workload, kind="random_graph", width="scale",
                   letters={"seed": "s", "num_ops": "n", "scale": "e", "batch": "b"},
                   otherwise={"image": "i", "precision": "", "accumulation": "acc"}):  # fmt: skip
     """A program of random ops.

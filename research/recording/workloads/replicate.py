@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from research.recording.workloads.workload import SEED, LossTrainer, SizedProgram, Trainer, device
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, Workload, device
 
 NUM_BATCHES = 4  # made before the first step and used in turn
 DEFAULT_BUCKET_MB = 25.0  # of DDP
@@ -65,7 +65,7 @@ def own_batches(make: Callable[[], Batch], data_rank: int | None = None) -> Iter
     return cycle([make() for _ in range(NUM_BATCHES)])
 
 
-class ReplicatedWorkload(SizedProgram, kind="", letters={}):
+class ReplicatedWorkload(Workload, kind="", letters={}):
     """Base of programs with one model on every rank, batches of each rank's own and one optimizer.
 
     A subclass is a frozen dataclass of sizes: `class Unet(ReplicatedWorkload, kind="unet", width="channels",

@@ -19,8 +19,8 @@ from research.recording.workloads.replicate import replicated
 from research.recording.workloads.workload import (
     SEED,
     LossTrainer,
-    SizedProgram,
     Trainer,
+    Workload,
     device,
     repeated,
     repeats_here,
@@ -123,7 +123,7 @@ DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.95, 0.5, 0.01
 
 
 @dataclass(frozen=True)
-class Rl(SizedProgram, kind="rl", width="hidden", letters={"hidden": "h", "num_envs": "n", "horizon": "t"}, otherwise={
+class Rl(Workload, kind="rl", width="hidden", letters={"hidden": "h", "num_envs": "n", "horizon": "t"}, otherwise={
     "vectorized": "tensor", "repeats": "rep", "repeating_rank": "on", "accumulation": "acc",
 }):  # fmt: skip
     """An actor and critic that learns to balance poles.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,9 @@ from gnnperf.core import InputError
 from research.recording.workloads.exchange import Transfer, start_all_gather, start_all_to_all, start_reduce_scatter
 from research.recording.workloads.workload import device
 
+if TYPE_CHECKING:
+    from research.recording.workloads.dlrm import Dlrm
+
 
 class Sharding(StrEnum):
     """What a rank holds: whole tables, or rows or columns of every table."""
@@ -28,17 +31,6 @@ class Sharding(StrEnum):
     TABLE = "table"
     ROW = "row"
     COLUMN = "column"
-
-
-class TableSizes(Protocol):
-    """What tables need to know of a model: how many, and rows and columns of each."""
-
-    @property
-    def tables(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def dim(self) -> int: ...
 
 
 class ShardedTables(nn.Module):
@@ -87,7 +79,7 @@ class ShardedTables(nn.Module):
 class TableWise(ShardedTables):
     """Every rank holds tables / ranks whole tables."""
 
-    def __init__(self, size: TableSizes) -> None:
+    def __init__(self, size: Dlrm) -> None:
         super().__init__(_share(size.tables, "tables"), size.rows, size.dim)
 
     def look_up(self, indices: torch.Tensor) -> torch.Tensor:
@@ -108,7 +100,7 @@ class TableWise(ShardedTables):
 class RowWise(ShardedTables):
     """Row i of every table is on rank i mod ranks: frequent rows, which have small numbers, are on all of them."""
 
-    def __init__(self, size: TableSizes) -> None:
+    def __init__(self, size: Dlrm) -> None:
         super().__init__(size.tables, -(-size.rows // dist.get_world_size()), size.dim)
 
     def transfer(self, kind: type[Transfer]) -> Transfer:
@@ -133,7 +125,7 @@ class RowWise(ShardedTables):
 class ColumnWise(ShardedTables):
     """Every rank holds dim / ranks columns of every table."""
 
-    def __init__(self, size: TableSizes) -> None:
+    def __init__(self, size: Dlrm) -> None:
         super().__init__(size.tables, size.rows, _share(size.dim, "dim"))
 
     def look_up(self, indices: torch.Tensor) -> torch.Tensor:
@@ -150,7 +142,7 @@ class ColumnWise(ShardedTables):
 class Whole(ShardedTables):
     """The only rank holds everything; nothing travels."""
 
-    def __init__(self, size: TableSizes) -> None:
+    def __init__(self, size: Dlrm) -> None:
         super().__init__(size.tables, size.rows, size.dim)
 
     def begin(self, indices: torch.Tensor, kind: type[Transfer]) -> Callable[[], torch.Tensor]:
@@ -159,14 +151,14 @@ class Whole(ShardedTables):
         return lambda: vectors
 
 
-SHARDED: dict[Sharding, Callable[[TableSizes], ShardedTables]] = {
+SHARDED: dict[Sharding, Callable[[Dlrm], ShardedTables]] = {
     Sharding.TABLE: TableWise,
     Sharding.ROW: RowWise,
     Sharding.COLUMN: ColumnWise,
 }
 
 
-def sharded(size: TableSizes, sharding: Sharding) -> ShardedTables:
+def sharded(size: Dlrm, sharding: Sharding) -> ShardedTables:
     return Whole(size) if dist.get_world_size() == 1 else SHARDED[sharding](size)
 
 

@@ -18,7 +18,7 @@ from research.recording.workloads.language_model import HEAD, Block, Recomputed,
 from research.recording.workloads.pipeline import ORDERS, Order, PipelineTrainer, layers_of_stage
 from research.recording.workloads.replicate import own_batches, replicate
 from research.recording.workloads.tensor_parallel import can_be_cut, cut_blocks
-from research.recording.workloads.workload import SEED, SizedProgram, Trainer, arithmetic, device
+from research.recording.workloads.workload import SEED, Trainer, Workload, arithmetic, device
 
 
 class Parallel(StrEnum):
@@ -28,7 +28,6 @@ class Parallel(StrEnum):
     FSDP = "fsdp"  # weights sharded, gathered block by block; own batches
     TP = "tp"  # every block cut, one batch
     PP = "pp"  # every rank some of the blocks, one batch in micro-batches
-    DDP_TP = "ddptp"  # groups of `tensor_ranks` ranks cut the blocks; DDP between groups
 
 
 class Optimizer(StrEnum):
@@ -39,9 +38,9 @@ class Optimizer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Transformer(SizedProgram, kind="transformer",
+class Transformer(Workload, kind="transformer",
                   letters={"layers": "l", "width": "w", "sequence": "s", "batch": "b"}, otherwise={
-    "vocabulary": "v", "bucket_mb": "mb", "parallel": "", "tensor_ranks": "tr", "order": "", "accumulation": "acc",
+    "vocabulary": "v", "bucket_mb": "mb", "parallel": "", "order": "", "accumulation": "acc",
     "precision": "", "checkpointing": "ckpt", "optimizer": "", "repeats": "rep", "repeating_rank": "on",
     "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
 }):  # fmt: skip
@@ -56,7 +55,6 @@ class Transformer(SizedProgram, kind="transformer",
         causal: a decoder (every token predicts the next) or an encoder (every token predicts itself).
         bucket_mb: DDP's bucket: smaller ones give more, earlier all-reduces.
         parallel: how the ranks share the work.
-        tensor_ranks: neighboring ranks that share a block's weights, with `Parallel.DDP_TP` only.
         order: of a pipeline's forwards and backwards.
         accumulation: micro-batches per step; in a pipeline several are in flight.
         precision: of products, float32 or bfloat16 (autocast).
@@ -78,7 +76,6 @@ class Transformer(SizedProgram, kind="transformer",
     causal: bool = True
     bucket_mb: float = 1.0
     parallel: Parallel = Parallel.DDP
-    tensor_ranks: int = 2
     order: Order = Order.GPIPE
     accumulation: int = 1
     precision: str = "float32"
@@ -104,7 +101,6 @@ class Transformer(SizedProgram, kind="transformer",
             Parallel.FSDP: {"dp": ranks, "fsdp": ranks},
             Parallel.TP: {"tp": ranks},
             Parallel.PP: {"pp": ranks},
-            Parallel.DDP_TP: {"dp": ranks // self.tensor_ranks, "tp": self.tensor_ranks},
         }[self.parallel]
 
     def build(self) -> Trainer:
@@ -195,27 +191,12 @@ def _fsdp(size: Transformer) -> Trainer:
 
 
 def _tp(size: Transformer) -> Trainer:
-    return _cut(size, dist.get_world_size())
-
-
-def _ddp_tp(size: Transformer) -> Trainer:
-    require(dist.get_world_size() % size.tensor_ranks == 0, "tensor_ranks", size.tensor_ranks,
-            f"divisors of the {dist.get_world_size()} ranks")  # fmt: skip
-    return _cut(size, size.tensor_ranks)
-
-
-def _cut(size: Transformer, tensor_ranks: int) -> Trainer:
-    """Blocks cut over groups of neighboring ranks, DDP over the ranks at the same place in their groups."""
-    if not can_be_cut(size.width, tensor_ranks):
-        raise InputError(f"{size.width // HEAD} heads over {tensor_ranks} ranks", where="width",
-                         allowed=f"multiples of {HEAD * tensor_ranks}")  # fmt: skip
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    tensor_group, _ = dist.new_subgroups(tensor_ranks)
-    across = [list(range(first, ranks, tensor_ranks)) for first in range(tensor_ranks)]
-    data_group, _ = dist.new_subgroups_by_enumeration(across)
-    cut = _with_recomputation(cut_blocks(_plain(size), tensor_group), size)
-    model = replicate(cut, size.bucket_mb, group=data_group)
-    return _loss_trainer(model, size, _batches(size, rank // tensor_ranks, size.batch), (model,))
+    ranks = dist.get_world_size()
+    if not can_be_cut(size.width, ranks):
+        raise InputError(f"{size.width // HEAD} heads over {ranks} ranks", where="width",
+                         allowed=f"multiples of {HEAD * ranks}")  # fmt: skip
+    cut = _with_recomputation(cut_blocks(_plain(size), dist.group.WORLD), size)
+    return _loss_trainer(cut, size, _batches(size, 0, size.batch), (cut,))
 
 
 def _pp(size: Transformer) -> Trainer:
@@ -239,5 +220,4 @@ PROGRAMS: dict[Parallel, Callable[[Transformer], Trainer]] = {
     Parallel.FSDP: _fsdp,
     Parallel.TP: _tp,
     Parallel.PP: _pp,
-    Parallel.DDP_TP: _ddp_tp,
 }

@@ -37,43 +37,8 @@ def nothing(place: Place) -> None:
     """Act at no place."""
 
 
-class Workload(Protocol):
-    """The parameters of a training program. A dataclass; `dataclasses.asdict` of it goes into the card."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def name(self) -> str:
-        """Short and unique within a plan: dlrm_t8_r100k_d32_b256."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Which program: dlrm, transformer, cnn."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """Samples per rank and step."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Size of the vectors the program works on: the axis of a split by size."""
-        ...
-
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Ranks by kind of parallelism; the process group must be up."""
-        ...
-
-    def build(self) -> Trainer:
-        """Weights, optimizers and batches on this rank; the process group must be up."""
-        ...
-
-
-class SizedProgram:
-    """Base of programs: a subclass is a frozen dataclass of sizes.
+class Workload:
+    """Base of programs: a subclass is a frozen dataclass of sizes; `dataclasses.asdict` of it goes into the card.
 
     Args:
         kind: which program this is.
@@ -106,14 +71,23 @@ class SizedProgram:
         return "_".join([self._label, *sizes])
 
     @property
+    def batch(self) -> int:
+        """Samples per rank and step."""
+        raise NotImplementedError
+
+    @property
     def width(self) -> int:
-        """Size of the vectors that the program works on."""
+        """Size of the vectors that the program works on: the axis of a split by size."""
         return int(getattr(self, self._width))
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """Replicated on every rank."""
+        """Ranks by kind of parallelism; the process group must be up. Replicated on every rank, unless stated."""
         return {"dp": dist.get_world_size()}
+
+    def build(self) -> Trainer:
+        """Weights, optimizers and batches on this rank; the process group must be up."""
+        raise NotImplementedError
 
 
 def _short(value: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +17,13 @@ class Site:
         files: path -> bytes.
         statuses: answered first, one per request, before files are served.
         cut_after: the first answer ends after this many bytes, although more were announced.
-        ranges: whether Range is honored.
-        requested: (path, Range header) of every request.
+        requested: path of every request.
     """
 
     files: dict[str, bytes]
     statuses: list[int] = field(default_factory=list)
     cut_after: int | None = None
-    ranges: bool = True
-    requested: list[tuple[str, str | None]] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     url: str = ""
 
 
@@ -36,9 +33,8 @@ def serving(site: Site) -> Iterator[Site]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            requested_range = self.headers.get("Range")
-            site.requested.append((self.path, requested_range))
-            status, body, full = _answer(site, self.path, requested_range)
+            site.requested.append(self.path)
+            status, body, full = _answer(site, self.path)
             self.send_response(status)
             self.send_header("Content-Length", str(full))
             self.end_headers()
@@ -58,20 +54,14 @@ def serving(site: Site) -> Iterator[Site]:
             thread.join()
 
 
-def _answer(site: Site, path: str, requested_range: str | None) -> tuple[int, bytes, int]:
+def _answer(site: Site, path: str) -> tuple[int, bytes, int]:
     """(status, bytes sent, bytes announced)."""
     if site.statuses:
         return site.statuses.pop(0), b"", 0
     content = site.files.get(path)
     if content is None:
         return 404, b"", 0
-    status = 200
-    if requested_range and site.ranges:
-        start = int(re.findall(r"\d+", requested_range)[0])
-        if start >= len(content):
-            return 416, b"", 0
-        status, content = 206, content[start:]
     if site.cut_after is not None:
         cut, site.cut_after = site.cut_after, None
-        return status, content[:cut], len(content)
-    return status, content, len(content)
+        return 200, content[:cut], len(content)
+    return 200, content, len(content)

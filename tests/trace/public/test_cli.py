@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from gnnperf.cli import main
 from gnnperf.trace import read_run
-from gnnperf.trace.cli import _at_once
 
 
 @pytest.fixture(autouse=True)
@@ -54,30 +52,8 @@ def test_a_mirror_that_is_no_folder_is_refused(
     assert "GNNPERF_DATA_MIRROR" in capsys.readouterr().err
 
 
-def test_building_a_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "build", "--kind", "step-table", "--to", str(tmp_path)]) == 2
-    assert "none of the chosen files is a trace" in capsys.readouterr().err
-
-
 @pytest.mark.mirror
-def test_fetch_and_build_a_real_run(mirror: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["data", "build", "--run", "torchrec/log/resnet18", "--to", str(tmp_path), "--mirror", str(mirror)]
+def test_fetch_a_real_run(mirror: Path, tmp_path: Path) -> None:
+    arguments = ["data", "fetch", "--run", "torchrec/log/resnet18", "--to", str(tmp_path), "--mirror", str(mirror)]
     assert main(arguments) == 0
-    built = tmp_path / "runs" / "torchrec-log-resnet18"
-    assert capsys.readouterr().out.strip() == str(built)
-    assert len(read_run(built).tables) >= 2
-
-
-def test_ctrl_c_is_reported_to_the_downloads_under_way() -> None:
-    began, interrupted, given = threading.Event(), threading.Event(), list[bool]()
-
-    def action(item: str) -> None:
-        if item == "first":
-            began.wait(10)
-            raise KeyboardInterrupt
-        began.set()
-        given.append(interrupted.wait(10))
-
-    with pytest.raises(KeyboardInterrupt):
-        _at_once(["first", "second"], action, interrupted)
-    assert given == [True]
+    assert len(read_run(tmp_path).tables) >= 2

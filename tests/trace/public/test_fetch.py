@@ -107,25 +107,6 @@ def test_other_bytes_upstream_are_refused_and_not_retained(tmp_path: Path) -> No
     assert _files(tmp_path) == []
 
 
-def test_a_partial_file_that_is_no_beginning_is_fetched_whole(tmp_path: Path) -> None:
-    part = tmp_path / (ENTRY.name + ".part")
-    part.parent.mkdir(parents=True)
-    part.write_bytes(b"x" * 50)
-    with serving(Site({PATH: TRACE})) as site:
-        path = fetch(ENTRY, tmp_path, Origin(base_url=site.url))
-    assert gzip.decompress(path.read_bytes()) == TRACE
-    assert [requested for _, requested in site.requested] == ["bytes=50-", None]
-
-
-def test_a_download_that_ended_before_its_rename_is_used(tmp_path: Path) -> None:
-    part = tmp_path / (AS_PUBLISHED.name + ".part")
-    part.parent.mkdir(parents=True)
-    part.write_bytes(TRACE)
-    path = fetch(AS_PUBLISHED, tmp_path, Origin(base_url="http://127.0.0.1:1"))
-    assert path.read_bytes() == TRACE
-    assert not part.exists()
-
-
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "to").write_text("a file where the folder should be")
     with pytest.raises(InputError, match="cannot be written"):
@@ -141,72 +122,41 @@ def test_the_real_mirror_holds_what_the_catalog_promises(mirror: Path, tmp_path:
         assert fetch(entry, tmp_path, Origin(mirror)).stat().st_size == entry.size_bytes
 
 
-# --- downloading: retries, resuming, limits ---------------------------------------------------------------------------
+# --- downloading: retries, limits -------------------------------------------------------------------------------------
 
 
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes
 
 
-def test_a_broken_connection_is_resumed_where_it_broke(tmp_path: Path) -> None:
-    part = tmp_path / "f.part"
-    counted: list[int] = []
-    with serving(Site({"/f": CONTENT}, cut_after=1000)) as site:
-        download(f"{site.url}/f", part, limit_bytes=len(CONTENT), on_bytes=counted.append, sleep=lambda s: None)
-    assert part.read_bytes() == CONTENT
-    assert site.requested == [("/f", None), ("/f", "bytes=1000-")]
-    assert sum(counted) == len(CONTENT)
-
-
-@pytest.mark.parametrize(
-    ("before", "ranges", "requested"),
-    [
-        (CONTENT[:4000], True, ["bytes=4000-"]),
-        (CONTENT[:4000], False, ["bytes=4000-"]),  # the server sends all again
-        (CONTENT + b"more", True, ["bytes=10244-", None]),  # longer than the file: thrown away
-    ],
-)
-def test_an_earlier_partial_file_is_resumed_or_replaced(
-    tmp_path: Path, before: bytes, ranges: bool, requested: list[str | None]
-) -> None:
-    part = tmp_path / "f.part"
-    part.write_bytes(before)
-    with serving(Site({"/f": CONTENT}, ranges=ranges)) as site:
-        download(f"{site.url}/f", part, limit_bytes=len(CONTENT), sleep=lambda s: None)
-    assert part.read_bytes() == CONTENT
-    assert [given for _, given in site.requested] == requested
-
-
-def test_passing_faults_are_tried_again_with_growing_pauses(tmp_path: Path) -> None:
+def _pauses(site: Site, **limits: int) -> tuple[bytes, list[float]]:
+    """What is downloaded of /f, and the pauses before."""
     pauses: list[float] = []
-    with serving(Site({"/f": CONTENT}, statuses=[503, 429])) as site:
-        download(f"{site.url}/f", tmp_path / "f", limit_bytes=len(CONTENT), sleep=pauses.append)
-    assert pauses == list(BACK_OFF_S[:2])
-    assert (tmp_path / "f").read_bytes() == CONTENT
+    with serving(site):
+        content = download(f"{site.url}/f", limit_bytes=limits.get("limit_bytes", len(CONTENT)), sleep=pauses.append)
+    return content, pauses
 
 
-def test_a_server_that_stays_down_is_reported_after_the_last_attempt(tmp_path: Path) -> None:
-    pauses: list[float] = []
-    with serving(Site({}, statuses=[503] * 9)) as site, pytest.raises(InputError, match="Service Unavailable"):
-        download(f"{site.url}/f", tmp_path / "f", limit_bytes=1, sleep=pauses.append)
-    assert pauses == list(BACK_OFF_S)
+def test_passing_faults_are_tried_again_with_growing_pauses() -> None:
+    assert _pauses(Site({"/f": CONTENT}, statuses=[503, 429])) == (CONTENT, list(BACK_OFF_S[:2]))
+    assert _pauses(Site({"/f": CONTENT}, cut_after=1000)) == (CONTENT, list(BACK_OFF_S[:1]))
+
+
+def test_a_server_that_stays_down_is_reported_after_the_last_attempt() -> None:
+    site = Site({}, statuses=[503] * 9)
+    with pytest.raises(InputError, match="Service Unavailable"):
+        _pauses(site)
     assert len(site.requested) == len(BACK_OFF_S) + 1
 
 
-def test_a_missing_file_is_reported_at_once(tmp_path: Path) -> None:
-    with serving(Site({})) as site, pytest.raises(InputError, match="HTTP 404"):
-        download(f"{site.url}/f", tmp_path / "f", limit_bytes=1)
-    assert len(site.requested) == 1
+def test_a_missing_file_and_too_many_bytes_are_reported_at_once() -> None:
+    for site, message in ((Site({}), "HTTP 404"), (Site({"/f": CONTENT}), "more than the 100 bytes")):
+        with pytest.raises(InputError, match=message):
+            _pauses(site, limit_bytes=100)
+        assert len(site.requested) == 1
 
 
-def test_no_one_listening_is_reported(tmp_path: Path) -> None:
+def test_no_one_listening_is_reported() -> None:
     with serving(Site({})) as site:
         gone = site.url
     with pytest.raises(InputError, match="refused"):
-        download(f"{gone}/f", tmp_path / "f", limit_bytes=1, sleep=lambda s: None)
-    assert not (tmp_path / "f").exists()
-
-
-def test_more_bytes_than_expected_are_refused_and_not_retained(tmp_path: Path) -> None:
-    with serving(Site({"/f": CONTENT})) as site, pytest.raises(InputError, match="more than the 100 bytes"):
-        download(f"{site.url}/f", tmp_path / "f", limit_bytes=100)
-    assert not (tmp_path / "f").exists()
+        download(f"{gone}/f", limit_bytes=1, sleep=lambda s: None)

@@ -61,10 +61,8 @@ def on_two_ranks(folder: Path) -> None:
 
 
 def on_four_ranks(folder: Path) -> None:
-    """A pipeline of four stages, and cut blocks under DDP."""
+    """A pipeline of four stages."""
     deep = replace(TINY, layers=4)
-    both = replace(TINY, parallel=Parallel.DDP_TP)
-    group, _ = dist.new_subgroups_by_enumeration([[0, 1], [2, 3]])
     result: Result = {
         "gpipe": _against_plain(
             replace(deep, parallel=Parallel.PP, accumulation=2), data_ranks=[0], part=_stage
@@ -72,8 +70,6 @@ def on_four_ranks(folder: Path) -> None:
         "1f1b": _against_plain(
             replace(deep, parallel=Parallel.PP, accumulation=5, order=Order.ONE_F_ONE_B), data_ranks=[0], part=_stage
         ),
-        "ddptp": _against_plain(both, data_ranks=[0, 1], part=lambda model: cut_blocks(model, group)),
-        "parallelism": both.parallelism,
     }  # fmt: skip
     write(folder, result)
 
@@ -82,7 +78,7 @@ def on_one_rank(folder: Path) -> None:
     """Losses of three steps in every kind of parallelism, and names of collectives."""
     result: Result = {}
     for kind in Parallel:
-        trainer = replace(TINY, parallel=kind, tensor_ranks=1, accumulation=2).build()
+        trainer = replace(TINY, parallel=kind, accumulation=2).build()
         with profile() as profiled:
             losses = [float(trainer.step()) for _ in range(3)]
         sent = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
@@ -109,7 +105,6 @@ REFUSED: tuple[Workload, ...] = (
     replace(TINY, width=96),
     replace(TINY, width=64, parallel=Parallel.TP),
     replace(TINY, layers=3, parallel=Parallel.PP),
-    replace(TINY, parallel=Parallel.DDP_TP, tensor_ranks=3),
     replace(TINY, parallel=Parallel.TP, uneven=2.0),
     replace(TINY, parallel=Parallel.FSDP, blocking=True),
     replace(TINY, accumulation=0),

@@ -7,23 +7,14 @@ from typing import Any
 
 import pytest
 
-from research.recording.workloads.autoencoder import Autoencoder
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.dlrm import Dlrm
-from research.recording.workloads.graph_network import GraphNetwork
-from research.recording.workloads.mixer import Mixer
 from research.recording.workloads.moe import Moe
 from research.recording.workloads.pipeline import Order
-from research.recording.workloads.point_cloud import PointCloud
 from research.recording.workloads.random_graph import RandomGraph
-from research.recording.workloads.recurrent import Recurrent
 from research.recording.workloads.rl import Rl
 from research.recording.workloads.sharded_tables import Sharding
-from research.recording.workloads.temporal import Temporal
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
-from research.recording.workloads.two_towers import TwoTowers
-from research.recording.workloads.unet import Unet
-from research.recording.workloads.workload import Workload
 
 # Of every program: the name of its defaults; one with every field changed, and its name.
 CHANGED: tuple[tuple[str, Any, str], ...] = (
@@ -47,10 +38,10 @@ CHANGED: tuple[tuple[str, Any, str], ...] = (
      "rl_h32_n8_t4_tensor_rep2_on0_acc2"),
     ("gpt_l4_w128_s64_b8",
      Transformer(layers=1, width=64, sequence=32, batch=4, vocabulary=500, causal=False, bucket_mb=2.5,
-                 parallel=Parallel.DDP_TP, tensor_ranks=4, order=Order.ONE_F_ONE_B, accumulation=2,
+                 parallel=Parallel.TP, order=Order.ONE_F_ONE_B, accumulation=2,
                  precision="bfloat16", checkpointing=True, optimizer=Optimizer.ADAMW, repeats=3, repeating_rank=1,
                  uneven=1.5, blocking=True, compile=True, cuda_graph=True),
-     "bert_l1_w64_s32_b4_v500_mb2.5_ddptp_tr4_1f1b_acc2_bfloat16_ckpt_adamw_rep3_on1_uneven1.5_blocking_compile_graph"),
+     "bert_l1_w64_s32_b4_v500_mb2.5_tp_1f1b_acc2_bfloat16_ckpt_adamw_rep3_on1_uneven1.5_blocking_compile_graph"),
 )  # fmt: skip
 
 
@@ -60,17 +51,3 @@ def test_every_field_shows_in_the_name(base_name: str, changed: Any, name: str) 
     assert (base.name, changed.name) == (base_name, name)
     one_changed = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(base)}
     assert len(one_changed | {base.name}) == len(fields(base)) + 1
-
-
-@pytest.mark.parametrize(
-    ("program", "name"),
-    [
-        (Unet(), "unet_l2_c16_i16_b8"), (GraphNetwork(), "graph_network_l2_h64_n256_d8_b4"),
-        (Autoencoder(), "autoencoder_c16_i16_z32_b16"), (Mixer(), "mixer_l2_h64_p4_b8"),
-        (TwoTowers(), "two_towers_v2k_h64_l2_b64"), (Temporal(), "temporal_n4_c32_s128_b16"),
-        (PointCloud(), "point_cloud_p256_h32_l4_b8"), (Recurrent(bucket_mb=0.5), "recurrent_l1_h64_s32_b16_mb0.5"),
-        (Transformer(causal=False), "bert_l4_w128_s64_b8"),
-    ],
-)  # fmt: skip
-def test_names_say_the_sizes(program: Workload, name: str) -> None:
-    assert program.name == name
