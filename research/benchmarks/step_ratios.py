@@ -48,8 +48,8 @@ LEAST_CALLS, LEAST_CLASSES = 8, 8  # of a class in a trace; of a pair of traces
 GENERATION = "generation"  # what is left out: a project, a workload
 PROVENANCE = (
     "log of measured over predicted: steps of public GPU runs from other steps of the same run ({repeats} steps of "
-    "{projects} projects), and ratios that edits make, on recorded CPU runs ({edits} pairs of {workloads} workloads), "
-    "and of host times of ops that public traces on two hosts share ({hosts} ordered pairs); by "
+    "{projects} projects), ratios that edits make, on recorded CPU runs ({edits} pairs of {workloads} workloads), and "
+    "host times of ops that public traces on two hosts share ({hosts} ordered pairs); by "
     "research/benchmarks/step_ratios.py"
 )
 

@@ -201,7 +201,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
     """An untrained network with the toy runs' vocabulary."""
     from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.gnn.models.gnn import TypedGNN
-    from gnnperf.gnn.models.message_passing import ModelConfig
+    from gnnperf.gnn.settings import ModelConfig
 
     data, config = toy_data(), ModelConfig(hidden_channels=8)
     torch.manual_seed(0)
