@@ -16,7 +16,6 @@ from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import EDIT, step_bounds_us
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.predict.target import with_collective_models
-from gnnperf.predict.whatif import written
 from gnnperf.whatif import Edit, Edited, HardwareChange, Requested, apply, requested
 
 # One prediction of a graph whose nodes run on different hardware: every node as on its own cluster.
@@ -107,6 +106,8 @@ def with_edits(
     cluster_of: Callable[[ExecutionGraph], ClusterSpec] | None = None,
 ) -> StepPrediction:
     """The answer with what the edits make of the same step; their blind spots are among its warnings."""
+    from gnnperf.predict.whatif import written  # loads all edits
+
     edited = _with_collective_models(apply(unedited.prediction.graph, edits), collectives)
     grown = edited.graph.world_size != unedited.prediction.graph.world_size
     chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster

@@ -5,33 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnnperf.core import NodeType
-from gnnperf.generate import Plan, RankTensors, TransformerPlan, rank_tensors
 from gnnperf.hardware import DeviceSpec
-from gnnperf.memory import PeakMemory, most_reserved_bytes, planned_peak, planned_timeline
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
 from gnnperf.trace import RunTrace, read_run
-from gnnperf.whatif import (
-    Block,
-    ChangeCluster,
-    ChangeDevice,
-    ChangeLink,
-    DeclarePause,
-    Edit,
-    InputStall,
-    OpLatency,
-    ScaleBatch,
-    Straggler,
-)
+
+if TYPE_CHECKING:
+    from gnnperf.generate import Plan, RankTensors
+    from gnnperf.memory import PeakMemory
+    from gnnperf.whatif import Edit
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
 NO_EDITS_OF_PLANS = "What if: not known is peak memory of a plan with {}; set keys of the plan instead"
-KEEP_MEMORY = (OpLatency, Straggler, InputStall, DeclarePause, ChangeLink, ChangeCluster, ChangeDevice, Block)
 OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
@@ -55,12 +46,17 @@ def _capacity(device: DeviceSpec | None) -> float | None:
 
 
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
+    from gnnperf.generate import rank_tensors
+
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
     peaks = tuple(RankMemory(_peak(tensors, answer), None, _capacity(device)) for tensors in rank_tensors(plan))
     given = replace(answer, peak_memory=peaks)
     if given.whatif is None:
         return given
+    from gnnperf.memory import planned_peak
+    from gnnperf.whatif import ChangeDevice
+
     edited, edits = given.whatif.answer, request.edits()
     after = _edited_plan(plan, edits)
     if after is None:
@@ -73,6 +69,20 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
 
 def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
     """The plan that states the edits; None: its keys do not."""
+    from gnnperf.generate import TransformerPlan
+    from gnnperf.whatif import (
+        Block,
+        ChangeCluster,
+        ChangeDevice,
+        ChangeLink,
+        DeclarePause,
+        InputStall,
+        OpLatency,
+        ScaleBatch,
+        Straggler,
+    )
+
+    keep_memory = (OpLatency, Straggler, InputStall, DeclarePause, ChangeLink, ChangeCluster, ChangeDevice, Block)
     for edit in edits:
         if isinstance(plan, TransformerPlan) and isinstance(edit, ScaleBatch):
             schedule = plan.schedule
@@ -80,13 +90,15 @@ def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
             if not (micro.is_integer() and step.is_integer()):
                 return None
             plan = replace(plan, schedule=replace(schedule, micro_batch=int(micro), global_batch=int(step)))
-        elif not isinstance(edit, KEEP_MEMORY):
+        elif not isinstance(edit, keep_memory):
             return None
     return plan
 
 
 def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
     """The peak of a rank, the interval of the allocator, and what is there as its kernels run."""
+    from gnnperf.memory import most_reserved_bytes, planned_peak, planned_timeline
+
     nodes = answer.prediction.graph.nodes
     own = (nodes["rank"] == tensors.rank) & (nodes["node_type"] == NodeType.COMPUTE)
     rows = np.flatnonzero(own.to_numpy())

@@ -253,8 +253,11 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
 
 def _check_run(request: Request) -> None:
     """Refuse a run in tokens or samples of which a step's share cannot become known; samples of a trace may."""
-    from gnnperf.generate import StepWork, step_work
+    from gnnperf.generate import StepWork
 
-    plan = request.plan_spec()
-    known = StepWork(samples=1.0) if plan is None else step_work(plan)
+    known, plan = StepWork(samples=1.0), request.plan_spec()
+    if plan is not None:
+        from gnnperf.generate import step_work
+
+        known = step_work(plan)
     request.run.num_steps(request.run.completed(known))

@@ -14,7 +14,8 @@ from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, Vocabulary
-from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, Messages, ModelConfig, arrange
+from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, Messages, arrange
+from gnnperf.gnn.settings import ModelConfig
 
 WORK = tuple(map(str, WORK_TYPES))
 MAX_RESIDUAL = 5.0  # |log(latency / base)|: a factor of 148

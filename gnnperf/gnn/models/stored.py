@@ -12,7 +12,7 @@ from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 
 # Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.
 MAX_WEIGHT, MAX_INPUT = 1e3, 1e7

@@ -11,7 +11,7 @@ import torch
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import (
     evaluate,
