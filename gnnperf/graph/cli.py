@@ -17,6 +17,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("path", nargs="+", type=Path, help="files of ONE run: rank files, a directory, an archive")
     parser.add_argument("--out", required=True, type=Path, help="directory to write: tables/ and graph/")
     parser.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="which of several in one folder")
+    parser.add_argument("--ranks", metavar="LIST", help="only these, e.g. 0-7,12; the rest is not decoded")
+    parser.add_argument("--steps", metavar="A:B", help="only these, by the numbers of their marks, B excluded; 3:6")
     parser.set_defaults(run=_import)
 
 
@@ -24,9 +26,10 @@ def _import(args: argparse.Namespace) -> int:
     from gnnperf.core import replacing_folder, say, task
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
-    from gnnperf.trace import read_run
+    from gnnperf.trace import read_run, selection
     from gnnperf.trace import storage as trace_storage
 
+    chosen = selection(args.ranks, args.steps)
     with untrusted.reading(args.out, "cannot be written"):
         # The whole folder is replaced, so it may hold only what an earlier import wrote.
         if args.out.is_dir() and (others := sorted({p.name for p in args.out.iterdir()} - {TABLES, GRAPH})):
@@ -35,7 +38,7 @@ def _import(args: argparse.Namespace) -> int:
                              remedy="choose another --out")  # fmt: skip
         trace_storage.refuse_foreign(args.out / TABLES)
         graph_storage.refuse_foreign(args.out / GRAPH)
-    run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording)
+    run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording, chosen=chosen)
     graph = build_graph(run)
     with task("writing", 2, "folders") as advance, replacing_folder(args.out) as temporary:
         for name, storage, content in ((TABLES, trace_storage, run), (GRAPH, graph_storage, graph)):

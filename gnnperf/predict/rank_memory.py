@@ -9,12 +9,13 @@ import numpy as np
 
 from gnnperf.core import NodeType
 from gnnperf.generate import NotAccounted, RankTensors, rank_tensors
+from gnnperf.graph import load_run
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import PeakMemory, most_reserved_bytes, planned_peak, planned_timeline
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
-from gnnperf.trace import RunTrace, read_run
+from gnnperf.trace import RunTrace
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
 NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
@@ -65,7 +66,9 @@ def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    run = read_run(Path(str(request.trace)), recording=request.recording)
+    fingerprint = answer.prediction.graph.fingerprint
+    run = load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
+    load_run.cache_clear()  # nothing else needs it
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, notes=(*answer.notes, NO_SHAPES))
     from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory
