@@ -13,3 +13,5 @@ from .table import CAPTURED as CAPTURED
 from .table import RunTrace as RunTrace
 from .table import TraceTable as TraceTable
 from .trace_sources import is_regular as is_regular
+from .windows import split as split
+from .windows import windowed as windowed

@@ -132,6 +132,9 @@ class Head(msgspec.Struct, gc=False):
     distributedInfo: Raw = Raw(b"")
 
 
+HEAD_FIELDS = ("baseTimeNanoseconds", "deviceProperties", "distributedInfo")  # that are read of a Kineto file
+
+
 def decoded(raw: Raw, kind: Any) -> Any:
     """The value of a field; None where there is none, or none of this kind."""
     try:
@@ -268,13 +271,15 @@ class _Link(msgspec.Struct, gc=False):
     correlation: int | None = None
 
 
-class _Stamp(msgspec.Struct, gc=False):
+class Stamp(msgspec.Struct, gc=False):
+    """When an event begins, and what ties it to others."""
+
     cat: str | None = None
     ts: float | None = None
     args: _Link | None = None
 
 
-_stamps = msgspec.json.Decoder(list[_Stamp], strict=False)
+_stamps = msgspec.json.Decoder(list[Stamp], strict=False)
 
 
 def _window_us(data: bytes, steps: range) -> tuple[float, float]:
@@ -313,8 +318,7 @@ def _decoded_head(text: bytes) -> Head:
 
 def _merged(first: Head, second: Head) -> Head:
     """What either states; the events of neither."""
-    fields = ("baseTimeNanoseconds", "deviceProperties", "distributedInfo")
-    return Head(**{f: getattr(first, f) if bytes(getattr(first, f)) else getattr(second, f) for f in fields})
+    return Head(**{f: getattr(first, f) if bytes(getattr(first, f)) else getattr(second, f) for f in HEAD_FIELDS})
 
 
 @cache

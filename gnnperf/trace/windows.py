@@ -1,0 +1,180 @@
+"""A Kineto file that memory cannot hold -> files of some steps each, in two passes over its text.
+
+pass 1   text                  when each step begins, and how many bytes of text there are: steps per window
+pass 2   text -> events        host events by their begin, device work by the call that launches it, else by its begin
+
+Correlations count up, so the launches of a window are a range of them: nothing is kept per event. A pass holds one
+block of text. Files of windows are packed; what no reader looks at (Python calls, metadata) is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from isal import igzip
+from msgspec import Raw
+
+from gnnperf.core import InputError, task, untrusted
+from gnnperf.trace.kineto import BETWEEN, EVENTS_KEY, FLOW, HEAD_FIELDS, KINDS, LAUNCHES, STEP_MARK, Head, Stamp
+from gnnperf.trace.trace_sources import GZIP_MAGIC
+
+BLOCK_BYTES = 4 * 2**20
+MAX_TEXT_BYTES = 64 * 2**30  # of one file, unpacked
+MEMORY_PER_BYTE = 3.0  # of a window's text: its tables and its graph while they are made
+PACKED_RATIO = 12  # of Kineto files, about
+NO_LAUNCH = 2**63
+MARK_BYTES = 1024  # a mark is shorter, so that it is whole in one of two texts that overlap by so much
+READ = frozenset([*KINDS, FLOW])
+REMEDY = "record fewer steps, with profiler.step() after each, or import on a machine with more memory"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps in a row, and the file with their events."""
+
+    steps: range  # numbers of step marks
+    file: Path
+
+
+def windowed(path: Path, budget_bytes: float) -> bool:
+    """Whether a trace is a file, plain or gzipped, whose text is too large to be read as a whole."""
+    if not path.is_file() or not path.name.lower().endswith((".json", ".json.gz")):
+        return False
+    with path.open("rb") as file:
+        is_packed = file.read(2) == GZIP_MAGIC
+    return MEMORY_PER_BYTE * (PACKED_RATIO if is_packed else 1) * path.stat().st_size > budget_bytes
+
+
+def split(path: Path, folder: Path, budget_bytes: float, steps: range | None = None) -> list[Window]:
+    """Files of some steps each into `folder`, in order.
+
+    Args:
+        path: a Kineto file, plain or gzipped.
+        folder: empty.
+        budget_bytes: memory that importing one of them may take.
+        steps: only these; None: all.
+
+    Raises:
+        InputError: no step is marked, a step is too large, or the text cannot be cut between events.
+    """
+    begins, num_bytes = _scan(path)
+    numbers = sorted(number for number in begins if steps is None or number in steps)
+    if not numbers:
+        raise InputError("is larger than memory and marks none of these steps", where=str(path), remedy=REMEDY)
+    per_window = int(budget_bytes / (MEMORY_PER_BYTE * num_bytes / len(begins)))
+    if per_window < 1:
+        need = f"{MEMORY_PER_BYTE * num_bytes / len(begins) / untrusted.MIB:,.0f} MiB"
+        raise InputError(f"has steps that take about {need} each", where=str(path), remedy=REMEDY,
+                         allowed=f"{budget_bytes / untrusted.MIB:,.0f} MiB")  # fmt: skip
+    parts = [numbers[at : at + per_window] for at in range(0, len(numbers), per_window)]
+    ordered = sorted(begins.values())
+    following = dict(zip(ordered, [*ordered[1:], float("inf")], strict=True))
+    spans = [(begins[part[0]], following[begins[part[-1]]]) for part in parts]
+    files = [folder / f"steps_{part[0]}-{part[-1]}" / path.name.removesuffix(".gz").replace(".json", ".json.gz")
+             for part in parts]  # fmt: skip
+    _distribute(path, num_bytes, spans, files)
+    return [Window(range(part[0], part[-1] + 1), file) for part, file in zip(parts, files, strict=True)]
+
+
+def _text(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        is_packed = file.read(2) == GZIP_MAGIC
+    return igzip.open(path, "rb") if is_packed else path.open("rb")  # type: ignore[return-value]
+
+
+def _scan(path: Path) -> tuple[dict[int, float], int]:
+    """When each step begins, us, by its number; and the bytes of text."""
+    begins: dict[int, float] = {}
+    num_bytes, packed, before = 0, path.stat().st_size, b""
+    with (
+        untrusted.reading(path),
+        _text(path) as text,
+        task(f"looking for steps in {path.name}", packed, "B") as advance,
+    ):
+        while block := text.read(BLOCK_BYTES):
+            for number, begin in STEP_MARK.findall(before + block):
+                begins[int(number)] = min(float(begin), begins.get(int(number), float("inf")))
+            num_bytes, before = num_bytes + len(block), block[-MARK_BYTES:]
+            if num_bytes > MAX_TEXT_BYTES or untrusted.is_bomb(num_bytes, packed):
+                raise InputError(f"holds more than {num_bytes:,} bytes", where=str(path), remedy="record fewer steps",
+                                 allowed=f"{MAX_TEXT_BYTES:,} bytes")  # fmt: skip
+            advance(len(block) * packed / max(num_bytes, packed))
+    return begins, num_bytes
+
+
+def _blocks(path: Path, num_bytes: int) -> Iterator[tuple[Head, Raw]]:
+    """Whole events, a list of some megabytes at a time, and what the text around them states."""
+    rest, prefix = b"", b""  # text that is not yet cut; what makes the events of a block an object
+    with _text(path) as text, task(f"splitting {path.name}", num_bytes, "B") as advance:
+        while block := text.read(BLOCK_BYTES):
+            rest += block
+            advance(len(block))
+            if not prefix:
+                start = EVENTS_KEY.search(rest)
+                if start is None:
+                    continue
+                yield msgspec.json.decode(rest[: start.end()] + b"]}", type=Head), Raw(b"[]")
+                prefix, rest = b'{"traceEvents":[', rest[start.end() :]
+            cut = _last(BETWEEN, rest)
+            if cut is not None:
+                yield Head(), Raw(b"[" + rest[: cut.start() + 1] + b"]")
+                rest = rest[cut.end() :]
+            if len(rest) > 4 * BLOCK_BYTES:
+                raise ValueError("the text cannot be cut between events")
+    end = msgspec.json.decode(prefix + rest, type=Head)
+    yield end, end.traceEvents
+
+
+def _last(pattern: re.Pattern[bytes], text: bytes) -> re.Match[bytes] | None:
+    """The last match within the last 64 KiB."""
+    return max(pattern.finditer(text, max(len(text) - 2**16, 0)), key=re.Match.start, default=None)
+
+
+_raw, _stamps = msgspec.json.Decoder(list[Raw]), msgspec.json.Decoder(list[Stamp], strict=False)
+
+
+def _distribute(path: Path, num_bytes: int, spans: Sequence[tuple[float, float]], files: Sequence[Path]) -> None:
+    """Write the events of each span [begin, end) into its file."""
+    begins = [begin for begin, _ in spans]
+    first_launch = [NO_LAUNCH] * len(spans)  # smallest correlation of the calls of each window
+    stated: dict[str, bytes] = {}
+    with untrusted.reading(path, "cannot be split"), ExitStack() as stack:
+        writers = []
+        for file in files:
+            file.parent.mkdir()
+            writers.append(stack.enter_context(igzip.open(file, "wb", compresslevel=0)))
+            writers[-1].write(b'{"traceEvents":[{}')
+        for head, events in _blocks(path, num_bytes):
+            stated |= {name: bytes(raw) for name in HEAD_FIELDS if bytes(raw := getattr(head, name))}
+            of_window: dict[int, list[Raw]] = {}
+            for raw, stamp in zip(_raw.decode(events), _stamps.decode(events), strict=True):
+                if stamp.cat in READ and stamp.ts is not None:
+                    at = bisect_right(begins, stamp.ts) - 1
+                    correlation = stamp.args.correlation if stamp.args is not None else None
+                    if correlation is not None and correlation > 0:
+                        if stamp.cat in LAUNCHES:
+                            first_launch[at] = min(first_launch[at], correlation) if at >= 0 else first_launch[at]
+                        else:
+                            at = _launched_in(correlation, first_launch, at)
+                    if at >= 0 and (stamp.ts < spans[at][1] or (correlation or 0) > 0):
+                        of_window.setdefault(at, []).append(raw)
+            for at, raws in of_window.items():
+                writers[at].write(b"," + b",".join(map(bytes, raws)))
+        end = b"".join(b',"%s":%s' % (name.encode(), raw) for name, raw in stated.items())
+        for writer in writers:
+            writer.write(b"]" + end + b"}")
+
+
+def _launched_in(correlation: int, first_launch: Sequence[int], begun_in: int) -> int:
+    """The window of the call that launched it: that in which it begins, or an earlier one."""
+    at = begun_in
+    while at > 0 and correlation < first_launch[at] < NO_LAUNCH:
+        at -= 1
+    return at
