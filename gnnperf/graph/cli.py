@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 TABLES, GRAPH = "tables", "graph"
+PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
 
 
@@ -48,7 +49,7 @@ def _import(args: argparse.Namespace) -> int:
                              remedy="choose another --out")  # fmt: skip
         trace_storage.refuse_foreign(args.out / TABLES)
         graph_storage.refuse_foreign(args.out / GRAPH)
-    budget_bytes = args.memory_gib * 2**30 if args.memory_gib else untrusted.available_bytes()
+    budget_bytes = args.memory_gib * 2**30 - PROCESS_BYTES if args.memory_gib else untrusted.available_bytes()
     if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
         return _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)
     run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording, chosen=chosen)

@@ -3,8 +3,9 @@
 pass 1   text                  when each step begins, and how many bytes of text there are: steps per window
 pass 2   text -> events        host events by their begin, device work by the call that launches it, else by its begin
 
-Correlations count up, so the launches of a window are a range of them: nothing is kept per event. A pass holds one
-block of text. Files of windows are packed; what no reader looks at (Python calls, metadata) is left out.
+Correlations count up, and a call is listed before the work that it launches, as Kineto does: work belongs to an earlier
+window if that has a call of its correlation or a later one. Nothing is kept per event; a pass holds one block of text.
+Files of windows are packed. What no reader looks at (Python calls, metadata) is left out.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ from gnnperf.trace.trace_sources import GZIP_MAGIC
 
 BLOCK_BYTES = 4 * 2**20
 MAX_TEXT_BYTES = 64 * 2**30  # of one file, unpacked
-MEMORY_PER_BYTE = 3.0  # of a window's text: its tables and its graph while they are made
+MEMORY_PER_BYTE = 3.5  # of a window's text: its tables and its graph while they are made
 PACKED_RATIO = 12  # of Kineto files, about
-NO_LAUNCH = 2**63
 MARK_BYTES = 1024  # a mark is shorter, so that it is whole in one of two texts that overlap by so much
 READ = frozenset([*KINDS, FLOW])
 REMEDY = "record fewer steps, with profiler.step() after each, or import on a machine with more memory"
@@ -143,7 +143,7 @@ _raw, _stamps = msgspec.json.Decoder(list[Raw]), msgspec.json.Decoder(list[Stamp
 def _distribute(path: Path, num_bytes: int, spans: Sequence[tuple[float, float]], files: Sequence[Path]) -> None:
     """Write the events of each span [begin, end) into its file."""
     begins = [begin for begin, _ in spans]
-    first_launch = [NO_LAUNCH] * len(spans)  # smallest correlation of the calls of each window
+    last_launch = [-1] * len(spans)  # largest correlation of the calls of each window, so far
     stated: dict[str, bytes] = {}
     with untrusted.reading(path, "cannot be split"), ExitStack() as stack:
         writers = []
@@ -155,16 +155,16 @@ def _distribute(path: Path, num_bytes: int, spans: Sequence[tuple[float, float]]
             stated |= {name: bytes(raw) for name in HEAD_FIELDS if bytes(raw := getattr(head, name))}
             of_window: dict[int, list[Raw]] = {}
             for raw, stamp in zip(_raw.decode(events), _stamps.decode(events), strict=True):
-                if stamp.cat in READ and stamp.ts is not None:
-                    at = bisect_right(begins, stamp.ts) - 1
-                    correlation = stamp.args.correlation if stamp.args is not None else None
-                    if correlation is not None and correlation > 0:
-                        if stamp.cat in LAUNCHES:
-                            first_launch[at] = min(first_launch[at], correlation) if at >= 0 else first_launch[at]
-                        else:
-                            at = _launched_in(correlation, first_launch, at)
-                    if at >= 0 and (stamp.ts < spans[at][1] or (correlation or 0) > 0):
-                        of_window.setdefault(at, []).append(raw)
+                if stamp.cat not in READ or stamp.ts is None:
+                    continue
+                at, ends_in_time = bisect_right(begins, stamp.ts) - 1, True
+                correlation = (stamp.args and stamp.args.correlation) or 0
+                if at >= 0 and correlation > 0 and stamp.cat not in LAUNCHES:
+                    at = _launched_in(correlation, last_launch, at)
+                    ends_in_time = correlation > last_launch[at]
+                if at >= 0 and not (ends_in_time and stamp.ts >= spans[at][1]):
+                    of_window.setdefault(at, []).append(raw)
+                    last_launch[at] = max(last_launch[at], correlation if stamp.cat in LAUNCHES else -1)
             for at, raws in of_window.items():
                 writers[at].write(b"," + b",".join(map(bytes, raws)))
         end = b"".join(b',"%s":%s' % (name.encode(), raw) for name, raw in stated.items())
@@ -172,9 +172,9 @@ def _distribute(path: Path, num_bytes: int, spans: Sequence[tuple[float, float]]
             writer.write(b"]" + end + b"}")
 
 
-def _launched_in(correlation: int, first_launch: Sequence[int], begun_in: int) -> int:
-    """The window of the call that launched it: that in which it begins, or an earlier one."""
+def _launched_in(correlation: int, last_launch: Sequence[int], begun_in: int) -> int:
+    """The window of the call that launches it: an earlier one if that has a call of this correlation or a later one."""
     at = begun_in
-    while at > 0 and correlation < first_launch[at] < NO_LAUNCH:
+    while at > 0 and correlation <= last_launch[at - 1]:
         at -= 1
     return at

@@ -15,22 +15,6 @@ from gnnperf.trace.selection import step_numbers
 from gnnperf.trace.storage import write_run
 from tests.trace import kineto_files as files
 
-STEP_US = 1000
-
-
-def written(path: Path, steps: int = 6, rank: int = 0) -> Path:
-    """Steps 5, 6, ... of an op that launches a kernel, which begins in the step after; newest events first."""
-    events = []
-    for i in range(steps):
-        at = STEP_US * i
-        events += [
-            files.host(f"ProfilerStep#{5 + i}", at, STEP_US - 1, "user_annotation"),
-            files.host("aten::mm", at + 10, 50),
-            files.call("cudaLaunchKernel", at + 20, 5, 900 + i),
-            files.device("gemm", at + STEP_US + 10, 30, 900 + i),
-        ]
-    return files.write(path, files.document(events[::-1], rank, 4))
-
 
 @pytest.fixture
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -49,7 +33,7 @@ def short_stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_steps_come_with_the_device_work_that_they_launch(tmp_path: Path, short_stretches: list[int]) -> None:
-    path = written(tmp_path / "rank_0.json")
+    path = files.marked_steps(tmp_path / "rank_0.json", order=-1)
     (table,) = read_run(path, chosen=selection(steps="6:8")).tables
     assert step_numbers(table).tolist() == [6, 7]
     assert table.events["name"].tolist().count("gemm") == 2
@@ -59,7 +43,7 @@ def test_steps_come_with_the_device_work_that_they_launch(tmp_path: Path, short_
 
 
 def test_labels_are_those_of_the_whole_trace(tmp_path: Path) -> None:
-    path = written(tmp_path / "rank_0.json")
+    path = files.marked_steps(tmp_path / "rank_0.json")
     whole, some = (build_graph(read_run(path, chosen=selection(steps=steps))) for steps in (None, "6:9"))
     assert [(s.name, s.makespan_us) for s in some.steps[:2]] == [(s.name, s.makespan_us) for s in whole.steps[1:3]]
     assert some.steps[1].period_us == whole.steps[2].period_us
@@ -67,7 +51,7 @@ def test_labels_are_those_of_the_whole_trace(tmp_path: Path) -> None:
 
 def test_ranks_of_files_and_of_saved_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in range(4):
-        written(tmp_path / "traces" / f"rank_{rank}.json", rank=rank)
+        files.marked_steps(tmp_path / "traces" / f"rank_{rank}.json", rank=rank)
     (tmp_path / "traces" / "rank_3.json").write_text((tmp_path / "traces" / "rank_3.json").read_text()[:-9])  # broken
     run = read_run(tmp_path / "traces", chosen=selection("0,2"))
     assert [table.meta.rank for table in run.tables] == [0, 2]
@@ -79,7 +63,7 @@ def test_ranks_of_files_and_of_saved_tables(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_step_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no step 40 to 49.*5, 6, 7, 8, 9, 10"):
-        read_run(written(tmp_path / "rank_0.json"), chosen=selection(steps="40:50"))
+        read_run(files.marked_steps(tmp_path / "rank_0.json"), chosen=selection(steps="40:50"))
 
 
 @pytest.mark.parametrize("ranks", ["", "a", "1-", "-1", "1;2"])
@@ -95,7 +79,7 @@ def test_steps_that_are_none_are_refused(steps: str) -> None:
 
 
 def test_the_commands_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path / "rank_0.json")
+    path = files.marked_steps(tmp_path / "rank_0.json")
     assert main(["import", str(path), "--steps", "6:8", "--out", str(tmp_path / "some")]) == 0
     assert "2 steps" in capsys.readouterr().out
     arguments = ["predict", str(path), "--trace-steps", "6:8", "--ranks", "0", "--out", str(tmp_path / "out"), "--json"]
