@@ -191,11 +191,8 @@ class Assembled:
         return wanted[self.kind]
 
 
-def assemble(data: bytes, where: str, steps: range | None = None) -> Assembled:
-    """One table of the events of a Kineto file's JSON text; broken events are counted, what is no trace is refused.
-
-    Stretches of the text without work of `steps` are left out.
-    """
+def assemble(data: bytes, where: str) -> Assembled:
+    """One table of all events of a Kineto file's JSON text; broken events are counted, what is no trace is refused."""
     if data[:64].lstrip(SPACE)[:1] not in (b"{", b"["):
         raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not")
     problem = ""
@@ -203,7 +200,7 @@ def assemble(data: bytes, where: str, steps: range | None = None) -> Assembled:
         # Then what cannot be cut into stretches, then what profilers are known to break, repaired.
         for text, in_stretches in ((lambda: data, True), (lambda: data, False), (lambda: repair(data), False)):
             try:
-                reader = Reader(text(), where, steps)
+                reader = Reader(text(), where)
                 return assemble_events(reader, reader.stretches() if in_stretches else iter([reader.one_piece()]))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 problem = problem or str(error)

@@ -11,7 +11,6 @@ event by event.
 from __future__ import annotations
 
 import gc
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -166,9 +165,8 @@ class Reader:
         dropped: how many events were left out, by reason; later stages add theirs.
     """
 
-    def __init__(self, data: bytes, where: str, steps: range | None = None) -> None:
+    def __init__(self, data: bytes, where: str) -> None:
         self.data, self.where = data, where
-        self.steps = steps
         self.head = Head()
         self.dropped: dict[str, int] = {}
 
@@ -186,15 +184,9 @@ class Reader:
             return
         self.head = _merged(self.head, _decoded_head(self.data[: begin.end()] + b"]}"))
         text, start = memoryview(self.data), begin.end()
-        spans = list(zip([start, *(following for _, following in cuts)], [end for end, _ in cuts], strict=False))
-        wanted = [True] * len(cuts)
-        if self.steps is not None:
-            texts = (b"".join((b"[", text[first:last], b"]")) for first, last in spans)
-            wanted = _with_work_of(self.steps, self.data, texts)
         with task(f"reading {PurePosixPath(self.where).name}", len(self.data), "B") as advance:
-            for (end, following), is_wanted in zip(cuts, wanted, strict=True):
-                if is_wanted:
-                    yield self._events(b"".join((b"[", text[start:end], b"]")))
+            for end, following in cuts:
+                yield self._events(b"".join((b"[", text[start:end], b"]")))
                 advance(following - start)
                 start = following
         yield self._last(b"".join((b'{"traceEvents":[', text[start:])))
@@ -261,7 +253,7 @@ def _cuts(data: bytes, begin: int) -> list[tuple[int, int]]:
     return cuts
 
 
-# The first of two looks at a file of which some steps are read: begins and correlations, which show what to decode.
+# What a first look at a file of which some steps are read needs: begins and correlations.
 
 STEP_MARK = re.compile(rb'"ProfilerStep#?\s*(\d{1,9})"[^{}]*?"ts"\s*:\s*([\d.]{1,24})')
 LAUNCHES = frozenset(word for word, kind in KINDS.items() if kind is EventKind.RUNTIME)
@@ -277,39 +269,6 @@ class Stamp(msgspec.Struct, gc=False):
     cat: str | None = None
     ts: float | None = None
     args: _Link | None = None
-
-
-_stamps = msgspec.json.Decoder(list[Stamp], strict=False)
-
-
-def _window_us(data: bytes, steps: range) -> tuple[float, float]:
-    """Begin of the first of these steps and of the one after the last; everything if there is no such mark."""
-    marks = sorted((float(begin), int(number)) for number, begin in STEP_MARK.findall(data))
-    begins = [begin for begin, number in marks if number in steps]
-    after = (begin for begin, number in marks if begins and begin > begins[-1] and number not in steps)
-    return (begins[0], next(after, math.inf)) if begins else (-math.inf, math.inf)
-
-
-def _with_work_of(steps: range, data: bytes, stretches: Iterator[bytes]) -> list[bool]:
-    """For each stretch whether it holds events that begin in these steps, or device work that they launch."""
-    begin, end = _window_us(data, steps)
-    touching: list[bool] = []
-    late: list[set[int | None]] = []
-    launched: set[int | None] = set()
-    for stretch in stretches:
-        try:
-            stamps = _stamps.decode(stretch)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # decoded in full, to say what is wrong with it
-            touching.append(True)
-            late.append(set())
-            continue
-        inside = [e for e in stamps if e.ts is None or begin <= e.ts < end]
-        launched |= {e.args.correlation for e in inside if e.cat in LAUNCHES and e.args is not None}
-        touching.append(bool(inside))
-        others = {e.args.correlation for e in stamps if e.args is not None and e.cat not in LAUNCHES}
-        late.append(set() if inside else others)
-    launched -= {None}
-    return [touches or not launched.isdisjoint(work) for touches, work in zip(touching, late, strict=True)]
 
 
 def _decoded_head(text: bytes) -> Head:

@@ -23,6 +23,7 @@ from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, rea
 from gnnperf.trace.selection import EVERYTHING, Selection, in_steps
 from gnnperf.trace.table import EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
+from gnnperf.trace.windows import of_steps
 
 # The bytes of one Kineto file -> TraceTable: the pipeline as a table of contents.
 
@@ -261,7 +262,8 @@ def _read_kineto(source: Source, result: _Result, steps: range | None) -> tuple[
 
 def _assemble(source: Source, steps: range | None) -> Assembled:
     if source.database is None:
-        return assemble(source.unpack(), source.path, steps)
+        text = source.unpack()
+        return assemble(text if steps is None else of_steps(text, steps), source.path)
     from gnnperf.trace.nsight import Reader  # sqlite3 is not needed to read a trace file
 
     reader = Reader(source.database, source.path)

@@ -10,9 +10,10 @@ Files of windows are packed. What no reader looks at (Python calls, metadata) is
 
 from __future__ import annotations
 
+import io
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ MAX_TEXT_BYTES = 64 * 2**30  # of one file, unpacked
 MEMORY_PER_BYTE = 3.5  # of a window's text: its tables and its graph while they are made
 PACKED_RATIO = 12  # of Kineto files, about
 MARK_BYTES = 1024  # a mark is shorter, so that it is whole in one of two texts that overlap by so much
+FIRST = b'{"traceEvents":[{}'  # of the text of a window: an event that no reader looks at
 READ = frozenset([*KINDS, FLOW])
 REMEDY = "record fewer steps, with profiler.step() after each, or import on a machine with more memory"
 
@@ -50,6 +52,24 @@ def windowed(path: Path, budget_bytes: float) -> bool:
     with path.open("rb") as file:
         is_packed = file.read(2) == GZIP_MAGIC
     return MEMORY_PER_BYTE * (PACKED_RATIO if is_packed else 1) * path.stat().st_size > budget_bytes
+
+
+def of_steps(text: bytes, steps: range) -> bytes:
+    """The text of a Kineto file with the events of some steps only; as it is, if none is marked or it cannot be cut."""
+    begins = {number: begin for begin, number in sorted(_marks(text), reverse=True)}
+    chosen = [begin for number, begin in begins.items() if number in steps]
+    later = [begin for begin in begins.values() if chosen and begin > max(chosen)]
+    parts: list[bytes] = []
+    try:
+        span = min(chosen), min(later, default=float("inf"))
+        end = _route(_blocks(io.BytesIO(text)), [span], lambda at, events: parts.append(events))
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        return text
+    return b"".join((FIRST, *parts, end))
+
+
+def _marks(text: bytes) -> list[tuple[float, int]]:
+    return [(float(begin), int(number)) for number, begin in STEP_MARK.findall(text)]
 
 
 def split(path: Path, folder: Path, budget_bytes: float, steps: range | None = None) -> list[Window]:
@@ -99,8 +119,8 @@ def _scan(path: Path) -> tuple[dict[int, float], int]:
         task(f"looking for steps in {path.name}", packed, "B") as advance,
     ):
         while block := text.read(BLOCK_BYTES):
-            for number, begin in STEP_MARK.findall(before + block):
-                begins[int(number)] = min(float(begin), begins.get(int(number), float("inf")))
+            for begin, number in _marks(before + block):
+                begins[number] = min(begin, begins.get(number, begin))
             num_bytes, before = num_bytes + len(block), block[-MARK_BYTES:]
             if num_bytes > MAX_TEXT_BYTES or untrusted.is_bomb(num_bytes, packed):
                 raise InputError(f"holds more than {num_bytes:,} bytes", where=str(path), remedy="record fewer steps",
@@ -109,25 +129,24 @@ def _scan(path: Path) -> tuple[dict[int, float], int]:
     return begins, num_bytes
 
 
-def _blocks(path: Path, num_bytes: int) -> Iterator[tuple[Head, Raw]]:
+def _blocks(text: IO[bytes], advance: Callable[[float], None] = lambda amount: None) -> Iterator[tuple[Head, Raw]]:
     """Whole events, a list of some megabytes at a time, and what the text around them states."""
     rest, prefix = b"", b""  # text that is not yet cut; what makes the events of a block an object
-    with _text(path) as text, task(f"splitting {path.name}", num_bytes, "B") as advance:
-        while block := text.read(BLOCK_BYTES):
-            rest += block
-            advance(len(block))
-            if not prefix:
-                start = EVENTS_KEY.search(rest)
-                if start is None:
-                    continue
-                yield msgspec.json.decode(rest[: start.end()] + b"]}", type=Head), Raw(b"[]")
-                prefix, rest = b'{"traceEvents":[', rest[start.end() :]
-            cut = _last(BETWEEN, rest)
-            if cut is not None:
-                yield Head(), Raw(b"[" + rest[: cut.start() + 1] + b"]")
-                rest = rest[cut.end() :]
-            if len(rest) > 4 * BLOCK_BYTES:
-                raise ValueError("the text cannot be cut between events")
+    while block := text.read(BLOCK_BYTES):
+        rest += block
+        advance(len(block))
+        if not prefix:
+            start = EVENTS_KEY.search(rest)
+            if start is None:
+                continue
+            yield msgspec.json.decode(rest[: start.end()] + b"]}", type=Head), Raw(b"[]")
+            prefix, rest = b'{"traceEvents":[', rest[start.end() :]
+        cut = _last(BETWEEN, rest)
+        if cut is not None:
+            yield Head(), Raw(b"[" + rest[: cut.start() + 1] + b"]")
+            rest = rest[cut.end() :]
+        if len(rest) > 4 * BLOCK_BYTES:
+            raise ValueError("the text cannot be cut between events")
     end = msgspec.json.decode(prefix + rest, type=Head)
     yield end, end.traceEvents
 
@@ -142,34 +161,43 @@ _raw, _stamps = msgspec.json.Decoder(list[Raw]), msgspec.json.Decoder(list[Stamp
 
 def _distribute(path: Path, num_bytes: int, spans: Sequence[tuple[float, float]], files: Sequence[Path]) -> None:
     """Write the events of each span [begin, end) into its file."""
-    begins = [begin for begin, _ in spans]
-    last_launch = [-1] * len(spans)  # largest correlation of the calls of each window, so far
-    stated: dict[str, bytes] = {}
     with untrusted.reading(path, "cannot be split"), ExitStack() as stack:
         writers = []
         for file in files:
             file.parent.mkdir()
             writers.append(stack.enter_context(igzip.open(file, "wb", compresslevel=0)))
-            writers[-1].write(b'{"traceEvents":[{}')
-        for head, events in _blocks(path, num_bytes):
-            stated |= {name: bytes(raw) for name in HEAD_FIELDS if bytes(raw := getattr(head, name))}
-            of_window: dict[int, list[Raw]] = {}
-            for raw, stamp in zip(_raw.decode(events), _stamps.decode(events), strict=True):
-                if stamp.cat not in READ or stamp.ts is None:
-                    continue
-                at, ends_in_time = bisect_right(begins, stamp.ts) - 1, True
-                correlation = (stamp.args and stamp.args.correlation) or 0
-                if at >= 0 and correlation > 0 and stamp.cat not in LAUNCHES:
-                    at = _launched_in(correlation, last_launch, at)
-                    ends_in_time = correlation > last_launch[at]
-                if at >= 0 and not (ends_in_time and stamp.ts >= spans[at][1]):
-                    of_window.setdefault(at, []).append(raw)
-                    last_launch[at] = max(last_launch[at], correlation if stamp.cat in LAUNCHES else -1)
-            for at, raws in of_window.items():
-                writers[at].write(b"," + b",".join(map(bytes, raws)))
-        end = b"".join(b',"%s":%s' % (name.encode(), raw) for name, raw in stated.items())
+            writers[-1].write(FIRST)
+        text = stack.enter_context(_text(path))
+        advance = stack.enter_context(task(f"splitting {path.name}", num_bytes, "B"))
+        end = _route(_blocks(text, advance), spans, lambda at, events: writers[at].write(events))
         for writer in writers:
-            writer.write(b"]" + end + b"}")
+            writer.write(end)
+
+
+def _route(
+    blocks: Iterator[tuple[Head, Raw]], spans: Sequence[tuple[float, float]], write: Callable[[int, bytes], object]
+) -> bytes:
+    """Give the events of each span [begin, end) to `write`, as text that follows an event; the end of such a text."""
+    begins = [begin for begin, _ in spans]
+    last_launch = [-1] * len(spans)  # largest correlation of the calls of each window, so far
+    stated: dict[str, bytes] = {}
+    for head, events in blocks:
+        stated |= {name: bytes(raw) for name in HEAD_FIELDS if bytes(raw := getattr(head, name))}
+        of_window: dict[int, list[Raw]] = {}
+        for raw, stamp in zip(_raw.decode(events), _stamps.decode(events), strict=True):
+            if stamp.cat not in READ or stamp.ts is None:
+                continue
+            at, ends_in_time = bisect_right(begins, stamp.ts) - 1, True
+            correlation = (stamp.args and stamp.args.correlation) or 0
+            if at >= 0 and correlation > 0 and stamp.cat not in LAUNCHES:
+                at = _launched_in(correlation, last_launch, at)
+                ends_in_time = correlation > last_launch[at]
+            if at >= 0 and not (ends_in_time and stamp.ts >= spans[at][1]):
+                of_window.setdefault(at, []).append(raw)
+                last_launch[at] = max(last_launch[at], correlation if stamp.cat in LAUNCHES else -1)
+        for at, raws in of_window.items():
+            write(at, b"".join(b"," + bytes(raw) for raw in raws))
+    return b"]" + b"".join(b',"%s":%s' % (name.encode(), raw) for name, raw in stated.items()) + b"}"
 
 
 def _launched_in(correlation: int, last_launch: Sequence[int], begun_in: int) -> int:

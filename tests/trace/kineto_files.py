@@ -74,8 +74,8 @@ def write(path: Path, content: Any, *, packed: bool = False) -> Path:
 STEP_US = 1000
 
 
-def marked_steps(path: Path, steps: int = 6, rank: int = 0, order: int = 1) -> Path:
-    """Steps 5, 6, ... of an op that launches a kernel, which begins in the next step; order -1: newest events first."""
+def marked_steps(path: Path, steps: int = 6, rank: int = 0) -> Path:
+    """Steps 5, 6, ... of an op that launches a kernel, which begins in the next step."""
     events = []
     for i in range(steps):
         at = STEP_US * i
@@ -85,7 +85,7 @@ def marked_steps(path: Path, steps: int = 6, rank: int = 0, order: int = 1) -> P
             call("cudaLaunchKernel", at + 20, 5, 900 + i),
             device("gemm", at + STEP_US + 10, 30, 900 + i),
         ]
-    return write(path, document(events[::order], rank, 4), packed=path.suffix == ".gz")
+    return write(path, document(events, rank, 4), packed=path.suffix == ".gz")
 
 
 def tar(path: Path, members: Mapping[str, bytes], kind: bytes = tarfile.REGTYPE) -> Path:
