@@ -1,11 +1,11 @@
-"""A Kineto file that memory cannot hold -> files of some steps each, in two passes over its text.
+"""A Kineto file that memory cannot hold -> files of some steps each, in three passes over its text.
 
 pass 1   text                  when each step begins, and how many bytes of text there are: steps per window
-pass 2   text -> events        host events by their begin, device work by the call that launches it, else by its begin
+pass 2   text -> begins        the correlations of the calls in each window; they count up, so they are a range
+pass 3   text -> events        host events by their begin, device work by the call that launches it, else by its begin
 
-Correlations count up, and a call is listed before the work that it launches, as Kineto does: work belongs to an earlier
-window if that has a call of its correlation or a later one. Nothing is kept per event; a pass holds one block of text.
-Files of windows are packed. What no reader looks at (Python calls, metadata) is left out.
+Nothing is kept per event; a pass holds one block of text. Files of windows are packed. What no reader looks at (Python
+calls, metadata) is left out.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def of_steps(text: bytes, steps: range) -> bytes:
     parts: list[bytes] = []
     try:
         span = min(chosen), min(later, default=float("inf"))
-        end = _route(_blocks(io.BytesIO(text)), [span], lambda at, events: parts.append(events))
+        launches = _launches(_blocks(io.BytesIO(text)), [span])
+        end = _route(_blocks(io.BytesIO(text)), [span], launches, lambda at, events: parts.append(events))
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
         return text
     return b"".join((FIRST, *parts, end))
@@ -159,7 +160,7 @@ def _last(pattern: re.Pattern[bytes], text: bytes) -> re.Match[bytes] | None:
 _raw, _stamps = msgspec.json.Decoder(list[Raw]), msgspec.json.Decoder(list[Stamp], strict=False)
 
 
-def _distribute(path: Path, num_bytes: int, spans: Sequence[tuple[float, float]], files: Sequence[Path]) -> None:
+def _distribute(path: Path, num_bytes: int, spans: Sequence[Span], files: Sequence[Path]) -> None:
     """Write the events of each span [begin, end) into its file."""
     with untrusted.reading(path, "cannot be split"), ExitStack() as stack:
         writers = []
@@ -167,19 +168,42 @@ def _distribute(path: Path, num_bytes: int, spans: Sequence[tuple[float, float]]
             file.parent.mkdir()
             writers.append(stack.enter_context(igzip.open(file, "wb", compresslevel=0)))
             writers[-1].write(FIRST)
-        text = stack.enter_context(_text(path))
-        advance = stack.enter_context(task(f"splitting {path.name}", num_bytes, "B"))
-        end = _route(_blocks(text, advance), spans, lambda at, events: writers[at].write(events))
+        advance = stack.enter_context(task(f"splitting {path.name}", 2 * num_bytes, "B"))
+        with _text(path) as text:
+            launches = _launches(_blocks(text, advance), spans)
+        with _text(path) as text:
+            end = _route(_blocks(text, advance), spans, launches, lambda at, events: writers[at].write(events))
         for writer in writers:
             writer.write(end)
 
 
-def _route(
-    blocks: Iterator[tuple[Head, Raw]], spans: Sequence[tuple[float, float]], write: Callable[[int, bytes], object]
-) -> bytes:
-    """Give the events of each span [begin, end) to `write`, as text that follows an event; the end of such a text."""
+Span = tuple[float, float]  # begin and end, us
+Launches = list[tuple[float, float]]  # of each span, the smallest and the largest correlation of its calls
+
+
+def _launches(blocks: Iterator[tuple[Head, Raw]], spans: Sequence[Span]) -> Launches:
     begins = [begin for begin, _ in spans]
-    last_launch = [-1] * len(spans)  # largest correlation of the calls of each window, so far
+    result: Launches = [(float("inf"), -1.0)] * len(spans)
+    for _, events in blocks:
+        for stamp in _stamps.decode(events):
+            if stamp.cat in LAUNCHES and stamp.ts is not None and (correlation := _correlation(stamp)) > 0:
+                at = bisect_right(begins, stamp.ts) - 1
+                if at >= 0 and stamp.ts < spans[at][1]:
+                    first, last = result[at]
+                    result[at] = min(first, correlation), max(last, correlation)
+    return result
+
+
+def _correlation(stamp: Stamp) -> int:
+    return (stamp.args and stamp.args.correlation) or 0
+
+
+def _route(
+    blocks: Iterator[tuple[Head, Raw]], spans: Sequence[Span], launches: Launches, write: Callable[[int, bytes], object]
+) -> bytes:
+    """Give the events of each span to `write`, as text that follows an event; the end of such a text."""
+    begins, with_calls = [begin for begin, _ in spans], [at for at, (_, last) in enumerate(launches) if last > 0]
+    firsts = [launches[at][0] for at in with_calls]
     stated: dict[str, bytes] = {}
     for head, events in blocks:
         stated |= {name: bytes(raw) for name in HEAD_FIELDS if bytes(raw := getattr(head, name))}
@@ -187,22 +211,14 @@ def _route(
         for raw, stamp in zip(_raw.decode(events), _stamps.decode(events), strict=True):
             if stamp.cat not in READ or stamp.ts is None:
                 continue
-            at, ends_in_time = bisect_right(begins, stamp.ts) - 1, True
-            correlation = (stamp.args and stamp.args.correlation) or 0
-            if at >= 0 and correlation > 0 and stamp.cat not in LAUNCHES:
-                at = _launched_in(correlation, last_launch, at)
-                ends_in_time = correlation > last_launch[at]
-            if at >= 0 and not (ends_in_time and stamp.ts >= spans[at][1]):
+            at = bisect_right(begins, stamp.ts) - 1
+            is_inside = at >= 0 and stamp.ts < spans[at][1]
+            correlation = 0 if stamp.cat in LAUNCHES else _correlation(stamp)
+            call = bisect_right(firsts, correlation) - 1 if correlation > 0 else -1
+            if call >= 0 and correlation <= launches[with_calls[call]][1]:
+                at, is_inside = with_calls[call], True
+            if is_inside:
                 of_window.setdefault(at, []).append(raw)
-                last_launch[at] = max(last_launch[at], correlation if stamp.cat in LAUNCHES else -1)
         for at, raws in of_window.items():
             write(at, b"".join(b"," + bytes(raw) for raw in raws))
     return b"]" + b"".join(b',"%s":%s' % (name.encode(), raw) for name, raw in stated.items()) + b"}"
-
-
-def _launched_in(correlation: int, last_launch: Sequence[int], begun_in: int) -> int:
-    """The window of the call that launches it: an earlier one if that has a call of this correlation or a later one."""
-    at = begun_in
-    while at > 0 and correlation <= last_launch[at - 1]:
-        at -= 1
-    return at
