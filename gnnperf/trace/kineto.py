@@ -255,7 +255,7 @@ def _cuts(data: bytes, begin: int) -> list[tuple[int, int]]:
 
 # What a first look at a file of which some steps are read needs: begins and correlations.
 
-STEP_MARK = re.compile(rb'"ProfilerStep#?\s*(\d{1,9})"[^{}]*?"ts"\s*:\s*([\d.]{1,24})')
+STEP_MARK = re.compile(rb'"ProfilerStep#?\s*(\d{1,9})"[^{}]{0,300}?"ts"\s*:\s*([\d.]{1,24})')
 LAUNCHES = frozenset(word for word, kind in KINDS.items() if kind is EventKind.RUNTIME)
 
 
