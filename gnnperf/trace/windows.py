@@ -29,7 +29,7 @@ from gnnperf.trace.trace_sources import GZIP_MAGIC
 
 BLOCK_BYTES = 4 * 2**20
 MAX_TEXT_BYTES = 64 * 2**30  # of one file, unpacked
-MEMORY_PER_BYTE = 3.5  # of a window's text: its tables and its graph while they are made
+MEMORY_PER_BYTE = 4.0  # of a window's text: its tables and its graph while they are made
 PACKED_RATIO = 12  # of Kineto files, about
 MARK_BYTES = 1024  # a mark is shorter, so that it is whole in one of two texts that overlap by so much
 FIRST = b'{"traceEvents":[{}'  # of the text of a window: an event that no reader looks at
