@@ -24,7 +24,6 @@ MODULE_OF_COMMAND = {
     "capture": "gnnperf.generate.capture_cli",
     "calibrate": "gnnperf.record.calibrate.cli",
     "ops": "gnnperf.predict.cli",
-    "collectives": "gnnperf.predict.cli",
     "shard": "gnnperf.shard.cli",
     "search": "gnnperf.report.search.cli",
     "coverage": "gnnperf.predict.cli",

@@ -15,7 +15,6 @@ from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
 from gnnperf.predict.op_answers import Answered, write_answers
-from gnnperf.record.calibrate.run import write as write_calibration
 from gnnperf.report.compare.cli import _write as write_comparison
 from gnnperf.report.roofline.sheet import write as write_sheet
 from gnnperf.trace import read_run
@@ -86,7 +85,6 @@ def test_earlier_folders_come_back_between_two_renames(
     writers: dict[str, Callable[[Path], object]] = {
         "tables": lambda folder: write_run(run, folder),
         "graph": lambda folder: write_graph(graph, folder),
-        "calibration": lambda folder: write_calibration(folder, {"ops.parquet": b"1"}),
     }
     for name, write in writers.items():
         write(tmp_path / name)
@@ -97,7 +95,6 @@ def test_earlier_folders_come_back_between_two_renames(
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(writers)
     assert len(read_tables(tmp_path / "tables")) == 1
     assert read_graph(tmp_path / "graph").num_nodes == graph.num_nodes
-    assert (tmp_path / "calibration/ops.parquet").read_bytes() == b"1"
 
 
 def test_an_interrupted_import_ends_with_130_and_leaves_no_half_folder(

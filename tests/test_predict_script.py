@@ -213,7 +213,7 @@ def test_a_plan_that_no_one_ran(run: Run, tmp_path: Path) -> None:
         (["trace={trace}", "hardware=t4", "hardware.num_sms=none"], "num_sms"),
         (["trace={trace}", "checkpoint={trace}"], "small.json"),
         (["trace={trace}", "out={trace}"], "is not a folder"),
-        (["trace={trace}", "--max-step-ms"], "--max-step-ms: needs a value"),
+        (["trace={trace}", "--max-step-ms"], "--max-step-ms: expected one argument"),
         (["trace={trace}", "--against", "no/such", "--max-regression", "5"], "no/such: cannot be read"),
         (["trace={trace}", "whatif=[{{bach:{{factor:2}}}}]"], "unknown edit 'bach'"),
         (["trace={trace}", "whatif=[{{latency:{{op:mm,factor:2}}}}]"], "e.g. aten::mm"),

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from docs.made.docstrings import field_docs, summary
 from gnnperf.hardware import CLUSTER_GROUP, ClusterSpec, DeviceSpec, HostSpec, LinkSpec, conf_dir
 from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS
 from gnnperf.predict import EntryConfig, Request, composed
-from gnnperf.predict.whatif import WhatIf
+from gnnperf.predict.whatif import EDITS
 
 REQUIRED = "required"
 Row = tuple[str, str, str, str]
@@ -43,7 +43,7 @@ def configuration_page() -> str:
     for script, name, node in SCRIPTS:
         parts += [f"## {script}\n", summary(node) + "\n", _table(key_rows(composed(name, node)))]
     parts += ["## Edits\n", "An entry of `whatif=[...]` names one edit and its settings: `{batch:{factor:2}}`.\n"]
-    for name, kind in edit_kinds().items():
+    for name, kind in EDITS.items():
         parts += [f"### {name}\n", summary(kind) + "\n", _table(setting_rows(kind))]
     parts += ["## Files of hardware\n", "A file in one of these folders, or a file of your own by its path.\n"]
     for title, folder, kind, keys in FILES:
@@ -71,11 +71,6 @@ def setting_rows(kind: Any, keys: Iterable[str] | None = None) -> Iterator[Row]:
     for field in dataclasses.fields(kind):
         if keys is None or field.name in keys:
             yield field.name, words(hints[field.name]), _default(field), given.get(field.name, "")
-
-
-def edit_kinds() -> Mapping[str, type]:
-    """Name of an edit in `whatif` -> its dataclass."""
-    return {name: typing.get_args(hint)[0] for name, hint in typing.get_type_hints(WhatIf).items()}
 
 
 def words(hint: Any) -> str:

@@ -14,21 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from docs.made.drawing import Box, Drawing
-from docs.made.interval_picture import interval_picture
 from docs.made.lanes import BETWEEN, EDGE_LEGEND, NODE_LEGEND, arrows_of, boxes_of, colors_by_type, lanes_of, shown
-from docs.made.small_run import BATCH, EDGE, SmallRun, small_graph
+from docs.made.small_run import SmallRun, small_graph
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core import Source
 from gnnperf.generate.folding.fold import fold
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
-from gnnperf.predict.measured import MeasuredPredictor
-from gnnperf.predict.predictors import Predictors
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 
 HARDWARE = "h100_sxm"
-COLOR_OF_SOURCE = {Source.MEASURED: "#4fc3f7", Source.ANALYTIC: "#fff176", Source.UNCOVERED: "#ef9a9a"}
-MEASURED_US = 230.0  # of a product, made up: what a user's own table might say
 KERNELS = "stream 0"
 
 
@@ -98,21 +92,6 @@ def _pass_boxes(graph: ExecutionGraph, result: Schedule, name: str) -> list[Box]
     ]
 
 
-def fallback_picture() -> str:
-    """Who answers for which node, where products were measured and one op is known to no one."""
-    call = ("aten::mm", ((BATCH, EDGE), (EDGE, EDGE)), "bfloat16")
-    measured = MeasuredPredictor(AnalyticPredictor(), {call: MEASURED_US}, {}, HARDWARE, "the picture's table")
-    graph = small_graph(SmallRun(update="mylib::update")).for_predictors()
-    prediction = Predictors((measured, AnalyticPredictor())).predict(graph, _cluster())
-    result = _scheduled(prediction)
-    colors = [COLOR_OF_SOURCE.get(source, "") for source in prediction.source]
-    every = boxes_of(graph, result.start_us, result.end_us, colors)
-    boxes = tuple(box for box in every if not box.lane.startswith("rank 1"))
-    legend = tuple((color, str(source)) for source, color in COLOR_OF_SOURCE.items())
-    title = "The source of every node's latency: measured, analytic, or uncovered"
-    return Drawing(title, tuple(dict.fromkeys(box.lane for box in boxes)), boxes, (), (legend,)).svg()
-
-
 def folding_picture() -> str:
     """Four ranks, and the one that stands for them: the same schedule."""
     whole = small_graph(SmallRun(num_ranks=4)).for_predictors()
@@ -144,8 +123,6 @@ PICTURES: dict[str, Callable[[], str]] = {
     "graph": graph_picture,
     "schedule": schedule_picture,
     "contention": contention_picture,
-    "ladder": fallback_picture,
-    "interval": interval_picture,
     "folding": folding_picture,
 }
 

@@ -25,7 +25,6 @@ DEVICE = "NVIDIA H100 80GB HBM3"
 COMPUTE, COMMUNICATION = 7, 20  # streams; a second transfer has one of its own behind
 STEP_US, NUM_STEPS, EDGE, BATCH = 960.0, 3, 4096, 4096
 PRODUCT, UPDATE = [[BATCH, EDGE], [EDGE, EDGE]], [[EDGE, EDGE], [EDGE, EDGE]]
-ADD = "aten::add_"
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,10 @@ class SmallRun:
     Attributes:
         num_ranks: GPUs of one machine.
         transfers: all-reduces that are issued one behind the other, each on a stream of its own.
-        update: name of the last op; one that is not ADD has no shapes.
     """
 
     num_ranks: int = 2
     transfers: int = 1
-    update: str = ADD
 
 
 @dataclass
@@ -56,7 +53,7 @@ class _Rank:
                             "pid": 0, "tid": thread, "args": args})  # fmt: skip
 
     def op(self, name: str, start_us: float, end_us: float, number: int, shapes: list[Any], dtype: str) -> None:
-        stated = {"Input Dims": shapes, "Input type": [dtype] * len(shapes)} if shapes else {}
+        stated = {"Input Dims": shapes, "Input type": [dtype] * len(shapes)}
         self.event("cpu_op", name, start_us, end_us, 1, **{"External id": number, **stated})
 
     def call(self, name: str, start_us: float, end_us: float, correlation: int) -> None:
@@ -101,7 +98,7 @@ def _step(rank: _Rank, run: SmallRun, number: int) -> None:
     then = start + 75 + 45 * run.transfers
     rank.launched("aten::mm", then, (products_end + 1, products_end + 211), first + 60, PRODUCT)
     rank.call("cudaStreamWaitEvent", then + 35, then + 37, first + 70)
-    rank.launched(run.update, then + 40, (reduced + 1, reduced + 101), first + 80, UPDATE if run.update == ADD else [])
+    rank.launched("aten::add_", then + 40, (reduced + 1, reduced + 101), first + 80, UPDATE)
     rank.call("cudaDeviceSynchronize", then + 80, reduced + 110, first + 90)
 
 

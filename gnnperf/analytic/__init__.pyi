@@ -1,11 +1,7 @@
 from .collective.constants import CollectiveConstants as CollectiveConstants
 from .collective.constants import collective_models_named as collective_models_named
 from .collective.constants import collective_models_of as collective_models_of
-from .collective.constants import save_collectives as save_collectives
-from .collective.fit import fit_collectives as fit_collectives
 from .collective.formulas import collective_us as collective_us
-from .collective.tables import of_platform as of_platform
-from .collective.tables import read_collective_table as read_collective_table
 from .constants import AnalyticConstants as AnalyticConstants
 from .constants import constants_from_plain as constants_from_plain
 from .constants import default_constants as default_constants

@@ -2,7 +2,7 @@
 
 Backward computes them again, five products instead of four (Dao et al. 2022). Causal kernels skip what is masked (Dao
 2023). A block holds one head's 128 queries, so short sequences leave SMs idle (waves), and a head's columns are padded
-to the kernel's next width. Attention that is not fused is the sum of its calls: `op_tables.decomposition`.
+to the kernel's next width. Attention that is not fused is the sum of its calls in a trace.
 
 What a fused kernel reaches (`fused_rates`) is not fitted:
 

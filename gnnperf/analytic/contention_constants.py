@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 
 from gnnperf.analytic.constants_file import FromOne, read_constants
 from gnnperf.hardware import UNLIMITED, Bucket, ClusterSpec, Contention, conf_dir
 
 FILE = "contention.yaml"
-
-
-@dataclass(frozen=True)
-class GpuContention:
-    """Slowdowns on a GPU, 1 or more; 1 where the measurements show none."""
-
-    # of matrix products, convolutions and attention while a collective's kernel runs next to them
-    compute_slowdown: FromOne
-    memory_slowdown: FromOne  # of all other kernels and copies
-    transfer_slowdown: FromOne  # of a collective's transfer while kernels run on one of its devices
 
 
 @dataclass(frozen=True)
@@ -32,9 +22,8 @@ class CpuContention:
 
 @dataclass(frozen=True)
 class ContentionConstants:
-    """Constants per kind of device, and where they come from."""
+    """Constants of CPUs, and where they come from. Kernels and transfers of a GPU slow each other in no data."""
 
-    gpu: GpuContention
     cpu: CpuContention
     provenance: str
 
@@ -42,7 +31,7 @@ class ContentionConstants:
         """What overlapping work shares on a cluster: links per device of GPUs, cores of CPUs, ways out of nodes."""
         if cluster.device.kind == "gpu":
             return Contention(
-                **asdict(self.gpu), ranks_per_node=cluster.ranks_per_node, ranks_per_inner_link=1,
+                ranks_per_node=cluster.ranks_per_node, ranks_per_inner_link=1,
                 ranks_per_outer_link=cluster.ranks_per_adapter, outer_bucket=_bucket_of(cluster, UNLIMITED),
             )  # fmt: skip
         return Contention(

@@ -15,6 +15,7 @@ from .errors import require_writable as require_writable
 from .files import replacing_folder as replacing_folder
 from .files import write_bytes as write_bytes
 from .files import write_text as write_text
+from .loops import compiled as compiled
 from .plugins import RESEARCH as RESEARCH
 from .plugins import load_plugin as load_plugin
 from .plugins import plugin_names as plugin_names

@@ -17,11 +17,8 @@ from .folding.messages import smaller as smaller
 from .folding.replicas import Replicas as Replicas
 from .folding.replicas import find_replicas as find_replicas
 from .recommendation.build import build_recommendation as build_recommendation
-from .recommendation.build import item_rows as item_rows
-from .recommendation.items import BatchedOp as BatchedOp
-from .recommendation.items import Item as Item
-from .recommendation.items import Moves as Moves
-from .recommendation.items import Transfer as Transfer
+from .recommendation.items import batched_op as batched_op
+from .recommendation.items import moves as moves
 from .recommendation.lookups import INDEX_BYTES as INDEX_BYTES
 from .recommendation.lookups import batched_table as batched_table
 from .recommendation.lookups import dense_gradient as dense_gradient
@@ -60,7 +57,9 @@ from .transformer.compression import FLOATING as FLOATING
 from .transformer.compression import SUM as SUM
 from .transformer.compression import WORK as WORK
 from .transformer.compression import check_compression as check_compression
+from .transformer.flops import StepWork as StepWork
 from .transformer.held import held_bytes as held_bytes
+from .transformer.items import Op as Op
 from .transformer.pass_work import ItemTable as ItemTable
 from .transformer.pass_work import PlanItem as PlanItem
 from .transformer.pass_work import Run as Run
@@ -82,11 +81,10 @@ from .transformer.plan import Schedule as Schedule
 from .transformer.plan import Sharded as Sharded
 from .transformer.plan import Sharding as Sharding
 from .transformer.plan import TransformerPlan as TransformerPlan
+from .transformer.rows import item_rows as item_rows
 from .uses import LEAVES as LEAVES
 from .uses import HeldFor as HeldFor
 from .uses import Hold as Hold
-from .uses import NotAccounted as NotAccounted
 from .uses import Pair as Pair
 from .uses import RankTensors as RankTensors
 from .uses import Use as Use
-from .work import StepWork as StepWork

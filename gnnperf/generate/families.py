@@ -13,12 +13,11 @@ from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.generate.recommendation.rank_memory import recommendation_tensors
 from gnnperf.generate.recommendation.read import is_recommendation, recommendation_from
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.flops import step_work_of
+from gnnperf.generate.transformer.flops import StepWork, step_work_of
 from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.uses import RankTensors
-from gnnperf.generate.work import StepWork
 from gnnperf.graph import ExecutionGraph
 
 Plan = TransformerPlan | ConvolutionalPlan | RecommendationPlan
@@ -45,11 +44,7 @@ def build_graph_of(plan: Plan) -> ExecutionGraph:
 
 
 def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
-    """What ranks hold, one account per rank that differs from others.
-
-    Raises:
-        NotAccounted: the plan has an op of which nothing stated what it makes.
-    """
+    """What ranks hold, one account per rank that differs from others."""
     if isinstance(plan, RecommendationPlan):
         return recommendation_tensors(plan)
     return replica_tensors(plan) if isinstance(plan, ConvolutionalPlan) else stage_tensors(plan)

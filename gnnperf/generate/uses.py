@@ -9,16 +9,11 @@ tensor: recomputation makes it twice, and the first one goes with its last use b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 # What the neighbor after takes: activations forward, their gradient backward. There they are called x and dy.
 LEAVES = ("y", "dx")
-
-
-class NotAccounted(Exception):
-    """An op of a plan of which nothing stated what it makes. Never leaves gnnperf."""
 
 
 @dataclass(frozen=True)
@@ -126,16 +121,6 @@ class RankTensors:
 def use(op: str, takes: str = "", **makes: int) -> Use:
     """An op from the names of what it takes, apart by blanks, and of what it makes."""
     return Use(op, tuple(takes.split()), tuple(makes.items()))
-
-
-def check_accounted(ops: Sequence[str], uses: Sequence[Use]) -> None:
-    """Every op of a program has its use, in the same order."""
-    known = [each.op for each in uses if "::" in each.op or each.op.startswith("triton_")]
-    for place, op in enumerate(ops):
-        if place >= len(known) or known[place] != op:
-            raise NotAccounted(op)
-    if len(known) > len(ops):
-        raise NotAccounted(known[len(ops)])
 
 
 def retained_bytes(pair: Pair) -> int:

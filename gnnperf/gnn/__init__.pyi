@@ -3,7 +3,6 @@ from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .data.features import features as features
-from .data.own_split import drawn_axis as drawn_axis
 from .data.prepare import DataConfig as DataConfig
 from .data.prepare import PreparedData as PreparedData
 from .data.prepare import Step as Step
@@ -18,6 +17,7 @@ from .data.runs import typical as typical
 from .data.source import SourceMeasurements as SourceMeasurements
 from .data.source import aligned_us as aligned_us
 from .data.source import with_model_ratio as with_model_ratio
+from .data.splits import drawn_axis as drawn_axis
 from .data.step_time import contended_step_time_us as contended_step_time_us
 from .data.step_time import step_time_us as step_time_us
 from .data.vocabulary import FIELDS as FIELDS

@@ -1,40 +1,35 @@
-"""A trained model in one file that describes itself. Plain tensors, numbers and text: loading runs no code."""
+"""A trained model in one file that describes itself: tensors, numbers and text. Loading runs no code."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants, constants_from_plain
-from gnnperf.core import checked, checked_json
+from gnnperf.core import InputError, checked, checked_json
+from gnnperf.gnn.data.archive import Archive, read_archive, refused_in, write_archive
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer
-from gnnperf.gnn.data.plain import refused_in
-from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.prepare import Earlier, PreparedData
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals.steps import Intervals
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.models.stored import check_network, feature_names, network_of, read_stored
+from gnnperf.gnn.models.stored import check_network, feature_names, network_of
 from gnnperf.gnn.trust import Trust, fit_trust
 
-if TYPE_CHECKING:
-    pass
-
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 11
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 12
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
+SEPARATOR = " | "  # between segment and op, as in conf/analytic
 RETRAIN = "train again with this version of gnnperf"
 
 
@@ -72,6 +67,11 @@ class Checkpoint:
         """The network in evaluation mode."""
         return network_of(self.model, self.vocabulary, self.weights)
 
+    @property
+    def earlier(self) -> Earlier:
+        """What a training that starts from these weights keeps."""
+        return Earlier(self.vocabulary, self.normalizer, (self.constants, self.floors))
+
 
 def make_checkpoint(
     network: TypedGNN, model: ModelConfig, data: PreparedData, training: Mapping[str, Any]
@@ -98,16 +98,12 @@ def make_checkpoint(
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
-    """Write next to, then rename; returns the checkpoint with the file's sha256."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        torch.save(_to_plain(checkpoint), temporary)
-        digest = _sha256(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return dataclasses.replace(checkpoint, sha256=digest)
+    """Write the file whole or not at all; returns the checkpoint with the file's sha256."""
+    normalizer = {
+        f"normalizer/{part}/{t}": v for part, of in vars(checkpoint.normalizer).items() for t, v in of.items()
+    }
+    weights = {f"weights/{name}": tensor for name, tensor in checkpoint.weights.items()}
+    return dataclasses.replace(checkpoint, sha256=write_archive(path, _to_plain(checkpoint), normalizer | weights))
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -116,43 +112,57 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises:
         InputError: no such file, of another format or schema, or damaged.
     """
-    stored = read_stored(path, OURS)
-    plain = stored.content(FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
-    with refused_in(stored.path, RETRAIN):
-        checkpoint = _from_plain(plain, stored.sha256)
+    stored = read_archive(path, OURS)
+    with refused_in(path, RETRAIN):
+        header = checked(stored.plain, _Header)
+    if header.format != FORMAT:
+        raise InputError(f"not a {FORMAT}", where=str(path), allowed=OURS)
+    if header.schema_version != SCHEMA_VERSION or header.features != feature_names():
+        raise InputError(f"schema version {header.schema_version}, or features of another gnnperf", where=str(path),
+                         allowed=f"schema version {SCHEMA_VERSION}", remedy=RETRAIN)  # fmt: skip
+    with refused_in(path, RETRAIN):
+        checkpoint = _from_plain(stored)
         check_network(checkpoint.model, checkpoint.vocabulary, checkpoint.normalizer, checkpoint.weights)
     return checkpoint
 
 
+@dataclass(frozen=True)
+class _Header:
+    format: str = ""
+    schema_version: int = 0
+    features: Mapping[str, list[str]] = field(default_factory=dict)
+
+
 def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
-    floors, normalizer = checkpoint.floors, checkpoint.normalizer
+    source = checkpoint.source_constants
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         "features": feature_names(),
         "model": dataclasses.asdict(checkpoint.model),
-        "vocabulary": {t: {f: list(words) for f, words in fs.items()} for t, fs in checkpoint.vocabulary.words.items()},
+        "vocabulary": dataclasses.asdict(checkpoint.vocabulary),
         "constants": _plain_constants(checkpoint.constants),
-        "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
-        "normalizer": {name: dict(values) for name, values in vars(normalizer).items()},
-        "weights": dict(checkpoint.weights),
+        "floors": dataclasses.asdict(checkpoint.floors),
         "trust": dataclasses.asdict(checkpoint.trust),
         "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
-        "source_constants": (
-            None if checkpoint.source_constants is None else _plain_constants(checkpoint.source_constants)
-        ),
+        "source_constants": None if source is None else _plain_constants(source),
     }
 
 
-def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
-    source = plain.get("source_constants")
+def _from_plain(stored: Archive) -> Checkpoint:
+    plain, source = stored.plain, stored.plain.get("source_constants")
+    tensors: dict[str, dict[str, Tensor]] = {}  # group, of the normalizer with its part -> name -> tensor
+    for name, tensor in stored.tensors.items():
+        group, _, last = name.rpartition("/")
+        tensors.setdefault(group, {})[last] = tensor
     parts = {
-        "vocabulary": {"words": plain.get("vocabulary")},
         "constants": constants_from_plain(plain.get("constants"), "constants"),
         "source_constants": None if source is None else constants_from_plain(source, "source_constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
-        "sha256": sha256,
+        "normalizer": {one.name: tensors.get(f"normalizer/{one.name}") for one in dataclasses.fields(Normalizer)},
+        "weights": tensors.get("weights"),
+        "sha256": stored.sha256,
     }
     return checked({**plain, **parts}, Checkpoint)
 
@@ -160,9 +170,5 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
     coefficients = constants.op_prices
     rest = dataclasses.asdict(dataclasses.replace(constants, op_prices=None))
-    return {**rest, "op_prices": None if coefficients is None else coefficients.to_plain()}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    by_op = {SEPARATOR.join(key): us for key, us in constants.host_overhead_us.items()}
+    return {**rest, "host_overhead_us": by_op, "op_prices": None if coefficients is None else coefficients.to_plain()}

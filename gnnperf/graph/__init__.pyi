@@ -4,11 +4,7 @@ from .build import add_hardware as add_hardware
 from .build import build_graph as build_graph
 from .build import measured_end_us as measured_end_us
 from .build import measured_lags as measured_lags
-from .cost.matmul import INDEX_BYTES as INDEX_BYTES
 from .cost.matmul import SPARSE_MATMUL_FORMULAS as SPARSE_MATMUL_FORMULAS
-from .cost.matmul import compressed_rows as compressed_rows
-from .cost.matmul import index_bytes as index_bytes
-from .cost.matmul import thinned as thinned
 from .cost.op_call import DTYPE_BYTES as DTYPE_BYTES
 from .cost.op_call import PROFILER_DTYPES as PROFILER_DTYPES
 from .cost.op_call import OpCall as OpCall

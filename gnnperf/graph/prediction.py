@@ -75,6 +75,31 @@ class Prediction:
     reason: np.ndarray | None = None
     rank_start_us: Mapping[int, float] | None = None
 
+    def with_latencies(
+        self,
+        latency_us: np.ndarray,
+        source: np.ndarray,
+        mean_us: np.ndarray | None = None,
+        reason: np.ndarray | None = None,
+    ) -> Prediction:
+        """Other latencies [num_nodes] of the same nodes, with neither intervals nor warnings.
+
+        Delays and contention stay; contention stretches nodes with a latency only.
+        """
+        unknown = np.full(self.graph.num_nodes, np.nan)
+        return replace(
+            self,
+            latency_us=latency_us,
+            source=source,
+            mean_latency_us=mean_us,
+            reason=reason,
+            latency_low_us=unknown,
+            latency_high_us=unknown.copy(),
+            uncovered_ops=uncovered_ops(self.graph, latency_us),
+            warnings=(),
+            isolated=only(self.isolated, np.isfinite(latency_us)),
+        )
+
     @property
     def reasons(self) -> np.ndarray:
         """[num_nodes] why each node has its source."""

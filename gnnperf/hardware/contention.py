@@ -33,12 +33,9 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Contention:
-    """What overlapping work shares. With slowdowns of 1, unlimited cores and links of their own, nothing is shared.
+    """What overlapping work shares. With unlimited cores and links of their own, nothing is shared.
 
     Attributes:
-        compute_slowdown: of a compute-bound kernel while a transfer runs on its device; 1 or more.
-        memory_slowdown: of a memory-bound kernel, a copy or a memset, likewise.
-        transfer_slowdown: of a transfer while kernels run on one of its devices.
         ranks_per_node: ranks that share a node; a group within one node crosses the inner link.
         ranks_per_inner_link, ranks_per_outer_link: ranks that share one link of a kind; 0: transfers over it do not
             share (loopback: the cores are the limit, not a line).
@@ -49,9 +46,6 @@ class Contention:
         outer_bucket: what limits each outer link, where a token bucket does; None: nothing passes at once.
     """
 
-    compute_slowdown: float = 1.0
-    memory_slowdown: float = 1.0
-    transfer_slowdown: float = 1.0
     ranks_per_node: int = 1
     ranks_per_inner_link: int = 0
     ranks_per_outer_link: int = 0

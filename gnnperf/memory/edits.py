@@ -11,7 +11,7 @@ from typing import cast
 from gnnperf.core import OpFamily, Phase
 from gnnperf.generate import Argument, Shape
 from gnnperf.graph import ExecutionGraph, lookup
-from gnnperf.memory.given import AsRecorded, Variant
+from gnnperf.memory.given import Variant
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 from gnnperf.whatif import (
@@ -41,36 +41,18 @@ FULL_ON_GPUS = ("_softmax", "native_layer_norm", "native_group_norm", "exp", "lo
 FLOAT = "float32"
 
 
-@dataclass(frozen=True)
-class Autocast:
-    """Products in a lower dtype.
+@dataclass(frozen=True, kw_only=True)
+class Autocast(Variant):
+    """Products in a lower dtype; data and parameters stay in theirs.
 
     Attributes:
         of, to: dtypes.
-        inner: another variant.
         on_gpu: which of autocast's lists holds.
     """
 
     of: str
     to: str
-    inner: Variant
     on_gpu: bool
-
-    def source(self, recorded: TensorSlot) -> TensorSlot:
-        """Data stay in their dtype."""
-        return self.inner.source(recorded)
-
-    def parameter(self, recorded: TensorSlot) -> TensorSlot:
-        """Parameters, too."""
-        return self.inner.parameter(recorded)
-
-    def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
-        """As without."""
-        return self.inner.arguments(call, recorded, actual)
-
-    def guess(self, call: Call, recorded: Sequence[TensorSlot]) -> Sequence[TensorSlot]:
-        """In the recorded dtype."""
-        return self.inner.guess(call, recorded)
 
     def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
         """Forward ops only: the backward takes what was kept."""
@@ -82,38 +64,28 @@ class Autocast:
         return tuple(FLOAT if t.dtype == self.to and op_of(call.name) in full else "" for t in actual)
 
 
-@dataclass(frozen=True)
-class AllCast:
+@dataclass(frozen=True, kw_only=True)
+class AllCast(Variant):
     """Everything that has one dtype has another one: model.to(dtype).
 
     Attributes:
         of, to: dtypes.
-        inner: another variant.
     """
 
     of: str
     to: str
-    inner: Variant
 
     def source(self, recorded: TensorSlot) -> TensorSlot:
         """Data."""
-        return self._cast(self.inner.source(recorded))
+        return self._cast(super().source(recorded))
 
     def parameter(self, recorded: TensorSlot) -> TensorSlot:
         """Parameters, and what is as large: gradients, optimizer state."""
-        return self._cast(self.inner.parameter(recorded))
-
-    def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
-        """As without."""
-        return self.inner.arguments(call, recorded, actual)
+        return self._cast(super().parameter(recorded))
 
     def guess(self, call: Call, recorded: Sequence[TensorSlot]) -> Sequence[TensorSlot]:
         """All of them."""
-        return [self._cast(tensor) for tensor in self.inner.guess(call, recorded)]
-
-    def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
-        """None."""
-        return ("",) * len(actual)
+        return [self._cast(tensor) for tensor in super().guess(call, recorded)]
 
     def _cast(self, tensor: TensorSlot) -> TensorSlot:
         return replace(tensor, dtype=self.to) if (tensor.dtype or FLOAT) == self.of else tensor
@@ -154,9 +126,9 @@ def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) 
         factor *= edit.factor if isinstance(edit, ScaleBatch) else 1.0
     known = (*TIME_ONLY, ScaleBatch, ChangeDtype)
     unknown = [NOT_TOLD.format(edit) for edit in edits if not isinstance(edit, known)]
-    variant: Variant = AsRecorded()
+    variant = Variant()
     if factor != 1.0:
-        variant = ScaledBatch(find_batch(graph), factor)
+        variant = ScaledBatch(batch=find_batch(graph), factor=factor)
         unknown.append(SAME_OPS)
     for edit in edits:
         if isinstance(edit, ChangeDtype):
@@ -167,8 +139,8 @@ def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) 
 def recast(edit: ChangeDtype, inner: Variant, *, on_gpu: bool) -> Variant:
     """The step in another dtype."""
     if edit.scope == MIXED:
-        return Autocast(edit.of, edit.to, inner, on_gpu)
-    return AllCast(edit.of, edit.to, inner)
+        return Autocast(inner, of=edit.of, to=edit.to, on_gpu=on_gpu)
+    return AllCast(inner, of=edit.of, to=edit.to)
 
 
 # The step with another batch: data that the step reads grow, and what is made of them follows.
@@ -193,8 +165,8 @@ _SLICE, _AXIS_AT, _END_AT = "slice", 1, 3
 _REST = -1  # a size that torch works out
 
 
-@dataclass(frozen=True)
-class ScaledBatch:
+@dataclass(frozen=True, kw_only=True)
+class ScaledBatch(Variant):
     """Every rank's batch is larger or smaller.
 
     Attributes:
@@ -208,14 +180,6 @@ class ScaledBatch:
     def source(self, recorded: TensorSlot) -> TensorSlot:
         """Data: its first dimension that has a size of the batch."""
         return replace(recorded, shape=self.batch.scaled(recorded.shape, self.factor))
-
-    def parameter(self, recorded: TensorSlot) -> TensorSlot:
-        """Parameters stay."""
-        return recorded
-
-    def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
-        """None."""
-        return ("",) * len(actual)
 
     def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
         """Tensors as they are, and the sizes, strides and ends that go with them."""

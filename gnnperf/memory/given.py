@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Protocol
 
 from gnnperf.graph import DTYPE_BYTES
 from gnnperf.memory.effects import CannotTell, Effect, effect_of
@@ -19,52 +18,37 @@ from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 # All other shapes follow: torch is requested what an op returns for the tensors that it is given then.
 
 
-class Variant(Protocol):
-    """A known change of the program."""
+@dataclass(frozen=True)
+class Variant:
+    """A known change of the program: as recorded, where a subclass says nothing else.
+
+    Attributes:
+        inner: another change that is made first; None: there is none.
+    """
+
+    inner: Variant | None = None
 
     def source(self, recorded: TensorSlot) -> TensorSlot:
         """What a tensor is that was there before the step, and is no parameter."""
-        ...
+        return recorded if self.inner is None else self.inner.source(recorded)
 
     def parameter(self, recorded: TensorSlot) -> TensorSlot:
         """What a parameter is, its gradient and its state."""
-        ...
+        return recorded if self.inner is None else self.inner.parameter(recorded)
 
     def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
         """The dtype of the copy that the call is given of each tensor; "" the tensor itself."""
-        ...
-
-    def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
-        """The call's arguments, given its tensors as recorded and as they are."""
-        ...
-
-    def guess(self, call: Call, recorded: Sequence[TensorSlot]) -> Sequence[TensorSlot]:
-        """The call's tensors by their recorded shapes only, where those that were followed do not go together."""
-        ...
-
-
-class AsRecorded:
-    """No change."""
-
-    def source(self, recorded: TensorSlot) -> TensorSlot:
-        """As it was."""
-        return recorded
-
-    def parameter(self, recorded: TensorSlot) -> TensorSlot:
-        """As it was."""
-        return recorded
-
-    def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
-        """None."""
         return ("",) * len(actual)
 
     def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
-        """As they were."""
+        """The call's arguments, given its tensors as recorded and as they are."""
+        if self.inner is not None:
+            return self.inner.arguments(call, recorded, actual)
         return with_tensors(call.slots, list(actual))
 
     def guess(self, call: Call, recorded: Sequence[TensorSlot]) -> Sequence[TensorSlot]:
-        """As they were."""
-        return recorded
+        """The call's tensors by their recorded shapes only, where those that were followed do not go together."""
+        return recorded if self.inner is None else self.inner.guess(call, recorded)
 
 
 # What oneDNN holds while a convolution runs on a CPU: copies of tensors in its own layout, which no trace shows.

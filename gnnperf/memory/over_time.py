@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.generate import Hold, Pair, RankTensors
+from gnnperf.generate import RankTensors
 from gnnperf.memory.measured import Part, Timeline
-from gnnperf.memory.planned import ASKED, GATHERED, KEPT, SENT, change_of, lives
+from gnnperf.memory.planned import ASKED, GATHERED, KEPT, SENT, change_of, cuda_block_bytes, in_blocks, walked
 
 MOST_POINTS = 400  # of a timeline: a picture is not wider
 Levels = npt.NDArray[np.int64]
@@ -50,7 +49,9 @@ def planned_timeline(tensors: RankTensors, ops: Sequence[str], start_us: Sequenc
         ops: names of its kernels in order of the program.
         start_us: when each begins.
     """
-    uses, levels = _levels(tensors)
+    walk = list(walked(tensors, in_blocks(cuda_block_bytes), change_of))
+    uses = [op for _, course in walk for op in course.ops]
+    levels = np.concatenate([there + course.during for there, course in walk] or [np.zeros((0, 5), dtype=np.int64)])
     time_us = np.maximum.accumulate(np.array(_times(uses, ops, start_us)))
     parts = {part: levels[:, column].copy() for column, part in PARTS.items()}
     always = {Part.PARAMETERS: tensors.parameters_bytes, Part.OPTIMIZER_STATE: tensors.state_bytes,
@@ -59,26 +60,6 @@ def planned_timeline(tensors: RankTensors, ops: Sequence[str], start_us: Sequenc
     for part, sizes in always.items():
         parts[part] = np.full(len(levels), sum(sizes), dtype=np.int64)
     return timeline(time_us, {part: parts[part] for part in Part if part in parts})
-
-
-def _levels(tensors: RankTensors) -> tuple[list[str], Levels]:
-    """Op at each point, and [num_points, 5] what is there while it runs."""
-    there, ops, blocks = np.zeros(5, dtype=np.int64), [], []
-    known: dict[int, tuple[tuple[Levels, Levels], ...]] = {}
-    for each in tensors.stretches:
-        if isinstance(each, Hold):
-            there = there + change_of(each)
-            ops.append(each.op)
-            blocks.append(there[None, :])
-            continue
-        if id(each.pair) not in known:
-            known[id(each.pair)] = _during(each.pair)
-        names = (each.pair.forward, each.pair.backward, each.pair.weights)[each.backward + each.of_weights]
-        during, net = known[id(each.pair)][each.backward + each.of_weights]
-        ops += [use.op for use in names]
-        blocks.append(there + during)
-        there = there + net
-    return ops, np.concatenate(blocks) if blocks else np.zeros((0, 5), dtype=np.int64)
 
 
 def _times(uses: Sequence[str], ops: Sequence[str], start_us: Sequence[float]) -> list[float]:
@@ -94,24 +75,3 @@ def _times(uses: Sequence[str], ops: Sequence[str], start_us: Sequence[float]) -
             at, now = own[number] + 1, start_us[own[number]]
         result.append(now)
     return result
-
-
-def _during(pair: Pair) -> tuple[tuple[Levels, Levels], ...]:
-    """Of each part of a pair [num_ops, 5] what is there during each op above the begin, and [5] what is left."""
-    uses = (*pair.forward, *pair.backward, *pair.weights)
-    made, gone = np.zeros((len(uses), 5), dtype=np.int64), np.zeros((len(uses), 5), dtype=np.int64)
-    for num_bytes, first, last in lives(pair):
-        if first is not None:
-            made[first, ASKED] += num_bytes
-        if last is not None:
-            gone[last, ASKED] += num_bytes
-    for place, each in enumerate(uses):
-        made[place, KEPT] += sum(each.gradients_bytes)
-    ends = np.cumsum([0, len(pair.forward), len(pair.backward), len(pair.weights)])
-    result = []
-    for begin, end in itertools.pairwise(ends):
-        rise, fall = made[begin:end].cumsum(axis=0), gone[begin:end].cumsum(axis=0)
-        before = np.vstack([np.zeros((1, 5), dtype=np.int64), fall])[:-1] if end > begin else fall
-        net = rise[-1] - fall[-1] if end > begin else np.zeros(5, dtype=np.int64)
-        result.append((rise - before, net))
-    return tuple(result)

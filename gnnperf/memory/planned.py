@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +21,16 @@ CUDA_BLOCK_BYTES = 512  # c10/cuda/CUDACachingAllocator: kMinBlockSize
 
 def cpu_block_bytes(requested_bytes: int) -> int:
     """What torch's CPU allocator takes: blocks begin at multiples of 64 bytes."""
-    return _up(requested_bytes, CPU_ALIGNMENT_BYTES)
+    return up_to(requested_bytes, CPU_ALIGNMENT_BYTES)
 
 
 def cuda_block_bytes(requested_bytes: int) -> int:
     """What `max_memory_allocated` counts for a tensor: multiples of 512 bytes (`round_size`, without divisions)."""
-    return _up(requested_bytes, CUDA_BLOCK_BYTES)
+    return up_to(requested_bytes, CUDA_BLOCK_BYTES)
 
 
-def _up(num_bytes: int, unit_bytes: int) -> int:
+def up_to(num_bytes: int, unit_bytes: int) -> int:
+    """Rounded up to whole units."""
     return -(-num_bytes // unit_bytes) * unit_bytes
 
 
@@ -40,40 +42,78 @@ def _up(num_bytes: int, unit_bytes: int) -> int:
 # Columns: bytes of activations, of gradients that stay, all as handed out; between stretches also of whole parameters
 # and of messages.
 ASKED, KEPT, BLOCKS, GATHERED, SENT = range(5)
-NUM_OF_OPS = 3  # columns that ops of stretches change
 Sizes = npt.NDArray[np.int64]
+Counted = Callable[[int, bool], Sizes]  # bytes of a tensor, whether it is a gradient that stays -> [columns]
 
 
 @dataclass(frozen=True)
-class Profile:
-    """One direction of a pair.
+class Course:
+    """What is there over one direction of a pair, or after a change between stretches, above what was there before.
 
     Attributes:
-        most: [3] at the op where most is there, relative to the stretch's begin.
-        at: that op.
-        net: [3] what the stretch leaves, less what it takes away.
+        ops: names.
+        during: [num_ops, columns] while each runs: what it takes and what it makes are there together.
+        net: [columns] what is left.
     """
 
-    most: Sizes
-    at: str
+    ops: tuple[str, ...]
+    during: Sizes
     net: Sizes
 
+    @cached_property
+    def highest(self) -> int:
+        """The op at which most blocks are there."""
+        return int(np.argmax(self.during[:, BLOCKS]))
 
-def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, ...]:
+
+def in_blocks(block_bytes: Callable[[int], int]) -> Counted:
+    """Columns of a tensor, as above."""
+
+    def counted(num_bytes: int, stays: bool) -> Sizes:
+        return np.array([0 if stays else num_bytes, num_bytes if stays else 0, block_bytes(num_bytes), 0, 0])
+
+    return counted
+
+
+def courses(pair: Pair, counted: Counted) -> tuple[Course, ...]:
     """Forward and backward of a pair, and the second part of a backward pass that has two."""
-    uses, border = (*pair.forward, *pair.backward, *pair.weights), len(pair.forward)
-    change = np.zeros((2, len(uses), 3), dtype=np.int64)  # made at an op, gone after it
+    uses = (*pair.forward, *pair.backward, *pair.weights)
+    change = np.zeros((2, len(uses), len(counted(0, False))), dtype=np.int64)  # made at an op, gone after it
     for num_bytes, made, gone in lives(pair):
-        size = np.array([num_bytes, 0, block_bytes(num_bytes)])
+        size = counted(num_bytes, False)
         if made is not None:
             change[0, made] += size
         if gone is not None:
             change[1, gone] += size
     for place, each in enumerate(uses):
         for num_bytes in each.gradients_bytes:
-            change[0, place] += [0, num_bytes, block_bytes(num_bytes)]
-    ends = [0, border, border + len(pair.backward), *([len(uses)] if pair.weights else [])]
-    return tuple(_profile(uses[a:b], change[:, a:b]) for a, b in itertools.pairwise(ends))
+            change[0, place] += counted(num_bytes, True)
+    ends = np.cumsum([0, len(pair.forward), len(pair.backward), len(pair.weights)])
+    return tuple(_course(uses[a:b], change[:, a:b]) for a, b in itertools.pairwise(ends))
+
+
+def _course(uses: Sequence[Use], change: Sizes) -> Course:
+    made, gone = np.cumsum(change, axis=1)  # [num_ops, columns] each
+    before = gone - change[1]
+    return Course(tuple(use.op for use in uses), made - before, change[0].sum(axis=0) - change[1].sum(axis=0))
+
+
+def walked(
+    tensors: RankTensors, counted: Counted, change_of: Callable[[Hold], Sizes]
+) -> Iterator[tuple[Sizes, Course]]:  # fmt: skip
+    """What is there before each stretch and change of a step [columns], and its course."""
+    known: dict[int, tuple[Course, ...]] = {}  # a plan repeats few pairs many times
+    there = np.zeros(len(counted(0, False)), dtype=np.int64)
+    for each in tensors.stretches:
+        if isinstance(each, Hold):
+            change = change_of(each)
+            course = Course((each.op,), change[None, :], change)
+        else:
+            if id(each.pair) not in known:
+                known[id(each.pair)] = courses(each.pair, counted)
+            course = known[id(each.pair)][each.backward + each.of_weights]
+        yield there, course
+        there = there + course.net
 
 
 def lives(pair: Pair) -> Iterable[tuple[int, int | None, int | None]]:
@@ -106,16 +146,6 @@ def _closed(name: str, life: tuple[int, int | None, int | None], border: int) ->
     return num_bytes, made, None if leaves else made if last is None else last
 
 
-def _profile(uses: Sequence[Use], change: Sizes) -> Profile:
-    nothing = np.zeros(3, dtype=np.int64)
-    if not uses:
-        return Profile(nothing, "", nothing)
-    made, gone = np.cumsum(change, axis=1)  # [num_ops, 3] each
-    there = made - np.vstack([nothing, gone[:-1]])  # while an op runs, what it takes and makes are there together
-    most = int(np.argmax(there[:, BLOCKS]))
-    return Profile(there[most], uses[most].op, made[-1] - gone[-1])
-
-
 STEP_NAME = "planned"
 
 
@@ -145,23 +175,14 @@ def planned_peak(tensors: RankTensors) -> PeakMemory:
 
 def _most(tensors: RankTensors) -> tuple[Sizes, str, Sizes]:
     """[5] the most on top of what is always there, its op, and [5] what the step's end leaves."""
-    known: dict[int, tuple[Profile, ...]] = {}
-    there = np.zeros(5, dtype=np.int64)
-    most, at = there, ""
-    for each in tensors.stretches:
-        if isinstance(each, Hold):
-            there = there + change_of(each)
-            if there[BLOCKS] > most[BLOCKS]:
-                most, at = there, each.op
-            continue
-        if id(each.pair) not in known:  # a plan repeats few pairs many times
-            known[id(each.pair)] = profiles(each.pair, cuda_block_bytes)
-        profile = known[id(each.pair)][each.backward + each.of_weights]
-        if there[BLOCKS] + profile.most[BLOCKS] > most[BLOCKS]:
-            most, at = there + _widened(profile.most), profile.at
-        there = there + _widened(profile.net)
-    assert not there[[ASKED, GATHERED, SENT]].any(), "a tensor that is never released"
-    return most, at, there
+    most = left = np.zeros(5, dtype=np.int64)
+    at = ""
+    for there, course in walked(tensors, in_blocks(cuda_block_bytes), change_of):
+        left = there + course.net
+        if course.ops and there[BLOCKS] + course.during[course.highest, BLOCKS] > most[BLOCKS]:
+            most, at = there + course.during[course.highest], course.ops[course.highest]
+    assert not left[[ASKED, GATHERED, SENT]].any(), "a tensor that is never released"
+    return most, at, left
 
 
 def change_of(hold: Hold) -> Sizes:
@@ -170,8 +191,3 @@ def change_of(hold: Hold) -> Sizes:
     change[COLUMN[hold.held_for]] = hold.num_bytes
     change[BLOCKS] = cuda_block_bytes(hold.num_bytes) if hold.num_bytes > 0 else -cuda_block_bytes(-hold.num_bytes)
     return change
-
-
-def _widened(of_ops: Sizes) -> Sizes:
-    """[5] of [3]."""
-    return np.concatenate([of_ops, np.zeros(5 - NUM_OF_OPS, dtype=np.int64)])

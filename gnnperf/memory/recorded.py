@@ -18,7 +18,7 @@ import numpy as np
 
 from gnnperf.core import require
 from gnnperf.graph import rank_events
-from gnnperf.memory.given import AsRecorded, Variant
+from gnnperf.memory.given import Variant
 from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.measured import Part, PeakMemory, Timeline
 from gnnperf.memory.over_time import timeline
@@ -227,7 +227,7 @@ def whole_names(calls: Sequence[Call]) -> Iterator[TensorSlot]:
 _PART = {Role.ACTIVATION: Part.ACTIVATIONS, Role.GRADIENT: Part.GRADIENTS, Role.SPARSE: Part.GRADIENTS}
 _DDP, _REDUCED = "DistributedDataParallel.forward", "c10d::allreduce_"
 _NAMED_OPS = 5
-AS_RECORDED = AsRecorded()
+AS_RECORDED = Variant()
 
 
 def peak_memory(

@@ -13,7 +13,6 @@ out of memory, the allocator frees segments that nothing uses, so that a step ma
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable
 
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnperf.generate import Hold, Pair, RankTensors
-from gnnperf.memory.planned import cuda_block_bytes, lives
+from gnnperf.memory.planned import cuda_block_bytes, lives, up_to, walked
 
 MEBIBYTE = 1 << 20
 SMALL_BYTES, LARGE_BYTES, LARGE_STEP_BYTES = 1 * MEBIBYTE, 10 * MEBIBYTE, 2 * MEBIBYTE
@@ -34,18 +33,18 @@ def most_reserved_bytes(tensors: RankTensors) -> int:
     pairs = {id(each.pair): each.pair for each in tensors.stretches if not isinstance(each, Hold)}
     holds = {cuda_block_bytes(abs(each.num_bytes)) for each in tensors.stretches if isinstance(each, Hold)}
     sizes = sorted(holds | {size for pair in pairs.values() for size in _sizes(pair)})
-    place = {size: i for i, size in enumerate(sizes)}
-    profiles = {key: _profiles(pair, place) for key, pair in pairs.items()}
-    there = np.zeros(len(sizes), dtype=np.int64)
-    most = there.copy()
-    for each in tensors.stretches:
-        if isinstance(each, Hold):
-            there[place[cuda_block_bytes(abs(each.num_bytes))]] += np.sign(each.num_bytes)
-            most = np.maximum(most, there)
-            continue
-        rise, net = profiles[id(each.pair)][each.backward + each.of_weights]
-        most = np.maximum(most, there + rise)
-        there = there + net
+    number = dict(zip(sizes, np.eye(len(sizes), dtype=np.int64), strict=True))  # of blocks of each size
+
+    def counted(num_bytes: int, _: bool) -> Counts:
+        return number.get(cuda_block_bytes(num_bytes), np.zeros(len(sizes), dtype=np.int64))
+
+    def change_of(hold: Hold) -> Counts:
+        return int(np.sign(hold.num_bytes)) * number[cuda_block_bytes(abs(hold.num_bytes))]
+
+    most = np.zeros(len(sizes), dtype=np.int64)
+    for there, course in walked(tensors, counted, change_of):
+        if course.ops:
+            most = np.maximum(most, there + course.during.max(axis=0))
     peaks = Counter(dict(zip(sizes, most.tolist(), strict=True)))
     always = (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes, tensors.inputs_bytes,
               tensors.buckets_bytes)  # fmt: skip
@@ -57,12 +56,8 @@ def _segments(blocks: Counter[int]) -> int:
     """Bytes of the segments for so many blocks of each size."""
     small = sum(size * count for size, count in blocks.items() if size <= SMALL_BYTES)
     middle = sum(size * count for size, count in blocks.items() if SMALL_BYTES < size < LARGE_BYTES)
-    large = sum(_up(size, LARGE_STEP_BYTES) * count for size, count in blocks.items() if size >= LARGE_BYTES)
-    return _up(small, SMALL_SEGMENT_BYTES) + _up(middle, MIDDLE_SEGMENT_BYTES) + large
-
-
-def _up(num_bytes: int, unit_bytes: int) -> int:
-    return -(-num_bytes // unit_bytes) * unit_bytes
+    large = sum(up_to(size, LARGE_STEP_BYTES) * count for size, count in blocks.items() if size >= LARGE_BYTES)
+    return up_to(small, SMALL_SEGMENT_BYTES) + up_to(middle, MIDDLE_SEGMENT_BYTES) + large
 
 
 def _sizes(pair: Pair) -> Iterable[int]:
@@ -70,28 +65,3 @@ def _sizes(pair: Pair) -> Iterable[int]:
     uses = (*pair.forward, *pair.backward, *pair.weights)
     yield from (cuda_block_bytes(num_bytes) for num_bytes, _, _ in lives(pair))
     yield from (cuda_block_bytes(n) for each in uses for n in each.gradients_bytes)
-
-
-def _profiles(pair: Pair, place: dict[int, int]) -> tuple[tuple[Counts, Counts], ...]:
-    """Of each part of a pair [num_sizes] the most blocks above its begin, and what it leaves."""
-    uses = (*pair.forward, *pair.backward, *pair.weights)
-    change = np.zeros((2, len(uses), len(place)), dtype=np.int64)  # made at an op, gone after it
-    for num_bytes, made, gone in lives(pair):
-        if made is not None:
-            change[0, made, place[cuda_block_bytes(num_bytes)]] += 1
-        if gone is not None:
-            change[1, gone, place[cuda_block_bytes(num_bytes)]] += 1
-    for at, each in enumerate(uses):
-        for num_bytes in each.gradients_bytes:
-            change[0, at, place[cuda_block_bytes(num_bytes)]] += 1
-    ends = np.cumsum([0, len(pair.forward), len(pair.backward), len(pair.weights)])
-    return tuple(_rise(change[:, begin:end]) for begin, end in itertools.pairwise(ends))
-
-
-def _rise(change: Counts) -> tuple[Counts, Counts]:
-    if not change.shape[1]:
-        nothing = np.zeros(change.shape[2], dtype=np.int64)
-        return nothing, nothing
-    made, gone = np.cumsum(change, axis=1)
-    before = np.vstack([np.zeros(change.shape[2], dtype=np.int64), gone[:-1]])
-    return (made - before).max(axis=0), made[-1] - gone[-1]

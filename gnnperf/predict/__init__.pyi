@@ -3,7 +3,6 @@ from .api import predicted as predicted
 from .api import requested_graph as requested_graph
 from .api import setup_of as setup_of
 from .api import with_alternatives as with_alternatives
-from .assembly import Question as Question
 from .assembly import assemble as assemble
 from .assembly import choose_step as choose_step
 from .assembly import critical_chain as critical_chain
@@ -21,6 +20,7 @@ from .request import Request as Request
 from .request import check as check
 from .step_prediction import TRANSFER as TRANSFER
 from .step_prediction import Alternative as Alternative
+from .step_prediction import Question as Question
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .step_rates import peak_flops_per_s as peak_flops_per_s
@@ -28,7 +28,6 @@ from .target import traced_name as traced_name
 from .throughput import PriceConfig as PriceConfig
 from .throughput import RunConfig as RunConfig
 from .throughput import Throughput as Throughput
-from .throughput import throughput_of as throughput_of
 from .training import Trained as Trained
 from .training import train as train
 from .whatif import edit_settings as edit_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +18,14 @@ from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, choose_step, collect, other_step, step_time_kind
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.intervals import (
-    NoBounds,
-    UnseenDeviceBounds,
     calibrated_on,
     other_processor,
     with_interval,
     with_ratio_interval,
     with_trace_interval,
+    with_unseen_device_bounds,
+    without_bounds,
 )
-from gnnperf.predict.jitter import requested_jitter
 from gnnperf.predict.measured import MeasuredPredictor, read_measured
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.predictors import Bounds, Once, Predictors
@@ -147,7 +146,7 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
         return Models(AnalyticPredictor())
     from gnnperf.gnn import load_checkpoint
     from gnnperf.predict.gnn import predictor_of
-    from gnnperf.predict.intervals import CalibratedBounds
+    from gnnperf.predict.intervals import with_calibrated_bounds
 
     loaded = load_checkpoint(Path(checkpoint))
     if loaded.source_constants is not None:
@@ -163,7 +162,7 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
         return models
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
-    return replace(models, bounds=(CalibratedBounds(loaded.intervals.nodes),), steps=steps)
+    return replace(models, bounds=(partial(with_calibrated_bounds, intervals=loaded.intervals.nodes),), steps=steps)
 
 
 @dataclass(frozen=True)
@@ -224,8 +223,7 @@ class Setup:
     @property
     def _starts_from_trace(self) -> bool:
         request = self.request
-        differ = request.evidence is TraceEvidence.auto and request.jitter is not None
-        blind = differ or request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
+        blind = request.evidence is TraceEvidence.none or request.mode is not Mode.hybrid or request.transfer
         return not blind and self._ran
 
     @property
@@ -257,8 +255,10 @@ class Setup:
             order = (*tables, self._transfer(models.transfer))
         elif models.table is not None:
             order = (SimilarPredictor(models.table, model),)  # rows correct similar calls of the model
-        removed: tuple[Bounds, ...] = (NoBounds(self.other_processor),) if self.other_processor else ()
-        return Predictors(order, (*models.bounds, UnseenDeviceBounds(), *removed))
+        bounds: tuple[Bounds, ...] = (*models.bounds, with_unseen_device_bounds)
+        if self.other_processor:
+            bounds = (*bounds, lambda prediction, _: without_bounds(prediction, self.other_processor))
+        return Predictors(order, bounds)
 
     def _transfer(self, checkpoint: Checkpoint) -> Predictor:
         from gnnperf.predict.transfer import transfer_of
@@ -293,7 +293,6 @@ class Setup:
             notes=(*self._notes(), *target.notes),
             placement=placement_text(target.cluster, self.graph.world_size),
             from_trace=measured is not None,
-            jitter=requested_jitter(request.jitter, self.graph),
             device=target.cluster.device,
             traced_device=target.traced,
         )

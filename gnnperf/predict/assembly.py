@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import WORK_TYPES, InputError, StepTimeKind
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
-from gnnperf.hardware import DeviceSpec
-from gnnperf.predict.jitter import with_waits
 from gnnperf.predict.measurements import step_us
 from gnnperf.predict.request import Mode
-from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.schedule import CHECK, NUM_UNROLLED, Jitter, Schedule, schedule, schedule_with_contention, timed_edges
+from gnnperf.predict.step_prediction import Question, StepPrediction
+from gnnperf.schedule import CHECK, NUM_UNROLLED, Schedule, schedule, schedule_with_contention, timed_edges
 
 # Which step of a trace is predicted, and which of the three step labels it is compared with.
 
@@ -120,44 +116,6 @@ NOT_TIMED = "{} nodes have no latency: the trace did not time them, and no model
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
 
 
-@dataclass(frozen=True)
-class Question:
-    """What was requested, and of what: everything about the answer that no model decides.
-
-    Attributes:
-        label: the measured step to compare with.
-        structure_step: ordinal of the step whose nodes are predicted.
-        mode: who answers.
-        hardware, cluster: predicted for ("" for replay).
-        traced_hardware: the trace's own device ("" unknown).
-        same_hardware: whether the measured step ran on `hardware`.
-        provenance: versions and hashes.
-        warnings: from reading, before any prediction.
-        notes: facts, likewise.
-        placement: ranks, nodes and cluster, as a sentence.
-        from_trace: whether latencies start from measurements of the trace.
-        jitter: how much equal ranks differ; None: not at all.
-        device: the numbers of `hardware`; None: not known (replay).
-        traced_device: those of the trace's own device; None: not known.
-    """
-
-    label: StepLabel
-    structure_step: int
-    mode: Mode
-    hardware: str
-    cluster: str
-    traced_hardware: str
-    same_hardware: bool
-    provenance: dict[str, Any]
-    warnings: tuple[str, ...] = ()
-    jitter: Jitter | None = None
-    device: DeviceSpec | None = None
-    traced_device: DeviceSpec | None = None
-    notes: tuple[str, ...] = ()
-    placement: str = ""
-    from_trace: bool = False
-
-
 def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     """Schedule the predicted latencies of one step and collect the answer.
 
@@ -166,8 +124,6 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     """
     kind = step_time_kind(question.label)
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
-    if question.jitter is not None:
-        prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
     scheduled_us = prediction.scheduled_us
     known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
     ready_us = _ready_us(prediction)
@@ -198,15 +154,11 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
     missing = uncovered_ops(graph, prediction.latency_us)
     measured_us = step_us(question.label)
     is_work = graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
+    texts = {"warnings": _warnings(prediction, question, missing), "notes": _notes(prediction, question, kind, missing)}
     return StepPrediction(
+        **vars(question) | texts,
         prediction=prediction,
         schedule=scheduled,
-        label=question.label,
-        structure_step=question.structure_step,
-        mode=question.mode,
-        hardware=question.hardware,
-        cluster=question.cluster,
-        traced_hardware=question.traced_hardware,
         step_time_kind=kind,
         step_time_us=predicted_us,
         is_lower_bound=_is_lower_bound(prediction, question, missing),
@@ -220,12 +172,6 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
         critical_delay_us=delay_us(graph, scheduled, predicted_us),
         uncovered_ops=missing,
         uncovered_measured_share=_measured_share(graph, uncovered(graph, prediction.latency_us)),
-        warnings=_warnings(prediction, question, missing),
-        notes=_notes(prediction, question, kind, missing),
-        placement=question.placement,
-        provenance=question.provenance,
-        device=question.device,
-        traced_device=question.traced_device,
     )
 
 

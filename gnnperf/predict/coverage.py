@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 from gnnperf.analytic import UNRECORDED_DTYPE
 from gnnperf.core import WORK_TYPES, InputError, NodeType, require
@@ -74,10 +73,8 @@ def ops_to_measure(answer: StepPrediction) -> Iterator[str]:
     calls = calls[calls["input_dims"].notna()].astype({"op_name": object, "input_dims": object, "dtype": object})
     by_call = calls.groupby(["op_name", "input_dims", "dtype"], dropna=False)["latency_us"].sum().reset_index()
     for call in by_call.sort_values(["latency_us", "op_name", "input_dims"], ascending=ORDER).to_dict("records"):
-        shapes = [list(shape) for shape in tensor_shapes(str(call["input_dims"]))]
-        dtype = UNRECORDED_DTYPE if pd.isna(call["dtype"]) else call["dtype"]
-        if shapes:
-            yield json.dumps({"op": call["op_name"], "shapes": shapes, "dtype": dtype})
+        if tensor_shapes(str(call["input_dims"])):
+            yield _line(*(call[name] for name in CALL))
 
 
 def coverage_lines(answer: StepPrediction) -> Iterator[str]:

@@ -43,9 +43,7 @@ from gnnperf.graph import (
     Predictor,
     concat_tables,
     node_table,
-    only,
     uncovered,
-    uncovered_ops,
 )
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.request import Mode
@@ -151,21 +149,9 @@ class GnnPredictor:
         base = self.analytic.predict(graph, cluster)
         given = self.given(graph, cluster, base)
         latency_us, mean_us = np.where(given.known_op, given.latency_us, np.nan)  # [num_nodes] each
-        covered = np.isfinite(latency_us)  # [num_nodes]
-        unknown = np.full(graph.num_nodes, np.nan)
         answers = np.where(given.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
-        return Prediction(
-            graph=graph,
-            latency_us=latency_us,
-            mean_latency_us=mean_us,
-            lag_us=base.lag_us,
-            source=np.where(covered, answers, Source.UNCOVERED).astype(object),
-            analytic_latency_us=base.latency_us,
-            latency_low_us=unknown,
-            latency_high_us=unknown.copy(),
-            uncovered_ops=uncovered_ops(graph, latency_us),
-            isolated=only(base.isolated, covered),
-        )
+        source = np.where(np.isfinite(latency_us), answers, Source.UNCOVERED).astype(object)
+        return base.with_latencies(latency_us, source, mean_us)
 
     @torch.no_grad()
     def given(
@@ -253,21 +239,8 @@ class BlendedPredictor:
         base = self.network.analytic.predict(graph, cluster)
         given = self.network.given(graph, cluster, base)
         latency_us, mean_us = (_blend(us, base.latency_us, given) for us in given.latency_us)
-        missing, unknown = uncovered(graph, latency_us), np.full(graph.num_nodes, np.nan)
-        source = _sources(given, missing)
-        return Prediction(
-            graph=graph,
-            latency_us=latency_us,
-            mean_latency_us=mean_us,
-            lag_us=base.lag_us,
-            source=source,
-            reason=_reasons(graph, given, source),
-            analytic_latency_us=base.latency_us,
-            latency_low_us=unknown,
-            latency_high_us=unknown.copy(),
-            uncovered_ops=uncovered_ops(graph, latency_us),
-            isolated=only(base.isolated, np.isfinite(latency_us)),
-        )
+        source = _sources(given, uncovered(graph, latency_us))
+        return base.with_latencies(latency_us, source, mean_us, _reasons(graph, given, source))
 
 
 def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, given: Predicted) -> np.ndarray:

@@ -135,21 +135,11 @@ OTHER = (
 )
 
 
-@dataclass(frozen=True)
-class NoBounds:
-    """Removes intervals that were calibrated on other processors.
-
-    Attributes:
-        reason: the warning that goes with every prediction.
-    """
-
-    reason: str
-
-    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
-        """The prediction without bounds on any node."""
-        unknown = np.full_like(prediction.latency_us, np.nan)  # [num_nodes]
-        warnings = (*prediction.warnings, self.reason)
-        return replace(prediction, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
+def without_bounds(prediction: Prediction, reason: str) -> Prediction:
+    """The prediction without bounds on any node, which were calibrated on other processors, and why."""
+    unknown = np.full_like(prediction.latency_us, np.nan)  # [num_nodes]
+    warnings = (*prediction.warnings, reason)
+    return replace(prediction, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
 
 
 def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
@@ -178,51 +168,39 @@ LEFT_OUT = (
 )
 
 
-@dataclass(frozen=True)
-class UnseenDeviceBounds:
-    """Intervals of kernels on GPUs that no checkpoint was calibrated on.
+def with_unseen_device_bounds(
+    prediction: Prediction, cluster: ClusterSpec, intervals: DeviceIntervals | None = None
+) -> Prediction:
+    """Bounds for kernels that have none, on GPUs that no checkpoint was calibrated on, and a sentence on their origin.
 
-    Attributes:
+    Args:
+        prediction: for `cluster`.
+        cluster: predicted for.
         intervals: errors on GPU generations that were left out; None: those that ship, read when they are needed.
     """
-
-    intervals: DeviceIntervals | None = None
-
-    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
-        """Bounds for kernels that have none, and a sentence that names their origin."""
-        kernels = (prediction.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
-        requested = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
-        if not has_forms(cluster.device) or not len(requested):
-            return prediction
-        intervals = self.intervals or shipped_device_intervals()
-        nodes = prediction.graph.nodes.iloc[requested]
-        family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
-        bounds = intervals.bounds_us(family, dtype, prediction.latency_us[requested])
-        low_us, high_us = prediction.latency_low_us.copy(), prediction.latency_high_us.copy()
-        low_us[requested], high_us[requested] = bounds
-        given = int(np.isfinite(bounds[0]).sum())
-        sentences = LEFT_OUT.format(device=cluster.device.name, given=given, every=int(kernels.sum()),
-                           count=len(intervals.generations), level=intervals.level)  # fmt: skip
-        warnings = (*prediction.warnings, sentences) if given else prediction.warnings
-        return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
+    kernels = (prediction.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
+    requested = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
+    if not has_forms(cluster.device) or not len(requested):
+        return prediction
+    intervals = intervals or shipped_device_intervals()
+    nodes = prediction.graph.nodes.iloc[requested]
+    family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
+    bounds = intervals.bounds_us(family, dtype, prediction.latency_us[requested])
+    low_us, high_us = prediction.latency_low_us.copy(), prediction.latency_high_us.copy()
+    low_us[requested], high_us[requested] = bounds
+    given = int(np.isfinite(bounds[0]).sum())
+    sentences = LEFT_OUT.format(device=cluster.device.name, given=given, every=int(kernels.sum()),
+                                count=len(intervals.generations), level=intervals.level)  # fmt: skip
+    warnings = (*prediction.warnings, sentences) if given else prediction.warnings
+    return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
 
 
-@dataclass(frozen=True)
-class CalibratedBounds:
-    """Intervals of nodes from a checkpoint.
-
-    Attributes:
-        intervals: errors of such predictions on validation runs.
-    """
-
-    intervals: NodeIntervals
-
-    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
-        """Bounds of nodes that belong to a calibrated group and have the latency of a model."""
-        low_us, high_us = self.intervals.bounds_us(_table(prediction, cluster.device.name))
-        measured = np.isin(prediction.source, MEASURED)
-        return replace(prediction, latency_low_us=np.where(measured, np.nan, low_us),
-                       latency_high_us=np.where(measured, np.nan, high_us))  # fmt: skip
+def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, intervals: NodeIntervals) -> Prediction:
+    """Bounds from a checkpoint's validation runs, of nodes of a calibrated group that have a model's latency."""
+    low_us, high_us = intervals.bounds_us(_table(prediction, cluster.device.name))
+    measured = np.isin(prediction.source, MEASURED)
+    return replace(prediction, latency_low_us=np.where(measured, np.nan, low_us),
+                   latency_high_us=np.where(measured, np.nan, high_us))  # fmt: skip
 
 
 @dataclass(frozen=True)

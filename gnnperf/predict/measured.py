@@ -18,7 +18,7 @@ import pandas as pd
 
 from gnnperf.analytic import OP, OpRow, read_op_rows
 from gnnperf.core import InputError, NodeType, Source
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, match_device
 
 FORWARD = "forward"
@@ -51,18 +51,8 @@ class MeasuredPredictor:
         table_us = self._table_of(cluster)
         base = self.analytic.predict(graph, cluster)
         latency_us = _result_us(graph.nodes, table_us)  # [num_nodes]
-        known, unknown = np.isfinite(latency_us), np.full(graph.num_nodes, np.nan)
-        return Prediction(
-            graph=graph,
-            latency_us=latency_us,
-            lag_us=base.lag_us,
-            source=np.where(known, Source.MEASURED, Source.UNCOVERED).astype(object),
-            analytic_latency_us=base.latency_us,
-            latency_low_us=unknown,
-            latency_high_us=unknown.copy(),
-            uncovered_ops=uncovered_ops(graph, latency_us),
-            isolated=only(base.isolated, known),
-        )
+        source = np.where(np.isfinite(latency_us), Source.MEASURED, Source.UNCOVERED).astype(object)
+        return base.with_latencies(latency_us, source)
 
     def _table_of(self, cluster: ClusterSpec) -> Mapping[Call, float]:
         named, requested = match_device(self.device), cluster.device

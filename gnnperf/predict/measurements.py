@@ -1,4 +1,4 @@
-"""Measurements of a trace as a value: steps and outliers, latencies per class of nodes, lags per class of edges."""
+"""Measurements of a trace as a value: steps and outliers, latencies per class of nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ LEVEL = 0.9
 # What makes two nodes one class, as far as the graph has the column: the launch configuration is of kernels only.
 CLASS = ("node_type", "segment", "op_name", "event_name", "input_dims", "dtype", "message_bytes", "group_size", "phase",
          "stream", "grid", "block", "registers_per_thread", "shared_memory_bytes")  # fmt: skip
-QUANTILES = {"low_us": (1 - LEVEL) / 2, "median_us": 0.5, "high_us": (1 + LEVEL) / 2}
 
 
 def step_us(label: StepLabel) -> float:
@@ -57,29 +56,16 @@ class TraceMeasurements:
 
     @cached_property
     def classes(self) -> pd.DataFrame:
-        """One row per class of nodes, most time first.
+        """One row per class of nodes: columns of CLASS, num_calls, and low_us and high_us (quantiles of LEVEL).
 
-        Columns: those of CLASS that the graph has, num_calls, num_ranks, total_us, mean_us, low_us, median_us, high_us
-        (quantiles of LEVEL). Host segments T1 to T5, kernels, copies, arrivals, exits and transfers are all nodes.
+        Host segments T1 to T5, kernels, copies, arrivals, exits and transfers are all nodes.
         """
         nodes = self.graph.nodes[self.graph.nodes["latency_us"].notna()]
-        groups = _groups(nodes, self._columns)
+        groups = nodes.groupby(self._columns, sort=False, observed=True, dropna=False)
         us = groups["latency_us"]
-        result = pd.DataFrame({"num_calls": us.count(), "num_ranks": groups["rank"].nunique(),
-                               "total_us": us.sum(), "mean_us": us.mean()})  # fmt: skip
-        for name, quantile in QUANTILES.items():
-            result[name] = us.quantile(quantile)
-        return result.sort_values("total_us", ascending=False, kind="stable").reset_index()
-
-    @cached_property
-    def lags(self) -> pd.DataFrame:
-        """One row per class of measured delays along edges: lag_class, num_edges, low_us, median_us, high_us."""
-        edges = self.graph.edges[self.graph.edges["lag_us"].notna()]
-        groups = _groups(edges, ["lag_class"])["lag_us"]
-        result = pd.DataFrame({"num_edges": groups.count()})
-        for name, quantile in QUANTILES.items():
-            result[name] = groups.quantile(quantile)
-        return result.reset_index()
+        low, high = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+        table = {"num_calls": us.count(), "low_us": us.quantile(low), "high_us": us.quantile(high)}
+        return pd.DataFrame(table).reset_index()
 
     def bounds_us(self, nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """[num_nodes] quantiles of LEVEL of each node's class; NaN where it has fewer than LEAST_CALLS measurements.
@@ -95,10 +81,6 @@ class TraceMeasurements:
     @property
     def _columns(self) -> list[str]:
         return [name for name in CLASS if name in self.graph.nodes]
-
-
-def _groups(rows: pd.DataFrame, columns: list[str]) -> pd.api.typing.DataFrameGroupBy:
-    return rows.groupby(columns, sort=False, observed=True, dropna=False)
 
 
 def _plain(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:

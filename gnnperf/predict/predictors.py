@@ -7,7 +7,7 @@ lags      of the first predictor that measured the timeline, else of the last on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -22,12 +22,7 @@ from gnnperf.whatif import Edited
 NUM_KEPT = 3  # the step on the traced and on the requested cluster, and one edit of it
 
 
-class Bounds(Protocol):
-    """Adds intervals of nodes to a prediction, or removes them."""
-
-    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
-        """The prediction with other `latency_low_us` and `latency_high_us`."""
-        ...
+Bounds = Callable[[Prediction, ClusterSpec], Prediction]  # adds intervals of nodes to a prediction, or removes them
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.core import NodeType
-from gnnperf.generate import NotAccounted, RankTensors, rank_tensors
+from gnnperf.generate import RankTensors, rank_tensors
 from gnnperf.graph import load_run
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import PeakMemory, most_reserved_bytes, planned_peak, planned_timeline
@@ -18,7 +18,6 @@ from gnnperf.predict.target import GENERIC_GPU, choose_target
 from gnnperf.trace import RunTrace
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
-NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
 NO_EDITS_OF_PLANS = "What if: not known is peak memory with edits of a plan; set its own keys instead, as plan.{}"
 EXAMPLE_KEY = "schedule.micro_batch=2."
 OTHER_DEVICE = (
@@ -46,11 +45,7 @@ def _capacity(device: DeviceSpec | None) -> float | None:
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
-    try:
-        peaks = [_peak(tensors, answer) for tensors in rank_tensors(plan)]
-    except NotAccounted as op:
-        return replace(answer, notes=(*answer.notes, NOT_ACCOUNTED.format(op)))
-    result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
+    result = tuple(RankMemory(_peak(tensors, answer), None, _capacity(device)) for tensors in rank_tensors(plan))
     sentences = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
     return replace(answer, peak_memory=result, notes=(*sentences, *answer.notes))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -32,7 +33,7 @@ class Mode(StrEnum):
 class TraceEvidence(StrEnum):
     """What the prediction takes from the measurements of its own trace (mode=hybrid)."""
 
-    auto = "auto"  # as trace, unless jitter= asks for ranks that differ
+    auto = "auto"  # as trace
     trace = "trace"  # the step's own latencies; edits and other hardware scale them by a model's ratio
     other_steps = "other_steps"  # those of another step: a forecast of the step, not a copy
     none = "none"  # nothing: a blind prediction
@@ -86,7 +87,6 @@ class Request(HardwareConfig):
             and corrects the answers for calls like its own; None: none.
         evidence: what the prediction takes from the measurements of its own trace.
         stalls: whether measured stalls stay; with measurements of the trace only.
-        hosts: replaced by `evidence`.
         fallback: when too little is covered to answer.
         run: length of the training run, of which accelerator-hours and cost are given.
         price: of a device.
@@ -101,7 +101,6 @@ class Request(HardwareConfig):
         batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
             a trace shows only the one that the step reads.
         findings: whether it is looked for what holds the step up; each candidate is predicted with its remedy.
-        jitter: how much equal ranks differ; "trace": as its steps tell; numbers (predict/jitter.py); None: not at all.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
         json: prediction.json goes to standard output, by itself.
         verbose: all warnings and notes are printed, not only the first warnings.
@@ -123,7 +122,6 @@ class Request(HardwareConfig):
     measured: Path | str | None = None
     evidence: TraceEvidence = TraceEvidence.auto
     stalls: Stalls = Stalls.keep
-    hosts: str | None = None
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     run: RunConfig = field(default_factory=RunConfig)
     price: PriceConfig = field(default_factory=PriceConfig)
@@ -135,7 +133,6 @@ class Request(HardwareConfig):
     memory: bool = False
     batches_held: int = 1
     findings: bool = False
-    jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
     json: bool = False
     verbose: bool = False
@@ -191,7 +188,11 @@ class Request(HardwareConfig):
         return read_edits(self.whatif)
 
 
-USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
+ONE_OF = "one of trace and plan"
+MODELS = (Mode.hybrid, Mode.gnn, Mode.analytic)
+MODES_OF_KEY = {"measured": (Mode.hybrid,), "transfer": (Mode.hybrid,)} | dict.fromkeys(
+    ("checkpoint", "hardware", "cluster", "collectives", "bucket_bytes"), MODELS
+)
 
 
 def check(request: Request) -> None:
@@ -200,73 +201,62 @@ def check(request: Request) -> None:
     Raises:
         InputError: naming the key.
     """
-    if request.hosts is not None:
-        raise InputError(
-            f"hosts={request.hosts} was replaced", where="hosts", allowed="evidence=trace, other_steps or none",
-            remedy="use evidence=trace (the default): host work, and all other work, is taken from the trace",
-        )  # fmt: skip
-    (
-        request.device_spec(),
-        request.cluster_spec(),
-        request.edits(),
-        request.every_hardware(),
-    )  # each refuses what it cannot read
-    if request.plan:
-        _check_plan(request)
-    elif request.trace is None:
-        raise InputError("a value is required", where="trace", remedy="pass trace=PATH, or plan=NAME and hardware=NAME")
-    elif not Path(request.trace).exists():
-        raise InputError("no such file or directory", where=str(request.trace), remedy="check trace=PATH")
+    for read in (request.device_spec, request.cluster_spec, request.edits, request.every_hardware, request.plan_spec):
+        read()  # each refuses what it cannot read
+    if not request.plan:
+        if request.trace is None:
+            raise InputError("a value is required", where="trace",
+                             remedy="pass trace=PATH, or plan=NAME and hardware=NAME")  # fmt: skip
+        _check_file(Path(request.trace).exists(), request.trace, "trace=PATH")
+    elif not request.hardware:
+        raise InputError("a plan does not say which device it runs on", where="hardware", remedy="pass hardware=NAME")
     if request.mode is Mode.gnn and request.checkpoint is None:
-        raise InputError(
-            "mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
-            remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or mode=analytic",
-        )  # fmt: skip
-    for key in ("checkpoint", "hardware", "cluster", "collectives", "jitter", "bucket_bytes"):
-        _only_in(USES_HARDWARE, key, request)
-    _only_in((Mode.hybrid,), "measured", request)
-    _check_transfer(request)
-    _check_evidence(request)
-    _check_bucket(request)
+        raise InputError("mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
+                         remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or analytic",
+                         )  # fmt: skip
+    for key, modes in MODES_OF_KEY.items():
+        if getattr(request, key) not in (None, {}) and request.mode not in modes:
+            raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")
+    for contradicts, what, where, allowed in _contradictions(request):
+        if contradicts:
+            raise InputError(what, where=where, allowed=allowed)
     _check_run(request)
     if request.collectives is not None:
         from gnnperf.predict.target import check_collective_models
 
         check_collective_models(request.collectives)
-    if request.jitter is not None:
-        from gnnperf.predict.jitter import check_jitter
-
-        check_jitter(request.jitter)
-    if request.whatif and request.mode is Mode.replay:
-        raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
-                         allowed="mode=hybrid, gnn, analytic")  # fmt: skip
     for key in ("checkpoint", "transfer"):
         file = getattr(request, key)
-        if file is not None and not Path(file).is_file():
-            raise InputError("no such file", where=str(file), remedy=f"check {key}=FILE")
+        _check_file(file is None or Path(file).is_file(), file, f"{key}=FILE")
 
 
-def _check_transfer(request: Request) -> None:
-    if request.transfer is None:
-        return
-    _only_in((Mode.hybrid,), "transfer", request)
-    for key in ("plan", "checkpoint", "jitter", "other_hardware"):
-        if getattr(request, key):
-            raise InputError(f"cannot be combined with {key}", where="transfer",
-                             allowed="trace= with transfer=")  # fmt: skip
-    if request.evidence not in (TraceEvidence.auto, TraceEvidence.trace):
-        raise InputError("starts from the measurements of the trace", where="evidence", allowed="evidence=trace")
+def _check_file(exists: bool, path: object, key: str) -> None:
+    if not exists:
+        raise InputError("no such file or directory", where=str(path), remedy=f"check {key}")
 
 
-def _check_bucket(request: Request) -> None:
-    if request.bucket_bytes is None:
-        return
-    if not 0 < request.bucket_bytes < math.inf:
-        raise InputError(f"bad value {request.bucket_bytes}", where="bucket_bytes",
-                         allowed="a number above 0, or null for none")  # fmt: skip
-    if request.plan or request.cluster:
-        raise InputError("a cluster says what its links are", where="bucket_bytes",
-                         allowed="cluster.inter.bucket_bytes with cluster=")  # fmt: skip
+def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
+    """(whether it is one, what is wrong, its key, what is allowed), in the order in which they are refused."""
+    mode, models = request.mode, f"mode={', '.join(MODELS)}"
+    starts_from_trace = request.evidence in (TraceEvidence.trace, TraceEvidence.other_steps)
+    bucket_bytes = request.bucket_bytes
+    yield request.plan and request.trace is not None, "a trace is requested as well", "plan", ONE_OF
+    if mode is Mode.replay:
+        yield request.plan, "mode=replay knows measured latencies only, a plan has none", "plan", models
+        yield request.whatif, "mode=replay knows measured latencies only, edits need a model", "whatif", models
+    if request.transfer is not None:
+        for key in ("plan", "checkpoint", "other_hardware"):
+            yield getattr(request, key), f"cannot be combined with {key}", "transfer", "trace= with transfer="
+        blind = request.evidence in (TraceEvidence.none, TraceEvidence.other_steps)
+        yield blind, "starts from the measurements of the trace", "evidence", "evidence=trace"
+    if starts_from_trace:
+        yield request.plan, "a plan has no measurements", "evidence", "evidence=none"
+        yield mode is not Mode.hybrid, f"has no use in mode={mode}", "evidence", "mode=hybrid"
+    if bucket_bytes is not None:
+        yield (not 0 < bucket_bytes < math.inf, f"bad value {bucket_bytes}", "bucket_bytes",
+               "a number above 0, or null for none")  # fmt: skip
+        yield (request.plan or request.cluster, "a cluster says what its links are", "bucket_bytes",
+               "cluster.inter.bucket_bytes with cluster=")  # fmt: skip
 
 
 def _check_run(request: Request) -> None:
@@ -276,31 +266,3 @@ def _check_run(request: Request) -> None:
     plan = request.plan_spec()
     known = StepWork(samples=1.0) if plan is None else step_work(plan)
     request.run.num_steps(request.run.completed(known))
-
-
-def _check_evidence(request: Request) -> None:
-    if request.evidence not in (TraceEvidence.trace, TraceEvidence.other_steps):
-        return
-    if request.plan:
-        raise InputError("a plan has no measurements", where="evidence", allowed="evidence=none")
-    if request.mode is not Mode.hybrid:
-        raise InputError(f"has no use in mode={request.mode}", where="evidence", allowed="mode=hybrid")
-    if request.jitter is not None:
-        raise InputError("measured steps hold the differences between ranks already", where="jitter",
-                         allowed="evidence=none with jitter=")  # fmt: skip
-
-
-def _check_plan(request: Request) -> None:
-    if request.trace is not None:
-        raise InputError("a trace is requested as well", where="plan", allowed="one of trace and plan")
-    if request.mode is Mode.replay:
-        raise InputError("mode=replay knows measured latencies only, a plan has none", where="plan",
-                         allowed="mode=hybrid, gnn, analytic")  # fmt: skip
-    if not request.hardware:
-        raise InputError("a plan does not say which device it runs on", where="hardware", remedy="pass hardware=NAME")
-    request.plan_spec()
-
-
-def _only_in(modes: tuple[Mode, ...], key: str, request: Request) -> None:
-    if getattr(request, key) not in (None, {}) and request.mode not in modes:
-        raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")

@@ -45,47 +45,22 @@ class Reach:
 REACHES = (*(Reach(length, doubt) for length in (3.0, 8.0) for doubt in (0.1, 0.5, 2.0)), Reach(1.0, float("inf")))
 
 
-@dataclass(frozen=True)
-class Learned:
-    """What rows have taught.
-
-    Attributes:
-        places: [k, num_numbers] of the measured rows, scaled.
-        weights: [k].
-        offset: of the log answer.
-        reach: None: nothing is changed.
-        mean, spread: [num_numbers] of the scale.
-    """
-
-    places: np.ndarray
-    weights: np.ndarray
-    offset: float
-    reach: Reach | None
-    mean: np.ndarray
-    spread: np.ndarray
-
-    def correction(self, numbers: np.ndarray) -> np.ndarray:
-        """[n] to add to log us of rows with these numbers [n, num_numbers]."""
-        if self.reach is None:
-            return np.zeros(len(numbers))
-        there = (numbers - self.mean) / self.spread
-        return self.offset + similarity(there, self.places, self.reach.length) @ self.weights
-
-
-def learn(numbers: np.ndarray, off: np.ndarray, pool: np.ndarray, seed: int) -> Learned:
-    """From rows with numbers [k, num_numbers] that are off by [k] in log us.
+def corrections(numbers: np.ndarray, off: np.ndarray, pool: np.ndarray, seed: int) -> np.ndarray | None:
+    """[n] what measured rows add to the log us of all; None: they are too few, or do not help.
 
     Args:
-        numbers: of the measured rows.
-        off: log(measured / zero-shot).
-        pool: [n, num_numbers] of the rows that will be requested.
+        numbers: [k, num_numbers] of the measured rows.
+        off: [k] log(measured / zero-shot).
+        pool: [n, num_numbers] of all rows.
         seed: of the groups that are left out.
     """
-    _, mean, spread = scaled(pool)
+    there, mean, spread = scaled(pool)
     places = (numbers - mean) / spread
     reach = _best_reach(places, off, seed)
-    offset, weights = solved(places, off, reach) if reach else (0.0, np.zeros(len(off)))
-    return Learned(places, weights, offset, reach, mean, spread)
+    if reach is None:
+        return None
+    offset, weights = solved(places, off, reach)
+    return offset + similarity(there, places, reach.length) @ weights
 
 
 def choose(numbers: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -209,9 +184,9 @@ def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -
         if len(first) < LEAST_ROWS:
             continue
         off = np.log(measured_us[places] / base_us[places])[known][first]
-        learned = learn(numbers[known][first], off, numbers, SEED)
-        if learned.reach is not None:
-            factor[places], count[places] = np.exp(learned.correction(numbers)), len(first)
+        correction = corrections(numbers[known][first], off, numbers, SEED)
+        if correction is not None:
+            factor[places], count[places] = np.exp(correction), len(first)
     return factor, count
 
 

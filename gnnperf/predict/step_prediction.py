@@ -108,17 +108,48 @@ class RankMemory:
 
 
 @dataclass(frozen=True)
-class StepPrediction:
-    """Latencies, schedule and step time of one step.
+class Question:
+    """What was requested, and of what: everything about the answer that no model decides.
+
+    Attributes:
+        label: the measured step to compare with.
+        structure_step: ordinal of the step whose nodes are predicted.
+        mode: who answers.
+        hardware, cluster: predicted for ("" for replay).
+        traced_hardware: the trace's own device ("" unknown).
+        same_hardware: whether the measured step ran on `hardware`.
+        provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
+        warnings: sentences that the user may have to act on, the most important first.
+        notes: facts that need no action.
+        placement: ranks, nodes and cluster, as a sentence; "" replay.
+        from_trace: whether latencies start from measurements of the trace.
+        device: the numbers of `hardware`; None: not known (replay).
+        traced_device: those of the trace's own device; None: not known.
+    """
+
+    label: StepLabel
+    structure_step: int
+    mode: Mode
+    hardware: str
+    cluster: str
+    traced_hardware: str
+    same_hardware: bool
+    provenance: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    device: DeviceSpec | None = None
+    traced_device: DeviceSpec | None = None
+    notes: tuple[str, ...] = ()
+    placement: str = ""
+    from_trace: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPrediction(Question):
+    """The question, with latencies, schedule and step time of the step.
 
     Attributes:
         prediction: latencies per node of the step's graph (`prediction.graph`).
         schedule: what they make of the step.
-        label: the measured step this is compared with.
-        structure_step: ordinal of the step whose nodes these are (replay: another one than `label.step`).
-        mode: who answered.
-        hardware: device predicted for; cluster: its links ("" for replay: whatever the trace ran on).
-        traced_hardware: device name the trace gives ("" unknown).
         step_time_kind, step_time_us: the answer; predicted period, makespan or window.
         is_lower_bound: some work has no latency and is left out of step_time_us.
         traced_step_time_us: the measured value of the same kind, on `traced_hardware`.
@@ -134,14 +165,10 @@ class StepPrediction:
         uncovered_ops: op name -> number of nodes without a latency.
         uncovered_measured_share: their share of the trace's measured node time, 0 to 1; None unknown. They add nothing
             to the step time, so `source_share` cannot show what is missing; this does.
-        warnings: sentences that the user may have to act on, the most important first.
-        notes: facts about the prediction that need no action.
-        placement: ranks, nodes and cluster that are predicted for; "" replay.
         measurements: what the trace measured; None: a plan.
         ratio_interval: lowest and highest `step_time_ratio`; None: unknown.
         alternatives: the step on every device, where several were requested.
         throughput: rates, utilization and cost of the step; None: not requested.
-        provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
         whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not requested or unknown.
         step_time_interval_us: lowest and highest step time; None: there is none, and a warning says why.
@@ -149,17 +176,10 @@ class StepPrediction:
         findings: what holds this step up, the largest gain first; None: not requested.
         bound: [num_nodes] what the analytical model says the time of a compute node is made of most (kernels.Bound);
             None where it does not know; None instead of all: which device it is was not requested.
-        device: the numbers of `hardware`; None: not known. traced_device: those of `traced_hardware`.
     """
 
     prediction: Prediction
     schedule: Schedule
-    label: StepLabel
-    structure_step: int
-    mode: Mode
-    hardware: str
-    cluster: str
-    traced_hardware: str
     step_time_kind: StepTimeKind
     step_time_us: float
     is_lower_bound: bool
@@ -173,19 +193,13 @@ class StepPrediction:
     critical_path_share: dict[str, float]
     uncovered_ops: dict[str, int]
     uncovered_measured_share: float | None
-    warnings: tuple[str, ...]
-    provenance: dict[str, Any]
     whatif: WhatIfAnswer | None = None
     peak_memory: tuple[RankMemory, ...] = ()
     step_time_interval_us: tuple[float, float] | None = None
     interval_level: float | None = None
     findings: tuple[Finding, ...] | None = None
     bound: np.ndarray | None = None
-    device: DeviceSpec | None = None
-    traced_device: DeviceSpec | None = None
     traced_prediction_us: float | None = None
-    notes: tuple[str, ...] = ()
-    placement: str = ""
     measurements: TraceMeasurements | None = None
     ratio_interval: tuple[float, float] | None = None
     alternatives: tuple[Alternative, ...] = ()

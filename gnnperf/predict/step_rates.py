@@ -17,7 +17,7 @@ from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Request
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import GENERIC_CPU, GENERIC_GPU
-from gnnperf.predict.throughput import Throughput, throughput_of
+from gnnperf.predict.throughput import Throughput
 from gnnperf.trace import run_card
 from gnnperf.whatif import Edit, ResizeTables, ScaleBatch, ScaleSequence, WorldSize
 
@@ -44,15 +44,9 @@ def _rates(answer: StepPrediction, work: StepWork, request: Request) -> Throughp
     peak = None
     if device is not None:
         peak = peak_flops_per_s(device, work.dtype) if stated else mean_peak_flops_per_s(graph, device)
-    return throughput_of(
-        answer.step_time_us,
-        graph.world_size,
-        work,
-        peak_flops_per_s=peak,
-        power_limit_w=None if device is None else device.power_limit_w,
-        run=request.run,
-        usd_per_gpu_hour=request.price.usd_per_gpu_hour,
-    )
+    power_limit_w = None if device is None else device.power_limit_w
+    return Throughput(answer.step_time_us, graph.world_size, work, peak, power_limit_w, request.run.num_steps(work),
+                      request.price.usd_per_gpu_hour)  # fmt: skip
 
 
 def is_known(device: DeviceSpec) -> bool:

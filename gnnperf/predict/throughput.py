@@ -132,11 +132,6 @@ class Throughput:
         return _product(self.tokens_per_s, 1.0 / self.ranks)
 
     @property
-    def model_flops_per_s_per_gpu(self) -> float | None:
-        """Of one device, without recomputation."""
-        return _product(self._per_s(self.work.model_flops), 1.0 / self.ranks)
-
-    @property
     def mfu(self) -> float | None:
         """Model FLOPs utilization, 0 to 1."""
         return self._utilization(self.work.model_flops)
@@ -195,34 +190,3 @@ class Throughput:
 
 def _product(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left * right
-
-
-def throughput_of(
-    step_us: float,
-    ranks: int,
-    work: StepWork,
-    *,
-    peak_flops_per_s: float | None = None,
-    power_limit_w: float | None = None,
-    run: RunConfig | None = None,
-    usd_per_gpu_hour: float | None = None,
-) -> Throughput:
-    """The rates, utilization and cost of a step.
-
-    Args:
-        step_us: time of one step.
-        ranks: devices of the job.
-        work: of the step over all ranks, as `gnnperf.generate.step_work(plan)` gives it.
-        peak_flops_per_s: of one device in `work.dtype`, as `peak_flops_per_s` gives it.
-        power_limit_w: of one device.
-        run: length of the training run, and what the user states of a step.
-        usd_per_gpu_hour: price of one device.
-
-    Raises:
-        InputError: the run is given in a quantity of which a step's share is unknown.
-    """
-    run = RunConfig() if run is None else run
-    known = run.completed(work)
-    return Throughput(
-        step_us, ranks, known, peak_flops_per_s, power_limit_w, run.num_steps(known), usd_per_gpu_hour
-    )  # fmt: skip

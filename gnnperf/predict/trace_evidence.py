@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Segment, Source
-from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only, uncovered_ops
+from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only
 from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited
@@ -89,18 +89,11 @@ class TracePredictor:
         given = np.isfinite(given_us)
         latency_us[given], source[given], reason[given] = given_us[given], Source.TRACE, SET
         source[~np.isfinite(latency_us)] = Source.UNCOVERED
-        nothing = np.full(len(known), np.nan)
         return replace(
-            after,
-            latency_us=latency_us,
-            mean_latency_us=None,
+            after.with_latencies(latency_us, source, reason=reason),
             lag_us=self.measured.edge_lags_us(graph, came_from),
-            source=source,
-            reason=reason,
-            latency_low_us=nothing,
-            latency_high_us=nothing.copy(),
-            uncovered_ops=uncovered_ops(graph, latency_us),
             isolated=only(after.isolated, ~np.isfinite(latency_us)),
+            warnings=after.warnings,
             rank_start_us=self.measured.rank_start_us,
         )
 

@@ -41,7 +41,7 @@ every key: python train.py --cfg job, or docs/reference
 
 exit code: 0, or 2 input that cannot be used
 """
-SIZES = ("hidden_channels", "num_layers", "max_residual", "reverse")  # of a checkpoint's network
+SIZES = ("hidden_channels", "num_layers")  # of a checkpoint's network
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError, Source
 from gnnperf.gnn import Checkpoint, RunGraph, aligned_us, typical, with_model_ratio
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.whatif import Edited
@@ -57,18 +57,7 @@ class TransferPredictor:
         covered = known | given.known_op | np.isfinite(base.latency_us)
         latency_us, mean_us = np.where(covered, given.latency_us, np.nan)  # [num_nodes] each
         source = np.where(np.isfinite(latency_us), Source.GNN, Source.UNCOVERED).astype(object)
-        nothing = np.full(graph.num_nodes, np.nan)
-        return replace(
-            base,
-            latency_us=latency_us,
-            mean_latency_us=mean_us,
-            source=source,
-            reason=np.where(known, MOVED, IMPUTED).astype(object),
-            latency_low_us=nothing,
-            latency_high_us=nothing.copy(),
-            uncovered_ops=uncovered_ops(graph, latency_us),
-            isolated=only(base.isolated, np.isfinite(latency_us)),
-        )
+        return base.with_latencies(latency_us, source, mean_us, np.where(known, MOVED, IMPUTED).astype(object))
 
     def _of(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] measured in the trace; NaN: never, or changed by the edit."""

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from gnnperf.core import console
 from gnnperf.predict import StepPrediction
-from gnnperf.report.devices import alternative_heads, alternative_rows
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
     MEANING,
@@ -33,7 +32,7 @@ from gnnperf.report.text import (
     time_rows,
     whatif_lines,
 )
-from gnnperf.report.throughput import throughput_lines
+from gnnperf.report.throughput import alternative_heads, alternative_rows, throughput_lines
 
 PIPE_WIDTH = 120  # characters, where there is no terminal to ask
 NUM_NAMES = 2  # first columns of the table of devices, which hold no number

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnperf.core import bars_on_terminal, to_json, write_out
+
+if TYPE_CHECKING:
+    from gnnperf.predict import Request
 
 DESCRIPTION = """\
 Predict one step: on the hardware of the trace, on other hardware, or after changes.
@@ -33,8 +36,8 @@ examples:
   gnnperf predict --plan llama3_70b_fsdp --gpu h100_sxm --tokens 15e12 --usd-per-gpu-hour 2.5
 
 what-if: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
-  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, place, repeat,
-  sequence, stall, straggler, stream, table_size, tensor_train, world_size
+  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, repeat, sequence,
+  stall, straggler, stream, table_size, world_size
 every key: python predict.py --cfg job, or docs/reference
 
 exit code: 0, or 2 input that cannot be used, 3 too much is not covered, 4 the step is beyond --max-step-ms
@@ -71,24 +74,39 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _predict(args: argparse.Namespace) -> int:
-    from gnnperf.predict import Request, check, check_covered, composed, predict
+    from gnnperf.predict import Request, composed
+
+    run_request(composed("predict", Request, *_overrides(args), **_given(args)))
+    return 0
+
+
+def run_request(request: Request) -> None:
+    """Trace -> graph -> prediction -> schedule -> report, of predict.py and `gnnperf predict`.
+
+    Raises:
+        InputError: the request cannot be answered, too little is covered, or the step is beyond a limit.
+    """
+    # imported after the user's files are known to be plain: one that is not is refused at once
+    from gnnperf.predict import check, check_covered, requested_graph, setup_of, with_alternatives
     from gnnperf.report import check_output, default_out, document, print_summary, read_threshold, write_report
 
-    request = composed("predict", Request, *_overrides(args), **_given(args))
     check(request)
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
     if request.out is not None:
         check_output(Path(request.out))
-    with bars_on_terminal(args.quiet or args.json):
-        answer = predict(request)
+    with bars_on_terminal(request.quiet or request.json):
+        graph = requested_graph(request)  # trace or plan -> execution graph
+        setup = setup_of(graph, request)  # its step, the hardware, the predictors in their order
+        prediction = setup.predict()  # latency of every node
+        answer = setup.answer(prediction)  # schedule, step time, findings, edits, memory
+        answer = with_alternatives(answer, setup)  # hardware=[...]: the same on each device
         check_covered(answer, request.fallback)
         written = write_report(answer, Path(request.out or default_out(answer)))
-    if args.json:
+    if request.json:
         write_out(to_json(document(answer)))
-    elif not args.quiet:
-        print_summary(answer, written, verbose=args.verbose)
+    elif not request.quiet:
+        print_summary(answer, written, verbose=request.verbose)
     threshold.check(answer)
-    return 0
 
 
 def _overrides(args: argparse.Namespace) -> list[str]:
@@ -104,6 +122,7 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
 
     same = ("trace", "recording", "ranks", "step", "checkpoint", "max_step_ms", "out")
     values = {"steps": args.trace_steps, **{name: getattr(args, name) for name in same}}
+    values |= {name: getattr(args, name) or None for name in ("json", "quiet", "verbose")}
     values |= {"run.tokens": args.tokens, "run.steps": args.steps, "price.usd_per_gpu_hour": args.usd_per_gpu_hour}
     edits = [parse_edit(text) for text in args.edits]
     return {key: value for key, value in (*values.items(), ("whatif", edits or None)) if value is not None}

@@ -17,6 +17,7 @@ from gnnperf.predict import StepPrediction
 #                           ^ arrive  ^ start of the collective, one slice on every rank that joins it
 
 SLICE_COLUMNS = ("node_id", "rank", "lane", "name", "start_us", "end_us")
+UNNAMED = "(unnamed)"
 
 
 def predicted_slices(answer: StepPrediction) -> pd.DataFrame:
@@ -48,69 +49,64 @@ def step_start_us(answer: StepPrediction) -> float:
 
 
 def _slices(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> pd.DataFrame:
-    drawn = pd.concat([_own(graph, start_us, end_us), _joined(graph, start_us, end_us)], ignore_index=True)
-    known = drawn["start_us"].notna() & drawn["end_us"].notna()
-    return drawn[known].sort_values(["rank", "lane", "start_us", "end_us"], kind="stable").reset_index(drop=True)
+    """Slices in order of rank, lane and time; what has no start or end has none.
 
-
-def _known(start_us: np.ndarray, end_us: np.ndarray) -> np.ndarray:
-    return ~(np.isnan(start_us) | np.isnan(end_us))
-
-
-def _own(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> pd.DataFrame:
-    """Host segments, kernels and copies; of comm nodes only exits that take time (arrivals are drawn as waits)."""
+    Host segments, kernels and copies; exits that take time; per rank of a collective the wait from its arrival on,
+    then the transfer.
+    """
     nodes = graph.nodes
-    kind = nodes["node_type"].astype(str).to_numpy()
-    work = np.isin(kind, [NodeType.HOST, NodeType.COMPUTE, NodeType.MEMORY])
-    exits = (kind == NodeType.COMM) & (nodes["segment"] == Segment.EXIT).to_numpy() & (end_us > start_us)
-    drawn = np.flatnonzero((work | exits) & _known(start_us, end_us))
-    return _rows(graph, drawn, start_us[drawn], end_us[drawn])
-
-
-def _joined(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> pd.DataFrame:
-    """Per rank of a collective: the wait from its arrival on, then the transfer."""
+    kind, known = nodes["node_type"], ~(np.isnan(start_us) | np.isnan(end_us))  # [num_nodes]
+    work = kind.isin([str(t) for t in (NodeType.HOST, NodeType.COMPUTE, NodeType.MEMORY)]).to_numpy()
+    exits = ((kind == NodeType.COMM) & (nodes["segment"] == Segment.EXIT)).to_numpy() & (end_us > start_us)
+    own = np.flatnonzero((work | exits) & known)
     joins = graph.edges[(graph.edges["relation"] == Relation.JOINS).to_numpy()]
-    joins = joins[_known(start_us, end_us)[joins["dst"].to_numpy()]]
-    arrive, collective = joins["src"].to_numpy(), joins["dst"].to_numpy()
-    transfer = _rows(graph, arrive, start_us[collective], end_us[collective])
-    wait = _rows(graph, arrive, start_us[arrive], start_us[collective])
-    wait["name"] = "wait for peers: " + wait["name"]
-    return pd.concat([transfer.assign(node_id=collective), wait[wait["end_us"] > wait["start_us"]]], ignore_index=True)
+    joins = joins[known[joins["dst"].to_numpy()]]
+    arrive, transfer = joins["src"].to_numpy(), joins["dst"].to_numpy()
+    waits = start_us[arrive] < start_us[transfer]
+    on = np.concatenate([own, arrive, arrive[waits]])  # [num_slices] the node on whose lane a slice is
+    names, lanes, rank = _names(nodes), _lanes(nodes), nodes["rank"].to_numpy()[on]
+    name_code = names.codes[on].astype(np.int64)
+    name_code[len(own) + len(arrive) :] += len(names.categories)
+    named = [*names.categories, *(f"wait for peers: {name}" for name in names.categories)]
+    begin = np.concatenate([start_us[own], start_us[transfer], start_us[arrive[waits]]])
+    end = np.concatenate([end_us[own], end_us[transfer], start_us[transfer[waits]]])
+    order = np.lexsort((end, begin, lanes.codes[on], rank))
+    return pd.DataFrame({
+        "node_id": np.concatenate([own, transfer, arrive[waits]])[order],
+        "rank": rank[order],
+        "lane": lanes[on[order]],
+        "name": pd.Categorical.from_codes(name_code[order], pd.Index(named)),
+        "start_us": begin[order],
+        "end_us": end[order],
+    })  # fmt: skip
 
 
-def _rows(graph: ExecutionGraph, node_id: np.ndarray, start_us: np.ndarray, end_us: np.ndarray) -> pd.DataFrame:
-    """Slices on the lanes of these nodes; all arguments are [num_slices]."""
-    nodes = graph.nodes.iloc[node_id]  # a plan has no measured slices: nothing is written out for them
-    return pd.DataFrame(
-        {
-            "node_id": node_id,
-            "rank": nodes["rank"].to_numpy(),
-            "lane": _lanes(nodes),
-            "name": _names(nodes),
-            "start_us": start_us,
-            "end_us": end_us,
-        }
-    )
+def _lanes(nodes: pd.DataFrame) -> pd.Categorical[str]:
+    """[num_nodes] the host thread or device stream a node runs on, in the order of the alphabet."""
+    thread, stream = nodes["thread"].to_numpy(np.int64), nodes["stream"].to_numpy(np.int64)
+    code, distinct = pd.factorize(np.where(thread >= 0, 2 * thread, np.where(stream >= 0, 2 * stream + 1, -1)))
+    named = [("stream " if lane % 2 else "thread ") + str(lane // 2) if lane >= 0 else "no lane" for lane in distinct]
+    return pd.Categorical.from_codes(code, pd.Index(named)).set_categories(sorted(named))
 
 
-def _lanes(nodes: pd.DataFrame) -> np.ndarray:
-    """[num_nodes] text: the host thread or device stream a node runs on."""
-    thread = "thread " + nodes["thread"].astype(str)
-    stream = "stream " + nodes["stream"].astype(str)
-    lane = np.where(nodes["thread"] >= 0, thread, np.where(nodes["stream"] >= 0, stream, "no lane"))
-    return lane.astype(object)
-
-
-def _names(nodes: pd.DataFrame) -> np.ndarray:
+def _names(nodes: pd.DataFrame) -> pd.Categorical:
     """[num_nodes] text on a slice: the op, with its segment on the host; a launch call by its own name."""
-    op = nodes["op_name"].astype(object)
-    event = nodes["event_name"].astype(object)
-    segment = nodes["segment"].astype(object)
-    name = op.fillna(event).fillna("(unnamed)").astype(str)
-    on_host = (nodes["node_type"] == NodeType.HOST).to_numpy()
-    calls = on_host & (segment == Segment.T4).to_numpy() & event.notna().to_numpy()
-    with_segment = name + " [" + segment.fillna("").astype(str) + "]"
-    return np.where(calls, event.astype(str), np.where(on_host & segment.notna(), with_segment, name)).astype(object)
+    columns = [nodes[name] for name in ("op_name", "event_name", "segment")]
+    key: np.ndarray = (nodes["node_type"] == NodeType.HOST).to_numpy(np.int64)
+    for column in columns:
+        key = key * (len(column.cat.categories) + 1) + column.cat.codes.to_numpy(np.int64) + 1
+    code = pd.factorize(key)[0]
+    first = np.unique(code, return_index=True)[1]
+    rows = nodes.iloc[first][["op_name", "event_name", "segment", "node_type"]].astype(object)
+    texts = [_name(*row) for row in rows.where(rows.notna(), None).itertuples(index=False)]
+    of_distinct, named = pd.factorize(np.array(texts, dtype=object))
+    return pd.Categorical.from_codes(of_distinct[code], pd.Index(named))
+
+
+def _name(op: str | None, event: str | None, segment: str | None, kind: str) -> str:
+    if kind != NodeType.HOST or segment is None:
+        return op or event or UNNAMED
+    return event if segment == Segment.T4 and event else f"{op or event or UNNAMED} [{segment}]"
 
 
 # nodes.parquet: one row per node, with what was predicted, measured and by whom. The report is made of it.
@@ -179,7 +175,6 @@ def _text(column: pd.Series) -> pd.Series:
     return pd.Series(words[column.cat.codes.to_numpy()], index=column.index).astype("str")
 
 
-UNNAMED = "(unnamed)"
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family says little
 CALL = ["op_name", "node_type", "shapes", "dtype", "message_bytes", "bound", "source"]  # what is one row of top ops
 HAVE_SHAPES = (NodeType.COMPUTE, NodeType.MEMORY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnnperf.predict import StepPrediction, Throughput
-from gnnperf.report.text import share_text
+from gnnperf.report.text import share_text, time_text
 
 TERA = 1e12
 ENERGY = "boards at their power limit, without hosts and cooling"
@@ -101,34 +101,55 @@ def device_texts(given: Throughput | None) -> tuple[str, ...]:
     return tokens, samples, mfu, usd
 
 
+WORK_KEYS = {"samples": "samples_per_step", "tokens": "tokens_per_step", "model_flops": "model_flops_per_step",
+             "hardware_flops": "hardware_flops_per_step"}  # fmt: skip
+RATE_KEYS = ("samples_per_s", "samples_per_s_per_gpu", "tokens_per_s", "tokens_per_s_per_gpu", "peak_flops_per_s",
+             "mfu", "hfu", "gpu_hours_per_step", "usd_per_gpu_hour", "usd_per_million_tokens",
+             "usd_per_million_samples", "power_limit_w")  # fmt: skip
+RUN_KEYS = {"steps": "steps", "run_hours": "hours", "gpu_hours": "gpu_hours", "cost_usd": "cost_usd",
+            "most_energy_kwh": "most_energy_kwh"}  # fmt: skip
+
+
 def throughput_document(given: Throughput | None) -> dict[str, Any] | None:
     """Every key of prediction.json's `throughput`; null: unknown."""
     if given is None:
         return None
-    work = given.work
     return {
-        "samples_per_step": work.samples,
-        "tokens_per_step": work.tokens,
-        "samples_per_s": given.samples_per_s,
-        "samples_per_s_per_gpu": given.samples_per_s_per_gpu,
-        "tokens_per_s": given.tokens_per_s,
-        "tokens_per_s_per_gpu": given.tokens_per_s_per_gpu,
-        "model_flops_per_step": work.model_flops,
-        "hardware_flops_per_step": work.hardware_flops,
-        "flops_formula": work.formula or None,
-        "peak_flops_per_s": given.peak_flops_per_s,
-        "mfu": given.mfu,
-        "hfu": given.hfu,
-        "gpu_hours_per_step": given.gpu_hours_per_step,
-        "usd_per_gpu_hour": given.usd_per_gpu_hour,
-        "usd_per_million_tokens": given.usd_per_million_tokens,
-        "usd_per_million_samples": given.usd_per_million_samples,
-        "power_limit_w": given.power_limit_w,
-        "run": None if given.steps is None else {
-            "steps": given.steps,
-            "hours": given.run_hours,
-            "gpu_hours": given.gpu_hours,
-            "cost_usd": given.cost_usd,
-            "most_energy_kwh": given.most_energy_kwh,
-        },
-    }  # fmt: skip
+        **{key: getattr(given.work, name) for name, key in WORK_KEYS.items()},
+        "flops_formula": given.work.formula or None,
+        **{key: getattr(given, key) for key in RATE_KEYS},
+        "run": None if given.steps is None else {key: getattr(given, name) for name, key in RUN_KEYS.items()},
+    }
+
+
+# The step on every device that was requested, as rows of a table.
+
+STEP_HEADS = ("hardware", "placement", "step", "ratio", "interval of the ratio")
+
+
+def alternative_heads(answer: StepPrediction) -> tuple[str, ...]:
+    """Of the columns; throughput and cost where one of the devices has it."""
+    return (*STEP_HEADS, *(HEADS[place] for place in _known(answer)))
+
+
+def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
+    """The traced hardware, predicted the same way, and every device; [] for one device."""
+    if not answer.alternatives:
+        return []
+    known, rows = _known(answer), []
+    if answer.traced_prediction_us is not None:
+        first = (answer.traced_hardware, "", time_text(answer.traced_prediction_us), "1.000", "")
+        rows.append((*first, *("" for _ in known)))
+    for one in answer.alternatives:
+        bound = "at least " if one.is_lower_bound else ""
+        bounds = "" if one.ratio_interval is None else f"{one.ratio_interval[0]:.2f} to {one.ratio_interval[1]:.2f}"
+        ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
+        step = (one.hardware, one.placement, f"{bound}{time_text(one.step_time_us)}", ratio, bounds)
+        rows.append((*step, *(device_texts(one.throughput)[place] for place in known)))
+    return rows
+
+
+def _known(answer: StepPrediction) -> list[int]:
+    """Which of HEADS some device has."""
+    cells = [device_texts(one.throughput) for one in answer.alternatives]
+    return [place for place in range(len(HEADS)) if any(row[place] for row in cells)]

@@ -7,20 +7,22 @@
 
 Format: complete events (ph X) that never overlap on one track, metadata (M) for names and order, flows (s, f).
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
-Events are made and written a few thousand at a time: only the table of slices is as long as the trace.
+Events are encoded column by column and written a chunk at a time: only the table of slices is as long as the trace.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from isal import igzip
 
 from gnnperf.core import Source
@@ -35,18 +37,25 @@ FIRST_RANK_PID = 1  # process number of rank 0
 
 def tracks(answer: StepPrediction) -> pd.DataFrame:
     """Slices of both kinds with whole nanoseconds, process (pid), track (tid) and the track's name."""
-    predicted = predicted_slices(answer).assign(kind=PREDICTED)
-    slices = pd.concat([predicted, measured_slices(answer).assign(kind=MEASURED)], ignore_index=True)
+    both = [predicted_slices(answer), measured_slices(answer)]
+    slices = pd.concat(both, ignore_index=True)
+    kind = np.repeat([0, 1], [len(part) for part in both])
+    slices["kind"] = pd.Categorical.from_codes(kind, pd.Index([PREDICTED, MEASURED]))
     slices["start_ns"] = np.rint(slices["start_us"] * 1000.0).astype(np.int64)
     slices["end_ns"] = np.maximum(np.rint(slices["end_us"] * 1000.0).astype(np.int64), slices["start_ns"])
-    slices["row"] = _rows_without_overlap(slices)
     slices["pid"] = slices["rank"].astype(np.int64) + FIRST_RANK_PID
-    more = slices["row"].map(lambda row: f", overlapping {row}" if row else "")
-    slices["track"] = slices["lane"].astype(str) + " " + slices["kind"] + more
-    # Numbered over all ranks: some readers take a tid for the same thread in every process. PREDICTED sorts last.
-    keys = ["pid", "lane", "kind", "row"]
-    slices = slices.sort_values(keys, ascending=[True, True, False, True], kind="stable").reset_index(drop=True)
-    slices["tid"] = slices.groupby(keys, sort=False).ngroup() + 1
+    slices["row"] = _rows_without_overlap(slices)
+    # Numbered over all ranks: some readers take a tid for the same thread in every process.
+    keys = [slices["row"].to_numpy(), kind, slices["lane"].cat.codes.to_numpy(), slices["pid"].to_numpy()]
+    order = np.lexsort(keys)
+    changes = [np.diff(key[order], prepend=-1) != 0 for key in keys]
+    slices = slices.iloc[order].reset_index(drop=True)
+    slices["tid"] = np.cumsum(np.any(changes, axis=0)) if len(slices) else np.zeros(0, np.int64)
+    heads = slices.drop_duplicates("tid")
+    named = [f"{lane} {of}{f', overlapping {row}' if row else ''}"
+             for lane, of, row in heads[["lane", "kind", "row"]].itertuples(index=False)]  # fmt: skip
+    number, distinct = pd.factorize(np.array(named, dtype=object))
+    slices["track"] = pd.Categorical.from_codes(number[slices["tid"].to_numpy() - 1], pd.Index(distinct))
     return slices
 
 
@@ -54,10 +63,13 @@ def _rows_without_overlap(slices: pd.DataFrame) -> np.ndarray:
     """[num_slices] row within the lane: 0, or more where slices of a lane overlap (clocks, concurrent kernels)."""
     row = np.zeros(len(slices), dtype=np.int64)
     start, end = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
-    for group in slices.groupby(["rank", "lane", "kind"], sort=False).indices.values():
+    for group in slices.groupby(["pid", "lane", "kind"], sort=False, observed=True).indices.values():
         positions = np.asarray(group)  # [num_in_lane]
+        positions = positions[np.lexsort((end[positions], start[positions]))]
+        if (start[positions][1:] >= end[positions][:-1]).all():
+            continue
         free_at, others = np.iinfo(np.int64).min, list[tuple[int, int]]()  # row 0; heap of (free at, row) from 1 on
-        for position in positions[np.lexsort((end[positions], start[positions]))]:
+        for position in positions:
             if free_at <= start[position]:
                 free_at = int(end[position])
             else:
@@ -72,6 +84,41 @@ def _other_row(others: list[tuple[int, int]], start_ns: int, end_ns: int) -> int
     return row
 
 
+# JSON of whole columns: text of each value, members of an object, objects.
+
+Texts = Any  # an array [n] of JSON texts, null where unknown, or one text for all (pyarrow has no types)
+MAX_TEXT = 500  # characters of a text (shapes, mostly)
+
+
+def _values(column: pd.Series) -> pa.Array:
+    """[n] numbers, or texts that are JSON already; null where a value is unknown."""
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return pa.array(column, from_pandas=True)
+    words = [msgspec.json.encode(str(word)[:MAX_TEXT]).decode() for word in column.cat.categories]
+    codes = column.cat.codes.to_numpy(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(words, pa.string()))
+
+
+def _json(values: pa.Array) -> pa.StringArray:
+    """[n] JSON of each value."""
+    return pc.cast(values, pa.string())
+
+
+def _constant(value: Any) -> pa.Scalar:
+    return pa.scalar(msgspec.json.encode(value).decode())
+
+
+def _us(ns: np.ndarray) -> pa.StringArray:
+    return _json(pa.array(ns / 1000.0))
+
+
+def _objects(members: Mapping[str, Texts]) -> pa.StringArray:
+    """[n] JSON objects; a member that is null is left out, the first one never is."""
+    parts = [pc.binary_join_element_wise(f'{"," if number else "{"}"{key}":', text, "")
+             for number, (key, text) in enumerate(members.items())]  # fmt: skip
+    return pc.binary_join_element_wise(*parts, "}", "", null_handling="skip")
+
+
 # What a slice of the timeline says about its node: arguments, and a color (`cname`) of the trace-event format.
 #
 # predicted slices   by where the latency came from (source)
@@ -81,7 +128,6 @@ def _other_row(others: list[tuple[int, int]], start_ns: int, end_ns: int) -> int
 # (https://github.com/google/perfetto/issues/624) and has source and error among the arguments, where a query finds
 # them.
 
-MAX_TEXT = 500  # characters of a text (shapes, mostly)
 COLOR_OF_SOURCE = {
     Source.MEASURED: "thread_state_running",
     Source.TRACE: "rail_animation",
@@ -96,8 +142,8 @@ COLOR_OF_SOURCE = {
 COLOR_OF_ERROR = ((0.1, "good"), (0.3, "bad"), (np.inf, "terrible"))  # |predicted / measured - 1| up to: color
 
 
-class NodeArgs:
-    """Arguments and colors of nodes, made for as many nodes at a time as are requested.
+class _Nodes:
+    """Arguments and colors of nodes, encoded for as many nodes at a time as are requested.
 
     Args:
         answer: the prediction; errors are given where it is for the hardware of the trace.
@@ -105,41 +151,39 @@ class NodeArgs:
 
     def __init__(self, answer: StepPrediction) -> None:
         nodes, prediction = answer.prediction.graph.nodes, answer.prediction
-        self._columns: dict[str, pd.Series] = {
+        error, source = _errors(answer), pd.Series(pd.Categorical(prediction.source.astype(str)))
+        bounds = np.array([limit for limit, _ in COLOR_OF_ERROR])
+        code = np.where(np.isnan(error), -1, np.searchsorted(bounds, np.abs(np.nan_to_num(error))))
+        self._by_source = _values(source.cat.rename_categories(lambda name: COLOR_OF_SOURCE[Source(name)]))
+        colors = pd.Index([color for _, color in COLOR_OF_ERROR])
+        self._by_error = _values(pd.Series(pd.Categorical.from_codes(code, colors)))
+        columns = {
+            "node_id": nodes["node_id"],
             "op": nodes["op_name"],
-            "source": pd.Series(pd.Categorical([str(source) for source in prediction.source])),
+            "source": source,
             "predicted_latency_us": pd.Series(prediction.latency_us),
             "measured_latency_us": nodes["latency_us"],
-            "error": pd.Series(_errors(answer)),
+            "error": pd.Series(error),
             "waited_us": nodes["blocked_us"].where(nodes["blocked_us"] > 0),
             "event": nodes["event_name"],
             "shapes": nodes["input_dims"],
             "dtype": nodes["dtype"],
             "message_bytes": nodes["message_bytes"],
             "critical_us": pd.Series(answer.critical_us).where(answer.schedule.on_critical_path),
-            "node_id": nodes["node_id"],
         }
+        self._columns = {key: _values(column) for key, column in columns.items()}
 
-    def of(self, node_id: np.ndarray) -> Iterator[dict[str, Any]]:
-        """The arguments of each node of `node_id` [n]; what is unknown is left out."""
-        result = list[dict[str, Any]]({} for _ in node_id)
-        for key, column in self._columns.items():
-            values = column.iloc[node_id]
-            for row, value, known in zip(result, values.tolist(), values.notna(), strict=True):
-                if known:
-                    row[key] = value[:MAX_TEXT] if isinstance(value, str) else value
-        yield from result
+    def color_of_source(self, node_id: np.ndarray) -> pa.StringArray:
+        """[n] of predicted slices."""
+        return _json(self._by_source.take(pa.array(node_id)))
 
+    def color_of_error(self, node_id: np.ndarray) -> pa.StringArray:
+        """[n] of measured slices; null: no error is given."""
+        return _json(self._by_error.take(pa.array(node_id)))
 
-def color_of_source(args: dict[str, Any]) -> str:
-    """The color of a predicted slice."""
-    return COLOR_OF_SOURCE[Source(args["source"])]
-
-
-def color_of_error(args: dict[str, Any]) -> str | None:
-    """The color of a measured slice; None: no error is given."""
-    error = args.get("error")
-    return None if error is None else next(color for limit, color in COLOR_OF_ERROR if abs(error) <= limit)
+    def args(self, node_id: np.ndarray) -> pa.StringArray:
+        """[n] the arguments of each node of `node_id` [n]; what is unknown is left out."""
+        return _objects({key: _json(column.take(pa.array(node_id))) for key, column in self._columns.items()})
 
 
 def _errors(answer: StepPrediction) -> np.ndarray:
@@ -152,9 +196,7 @@ def _errors(answer: StepPrediction) -> np.ndarray:
 
 
 CRITICAL_PID = 0  # the ranks follow, from FIRST_RANK_PID
-CHUNK = 8192  # events that are objects at one time
-
-Event = dict[str, Any]
+CHUNK = 32_768  # events that are encoded at one time
 
 
 def write_timeline(answer: StepPrediction, path: Path) -> None:
@@ -165,16 +207,22 @@ def write_timeline(answer: StepPrediction, path: Path) -> None:
 
 
 def _pieces(answer: StepPrediction) -> Iterator[bytes]:
-    encode = msgspec.json.Encoder().encode
-    yield encode(_head(answer))[:-1] + b',"traceEvents":[\n'  # the object stays open
-    events, between = timeline_events(answer), b""
-    while chunk := list(itertools.islice(events, CHUNK)):
-        yield between + b",\n".join(map(encode, chunk))
-        between = b",\n"
+    slices, chain = tracks(answer), critical_chain(answer.prediction.graph, answer.schedule)
+    begin_us = np.append(answer.schedule.start_us[chain], answer.schedule.makespan_us)  # [num_on_path + 1]
+    begin_ns = np.rint(begin_us * 1000.0).astype(np.int64)
+    opens_ns = min(int(slices["start_ns"].min()) if len(slices) else 0, int(begin_ns.min()), 0)
+    slices = slices.assign(start_ns=slices["start_ns"] - opens_ns, end_ns=slices["end_ns"] - opens_ns)
+    about = _Nodes(answer)
+    yield msgspec.json.encode(_head(answer))[:-1] + b',"traceEvents":[\n'  # the object stays open
+    yield b",\n".join(map(msgspec.json.encode, _metadata(slices)))
+    on_path = _critical(answer, chain, begin_ns - opens_ns, about)
+    for objects in itertools.chain(_work(slices, about), on_path, _flows(slices, chain)):
+        text = pc.binary_join_element_wise(",\n", objects, "")
+        yield text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()] if len(text) else b""
     yield b"\n]}\n"
 
 
-def _head(answer: StepPrediction) -> Event:
+def _head(answer: StepPrediction) -> dict[str, Any]:
     """What is stated about the whole document, with the key of the colors."""
     return {
         "displayTimeUnit": "ns",
@@ -188,58 +236,49 @@ def _head(answer: StepPrediction) -> Event:
     }
 
 
-def timeline_events(answer: StepPrediction) -> Iterator[Event]:
-    """Every event of the document, one after the other."""
-    slices, chain = tracks(answer), critical_chain(answer.prediction.graph, answer.schedule)
-    begin_us = np.append(answer.schedule.start_us[chain], answer.schedule.makespan_us)  # [num_on_path + 1]
-    begin_ns = np.rint(begin_us * 1000.0).astype(np.int64)
-    opens_ns = min(int(slices["start_ns"].min()) if len(slices) else 0, int(begin_ns.min()), 0)
-    slices = slices.assign(start_ns=slices["start_ns"] - opens_ns, end_ns=slices["end_ns"] - opens_ns)
-    about = NodeArgs(answer)
-    yield from _metadata(slices)
-    yield from _work(slices, about)
-    yield from _critical(answer, chain, begin_ns - opens_ns, about)
-    yield from _flows(slices, chain)
-
-
-def _metadata(slices: pd.DataFrame) -> Iterator[Event]:
-    yield from _process(CRITICAL_PID, "critical path (predicted)")
+def _metadata(slices: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    names = {CRITICAL_PID: "critical path (predicted)"}
+    names |= {pid: f"rank {pid - FIRST_RANK_PID}" for pid in np.unique(slices["pid"]).tolist()}
+    for pid, name in names.items():
+        yield _meta("process_name", pid, 0, name=name)
+        yield _meta("process_sort_index", pid, 0, sort_index=pid)
     yield _meta("thread_name", CRITICAL_PID, 0, name="in the order of time")
-    for pid in sorted(set(slices["pid"])):
-        yield from _process(int(pid), f"rank {pid - FIRST_RANK_PID}")
-    for pid, tid, name in slices[["pid", "tid", "track"]].drop_duplicates().itertuples(index=False):
+    for pid, tid, name in slices.drop_duplicates("tid")[["pid", "tid", "track"]].itertuples(index=False):
         yield _meta("thread_name", pid, tid, name=name)
         yield _meta("thread_sort_index", pid, tid, sort_index=tid)
 
 
-def _process(pid: int, name: str) -> Iterator[Event]:
-    yield _meta("process_name", pid, 0, name=name)
-    yield _meta("process_sort_index", pid, 0, sort_index=pid)
-
-
-def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
+def _meta(what: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": int(pid), "tid": int(tid), "args": args}
 
 
-def _work(slices: pd.DataFrame, about: NodeArgs) -> Iterator[Event]:
-    columns = ["name", "kind", "pid", "tid", "start_ns", "end_ns"]
+def _work(slices: pd.DataFrame, about: _Nodes) -> Iterator[pa.StringArray]:
+    columns = {name: _values(slices[name]) for name in ("name", "kind", "pid", "tid")}
+    start_ns, end_ns = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
+    node, predicted = slices["node_id"].to_numpy(), (slices["kind"] == PREDICTED).to_numpy()
     for first in range(0, len(slices), CHUNK):
-        part = slices.iloc[first : first + CHUNK]
-        rows = part[columns].itertuples(index=False)
-        for (name, kind, *where), args in zip(rows, about.of(part["node_id"].to_numpy()), strict=True):
-            color = color_of_source(args) if kind == PREDICTED else color_of_error(args)
-            yield _complete(name, kind, *where, args=args, color=color)
+        part = slice(first, first + CHUNK)
+        own = {name: _json(column[part]) for name, column in columns.items()}
+        color = pc.if_else(
+            pa.array(predicted[part]), about.color_of_source(node[part]), about.color_of_error(node[part])
+        )
+        yield _complete(own["name"], own["kind"], own["pid"], own["tid"], (start_ns[part], end_ns[part]),
+                        args=about.args(node[part]), color=color)  # fmt: skip
 
 
 def _complete(
-    name: str, category: str, pid: int, tid: int, start_ns: int, end_ns: int, *, args: Event, color: str | None
-) -> Event:
-    times = {"ts": int(start_ns) / 1000, "dur": int(end_ns - start_ns) / 1000}  # us, whole nanoseconds
-    event = {"ph": "X", "name": name, "cat": category, "pid": int(pid), "tid": int(tid), **times, "args": args}
-    return event if color is None else {**event, "cname": color}
+    name: Texts, category: Texts, pid: Texts, tid: Texts, span_ns: tuple[np.ndarray, np.ndarray], *, args: Texts,
+    color: Texts,
+) -> pa.StringArray:  # fmt: skip
+    """[n] complete events; times are us with whole nanoseconds."""
+    times = {"ts": _us(span_ns[0]), "dur": _us(span_ns[1] - span_ns[0])}
+    return _objects({"ph": _constant("X"), "name": name, "cat": category, "pid": pid, "tid": tid, **times,
+                     "args": args, "cname": color})  # fmt: skip
 
 
-def _critical(answer: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, about: NodeArgs) -> Iterator[Event]:
+def _critical(
+    answer: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, about: _Nodes
+) -> Iterator[pa.StringArray]:
     """The critical path as one track of its own: each node for as long as it holds the step back.
 
     Args:
@@ -248,27 +287,29 @@ def _critical(answer: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, a
         begin_ns: [num_on_path + 1] when the path reaches each, and its end.
         about: what is stated of a node.
     """
-    nodes = answer.prediction.graph.nodes
+    nodes = answer.prediction.graph.nodes[["op_name", "node_type", "rank"]]
     lasting = np.flatnonzero(np.diff(begin_ns) > 0)
     for first in range(0, len(lasting), CHUNK):
         at = lasting[first : first + CHUNK]
-        rank, kind = nodes["rank"].to_numpy()[chain[at]], nodes["node_type"].to_numpy()[chain[at]]
-        for place, args, on, what in zip(at, about.of(chain[at]), rank, kind, strict=True):
-            name = f"{args.get('op', what)} ({what}{f', rank {on}' if on >= 0 else ''})"
-            times = int(begin_ns[place]), int(begin_ns[place + 1])
-            yield _complete(name, "critical", CRITICAL_PID, 0, *times, args=args, color=color_of_source(args))
+        rows = nodes.iloc[chain[at]].astype(object)
+        names = [f"{kind if op is None else op} ({kind}{f', rank {rank}' if rank >= 0 else ''})"
+                 for op, kind, rank in rows.where(rows.notna(), None).itertuples(index=False)]  # fmt: skip
+        number = _constant(CRITICAL_PID)
+        yield _complete(
+            _json(_values(pd.Series(pd.Categorical(names)))), _constant("critical"), number, _constant(0),
+            (begin_ns[at], begin_ns[at + 1]), args=about.args(chain[at]),
+            color=about.color_of_source(chain[at]),
+        )  # fmt: skip
 
 
-def _flows(slices: pd.DataFrame, chain: np.ndarray) -> Iterator[Event]:
+def _flows(slices: pd.DataFrame, chain: np.ndarray) -> Iterator[pa.StringArray]:
+    """Arrows from each slice of the path to the next one; they bind to the slice around their end."""
     on_path = slices[(slices["kind"] == PREDICTED) & slices["node_id"].isin(chain)]
     drawn = on_path.drop_duplicates("node_id", keep="first").set_index("node_id")
     path = drawn.loc[chain[np.isin(chain, drawn.index)], ["pid", "tid", "start_ns"]].to_numpy()  # [num_drawn, 3]
-    for number, (source, target) in enumerate(itertools.pairwise(path), start=1):
-        yield _flow("s", number, source)
-        yield {**_flow("f", number, target), "bp": "e"}  # bind to the slice around it, not to the next one
-
-
-def _flow(phase: str, number: int, at: np.ndarray) -> Event:
-    pid, tid, start_ns = (int(v) for v in at)
-    where = {"pid": pid, "tid": tid, "ts": start_ns / 1000}
-    return {"ph": phase, "name": "critical path", "cat": "critical", "id": number, **where}
+    for phase, ends, more in (("s", path[:-1], {}), ("f", path[1:], {"bp": _constant("e")})):
+        pid, tid = (_json(pa.array(column)) for column in ends.T[:2])
+        yield _objects({
+            "ph": _constant(phase), "name": _constant("critical path"), "cat": _constant("critical"),
+            "id": _json(pa.array(np.arange(1, len(ends) + 1))), "pid": pid, "tid": tid, "ts": _us(ends[:, 2]), **more,
+        })  # fmt: skip

@@ -3,11 +3,8 @@ from .alignment import align_runs as align_runs
 from .alignment import common_subsequence as common_subsequence
 from .contention import isolated_us as isolated_us
 from .contention import schedule_with_contention as schedule_with_contention
-from .jitter import Jitter as Jitter
-from .jitter import Spread as Spread
-from .jitter import arrival_lags_us as arrival_lags_us
-from .jitter import jitter_of as jitter_of
 from .longest_path import CHECK as CHECK
+from .longest_path import NUM_UNROLLED as NUM_UNROLLED
 from .longest_path import Schedule as Schedule
 from .longest_path import schedule as schedule
 from .longest_path import timed_edges as timed_edges
@@ -15,10 +12,6 @@ from .longest_path import topological_order as topological_order
 from .medians import ClassMedians as ClassMedians
 from .medians import fit_medians as fit_medians
 from .medians import measured_latencies as measured_latencies
-from .path_counts import NUM_UNROLLED as NUM_UNROLLED
-from .path_counts import StepConstraints as StepConstraints
-from .path_counts import constraints_of as constraints_of
-from .path_counts import step_visits as step_visits
 from .replay import ReplayResult as ReplayResult
 from .replay import replay_step as replay_step
 from .step_measurements import MeasuredStep as MeasuredStep

@@ -1,9 +1,9 @@
-"""The second pass: what overlaps shares devices, cores and links, takes longer, and the step is scheduled again.
+"""The second pass: what overlaps shares cores and links, takes longer, and the step is scheduled again.
 
-first pass    compute |== A ==|== B ==|          every latency is of the isolated op
-              link       |== transfer ==|
-second pass   compute |== A ===|=== B ===|       A and B advance at 1 / slowdown while the transfer runs
-              link       |== transfer ==|
+first pass    link   |== A ==|               every latency is of the isolated op
+              link      |== B ==|
+second pass   link   |== A ====|             A and B advance at half the rate while both cross the link
+              link      |== B ====|
 
 One walk through time (progress.py) gives the fixed point of "stretch intervals by their overlap, schedule again": the
 rates at a moment depend on earlier moments only. The stretched latencies then go through the longest-path pass, which
@@ -26,7 +26,7 @@ from gnnperf.schedule.resource_demands import IDLE, ResourceDemands, offsets, re
 
 @dataclass(frozen=True)
 class Contended:
-    """A schedule with shared devices, cores and links.
+    """A schedule with shared cores and links.
 
     Attributes:
         schedule: of the last copy of the step.
@@ -94,7 +94,7 @@ def _idle(num_all: int, demands: ResourceDemands) -> State:
         left_us=np.zeros(num_all), since_us=np.zeros(num_all), rate=np.ones(num_all),
         version=np.zeros(num_all, dtype=np.int64), changed=np.zeros(num_all, dtype=np.bool_),
         following=np.full(num_all, -1), preceding=np.full(num_all, -1), head=np.full(num_places, -1),
-        running=np.zeros(num_places, dtype=np.int64), moving=np.zeros(num_places, dtype=np.int64),
+        running=np.zeros(num_places, dtype=np.int64),
         need=np.zeros(num_places), users=np.zeros(num_links, dtype=np.int64),
         tokens_us=np.full(num_links, np.inf), counted_us=np.zeros(num_links),
         spared_us=np.zeros(num_all), transfers=np.full(num_all, -1), num_transfers=np.zeros(1, dtype=np.int64),

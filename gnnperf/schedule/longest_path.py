@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
-from gnnperf.core import TIMED_RELATIONS, WORK_TYPES, InputError, Relation, require
+from gnnperf.core import TIMED_RELATIONS, WORK_TYPES, InputError, Relation, compiled, require
 from gnnperf.graph import ExecutionGraph, LaneEnds, lane_ends
 
 # The one-pass discrete-event schedule: longest paths in (max, +) over a directed acyclic graph.
 
+NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
 
-@numba.njit(cache=True)
+
+@compiled
 def topological_order(num_nodes, src, dst):  # type: ignore[no-untyped-def] # pragma: no cover
     """Kahn's algorithm. Returns (order [num_sorted], first_edge [num_nodes + 1], edges by dst [num_edges]).
 
@@ -62,7 +63,7 @@ def topological_order(num_nodes, src, dst):  # type: ignore[no-untyped-def] # pr
     return order[:tail], in_first, by_dst
 
 
-@numba.njit(cache=True)
+@compiled
 def forward_pass(order, in_first, by_dst, src, from_start, lag_us, latency_us, ready_us):  # type: ignore[no-untyped-def] # pragma: no cover
     """Earliest starts: start[v] = max(ready[v], max over edges of (start or end of u) + lag).
 
@@ -85,7 +86,7 @@ def forward_pass(order, in_first, by_dst, src, from_start, lag_us, latency_us, r
     return start, binding
 
 
-@numba.njit(cache=True)
+@compiled
 def backward_pass(order, in_first, by_dst, src, from_start, lag_us, latency_us, horizon_us):  # type: ignore[no-untyped-def] # pragma: no cover
     """Latest starts that do not move the horizon; slack = latest - earliest start.
 

@@ -49,7 +49,6 @@ class State(NamedTuple):
     preceding: np.ndarray
     head: np.ndarray  # [num_places]
     running: np.ndarray  # [num_places]
-    moving: np.ndarray  # [num_places] parts of transfers
     need: np.ndarray  # [num_places] cores that transfers need
     users: np.ndarray  # [num_links]
     tokens_us: np.ndarray  # [num_links] in the line's bucket at `counted`; below 0 while bytes wait for them
@@ -78,8 +77,7 @@ def _work_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no c
         return 1.0
     place = shared.place[n]
     free = shared.cores[place] - state.need[place]
-    rate = 1.0 if state.running[place] <= free else max(free, 0.0) / state.running[place]
-    return rate / shared.slowdown[n] if state.moving[place] > 0 else rate
+    return 1.0 if state.running[place] <= free else max(free, 0.0) / state.running[place]
 
 
 @numba.njit(cache=True)
@@ -94,14 +92,12 @@ def _link_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no c
 def _transfer_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
     if not shared.stretches[n]:
         return 1.0
-    rate, slowdown = 1.0, 1.0
+    rate = 1.0
     for slot in range(shared.first_place[n], shared.first_place[n + 1]):
         place = shared.places[slot]
         if shared.core_share[n] > 0.0 and state.need[place] > shared.cores[place]:
             rate = min(rate, shared.cores[place] / state.need[place])
-        if state.running[place] > 0:
-            slowdown = shared.slowdown[n]
-    return rate * _link_rate(n, shared, state) / slowdown
+    return rate * _link_rate(n, shared, state)
 
 
 @numba.njit(cache=True)
@@ -174,10 +170,7 @@ def _work_changes(node, by, num_nodes, now, shared, state, heap):  # type: ignor
         if after >= 0:
             state.preceding[after] = before
     state.running[place] += by
-    if shared.cores[place] < np.inf or by > 0:
-        _refresh_work(place, num_nodes, now, shared, state, heap)
-    if state.moving[place] > 0 and state.running[place] == max(by, 0):  # the first one, or none any more
-        _refresh_transfers(num_nodes, now, shared, state, heap)
+    _refresh_work(place, num_nodes, now, shared, state, heap)
 
 
 @numba.njit(cache=True)
@@ -195,8 +188,6 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
             slot += 1
         count[0] -= 1
         state.transfers[slot] = state.transfers[count[0]]
-    for at in range(shared.first_place[n], shared.first_place[n + 1]):
-        state.moving[shared.places[at]] += by
     for at in range(shared.first_link[n], shared.first_link[n + 1]):
         state.users[shared.links[at]] += by
     _count_needs(num_nodes, shared, state)

@@ -1,6 +1,6 @@
-"""The demands of every node of a step while it runs: its device or cores, and the links it crosses.
+"""The demands of every node of a step while it runs: cores, and the links it crosses.
 
-GPU   kernel, copy         -> its device                        transfer -> the devices of its ranks, and links
+GPU                                                             transfer -> links
 CPU   any work of a thread -> one core of its rank's pool       transfer -> part of a core of each rank, and links
 """
 
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gnnperf.core import NodeType, OpFamily, Relation
+from gnnperf.core import NodeType, Relation
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import POINT_TO_POINT, UNLIMITED, Contention, machines_of, ranks_per_machine, ring_terms
 
 IDLE, RUNS, MOVES = 0, 1, 2  # roles: claims nothing; runs on a place; moves data between places
-COMPUTE_BOUND = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
+WORK_OF_THREADS = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.HOST)
 OUTWARD, INWARD = 0, 1
 
 
@@ -24,10 +24,7 @@ class ResourceDemands(NamedTuple):
     """Roles and demands of the nodes of one step; a named tuple, because the compiled simulation takes no class."""
 
     role: np.ndarray  # [num_nodes] IDLE, RUNS or MOVES
-    place: np.ndarray  # [num_nodes] device or pool of cores of a node that runs; 0 for others
-    # [num_nodes] of a node that runs, while a transfer moves data at its place; of a transfer, while work runs at one
-    # of its places
-    slowdown: np.ndarray
+    place: np.ndarray  # [num_nodes] pool of cores of a node that runs; 0 for others
     core_share: np.ndarray  # [num_nodes] share of a core that a transfer needs on each of its ranks, at full speed
     # [num_nodes] time at the limit that a transfer's bytes need on a line that a token bucket limits
     line_us: np.ndarray
@@ -57,8 +54,7 @@ def resource_demands(
     rank = nodes["rank"].to_numpy()
     place_of_rank = dict(zip(graph.ranks, pool_of, strict=True))
     moves = (kind == NodeType.COLLECTIVE) & (latency_us > 0)
-    by_thread = any(count < UNLIMITED for count in cores)
-    works = np.isin(kind, [NodeType.COMPUTE, NodeType.MEMORY, *([NodeType.HOST] if by_thread else [])])
+    works = np.isin(kind, WORK_OF_THREADS if any(count < UNLIMITED for count in cores) else ())
     runs = works & (latency_us > 0) & np.isin(rank, graph.ranks)
     parts = _parts(graph, moves)
     outer = _outer(graph, parts, contention)
@@ -67,7 +63,6 @@ def resource_demands(
     return ResourceDemands(
         role=np.select([runs, moves], [RUNS, MOVES], IDLE).astype(np.int8),
         place=np.array([place_of_rank.get(r, 0) for r in rank.tolist()], dtype=np.int64),
-        slowdown=_slowdown(graph, runs, moves, contention),
         core_share=_core_share(graph, latency_us, moves, outer, contention),
         line_us=_line_us(graph, parts, outer, contention),
         first_place=offsets(parts.node, graph.num_nodes),
@@ -103,12 +98,6 @@ def _parts(graph: ExecutionGraph, moves: np.ndarray) -> _Parts:
 def offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
     """[num_nodes + 1] where each node's entries begin, of entries sorted by node."""
     return np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int64)
-
-
-def _slowdown(graph: ExecutionGraph, runs: np.ndarray, moves: np.ndarray, contention: Contention) -> np.ndarray:
-    compute_bound = graph.nodes["family"].isin([str(f) for f in COMPUTE_BOUND]).to_numpy()
-    of_kernel = np.where(compute_bound, contention.compute_slowdown, contention.memory_slowdown)
-    return np.select([runs, moves], [of_kernel, contention.transfer_slowdown], 1.0)
 
 
 def _outer(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.ndarray:

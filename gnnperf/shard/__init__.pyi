@@ -5,4 +5,3 @@ from .parallelism.search import SearchOutcome as SearchOutcome
 from .parallelism.search import search_plans as search_plans
 from .parallelism.space import candidates as candidates
 from .parallelism.space import settings_text as settings_text
-from .problem import check_out as check_out

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import require, say, to_json, write_out
+from gnnperf.core import require, require_writable, say, to_json, write_out
 
 DESCRIPTION = """\
 Where to put the embedding tables of a recommendation model: placements ranked by the predicted step.
@@ -50,13 +50,14 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _shard(arguments: argparse.Namespace) -> int:
-    from gnnperf.hardware import PLAN_GROUP, path_of, read_yaml
-    from gnnperf.shard.problem import check_out, given_placement, problem_from, write_plan
+    from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
+    from gnnperf.shard.problem import given_placement, problem_from, write_plan
     from gnnperf.shard.search import Effort
     from gnnperf.shard.shard_answer import answer, document, text
 
     require(arguments.top >= 1, "--top", arguments.top, "a whole number from 1 up")
-    check_out(arguments.out)
+    if arguments.out is not None:
+        require_writable(arguments.out, SUFFIXES)
     path = path_of(arguments.tables, PLAN_GROUP)
     raw: dict[str, Any] = read_yaml(path)
     problem = problem_from(raw, str(path), arguments.devices, arguments.hardware, arguments.cluster, arguments.reserve)

@@ -17,9 +17,8 @@ from gnnperf.generate import (
     INDEX_BYTES,
     MOST_RANKS,
     STATES,
-    BatchedOp,
-    Item,
-    Moves,
+    Op,
+    Parallelism,
     Part,
     Placed,
     Placement,
@@ -27,17 +26,19 @@ from gnnperf.generate import (
     Split,
     Table,
     Travel,
+    batched_op,
     batched_table,
     dense_gradient,
     dense_parameters,
     is_recommendation,
     item_rows,
+    moves,
     part_of,
     placement_as_written,
     recommendation_from,
     sort_bytes,
 )
-from gnnperf.hardware import SUFFIXES, ClusterSpec, default_cluster, load_cluster, load_device, spread, yaml_text
+from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread, yaml_text
 
 RESERVE_SHARE = 0.15  # of a device's memory for activations and libraries: torchrec's storage reservation by default
 GRADIENT_AND_BUCKET = 2  # float32 copies next to a replicated parameter
@@ -173,13 +174,13 @@ def _part(problem: Problem, key: Key) -> Part:
     return part_of(problem.tables[table], Placed(split, tuple(range(number))), problem.ranks)
 
 
-def _kernels(problem: Problem, part: Part) -> Iterable[Item]:
+def _kernels(problem: Problem, part: Part) -> Iterable[Op]:
     """Those that a part may have: arranging, looking up, sorting, updating."""
     plan = problem.plan
-    yield Moves("arrange", 2.0 * plan.batch * part.indices * INDEX_BYTES, Phase.FORWARD)
-    yield BatchedOp(LOOK_UP, (batched_table(part, plan, update=False),), Phase.FORWARD)
-    yield Moves("sort", sort_bytes(part, plan), Phase.BACKWARD)
-    yield BatchedOp(UPDATE, (batched_table(part, plan, update=True),), Phase.BACKWARD)
+    yield moves("arrange", 2.0 * plan.batch * part.indices * INDEX_BYTES, Phase.FORWARD)
+    yield batched_op(LOOK_UP, (batched_table(part, plan, update=False),), Phase.FORWARD)
+    yield moves("sort", sort_bytes(part, plan), Phase.BACKWARD)
+    yield batched_op(UPDATE, (batched_table(part, plan, update=True),), Phase.BACKWARD)
 
 
 def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load:
@@ -198,9 +199,9 @@ def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load
                                     table_bytes if copied else 0.0, dense_us]))  # fmt: skip
 
 
-def kernels_us(cluster: ClusterSpec, items: Sequence[Item]) -> np.ndarray:
+def kernels_us(cluster: ClusterSpec, items: Sequence[Op]) -> np.ndarray:
     """[num_kernels] us of the items' kernels on a cluster's device."""
-    rows, _ = item_rows(items, 1)
+    rows = item_rows(items, Parallelism()).table
     kernels = rows[(rows["node_type"] == NodeType.COMPUTE).to_numpy()]
     return AnalyticPredictor().latency_us(kernels, cluster)
 
@@ -229,16 +230,6 @@ def given_placement(raw: Mapping[str, Any], where: str, devices: int) -> Placeme
     if PLACEMENT not in raw or raw.get(RANKS) != devices:
         return None
     return recommendation_from(raw, where).placement
-
-
-def check_out(out: Path | None) -> None:
-    """Refuse a file that cannot be written, before work is done for it."""
-    if out is None:
-        return
-    if out.suffix not in SUFFIXES:
-        raise InputError(f"has the suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(SUFFIXES))
-    if not out.parent.is_dir():
-        raise InputError("no such folder", where=f"--out {out.parent}", remedy="make it, or name another file")
 
 
 def write_plan(raw: Mapping[str, Any], placement: Placement, problem: Problem, out: Path) -> None:

@@ -20,9 +20,9 @@ from gnnperf.core import NodeType
 from gnnperf.generate import (
     FLOAT_BYTES,
     INDEX_BYTES,
+    Op,
     Placed,
     Placement,
-    Transfer,
     even_bytes,
     shared_by_all,
     update_bytes_per_parameter,
@@ -157,10 +157,10 @@ def _add(state: State, load: Load, placed: Placed, sign: float) -> None:
 def surrogate(problem: Problem) -> Surrogate:
     """Everything priced once, by the analytical model."""
     shared = shared_by_all(problem.plan)
-    rest = [item for item in (*shared.rest, *shared.update) if not isinstance(item, Transfer)]
-    below = [item for item in shared.bottom_backward if not isinstance(item, Transfer)]
+    programs = (shared.bottom, shared.bottom_backward, (*shared.rest, *shared.update))
     sizes = np.geomspace(SMALLEST_BYTES, LARGEST_BYTES, SIZES)
-    us = [float(kernels_us(problem.cluster, items).sum()) for items in (shared.bottom, below, rest)]
+    ops = ([line for line in lines if isinstance(line, Op)] for lines in programs)
+    us = [float(kernels_us(problem.cluster, own).sum()) for own in ops]
     times = {kind: collectives_us(problem.cluster, problem.ranks, kind, sizes) for kind in KINDS}
     return Surrogate(problem, all_loads(problem), sizes, times, *us)
 

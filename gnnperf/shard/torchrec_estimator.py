@@ -19,7 +19,7 @@ import numpy as np
 
 from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core import InputError, Phase
-from gnnperf.generate import FLOAT_BYTES, STATES, BatchedOp, Moves, Optimizer, radix_sort_bytes
+from gnnperf.generate import FLOAT_BYTES, STATES, Optimizer, batched_op, moves, radix_sort_bytes
 from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread
 from gnnperf.shard.problem import kernels_us
 from gnnperf.shard.surrogate_cost import US, collectives_us
@@ -119,9 +119,9 @@ class AnalyticShardEstimator:
     def _kernels_us(self, requested: Sequence[_Requested]) -> tuple[np.ndarray, np.ndarray]:
         """[n] us forward and backward, without launches; rows that lie with the host cross its link."""
         items = [item for each in requested for item in (
-            BatchedOp(LOOK_UP, (each.table,), Phase.FORWARD),
-            Moves("sort", radix_sort_bytes(each.table.rows, each.table.lookups), Phase.BACKWARD),
-            BatchedOp(UPDATE, (each.table,), Phase.BACKWARD),
+            batched_op(LOOK_UP, (each.table,), Phase.FORWARD),
+            moves("sort", radix_sort_bytes(each.table.rows, each.table.lookups), Phase.BACKWARD),
+            batched_op(UPDATE, (each.table,), Phase.BACKWARD),
         )]  # fmt: skip
         launches = np.array([LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
         us = kernels_us(self._cluster, items).reshape(-1, 3) - launches * self._cluster.device.launch_floor_us

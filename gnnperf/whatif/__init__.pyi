@@ -22,6 +22,7 @@ from .findings.measured import measured_step as measured_step
 from .findings.search import LARGEST_GRAPH as LARGEST_GRAPH
 from .findings.search import find as find
 from .fusion import FuseElementwise as FuseElementwise
+from .graph_rewrite import RepeatCalls as RepeatCalls
 from .hardware import ChangeCluster as ChangeCluster
 from .hardware import ChangeDevice as ChangeDevice
 from .hardware import ChangeLink as ChangeLink
@@ -30,12 +31,9 @@ from .hardware import requested as requested
 from .horizontal import FuseHorizontally as FuseHorizontally
 from .precision import ChangeDtype as ChangeDtype
 from .precision import CompressMessages as CompressMessages
-from .repeat import RepeatCalls as RepeatCalls
-from .reshard.infer import PlaceTable as PlaceTable
 from .sequence import ScaleSequence as ScaleSequence
 from .streams import MoveToStream as MoveToStream
 from .table_size import ResizeTables as ResizeTables
-from .tensor_train import CompressTables as CompressTables
 from .units import OpSelector as OpSelector
 from .waits import Block as Block
 from .waits import WaitLater as WaitLater

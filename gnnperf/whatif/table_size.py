@@ -20,7 +20,6 @@ from gnnperf.whatif.costs import DENSE_GRADIENTS, Cost, DistinctCall, added_rows
 from gnnperf.whatif.edit import Edited, is_type, refusal, rewritten
 
 LOOKUPS = ("embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
-BAGS = LOOKUPS[1:]
 COUNTED = "how often a row is looked up again in a table of another size: as was counted"
 UNCOUNTED = "how often a row is looked up again in a table of another size, and what a cache holds of it"
 MESSAGES = "whether gradients of whole tables are sent: messages stay"

@@ -27,8 +27,6 @@ from research.evaluation.row_errors import (
     step_table,
 )
 
-USUAL = {"residual_target": True, "bucket_bytes": None}  # what data are given unless a row says otherwise
-
 Judged = Mapping[str, Rows]  # part -> row -> its one cell
 
 
@@ -66,8 +64,7 @@ def compare_network(
 
 def variant_of(config: DataConfig) -> str:
     """What these data were given next to those of the table's other rows; "" nothing."""
-    given = {name: getattr(config, name) for name in USUAL}
-    return ", ".join(f"{name}={value}" for name, value in given.items() if value != USUAL[name])
+    return "" if config.bucket_bytes is None else f"bucket_bytes={config.bucket_bytes}"
 
 
 def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], variant: str) -> Judged:

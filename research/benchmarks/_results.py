@@ -72,14 +72,10 @@ STATEMENTS = {
                             RUN + "trace_evidence", f"{NEW}#forecasts-from-other-steps", digits=2),
     "trace_forecast_copy": Statement("forecast no worse than a copy of another step, share of runs", (90.0,),
                                  RUN + "trace_evidence", f"{NEW}#forecasts-from-other-steps", at_least=True, digits=0),
-    "links": Statement("device work linked to its launch, true ids hidden", (99.5,), RUN + "links",
-                   "graph.md#links-device-work-tied-to-the-cpu-op-that-launched-it", at_least=True, digits=2),
-    "collectives_matched": Statement("collectives matched over ranks, worst of nine runs", (98.0,), RUN + "links",
+    "collectives_matched": Statement("collectives matched over ranks, worst of nine runs", (98.0,), RUN + "replay",
                                  "graph.md#collectives-matched-over-ranks", at_least=True),
     "replay": Statement("strict replay of public GPU runs, step, median / p90 error", (1.0, None), RUN + "replay",
                     "graph.md#strict-replay", digits=2),
-    "replay_explained": Statement("blocked host time explained by an edge, all / waits for the device", (90.0, None),
-                              RUN + "replay", "graph.md#strict-replay", at_least=True, digits=0),
     "import_speed": Statement("import of 109,123 events, speed relative to HolisticTraceAnalysis", (8.0,),
                           RUN + "speed --peer PYTHON_WITH_HTA", "graph.md#speed", "x", at_least=True),
     "interventions": Statement("known changes above noise, measured latencies, median error of the change", (10.0,),
@@ -113,8 +109,6 @@ STATEMENTS = {
         RUN + "machine_transfer", "intervals.md#from-one-machine-to-another"),
     "machine_transfer_random": Statement(
         "the same, a third machine", (14.0, 6.0), RUN + "machine_transfer", "intervals.md#from-one-machine-to-another"),
-    "second_machine": Statement("network: nodes / steps on a second machine (a copy 21.7 / 8.3 %)", (None, None),
-                            RUN + "second_machine", "intervals.md#a-second-machine-another-day"),
 }  # fmt: skip
 
 

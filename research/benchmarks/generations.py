@@ -1,15 +1,22 @@
 """Closed forms on a GPU generation that nothing was fitted on: errors, and whether intervals hold.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.generations [--ops] [--out DIR] [--write]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.generations [--ops | --ratios] [--out DIR] [--write]
 
 Op tables of several GPUs (bfloat16 products; --ops: single ops in float32), one generation left out of every fit.
 Bounds come from the errors on the other generations. --write: bounds that ship (conf/analytic/unseen_gpu.yaml), of the
 products.
+
+--ratios: the predicted ratio of one op on two GPUs, for a prediction that scales measured latencies. A step holds tens
+of calls of a family, so a score is of PROGRAM calls together, from a GPU of another generation to one of the generation
+that is left out: log(measured there, summed / (measured here x predicted ratio), summed). Group `unmodeled` holds the
+ratio of memory bandwidths instead, over all calls: it judges kernels without a closed form. --write: bounds that ship
+(conf/analytic/gpu_ratio.yaml).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,39 +25,71 @@ import pandas as pd
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import FILE, fit_device_intervals, save_device_intervals
 from gnnperf.hardware import conf_dir
+from gnnperf.predict.ratios import FILE as RATIO_FILE
+from gnnperf.predict.ratios import UNMODELED
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
-from research.benchmarks._generations import DTYPES, FAMILIES, GEMM, KIND, OPS, tables
-from research.benchmarks.gpu_ratios import HEAD, judged
+from research.benchmarks._public_runs import mirror
 from research.fitting.forms import base_us, retained_forms
 from research.fitting.observation import fit_observation
-from research.fitting.rows import GENERATION, sampled
+from research.fitting.rows import GENERATION, sampled, spec_of, usable
+from research.tables import read_aiconfigurator, read_neusight
 
+GEMM, OPS = "bfloat16 products", "single ops in float32"
+KIND = "kind"
+KINDS = {"gemm": "product", "linear": "linear", "bmm": "bmm", "conv": "convolution", "softmax": "softmax",
+         "ln": "layer norm", "add": "elementwise", "gelu": "elementwise"}  # fmt: skip
+FAMILIES = {"product": "gemm", "linear": "gemm", "bmm": "gemm", "convolution": "conv", "softmax": "softmax",
+            "layer norm": "norm", "elementwise": "elementwise"}  # fmt: skip
+DTYPES = {GEMM: "bfloat16", OPS: "float32"}
 OUT = Path("outputs/generations")
 TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of each device and kind
+FITTED_ROWS, JUDGED_CALLS = 300, 400  # of each device and kind; of each kind
+PROGRAM = 20  # calls that are summed
+CALL = [KIND, "table", "op", "shapes", "dtype", "tf32", "stride", "padding", "calls_before"]
+HEAD = ("group", "generation left out", "scores", "median error", "within the bounds of the others", "high/low")
 PROVENANCE = (
     "what closed forms missed on rows of public op tables (aiconfigurator, Apache-2.0; NeuSight, MIT), each generation "
     "predicted by constants that were fitted without it; by research/benchmarks/generations.py on {devices}"
 )
+RATIO_PROVENANCE = (
+    "log of measured over predicted ratio of 20 calls on two GPUs, on rows of public op tables (aiconfigurator, "
+    "Apache-2.0; NeuSight, MIT); the generation of the second GPU is left out of the constants; by "
+    "research/benchmarks/generations.py --ratios on {devices}"
+)
+
+
+@cache
+def tables() -> Mapping[str, pd.DataFrame]:
+    """Rows with a kind, by campaign."""
+    read = {GEMM: usable(read_aiconfigurator(mirror())).rows, OPS: usable(read_neusight(mirror())).rows}
+    return {name: rows.assign(**{KIND: rows["table"].map(KINDS)}).dropna(subset=[KIND]) for name, rows in read.items()}
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print errors, coverage and width per generation; write the bounds if requested."""
     parser = parser_of(__doc__)
-    parser.add_argument("--ops", action="store_true", help="single ops in float32 in place of products")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--ops", action="store_true", help="single ops in float32 in place of products")
+    which.add_argument("--ratios", action="store_true", help="ratios of two GPUs, of products and single ops")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the fitted constants")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
     if given.ops and given.write:
         parser.error("--write ships bounds of products: leave out --ops")
     given.out.mkdir(parents=True, exist_ok=True)
-    scores = pd.concat(scores_of(OPS if given.ops else GEMM, given.out), ignore_index=True)
+    if given.ratios:
+        parts = [part for name in (GEMM, OPS) for part in ratio_scores(name, given.out)]
+    else:
+        parts = list(scores_of(OPS if given.ops else GEMM, given.out))
+    scores = pd.concat(parts, ignore_index=True)
     print_head(*HEAD)
     for row in judged(scores):
         print_row(*row)
     if given.write:
         devices = ", ".join(sorted(set(scores["device"])))
-        result = fit_device_intervals(scores, LEVEL)
-        save_device_intervals(result, PROVENANCE.format(devices=devices), conf_dir("analytic") / FILE)
+        provenance, file = (RATIO_PROVENANCE, RATIO_FILE) if given.ratios else (PROVENANCE, FILE)
+        save_device_intervals(fit_device_intervals(scores, LEVEL), provenance.format(devices=devices),
+                              conf_dir("analytic") / file)  # fmt: skip
 
 
 def scores_of(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
@@ -69,6 +108,58 @@ def scores_of(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
             GENERATION: generation, "device": chosen["device"].astype(str), "family": chosen[KIND].map(FAMILIES),
             "dtype": DTYPES[campaign], "score": np.log(chosen["latency_us"] / read_us),
         })  # fmt: skip
+
+
+def ratio_scores(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
+    """Columns generation (of the second GPU), device, family, dtype, score; one table per generation left out."""
+    rows = tables()[campaign]
+    rows = rows.fillna(dict.fromkeys(("stride", "padding", "calls_before"), -1.0))
+    for generation in sorted(rows[GENERATION].unique()):
+        out = (rows[GENERATION] == generation).to_numpy()
+        others = rows[~out].reset_index(drop=True)
+        train = others.iloc[sampled(others, FITTED_ROWS, ["device", KIND], seed=0)].reset_index(drop=True)
+        constants = retained_forms(train, keep)
+        calls = rows[out].drop_duplicates(CALL)
+        calls = calls.iloc[sampled(calls, JUDGED_CALLS, [KIND], seed=1)][CALL]
+        chosen = rows.merge(calls, on=CALL).drop_duplicates([*CALL, "device"]).reset_index(drop=True)
+        bandwidth = chosen["device"].map(lambda name: spec_of(str(name)).memory_bandwidth_bytes_per_s)
+        predicted_us = base_us(chosen.assign(calls_before=np.nan), constants)
+        yield _pairs(chosen.assign(predicted=predicted_us, bound=1.0 / bandwidth), generation, DTYPES[campaign])
+
+
+def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
+    """Every call from each GPU of another generation to each GPU of this one."""
+    target, source = rows[rows[GENERATION] == generation], rows[rows[GENERATION] != generation]
+    both = target.merge(source, on=CALL, suffixes=("", "_from"))
+    both = both.iloc[np.random.default_rng(2).permutation(len(both))].reset_index(drop=True)
+    pair = both.groupby(["device", "device_from", KIND])
+    both["program"] = pair.cumcount() // PROGRAM
+    keys = ["device", "device_from", KIND, "program"]
+    parts = []
+    for column, family in (("predicted", None), ("bound", UNMODELED)):
+        moved_us = both["latency_us_from"] * both[column] / both[f"{column}_from"]
+        groups = both.assign(moved_us=moved_us, size=1).groupby(keys)
+        sums = groups[["latency_us", "moved_us", "size"]].sum().reset_index()
+        sums = sums[sums["size"] == PROGRAM]
+        families = sums[KIND].map(FAMILIES) if family is None else family
+        named = {GENERATION: generation, "device": sums["device"].astype(str), "family": families, "dtype": dtype}
+        parts.append(pd.DataFrame({**named, "score": np.log(sums["latency_us"] / sums["moved_us"])}))
+    return pd.concat(parts, ignore_index=True).replace([np.inf, -np.inf], np.nan).dropna()
+
+
+def judged(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    """Each generation by the bounds that the other generations give."""
+    for (family, dtype), rows in scores.groupby(["family", "dtype"]):
+        for generation, own in rows.groupby(GENERATION):
+            others = fit_device_intervals(rows[rows[GENERATION] != generation], LEVEL)
+            families, dtypes = (np.full(len(own), name, dtype=object) for name in (family, dtype))
+            low, high = others.bounds_us(families, dtypes, np.ones(len(own)))
+            ratio = np.exp(own["score"].to_numpy())
+            known = np.isfinite(low).any()
+            within = f"{100 * ((low <= ratio) & (ratio <= high)).mean():.0f} %" if known else "too few generations"
+            width = f"{np.median(high / low):.2f}" if known else ""
+            error = f"{100 * np.median(np.abs(ratio - 1.0)):.1f} %"
+            yield f"{family}, {dtype}", str(generation), f"{len(own):,}", error, within, width
 
 
 if __name__ == "__main__":

@@ -9,32 +9,24 @@ stated here (`batches_held=4`); with the one that a step reads, the last column.
 held
 between steps, twice the parameters, the median of the train runs, and the train run of the same program that is
 nearest in parameters, then in inputs (not the run itself).
-
-Then the same of programs that never ran (`captured_peak_memory`), one per program and parallelism.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.splits import PARTS, read_split
 from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
-from gnnperf.memory.recorded import captured_peak_memory
 from gnnperf.trace import read_run
 from research.benchmarks._frame import percent, right_aligned, run_main, show
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks._results import save_result
-from research.recording.cpu_gloo_runs import plain_runs
-from research.recording.spec import RunSpec
 
 BATCHES_HELD = 4  # NUM_BATCHES of the programs
 ANSWERS = ("model", "held", "twice_parameters", "constant", "nearest", "one_batch")
@@ -91,57 +83,6 @@ def errors_table(rows: pd.DataFrame, title: str, by: str) -> Table:
     return table
 
 
-@dataclass(frozen=True)
-class Captured:
-    """A program that never ran: errors of its ranks, or why it cannot be captured."""
-
-    kind: str
-    run: str
-    errors: tuple[float, ...]
-    refused: str = ""
-
-
-def programs() -> list[RunSpec]:
-    """One per program and number of ranks: the loopback run where there is one."""
-    chosen: dict[object, RunSpec] = {}
-    for spec in sorted(plain_runs(), key=lambda s: s.link.name != "lo"):
-        chosen.setdefault((spec.workload, spec.world_size), spec)
-    return list(chosen.values())
-
-
-def kind_of(spec: RunSpec) -> str:
-    """dlrm table, transformer ddp, ..."""
-    how = getattr(spec.workload, "parallel", None) or getattr(spec.workload, "sharding", None) or "ddp"
-    return f"{spec.workload.kind} {how if spec.world_size > 1 else 'one rank'}"
-
-
-def captured(spec: RunSpec, recording: Recording) -> Captured:
-    """Capture one program; the look-up statistics of the card are no part of a step."""
-
-    def build() -> Callable[[], object]:
-        with patch("research.recording.workloads.dlrm.index_statistics", return_value=()):
-            return spec.workload.build().step
-
-    measured = measured_peaks(read_run(recording.path).card)
-    try:
-        peaks = captured_peak_memory(build, spec.world_size, batches_held=BATCHES_HELD)
-    except InputError as error:
-        return Captured(kind_of(spec), spec.name, (), error.what)
-    return Captured(kind_of(spec), spec.name, tuple(measured[p.rank].error(p) for p in peaks))
-
-
-def captured_table(result: Iterable[Captured]) -> Table:
-    """One row per program."""
-    table = Table(title="programs that never ran", title_justify="left", box=None, pad_edge=False)
-    for name in ("program", "run", "error of each rank"):
-        table.add_column(name)
-    for one in result:
-        table.add_row(
-            one.kind, one.run, ", ".join(f"{100 * e:+.1f} %" for e in one.errors) or f"refused: {one.refused}"
-        )
-    return table
-
-
 def main() -> None:
     known = recordings()
     split = read_split(DATASET, "run")
@@ -157,11 +98,6 @@ def main() -> None:
         errors_table(rows, "all, by program", "program"),
         errors_table(rows[rows["part"] == "test"], "test, by program", "program"), width=150,
     )  # fmt: skip
-    chosen: dict[str, RunSpec] = {}
-    for spec in sorted(programs(), key=lambda s: s.name):
-        if f"{spec.name}/1" in known:
-            chosen.setdefault(kind_of(spec), spec)
-    show(captured_table([captured(spec, known[f"{spec.name}/1"]) for spec in chosen.values()]), width=150)
 
 
 if __name__ == "__main__":

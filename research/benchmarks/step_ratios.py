@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from itertools import permutations
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
@@ -24,15 +25,18 @@ import pandas as pd
 from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import DeviceIntervals, save_device_intervals, student_quantile
+from gnnperf.graph import build_graph
 from gnnperf.hardware import conf_dir
-from gnnperf.predict import Request, outlier_steps, predicted, step_us
+from gnnperf.predict import Request, choose_step, outlier_steps, predicted, step_us
 from gnnperf.predict.ratios import EDIT, REPEAT, STEP_FILE
 from gnnperf.predict.request import TraceEvidence
-from gnnperf.trace.public.catalog import load_catalog
+from gnnperf.predict.target import choose_target
+from gnnperf.trace import read_run
+from gnnperf.trace.public.catalog import Entry, load_catalog
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
+from research.benchmarks._public_runs import mirror
 from research.benchmarks._recorded_graphs import CACHE, recordings
 from research.benchmarks.declared_edits import shape_pairs
-from research.benchmarks.other_hardware import pairs, recorded
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
 from research.evaluation.loading import as_recorded
 
@@ -118,13 +122,20 @@ def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
 
 def gpu_pairs() -> Iterator[tuple[str, str, float]]:
     """(workload, from -> to, score) of both directions."""
-    for name, entries in sorted(pairs(load_catalog()).items()):
-        first, second = (recorded(entry) for entry in entries[:2])
-        for source, target in ((first, second), (second, first)):
-            ratio = predicted(source.graph, Request(hardware=target.device)).step_time_ratio
+    by_name: dict[tuple[str, str], list[Entry]] = {}
+    for entry in load_catalog():
+        if entry.kind == "kineto" and entry.gpu:
+            by_name.setdefault((entry.repo, PurePosixPath(entry.path).name), []).append(entry)
+    for (_, name), entries in sorted(by_name.items()):
+        if not len({entry.gpu for entry in entries}) == len(entries) > 1:
+            continue  # one recording on each of several GPUs is the same workload
+        graphs = [build_graph(read_run(mirror() / entry.name)) for entry in entries]
+        for source, target in permutations(graphs, 2):
+            here, there = (choose_target(graph, None, None).cluster.device for graph in (source, target))
+            ratio = predicted(source, Request(hardware=there)).step_time_ratio
             if ratio is not None:
-                score = float(np.log(target.times.step / source.times.step / ratio))
-                yield name, f"{source.device.name} -> {target.device.name}", score
+                measured = step_us(choose_step(target, None)) / step_us(choose_step(source, None))
+                yield name.split(".json")[0], f"{here.name} -> {there.name}", float(np.log(measured / ratio))
 
 
 def held(own: pd.DataFrame, others: pd.DataFrame) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What to expect on a new trace: the default prediction on the trace's own GPU, and forecasts from its other steps.
 
-    python -m research.benchmarks.trace_evidence [--runs TEXT ...] [--window] [--json FILE]
+    python -m research.benchmarks.trace_evidence [--runs TEXT ...] [--json FILE]
 
 Prints Markdown tables over all public GPU runs with a measured step. Steps that are forecast have a period, in runs of
 three steps or more. An outlier step takes OUTLIER times the median period of its run, or its inverse.
@@ -23,10 +23,6 @@ from gnnperf.predict import Request, StepPrediction, step_us
 from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
-from gnnperf.schedule import schedule
-from gnnperf.schedule.longest_path import timed_edges
-from gnnperf.schedule.medians import fit_medians, in_peer_wait, measured_latency_us
-from gnnperf.schedule.step_measurements import _lags_us
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._public_runs import Recording, imported, recordings
@@ -154,26 +150,6 @@ def forecasts(run: str, graph: ExecutionGraph) -> list[Forecast]:
     return rows
 
 
-def window_errors(graph: ExecutionGraph) -> list[float]:
-    """Relative errors of the periods of a window whose steps are scheduled together, as measured; in order of steps.
-
-    A step that is repeated has the period of a steady state. The window also has what the step before leaves behind.
-    """
-    window = graph.for_predictors()
-    latency_us = measured_latency_us(window)
-    latency_us = np.where(np.isnan(latency_us) & in_peer_wait(window), 0.0, latency_us)
-    lag_us, delay_us = _lags_us(window, latency_us, fit_medians(graph, np.ones(graph.num_nodes, dtype=bool)))
-    us, start_us = np.nan_to_num(latency_us), np.nan_to_num(window.nodes["start_us"].to_numpy())
-    edges = timed_edges(window)
-    ready_us = start_us - start_us.min()  # of what nothing precedes: as measured
-    ready_us[edges.dst] = 0.0
-    result = schedule(window, us, lag_us + delay_us[window.edges["dst"].to_numpy()], ready_us=ready_us)
-    step = window.nodes["step"].to_numpy()
-    ends_us = [(result.start_us + us)[step == label.step].max() for label in graph.steps]
-    pairs = zip(np.diff(ends_us).tolist(), graph.steps[1:], strict=True)
-    return [period_us / label.period_us - 1 for period_us, label in pairs if label.period_us is not None]
-
-
 def own_table(rows: Sequence[OwnGpu]) -> str:
     """Markdown: errors on the own GPU, blind and default, with stalls and without."""
     marked = [row for row in rows if row.kind != StepTimeKind.WINDOW]
@@ -245,15 +221,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables."""
     parser = parser_of(__doc__)
     parser.add_argument("--runs", nargs="*", default=[], metavar="TEXT", help="runs whose name contains one of these")
-    parser.add_argument("--window", action="store_true", help="only print periods of whole windows scheduled at once")
     parser.add_argument("--json", type=Path, metavar="FILE", help="rows of the tables, run by run")
     args = parser.parse_args(arguments)
     own: list[OwnGpu] = []
     steps: list[Forecast] = []
     for run, graph in gpu_recordings(args.runs):
-        if args.window:
-            print(f"{run}: {', '.join(f'{error:+.2%}' for error in window_errors(graph)) or 'no period'}")
-            continue
         try:
             own.append(own_gpu(run, graph))
         except InputError as error:

@@ -3,16 +3,14 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks trace_kernels
 
 Every op call with device time, all its kernels together. Only constants of AMD's GPUs were fitted on these traces
-(`research.fitting.cdna`). "form, if TF32" answers
-the float32 products once more, as if the program had allowed TF32, which a trace does not say. "op, other runs" is the
-trivial answer: the median time of calls of that name in all other recordings; "other projects" leaves out recordings
-of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by.
+(`research.fitting.cdna`). "op, other runs" is the trivial
+baseline: the median time of calls of that name in all other recordings. Errors are over calls; "total" is the error of
+a GPU's device time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -30,9 +28,8 @@ from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import run_main, show
 from research.benchmarks._public_runs import Recording, imported, recordings
 
-FORM = "form"
-TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = "form, if TF32", "roofline", "op, other runs", "op, other projects"
-ANSWERS = (FORM, TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS)
+FORM, ROOFLINE, OTHER_RUNS = "form", "roofline", "op, other runs"
+ANSWERS = (FORM, ROOFLINE, OTHER_RUNS)
 MOST_NODES = 20_000  # of one run
 MOST_RECORDINGS = 6  # of one project on one GPU: one project published 35 of one program
 CALL = ["gpu", "project", "run", "rank", "owner"]
@@ -55,9 +52,8 @@ def measured_calls() -> pd.DataFrame:
     """One row per op call of every recording: measured us, and every answer."""
     result = [_calls(recording, *imported(recording)) for recording in gpu_recordings()]
     calls = pd.concat([f for f in result if len(f)], ignore_index=True)
-    calls[OTHER_RUNS] = median_of_others(calls, "run")
-    calls[OTHER_PROJECTS] = median_of_others(calls, "project")
-    return calls
+    calls[OTHER_RUNS] = median_of_others(calls)
+    return calls.assign(share=calls["measured_us"] / calls.groupby("gpu")["measured_us"].transform("sum"))
 
 
 def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.DataFrame:
@@ -68,8 +64,6 @@ def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.Dat
     calls, code = distinct_calls(nodes)
     power = default_constants().roofline_power
     times = kernel_times(calls, device, power)
-    allowed = kernel_times([replace(call, tf32=True) for call in calls], device, power).latency_us
-    allowed = np.where(allowed == times.latency_us, np.nan, allowed)  # an answer of its own for float32 products only
     kernels = np.array([call.num_kernels for call in calls], float)
     plain = roofline_us(calls, device, power) + (kernels - 1) * device.launch_floor_us
     rows = pd.DataFrame({
@@ -77,10 +71,9 @@ def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.Dat
         "rank": nodes["rank"].to_numpy(), "owner": _owners(run, graph, nodes),
         "op_name": nodes["op_name"].astype(object).to_numpy(), "family": nodes["family"].astype(object).to_numpy(),
         "by_form": times.by_form[code], "measured_us": nodes["latency_us"].to_numpy(float),
-        FORM: (times.latency_us / kernels)[code],
-        TF32: (allowed / kernels)[code], ROOFLINE: (plain / kernels)[code],
+        FORM: (times.latency_us / kernels)[code], ROOFLINE: (plain / kernels)[code],
     })  # fmt: skip
-    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, TF32, ROOFLINE)}
+    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, ROOFLINE)}
     whole = rows.groupby(CALL, sort=False).agg(
         op_name=("op_name", "first"), family=("family", "first"), by_form=("by_form", "first"), **summed
     )
@@ -95,23 +88,17 @@ def _owners(run: RunTrace, graph: ExecutionGraph, nodes: pd.DataFrame) -> np.nda
     return np.where(result >= 0, result, -1 - np.arange(len(nodes)))
 
 
-def median_of_others(calls: pd.DataFrame, left_out: str) -> np.ndarray:
-    """[n] the median time of the op's name over the calls of other runs (or projects); NaN: it is in no other."""
+def median_of_others(calls: pd.DataFrame) -> np.ndarray:
+    """[n] the median time of the op's name over the calls of other runs; NaN: it is in no other."""
     result = np.full(len(calls), np.nan)
     for _, part in calls.groupby("op_name"):
-        for name in part[left_out].unique():
-            own = part[left_out] == name
-            others = part.loc[~own, "measured_us"]
-            result[part.index[own]] = others.median() if len(others) else np.nan
+        for name in part["run"].unique():
+            own = part["run"] == name
+            result[part.index[own]] = part.loc[~own, "measured_us"].median()
     return result
 
 
 LEAST_SHARE = 0.003  # of a GPU's device time: families below are in the sums only
-
-
-def shares(calls: pd.DataFrame) -> pd.Series:
-    """[n] each call's share of the device time measured on its GPU."""
-    return calls["measured_us"] / calls.groupby("gpu")["measured_us"].transform("sum")
 
 
 def lines(part: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -125,30 +112,18 @@ def lines(part: pd.DataFrame) -> list[tuple[str, ...]]:
     return result
 
 
-def print_families(calls: pd.DataFrame) -> None:
-    """One block per GPU and family."""
-    printed = Table("GPU", "family", "device time", "by form", "answer", "calls", "mean %", "median %", "p90 %",
+def print_groups(calls: pd.DataFrame, *by: str) -> None:
+    """One block per GPU, or per GPU and family: shares of the device time, then errors of the calls with a bound."""
+    printed = Table(*by, "device time", "by form", "uncovered", "answer", "calls", "mean %", "median %", "p90 %",
                     "max %", "bias %", "total %")  # fmt: skip
-    for (gpu, family), part in calls.groupby(["gpu", "family"]):
-        if part["share"].sum() < LEAST_SHARE:
+    for names, part in calls.groupby(list(by)):
+        whole = part["share"].sum()
+        if whole < LEAST_SHARE:
             continue
-        formed = part.loc[part["by_form"], "share"].sum() / part["share"].sum()
-        head = (str(gpu), str(family), f"{part['share'].sum():.1%}", f"{formed:.0%}")
-        for place, line in enumerate(lines(part) or [("none",)]):
-            printed.add_row(*(head if place == 0 else ("", "", "", "")), *line)
-    show(printed, width=150)
-
-
-def print_gpus(calls: pd.DataFrame) -> None:
-    """One block per GPU over all its families, on the calls that the roofline answers."""
-    printed = Table("GPU", "runs", "time by form", "time without answer", "answer", "calls", "mean %", "median %",
-                    "p90 %", "max %", "bias %", "total %")  # fmt: skip
-    for gpu, part in calls.groupby("gpu"):
-        known = part[part[ROOFLINE].notna()]
-        head = (str(gpu), str(part["run"].nunique()), f"{part.loc[part['by_form'], 'share'].sum():.0%}",
-                f"{part.loc[part[ROOFLINE].isna(), 'share'].sum():.0%}")  # fmt: skip
-        for place, line in enumerate(lines(known.assign(**{TF32: np.nan}))):
-            printed.add_row(*(head if place == 0 else ("", "", "", "")), *line)
+        shares = (part.loc[mask, "share"].sum() / whole for mask in (part["by_form"], part[ROOFLINE].isna()))
+        head = (*map(str, names), f"{whole:.1%}", *(f"{share:.0%}" for share in shares))  # fmt: skip
+        for row, line in enumerate(lines(part[part[ROOFLINE].notna()]) or [("none",)]):
+            printed.add_row(*(head if row == 0 else [""] * len(head)), *line)
     show(printed, width=150)
 
 
@@ -160,7 +135,7 @@ def print_summary(calls: pd.DataFrame) -> None:
           f"{known:,} answered, {len(formed):,} of them by a closed form")  # fmt: skip
     for family, part in formed.groupby("family"):
         means = {a: [summarize(p[a].to_numpy(float), p["measured_us"].to_numpy(float)) for _, p in part.groupby("gpu")]
-                 for a in ANSWERS if a != TF32}  # fmt: skip
+                 for a in ANSWERS}  # fmt: skip
         text = ", ".join(f"{a} {100 * np.nanmean([e.mean_ape for e in errors]):.0f} / "
                          f"{100 * np.nanmean([e.median_ape for e in errors]):.0f} %" for a, errors in means.items()
                          if not all(np.isnan(e.mean_ape) for e in errors))  # fmt: skip
@@ -170,9 +145,8 @@ def print_summary(calls: pd.DataFrame) -> None:
 def main() -> None:
     """Print the three tables."""
     calls = measured_calls()
-    calls["share"] = shares(calls)
-    print_families(calls)
-    print_gpus(calls)
+    print_groups(calls, "gpu", "family")
+    print_groups(calls, "gpu")
     print_summary(calls)
 
 

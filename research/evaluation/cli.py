@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from research.evaluation.interventions import KindSummary, LeftOut, Trial
+    from research.evaluation.interventions import LeftOut, Trial
 
 INTERVENTIONS = """\
 Pairs of recorded runs, B = A with one known change: the graph of A plus that change, against measured B.
@@ -43,7 +43,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _interventions(args: argparse.Namespace) -> int:
     from gnnperf.gnn.data.recordings import read_recordings
-    from research.evaluation.interventions import document, evaluate_pairs, summarize_trials
+    from research.evaluation.interventions import evaluate_pairs, summarize_trials, table_of_trials
     from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
     from research.evaluation.pairs import read_pairs
 
@@ -58,7 +58,10 @@ def _interventions(args: argparse.Namespace) -> int:
     _print_interventions(summarize_trials(trials), trials, left_out)
     known = sum(recording.machine in costs for recording in every)
     say(f"profiler's cost taken out of {known} of {len(every)} recordings (as measured on their machines)")
-    write_json(args.json, document(trials, left_out))
+    write_json(args.json, {
+        "summary": records(summarize_trials(trials)), "trials": records(table_of_trials(trials)),
+        "left_out": [{"a": o.pair.a, "b": o.pair.b, "kind": str(o.pair.change), "reason": o.reason} for o in left_out],
+    })  # fmt: skip
     return 0
 
 
@@ -77,8 +80,8 @@ def _noise_floor(args: argparse.Namespace) -> int:
         _print_floor(f"noise floor of {title}", table)
     if not (steps["machines"] == ACROSS).any():
         say("Across machines: unknown, every run was recorded on one machine only.")
-    write_json(args.json, {**{k: _records(t) for k, t in summary.items()}, "step_pairs": _records(steps),
-                       "node_pairs": _records(nodes)})  # fmt: skip
+    write_json(args.json, {**{k: records(t) for k, t in summary.items()}, "step_pairs": records(steps),
+                       "node_pairs": records(nodes)})  # fmt: skip
     return 0
 
 
@@ -87,18 +90,17 @@ def _require_folder(path: Path) -> None:
         raise InputError("is no folder", where=str(path), allowed="a data set: a folder with <run>/<repeat>/run.json")
 
 
-def _print_interventions(rows: Sequence[KindSummary], trials: Sequence[Trial], left_out: Sequence[LeftOut]) -> None:
-    columns = ("change", "pairs", "trials", "error of the change", "95 %", "p90", "above noise", "their error",
-               "sign right", "no change", "summed", "measured again", "touched")  # fmt: skip
-    table = table_of("known changes: predicted from A's graph, measured in B", columns)
-    for row in rows:
-        table.add_row(
-            row.kind, str(row.pairs), str(row.trials), percent(row.error_median),
-            _range(row.error_low, row.error_high), percent(row.error_p90), str(row.above_noise),
-            percent(row.error_median_above_noise), percent(row.sign_right), percent(row.no_change_error),
-            percent(row.summed_error_median), percent(row.remeasured_error_median),
-            percent(row.touched_share),
-        )  # fmt: skip
+def _print_interventions(rows: pd.DataFrame, trials: Sequence[Trial], left_out: Sequence[LeftOut]) -> None:
+    columns = {
+        "change": "kind", "pairs": "pairs", "trials": "trials", "error of the change": "error_median", "95 %": "",
+        "p90": "error_p90", "above noise": "above_noise", "their error": "error_median_above_noise",
+        "sign right": "sign_right", "no change": "no_change_error", "summed": "summed_error_median",
+        "measured again": "remeasured_error_median", "touched": "touched_share",
+    }  # fmt: skip
+    table = table_of("known changes: predicted from A's graph, measured in B", tuple(columns))
+    for row in rows.to_dict("records"):
+        given = {**row, "": _range(row["error_low"], row["error_high"])}
+        table.add_row(*(percent(given[c]) if isinstance(given[c], float) else str(given[c]) for c in columns.values()))
     show(table)
     for sentence, count in _unknown(trials).items():
         say(f"unknown to {count} of {len(trials)} predictions: {sentence}")
@@ -148,7 +150,8 @@ def _range(low: float, high: float) -> str:
     return "-" if low != low else f"{percent(low)} - {percent(high)}"
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON values: NaN becomes null."""
     return [{str(k): None if v != v else v for k, v in row.items()} for row in table.to_dict("records")]
 
 

@@ -11,13 +11,16 @@ the interval wide.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import pandas as pd
 
-from gnnperf.core import InputError
-from research.evaluation.run_sums import LEVEL, RunSums, draws
+from gnnperf.core import InputError, each
+from research.evaluation.row_errors import Rows
+from research.evaluation.run_sums import LEVEL, METRICS, RunSums, draws
 
 GAMMA = 0.75  # Bouthillier et al. 2021: from here on a difference is meaningful
 EVEN = 0.5
@@ -90,3 +93,22 @@ def _drawn(sums: RunSums, runs: np.ndarray, draw: np.random.Generator) -> RunSum
     num_seeds = len(sums.total)
     chosen = np.ix_(draw.integers(0, num_seeds, num_seeds), runs)
     return RunSums(tuple(sums.runs[r] for r in runs), sums.total[chosen], sums.weight[chosen])
+
+
+def comparisons(splits: Mapping[str, Rows], of: str, others: Sequence[str]) -> pd.DataFrame:
+    """A row per split, other learner and metric that both have: errors, P with its interval, verdict."""
+    pairs = [(split, other) for split, rows in splits.items() for other in others if of in rows and other in rows]
+    result = []
+    for split, other in each(pairs, "resampling runs and seeds", "comparisons"):
+        for metric, sums in METRICS.items():
+            ours, theirs = sums(splits[split][of]), sums(splits[split][other])
+            if ours is None or theirs is None:  # whole steps only
+                continue
+            better = improvement(ours, theirs)
+            result.append({
+                "over": other, "metric": metric, "split": split, "runs": better.num_runs, "seeds": len(ours.total),
+                "seeds_over": len(theirs.total), "error": ours.value, "error_over": theirs.value,
+                "probability": better.probability, "low": better.low, "high": better.high,
+                "verdict": str(better.verdict),
+            })  # fmt: skip
+    return pd.DataFrame(result)

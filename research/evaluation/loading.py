@@ -37,7 +37,7 @@ def without_profiler_cost(load: Load, costs: Mapping[str, ProfilerCost]) -> Load
 
     def corrected(recording: Recording) -> ExecutionGraph:
         cost, graph = costs.get(recording.machine), load(recording)
-        return graph if cost is None else without_profiler(graph, cost).graph
+        return graph if cost is None else without_profiler(graph, cost)
 
     return corrected
 

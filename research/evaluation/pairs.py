@@ -113,8 +113,8 @@ def _sleep(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     rank, place = int(edit["rank"]), Place(edit["place"])
     if "cycles" in edit:  # of the GPU's clock, whose rate only a recording tells
         return [Spin(rank, place, spin_us(way.reference_run, rank)) if way.forward else NoSpin(rank)]
-    pause = Pause(rank, place, float(edit["sleep_us"]))
-    return [pause if way.forward else pause.inverse()]
+    sleep_us = float(edit["sleep_us"])
+    return [Pause(rank, place, sleep_us if way.forward else -sleep_us)]
 
 
 def _link(edit: Mapping[str, Any], way: Way) -> list[Edit]:

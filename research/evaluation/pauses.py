@@ -45,10 +45,6 @@ class Pause:
         touched[at] = True
         return rewritten(graph, touched, self._unknown(wanted), latency_us=latency)
 
-    def inverse(self) -> Pause:
-        """The edit that takes this one back."""
-        return replace(self, sleep_us=-self.sleep_us)
-
     def _unknown(self, wanted_us: np.ndarray) -> tuple[str, ...]:
         short = wanted_us < 0
         if not short.any():

@@ -3,7 +3,7 @@
 measured   |T1 + A's cost| op A: own work + cost of its children |T1 + B's cost| ...
 without    |T1| op A: own work |T1| ...
 A node is shortened by what the events that open in it cost, and never below nothing: what its measured time cannot hold
-comes out of the next node of its thread, or is counted as left in.
+comes out of the next node of its thread, or stays in.
 """
 
 from __future__ import annotations
@@ -51,26 +51,6 @@ class ProfilerCost:
         """The numbers by name."""
         return {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name != "provenance"}
 
-    def scaled(self, factor: float, provenance: str) -> ProfilerCost:
-        """Every kind of event costs `factor` times as much."""
-        return ProfilerCost(**{kind: factor * value for kind, value in self.by_kind().items()}, provenance=provenance)
-
-
-@dataclass(frozen=True)
-class Corrected:
-    """A graph without the profiler's cost.
-
-    Attributes:
-        graph: latencies and lags are what they would be without the profiler. Its measured starts and its step labels
-            are still those of the recording: schedule it to get others.
-        removed_us: what was taken out, summed over all nodes and lags.
-        left_us: what should have been taken out and was not there to take.
-    """
-
-    graph: ExecutionGraph
-    removed_us: float
-    left_us: float
-
 
 def cost_of_card(card: Mapping[str, object]) -> ProfilerCost | None:
     """The cost that a run's card carries, mean over its ranks; None if it carries none.
@@ -92,8 +72,10 @@ def cost_of_card(card: Mapping[str, object]) -> ProfilerCost | None:
     return ProfilerCost(**means, provenance="measured on the recording machine after the recording (run.json)")
 
 
-def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> Corrected:
+def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> ExecutionGraph:
     """Take the profiler's own cost out of host latencies, of ops on a CPU device, and of the start of host collectives.
+
+    Measured starts and step labels are still those of the recording: schedule the graph to get others.
 
     Args:
         graph: a graph with recorded labels.
@@ -101,18 +83,14 @@ def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> Corrected:
     """
     nodes = graph.nodes
     due_us = node_cost_us(nodes, cost)
-    latency_us = nodes["latency_us"].to_numpy()
+    latency_us, lag_us = nodes["latency_us"].to_numpy(), graph.edges["lag_us"].to_numpy()
     taken_us = _taken(nodes, due_us, np.nan_to_num(latency_us))
-    lag_due_us = _lag_cost_us(graph, due_us, cost)
-    lag_us = graph.edges["lag_us"].to_numpy()
-    lag_taken_us = np.minimum(lag_due_us, np.maximum(np.nan_to_num(lag_us), 0.0))
-    removed_us, lags_us = float(taken_us.sum()), float(lag_taken_us.sum())
-    corrected = replace(
+    lag_taken_us = np.minimum(_lag_cost_us(graph, due_us, cost), np.maximum(np.nan_to_num(lag_us), 0.0))
+    return replace(
         graph,
         nodes=nodes.assign(latency_us=latency_us - taken_us),
         edges=graph.edges.assign(lag_us=lag_us - lag_taken_us),
     )
-    return Corrected(corrected, removed_us + lags_us, float(due_us.sum() + lag_due_us.sum()) - removed_us - lags_us)
 
 
 def node_cost_us(nodes: pd.DataFrame, cost: ProfilerCost) -> np.ndarray:

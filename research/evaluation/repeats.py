@@ -20,8 +20,7 @@ from gnnperf.core import InputError, Segment, require
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import common_subsequence
 from gnnperf.whatif import Edited, OpSelector
-from gnnperf.whatif.graph_rewrite import insert_copies, remove
-from gnnperf.whatif.repeat import LEFT, WARM
+from gnnperf.whatif.graph_rewrite import LEFT, WARM, insert_copies, remove
 from gnnperf.whatif.units import host_units, units
 from research.evaluation.reference_run import LatenciesOf
 
@@ -49,10 +48,6 @@ class RepeatOp:
         filled = LatenciesOf(self.reference_run, lambda pair: is_copy[pair.ids])(edited)
         return Edited(filled.graph, is_copy, came_from, (*filled.unknown, LEFT))
 
-    def inverse(self) -> RunOnce:
-        """The edit that takes this one back."""
-        return RunOnce(self.calls, self.times)
-
 
 @dataclass(frozen=True)
 class RunOnce:
@@ -72,10 +67,6 @@ class RunOnce:
         gone = np.isin(unit, self._surplus(graph, unit)) & (unit >= 0)
         edited, came_from = remove(graph, gone)
         return Edited(edited, np.zeros(len(came_from), dtype=bool), came_from, (LEFT,) if gone.any() else ())
-
-    def inverse(self) -> RepeatOp:
-        """The edit that takes this one back."""
-        return RepeatOp(self.calls, self.times)
 
     def _surplus(self, graph: ExecutionGraph, unit: np.ndarray) -> np.ndarray:
         """Numbers of the units to take out."""

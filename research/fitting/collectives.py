@@ -1,21 +1,29 @@
-"""Write the laws that ship: `python -m research.fitting.collectives conf/analytic/collective_laws`.
+"""Fit the collective models of a platform, and print their errors on held-out rows.
 
-One YAML file per platform of the public collective tables, the newest library of each device. All rows are used: do not
-judge the laws on these tables; what fits on a part of the rows are off by on the others is in each file's provenance.
+    python -m research.fitting.collectives conf/analytic/collective_laws        (those that ship)
+    python -m research.fitting.collectives ops.parquet --cluster NAME [--hardware NAME] --out FILE.yaml
+
+Shipped: one file per platform of the public tables, the newest library of each device. All rows are used: do not judge
+the models on these tables; the errors of fits on a part of the rows are in each file's provenance.
+
+Your own: the ops.parquet of `gnnperf calibrate`, or a .csv or .parquet file with the columns kind, message_bytes (of
+one rank's input), group_size, nodes, link and latency_us. `collectives=mine.yaml` of predict.py takes the result.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic import save_collectives
-from gnnperf.hardware import ClusterSpec, load_cluster
-from gnnperf.predict.collective_fit import fit_and_judge
+from gnnperf.hardware import ClusterSpec, load_cluster, load_device
+from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._public_runs import mirror
+from research.fitting.collective_fit import fit_and_judge
+from research.fitting.files import save_collectives
 from research.tables.collective_sources import AICONFIGURATOR, ESTIMATE_TRAIN_TIME, VIDUR, VTRAIN, read_collectives
+from research.tables.collective_tables import one_platform, read_collective_table
 
 LICENSES = {AICONFIGURATOR: "Apache-2.0", ESTIMATE_TRAIN_TIME: "MIT", VIDUR: "MIT", VTRAIN: "MIT"}
 SHIPPED = {
@@ -51,21 +59,46 @@ def cluster_of(rows: pd.DataFrame) -> ClusterSpec:
     return load_cluster(next((name for name in names if name is not None), LIKE_THE_REST))
 
 
-def main(folder: Path) -> None:
-    """Fit, judge and write."""
+def ship(folder: Path) -> None:
+    """Fit, judge and write what ships."""
     folder.mkdir(parents=True, exist_ok=True)
     platforms = dict(iter(read_collectives(mirror()).rows.groupby(["source", "platform"])))
-    for name, key in SHIPPED.items():
-        rows, cluster = platforms[key], cluster_of(platforms[key])
-        source, platform = key
-        origin = (f"python -m research.fitting.collectives: {source} ({LICENSES[source]}), {platform}, "
-                  f"links of cluster {cluster.name}")  # fmt: skip
-        result = fit_and_judge(rows, cluster, origin)
-        save_collectives(result.constants, folder / f"{name}.yaml")
-        print(f"{name}: {result.num_rows} rows; {'; '.join(map(str, result.held_out))}", flush=True)
+    for name, (source, platform) in SHIPPED.items():
+        rows = platforms[source, platform]
+        origin = f"python -m research.fitting.collectives: {source} ({LICENSES[source]}), {platform}"
+        _fit(rows, cluster_of(rows), origin, folder / f"{name}.yaml")
+
+
+def _fit(rows: pd.DataFrame, cluster: ClusterSpec, origin: str, out: Path) -> None:
+    result = fit_and_judge(rows, cluster, f"{origin}, links of cluster {cluster.name}")
+    save_collectives(result.constants, out)
+    print(
+        f"{out.stem}: {result.num_rows} rows; {'; '.join(map(str, result.held_out)) or 'nothing held out'}", flush=True
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fit one table, or all that ship."""
+    parser = parser_of(__doc__)
+    parser.add_argument("table", type=Path, help="measured collectives, or the folder of the models that ship")
+    parser.add_argument("--cluster", help="where they were measured: a cluster of the catalog, or a .yaml file")
+    parser.add_argument("--hardware", help="its device: of the catalog, or a .yaml file; default: the cluster's own")
+    parser.add_argument("--out", type=Path, help="the file to write")
+    given = parser.parse_args(arguments)
+    if given.table.is_dir():
+        ship(given.table)
+        return
+    if given.cluster is None or given.out is None:
+        parser.error("a table needs --cluster and --out")
+    device = None if given.hardware is None else load_device(given.hardware)
+    rows = one_platform(read_collective_table(given.table).rows, str(given.table))
+    _fit(
+        rows,
+        load_cluster(given.cluster, device),
+        f"python -m research.fitting.collectives {given.table.name}",
+        given.out,
+    )
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m research.fitting.collectives FOLDER")
-    main(Path(sys.argv[1]))
+    run_main(main)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gnnperf.analytic import AnalyticConstants
+from gnnperf.analytic import AnalyticConstants, CollectiveConstants
+from gnnperf.analytic.collective.constants import SEPARATOR as COLLECTIVE_SEPARATOR
+from gnnperf.analytic.collective.model import CollectiveModel
 from gnnperf.analytic.constants import SEPARATOR
 from gnnperf.analytic.constants_file import rounded
 from gnnperf.analytic.device_evidence import Evidence
@@ -18,7 +20,7 @@ from gnnperf.hardware import yaml_text
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-GEMM_DIGITS = 5  # significant
+GEMM_DIGITS, COLLECTIVE_DIGITS = 5, 6  # significant
 
 
 def write_constants(path: Path, constants: DataclassInstance, digits: int) -> None:
@@ -58,3 +60,25 @@ def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path:
 def save_evidence(result: Sequence[Evidence], provenance: str, path: Path) -> None:
     raw = {"provenance": provenance, "evidence": [asdict(one) for one in result]}
     write_text(path, yaml_text(raw, flow=None))
+
+
+def save_collectives(constants: CollectiveConstants, path: Path) -> None:
+    """Write the laws of a platform, whole or not at all."""
+    raw = {
+        "provenance": constants.provenance,
+        "measured_inside": asdict(constants.measured_inside),
+        "measured_between": asdict(constants.measured_between),
+        "between": constants.between,
+        "inside": [[largest, link] for largest, link in constants.inside],
+        "rings": dict(constants.rings),
+        "laws": _plain(constants.collective_models),
+        "groups": _plain(constants.groups),
+    }
+    write_text(path, yaml_text(raw, flow=None))
+
+
+def _plain(models: Mapping[Any, CollectiveModel]) -> dict[str, object]:
+    return {
+        COLLECTIVE_SEPARATOR.join(map(str, key)): rounded(asdict(model), COLLECTIVE_DIGITS)
+        for key, model in models.items()
+    }

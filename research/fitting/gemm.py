@@ -40,12 +40,12 @@ from gnnperf.analytic.gemm.model import (
     rate_key,
     tiled_us,
 )
-from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._op_tables import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
 from research.fitting.files import save_gemm_constants
+from research.fitting.logs import robust_least_squares
 
 Array = npt.NDArray[np.float64]
 

@@ -98,7 +98,7 @@ def main() -> None:
     """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
-    result = [without_profiler(graph, COST).graph for graph in graphs(mirror())]
+    result = [without_profiler(graph, COST) for graph in graphs(mirror())]
     fitted = fit_host_overheads(result, base, min_samples=MIN_SAMPLES)
     fitted = fit_graph_launches([*result, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(result, "gpu", fitted))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))

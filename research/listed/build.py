@@ -9,27 +9,24 @@ and starts are unknown.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-import numpy as np
-
 from gnnperf.core import InputError, Phase
-from gnnperf.generate.transformer.build import STEP_NAME
+from gnnperf.generate.transformer.build import planned_graph
 from gnnperf.generate.transformer.items import Group, Item, Placed, all_reduce
+from gnnperf.generate.transformer.memory import one_per_stage
 from gnnperf.generate.transformer.plan import Parallelism
-from gnnperf.generate.transformer.rank_nodes import rank_nodes, world_transfers
-from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys
+from gnnperf.generate.transformer.rank_nodes import rank_nodes
+from gnnperf.graph import ExecutionGraph
 from research.listed.call import Call, floats
 from research.listed.nodes import backward_items, calls_of, forward_items, gradient_sums, result_of
 from research.listed.operator_list import ListedOp, Shape
 
 LAYER = re.compile(r"(?:_h|_layers?|block)_(\d+)_")  # a module inside of a numbered layer
-CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
 
 
 @dataclass(frozen=True)
@@ -174,19 +171,5 @@ def _with_sum(items: Sequence[Item], elements: int, aside: bool, phase: Phase) -
 
 
 def _graph(name: str, program: Sequence[Placed], ways: Parallelism) -> ExecutionGraph:
-    own = rank_nodes(program, ways)
-    edges = EdgeList()
-    edges.parts += own.edges.parts
-    ranked = (own.table, world_transfers(own, edges, ways.world_size))
-    tables = [t.assign(rank=np.zeros(len(t), np.int32)) for t in ranked if len(t)]
-    nodes = concat_tables(tables)
-    nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
-    nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, CONTENT))
-    unknown, ranks = (float("nan"),), ways.world_size
-    graph = ExecutionGraph(
-        name=name, nodes=nodes, edges=edges.table(),
-        steps=(StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown),), ranks=(0,), world_size=ranks,
-        device_names=("",), counts={}, stands_for=(ranks,), cross_step=np.zeros((2, 0), dtype=np.int64),
-        fingerprint=hashlib.sha256(repr([placed.item for placed in program]).encode()).hexdigest(),
-    )  # fmt: skip
-    return add_hardware(graph).validate()
+    content = [placed.item for placed in program]
+    return planned_graph(name, {0: rank_nodes(program, ways)}, one_per_stage(ways), ways, content)

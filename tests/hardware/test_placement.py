@@ -164,5 +164,5 @@ def test_a_node_shorter_than_a_turn_usually_meets_none() -> None:
 
 def test_kernels_of_a_gpu_share_it_at_every_moment() -> None:
     stretch = np.array([1.5, 3.0])
-    result = Contention(compute_slowdown=1.5).usual_stretch(np.zeros(2, dtype=bool), np.array([1.0, 5.0]), stretch)
+    result = Contention().usual_stretch(np.zeros(2, dtype=bool), np.array([1.0, 5.0]), stretch)
     assert result.tolist() == [1.5, 3.0]

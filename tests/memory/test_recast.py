@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.memory.edits import AllCast, Autocast, ScaledBatch, memory_edits
-from gnnperf.memory.given import AsRecorded
+from gnnperf.memory.given import Variant
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import TensorSlot
 from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch
@@ -13,7 +13,7 @@ from tests.whatif.programs import layer
 
 FULL, HALF, INDEX = TensorSlot((4,), "float32"), TensorSlot((4,), "bfloat16"), TensorSlot((4,), "int64")
 LAYER = layer(8, 64, 32, 100)
-ON_CPU, ON_GPU = (Autocast("float32", "bfloat16", AsRecorded(), on_gpu) for on_gpu in (False, True))
+ON_CPU, ON_GPU = (Autocast(of="float32", to="bfloat16", on_gpu=on_gpu) for on_gpu in (False, True))
 
 
 def _call(name: str, node: int = -1) -> Call:
@@ -39,7 +39,7 @@ def test_autocast_leaves_parameters_and_data(tensor: TensorSlot) -> None:
 
 
 def test_a_model_in_another_dtype_is_all_in_it() -> None:
-    variant = AllCast("float32", "bfloat16", AsRecorded())
+    variant = AllCast(of="float32", to="bfloat16")
     assert variant.parameter(FULL) == variant.source(FULL) == HALF
     assert variant.parameter(INDEX) == INDEX
     assert variant.guess(_call("aten::add"), [FULL, INDEX]) == [HALF, INDEX]
@@ -48,7 +48,7 @@ def test_a_model_in_another_dtype_is_all_in_it() -> None:
 
 def test_edits_of_time_change_nothing_and_others_are_named() -> None:
     result = memory_edits(LAYER, (InputStall(10.0), CompressMessages(ratio=0.5)), on_gpu=False)
-    assert isinstance(result.variant, AsRecorded)
+    assert result.variant == Variant()
     assert len(result.unknown) == 1
     assert "CompressMessages" in result.unknown[0]
 

@@ -12,7 +12,6 @@ from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph
 from gnnperf.memory import Part
 from gnnperf.memory.edits import Autocast, memory_edits
-from gnnperf.memory.given import AsRecorded
 from gnnperf.memory.measured import Measured, measured_peaks
 from gnnperf.memory.recorded import captured_peak_memory, peak_memory
 from gnnperf.trace import read_run
@@ -143,7 +142,7 @@ def test_an_edited_step_holds_what_the_other_program_held(before: str, after: st
 
 def test_a_variant_that_changes_nothing_is_the_recording() -> None:
     run = read_run(DATASET / "gpt_l2_w128_s64_b4_fsdp_x2_lo" / "1")
-    same = Autocast("float64", "bfloat16", AsRecorded(), on_gpu=False)
+    same = Autocast(of="float64", to="bfloat16", on_gpu=False)
     assert peak_memory(run, variant=same) == peak_memory(run)
 
 

@@ -9,7 +9,7 @@ from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot
 from gnnperf.whatif.batch_shapes import Batch
 
-TWICE = ScaledBatch(Batch(frozenset({8, 512}), frozenset({(384, 128), (512, 128)})), 2.0)
+TWICE = ScaledBatch(batch=Batch(frozenset({8, 512}), frozenset({(384, 128), (512, 128)})), factor=2.0)
 
 
 def tensor(*shape: int) -> TensorSlot:

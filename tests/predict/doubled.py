@@ -12,8 +12,8 @@ from synthetic import prepared
 
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import Head, TypedGNN
-from gnnperf.gnn.models.message_passing import MAX_RESIDUAL, ModelConfig
+from gnnperf.gnn.models.gnn import MAX_RESIDUAL, Head, TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 
 
 @cache
@@ -26,7 +26,7 @@ def toy_data() -> PreparedData:
 @cache
 def doubling() -> Checkpoint:
     """A network that predicts twice the base for compute nodes and the base elsewhere."""
-    data, config = toy_data(), ModelConfig(hidden_channels=8, max_residual=MAX_RESIDUAL)
+    data, config = toy_data(), ModelConfig(hidden_channels=8)
     network = TypedGNN(config, data.vocabulary)
     with torch.no_grad():
         head = network.heads["compute"]

@@ -32,7 +32,6 @@ from gnnperf.whatif import (
     ChangeDtype,
     ChangeLink,
     CompressMessages,
-    CompressTables,
     DeclarePause,
     FuseElementwise,
     FuseHorizontally,
@@ -72,13 +71,12 @@ def test_edits_of_hardware_waits_and_structure() -> None:
         {"cluster": {"to": "hgx_h100", "nodes": 2}}, {"sequence": {"to": 128}}, {"horizontal": {"models": 4}},
         {"repeat": {"op": "aten::mm", "times": 3, "calls": [0]}}, {"pause": {"us": 5, "rank": 1}},
         {"block": {"collective": "all_reduce"}}, {"overlap": {"until": "optimizer"}}, {"stream": {"op": "copy"}},
-        {"table_size": {"factor": 4}}, {"tensor_train": {"rank": 16}},
+        {"table_size": {"factor": 4}},
     ])  # fmt: skip
     assert result == (
         ChangeDevice("h100_sxm", (0, 1)), ChangeLink(rate_gbit_per_s=1, link="inter"), ChangeCluster("hgx_h100", 2),
         ScaleSequence(to=128), FuseHorizontally(models=4), RepeatCalls("aten::mm", 3, calls=(0,)),
         DeclarePause(5, 1), Block("all_reduce"), WaitLater(until="optimizer"), MoveToStream("copy"), ResizeTables(4),
-        CompressTables(16),
     )  # fmt: skip
 
 

@@ -48,14 +48,6 @@ def test_base_times_residual(checkpoint: Checkpoint) -> None:
     assert np.isnan(answer.latency_low_us).all()
 
 
-def test_a_checkpoint_that_starts_from_floors_answers_with_them(checkpoint: Checkpoint) -> None:
-    floors = replace(checkpoint.floors, residual=False)
-    answer = GnnPredictor(replace(checkpoint, floors=floors)).predict(toy_run(9), cluster())
-    assert answer.latency_us[[3, 10]] == pytest.approx(2 * floors.by_segment_us["compute/"], rel=1e-5)
-    assert answer.latency_us[0] == pytest.approx(floors.by_segment_us["host/T2"])
-    assert answer.source[0] == Source.GNN  # a silent head, but not the analytical answer
-
-
 def test_an_op_that_was_never_measured_is_left_to_others(checkpoint: Checkpoint) -> None:
     graph = toy_run(9)
     names = graph.nodes["op_name"].astype(object)

@@ -20,8 +20,15 @@ from gnnperf.gnn.intervals.steps import StepIntervals
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import default_cluster, load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.api import NoBounds, UnseenDeviceBounds, calibrated_on, other_processor
-from gnnperf.predict.intervals import CalibratedBounds, calibrated, with_interval
+from gnnperf.predict.intervals import (
+    calibrated,
+    calibrated_on,
+    other_processor,
+    with_calibrated_bounds,
+    with_interval,
+    with_unseen_device_bounds,
+    without_bounds,
+)
 from gnnperf.predict.request import Mode
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, toy_answer
 from tests.predict.doubled import toy_data
@@ -52,7 +59,7 @@ def test_what_was_missed_is_what_is_reported(data: PreparedData) -> None:
 def test_nodes_say_how_sure_they_are() -> None:
     bounds = NodeIntervals(0.9, {"v100 | analytic": (np.log(0.5), np.log(2.0))}, ("v100",))
     graph = toy_run(9)
-    answer = CalibratedBounds(bounds)(AnalyticPredictor().predict(graph, cluster()), cluster())
+    answer = with_calibrated_bounds(AnalyticPredictor().predict(graph, cluster()), cluster(), bounds)
     assert answer.latency_low_us[3] == pytest.approx(0.5 * answer.latency_us[3])
     assert answer.latency_high_us[3] == pytest.approx(2.0 * answer.latency_us[3])
 
@@ -104,7 +111,7 @@ def _on(device: str) -> ClusterSpec:
 
 def _bounded(predictor: Fixed, device: str) -> Prediction:
     cluster = _on(device)
-    return UnseenDeviceBounds(INTERVALS)(predictor.predict(two_rank_graph(), cluster), cluster)
+    return with_unseen_device_bounds(predictor.predict(two_rank_graph(), cluster), cluster, INTERVALS)
 
 
 def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
@@ -178,7 +185,7 @@ def test_bounds_of_another_processor_are_left_out() -> None:
             answer.latency_low_us[:], answer.latency_high_us[:] = 1.0, 2.0
             return answer
 
-    sure, unsure = Sure().predict(graph, cluster), NoBounds("said")(Sure().predict(graph, cluster), cluster)
+    sure, unsure = Sure().predict(graph, cluster), without_bounds(Sure().predict(graph, cluster), "said")
     assert np.isfinite(sure.latency_low_us).all()
     assert np.isnan(unsure.latency_low_us).all() and np.isnan(unsure.latency_high_us).all()
     np.testing.assert_array_equal(unsure.latency_us, sure.latency_us)

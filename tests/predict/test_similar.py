@@ -25,8 +25,8 @@ from gnnperf.predict.similar import (
     SimilarPredictor,
     call_numbers,
     choose,
+    corrections,
     factors,
-    learn,
     solved,
 )
 from gnnperf.predict.step_prediction import StepPrediction
@@ -149,28 +149,22 @@ def test_a_row_that_is_believed_is_met() -> None:
 
 def test_what_all_rows_share_is_taken_over() -> None:
     values = _pool(count=64)
-    result = learn(values, 0.3 + 0.02 * np.random.default_rng(1).normal(size=64), values, seed=0)
-    assert result.reach is not None
-    assert result.correction(_pool(5)).mean() == pytest.approx(0.3, abs=0.05)
+    result = corrections(values, 0.3 + 0.02 * np.random.default_rng(1).normal(size=64), values, seed=0)
+    assert result is not None and result.mean() == pytest.approx(0.3, abs=0.05)
 
 
 def test_what_depends_on_size_is_transferred_to_similar_rows() -> None:
     values, unseen = _pool(count=128), _pool(7)
-    result = learn(values, 0.4 * np.tanh(values[:, 0]), values, seed=0)
-    left = 0.4 * np.tanh(unseen[:, 0]) - result.correction(unseen)
-    assert np.abs(left).mean() < 0.5 * np.abs(0.4 * np.tanh(unseen[:, 0])).mean()
+    result = corrections(values, 0.4 * np.tanh(values[:, 0]), np.concatenate([values, unseen]), seed=0)
+    assert result is not None
+    off = 0.4 * np.tanh(unseen[:, 0])
+    assert np.abs(off - result[128:]).mean() < 0.5 * np.abs(off).mean()
 
 
-def test_noise_changes_nothing() -> None:
-    values = _pool(count=32)
-    result = learn(values, 0.2 * np.random.default_rng(3).normal(size=32), values, seed=0)
-    assert result.reach is None
-    assert not result.correction(values).any()
-
-
-def test_too_few_rows_change_nothing() -> None:
-    values = _pool(count=6)
-    assert learn(values, np.full(6, 1.0), values, seed=0).reach is None
+@pytest.mark.parametrize("off", [0.2 * np.random.default_rng(3).normal(size=32), np.full(6, 1.0)])
+def test_noise_and_too_few_rows_change_nothing(off: np.ndarray) -> None:
+    values = _pool(count=len(off))
+    assert corrections(values, off, values, seed=0) is None
 
 
 def test_chosen_rows_lie_where_rows_are() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gnnperf.core import InputError
 from gnnperf.generate import StepWork
-from gnnperf.predict import PriceConfig, RunConfig, throughput_of
+from gnnperf.predict import PriceConfig, RunConfig, Throughput
 
 # A step of 2 s on 8 devices: 16 samples of 1,000 tokens, 8e15 model FLOPs, 10e15 with recomputation.
 STEP_US = 2e6
@@ -14,7 +14,7 @@ WORK = StepWork(samples=16.0, tokens=16_000.0, model_flops=8e15, hardware_flops=
 
 
 def test_rates_are_work_over_step_time_and_ranks() -> None:
-    given = throughput_of(STEP_US, 8, WORK)
+    given = Throughput(STEP_US, 8, WORK)
     assert given.samples_per_s == 8.0
     assert given.samples_per_s_per_gpu == 1.0
     assert given.tokens_per_s == 8000.0
@@ -22,15 +22,14 @@ def test_rates_are_work_over_step_time_and_ranks() -> None:
 
 
 def test_utilization_counts_recomputation_as_hardware_flops_only() -> None:
-    given = throughput_of(STEP_US, 8, WORK, peak_flops_per_s=1e15)
+    given = Throughput(STEP_US, 8, WORK, peak_flops_per_s=1e15)
     assert given.mfu == 0.5  # 8e15 / 2 s / 8 devices / 1e15
     assert given.hfu == 0.625
-    assert given.model_flops_per_s_per_gpu == 0.5e15
 
 
 def test_a_run_of_tokens_costs_its_accelerator_hours() -> None:
     run = RunConfig(tokens=16e6 * 1.8)  # 1,800 steps of 2 s: one hour
-    given = throughput_of(STEP_US, 8, WORK, power_limit_w=700.0, run=run, usd_per_gpu_hour=2.5)
+    given = Throughput(STEP_US, 8, WORK, power_limit_w=700.0, steps=run.num_steps(WORK), usd_per_gpu_hour=2.5)
     assert given.steps == 1800.0
     assert given.run_hours == pytest.approx(1.0)
     assert given.gpu_hours == pytest.approx(8.0)
@@ -41,35 +40,35 @@ def test_a_run_of_tokens_costs_its_accelerator_hours() -> None:
 
 
 def test_a_run_of_steps_needs_no_tokens() -> None:
-    given = throughput_of(STEP_US, 8, StepWork(), run=RunConfig(steps=900))
+    given = Throughput(STEP_US, 8, StepWork(), steps=900.0)
     assert given.gpu_hours == pytest.approx(4.0)
     assert given.tokens_per_s is None
     assert given.cost_usd is None
 
 
 def test_a_begun_step_of_a_run_is_a_whole_one() -> None:
-    assert throughput_of(STEP_US, 8, WORK, run=RunConfig(samples=17)).steps == 2.0
+    assert RunConfig(samples=17).num_steps(WORK) == 2.0
 
 
 def test_unknown_work_stays_unknown() -> None:
-    given = throughput_of(STEP_US, 8, StepWork(), peak_flops_per_s=1e15, usd_per_gpu_hour=1.0)
+    given = Throughput(STEP_US, 8, StepWork(), peak_flops_per_s=1e15, usd_per_gpu_hour=1.0)
     assert (given.samples_per_s, given.tokens_per_s, given.mfu, given.hfu) == (None, None, None, None)
     assert (given.steps, given.gpu_hours, given.most_energy_kwh, given.usd_per_million_tokens) == (None,) * 4
 
 
 def test_utilization_without_a_peak_is_unknown() -> None:
-    assert throughput_of(STEP_US, 8, WORK).mfu is None
+    assert Throughput(STEP_US, 8, WORK).mfu is None
 
 
 def test_a_run_of_tokens_without_tokens_of_a_step_is_refused() -> None:
     with pytest.raises(InputError, match=r"run\.tokens_per_step"):
-        throughput_of(STEP_US, 8, StepWork(samples=16.0), run=RunConfig(tokens=1e9))
+        RunConfig(tokens=1e9).num_steps(StepWork(samples=16.0))
 
 
 def test_tokens_of_a_step_from_the_user_fill_in_what_is_unknown_only() -> None:
     run = RunConfig(tokens_per_step=500.0, samples_per_step=3.0)
-    given = throughput_of(STEP_US, 1, StepWork(samples=16.0), run=run)
-    assert (given.work.tokens, given.work.samples) == (500.0, 16.0)
+    work = run.completed(StepWork(samples=16.0))
+    assert (work.tokens, work.samples) == (500.0, 16.0)
 
 
 @pytest.mark.parametrize("values", [{"tokens": 0.0}, {"steps": -1.0}, {"samples_per_step": float("inf")}])

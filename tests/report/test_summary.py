@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.report.json_document import document
 from gnnperf.report.page.breakdown import PARTS, occupancy
-from gnnperf.report.page.path import longest_in_order, op_stretches, path_nodes, phase_stretches
+from gnnperf.report.page.path import longest_in_order, op_stretches, path_nodes
 from gnnperf.report.summary import family_errors, measured_slices, nodes_table
 from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
 
@@ -116,15 +116,6 @@ def test_equal_neighbors_are_one_stretch() -> None:
     result = op_stretches(_made((0, "mm", "forward", 5.0), (0, "mm", "forward", 3.0), (1, "mm", "forward", 1.0)))
     assert result["critical_us"].tolist() == [8.0, 1.0]
     assert result["num_nodes"].tolist() == [2, 1]
-
-
-def test_a_transfer_belongs_to_the_rank_before_it() -> None:
-    path = _made((0, "mm", "forward", 5.0), (-1, "all_reduce", "forward", 9.0), (0, "mm", "forward", 5.0),
-                 (0, "mm", "backward", 2.0))  # fmt: skip
-    result = phase_stretches(path)
-    assert result[["rank", "phase"]].to_numpy().tolist() == [[0, "forward"], [0, "backward"]]
-    assert result["critical_us"].tolist() == [19.0, 2.0]
-    assert result["op_name"].tolist() == ["mm", "mm"] and result["op_us"].tolist() == [10.0, 2.0]
 
 
 def test_short_stretches_are_added_up_between_long_ones() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from html import unescape
+
+from rich.console import Console
 
 from gnnperf.generate import StepWork
 from gnnperf.hardware import load_device
-from gnnperf.predict import RunConfig, StepPrediction, Throughput, throughput_of
+from gnnperf.predict import StepPrediction, Throughput
 from gnnperf.predict.step_prediction import Alternative
 from gnnperf.report.console import summary
-from gnnperf.report.devices import alternative_heads, alternative_rows
 from gnnperf.report.json_document import document
-from gnnperf.report.notebook.answer import card
-from gnnperf.report.throughput import cost_text, number_text, throughput_lines
+from gnnperf.report.notebook import Answer
+from gnnperf.report.throughput import alternative_heads, alternative_rows, cost_text, number_text, throughput_lines
 from tests.predict.answers import toy_answer
 from tests.report.page.pages import page_of
 
@@ -22,8 +24,8 @@ WORK = StepWork(samples=3.7, tokens=370.0, model_flops=37e9, hardware_flops=55.5
 
 
 def _rates(**changes: object) -> Throughput:
-    given = throughput_of(185.0, 2, WORK, peak_flops_per_s=200e12, power_limit_w=500.0,
-                          run=RunConfig(steps=36e9 / 185.0), usd_per_gpu_hour=2.0)  # fmt: skip
+    given = Throughput(185.0, 2, WORK, peak_flops_per_s=200e12, power_limit_w=500.0,
+                          steps=36e9 / 185.0, usd_per_gpu_hour=2.0)  # fmt: skip
     return replace(given, **changes)  # type: ignore[arg-type]
 
 
@@ -55,7 +57,7 @@ def test_a_lower_bound_of_the_step_is_an_upper_bound_of_throughput() -> None:
 
 
 def test_unknown_work_prints_nothing() -> None:
-    unknown = replace(toy_answer(), throughput=throughput_of(185.0, 2, StepWork()))
+    unknown = replace(toy_answer(), throughput=Throughput(185.0, 2, StepWork()))
     assert throughput_lines(unknown) == []
     assert throughput_lines(toy_answer()) == []
 
@@ -69,15 +71,13 @@ def test_page_has_cards_of_throughput_in_place_of_none() -> None:
 
 
 def test_console_and_card_have_the_lines() -> None:
-    from rich.console import Console
-
     answer = _answer()
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(summary(answer))
-    shown = console.export_text()
+    shown, card = console.export_text(), unescape(Answer(answer)._repr_html_())
     for line in throughput_lines(answer):
         assert line in shown
-        assert line in card(answer)
+        assert line in card
 
 
 def test_document_has_every_number() -> None:

@@ -10,18 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
-from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
+from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import schedule, schedule_with_contention
 from gnnperf.schedule.contention import Contended, isolated_us
 
-GPU = Contention(
-    compute_slowdown=1.5, memory_slowdown=2.0, transfer_slowdown=1.25, ranks_per_node=8, ranks_per_inner_link=1,
-    ranks_per_outer_link=1,
-)  # fmt: skip
-LINKS = replace(GPU, compute_slowdown=1.0, memory_slowdown=1.0, transfer_slowdown=1.0)
+LINKS = Contention(ranks_per_node=8, ranks_per_inner_link=1, ranks_per_outer_link=1)  # of GPUs
 ONE_CORE = Contention(
     ranks_per_node=4, cores_per_node=1.0, inner_core_bytes_per_s=1e9, outer_core_bytes_per_s=1e8, ranks_per_outer_link=4
 )
@@ -38,9 +34,8 @@ def first_pass_us(graph: ExecutionGraph) -> np.ndarray:
     return schedule(graph, np.nan_to_num(graph.nodes["latency_us"].to_numpy()), np.zeros(len(graph.edges))).start_us
 
 
-def kernel(latency_us: float, rank: int = 0, stream: int = 0, family: str = "elementwise") -> dict[str, object]:
-    return {"node_type": NodeType.COMPUTE, "rank": rank, "device": rank, "stream": stream, "latency_us": latency_us,
-            "family": family}  # fmt: skip
+def kernel(latency_us: float, rank: int = 0, stream: int = 0) -> dict[str, object]:
+    return {"node_type": NodeType.COMPUTE, "rank": rank, "device": rank, "stream": stream, "latency_us": latency_us}
 
 
 def thread(latency_us: float, rank: int = 0, node_type: str = NodeType.COMPUTE) -> dict[str, object]:
@@ -59,42 +54,6 @@ def arrive(rank: int, kind: str = "all_reduce") -> dict[str, object]:
 def transfer(latency_us: float, message_bytes: float = np.nan) -> dict[str, object]:
     return {"node_type": NodeType.COLLECTIVE, "rank": -1, "collective": "all_reduce", "latency_us": latency_us,
             "message_bytes": message_bytes}  # fmt: skip
-
-
-def overlapped(family: str) -> ExecutionGraph:
-    """A kernel of 100 us on rank 0, next to an all-reduce of 40 us that both ranks reach at 10 us."""
-    rows = [kernel(100.0, family=family), host(10.0), arrive(0), arrive(1), transfer(40.0)]
-    edges = [(1, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
-    return make_graph(rows, edges, ranks=(0, 1))
-
-
-def test_a_kernel_advances_more_slowly_while_a_transfer_runs_on_its_device() -> None:
-    """The transfer takes 40 x 1.25 = 50 us. The kernel: 10 by itself, 25 within 50, 65 by itself."""
-    result = run(overlapped("elementwise"), GPU)
-    assert result.latency_us.tolist() == [125.0, 10.0, 0.0, 0.0, 50.0]
-    assert result.schedule.makespan_us == 125.0
-
-
-def test_a_compute_bound_kernel_has_a_slowdown_of_its_own() -> None:
-    """10 by itself, 50 / 1.5 = 33.33 within 50, 56.67 by itself."""
-    np.testing.assert_allclose(run(overlapped(OpFamily.GEMM), GPU).latency_us[0], 10 + 50 + 100 - 10 - 50 / 1.5)
-
-
-def test_a_transfer_is_slowed_by_work_on_any_of_its_devices_and_only_there() -> None:
-    """A kernel of rank 1 ends at 20, the transfer has then done 10 / 1.25 = 8 of 40: it ends at 20 + 32."""
-    rows = [kernel(20.0, rank=1), host(10.0), arrive(0), arrive(1), transfer(40.0), kernel(60.0, rank=2)]
-    edges = [(1, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
-    result = run(make_graph(rows, edges, ranks=(0, 1, 2)), replace(GPU, memory_slowdown=1.0))
-    assert result.schedule.end_us[4] == 52.0
-    assert result.latency_us[[0, 5]].tolist() == [20.0, 60.0]
-
-
-def test_latencies_measured_in_place_are_not_stretched_but_load_their_device() -> None:
-    graph = overlapped("elementwise")
-    latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
-    isolated = Isolated(np.arange(graph.num_nodes) != 0, GPU)
-    result = schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), isolated)
-    assert result.latency_us.tolist() == [100.0, 10.0, 0.0, 0.0, 50.0]
 
 
 def two_transfers(first_us: float, second_us: float, second_at_us: float, **ends: str) -> ExecutionGraph:
@@ -154,6 +113,14 @@ def test_a_transfer_takes_its_share_of_the_core_first(
     np.testing.assert_allclose(result, [20.0, work_us, 0.0, 0.0, transfer_us])
 
 
+def test_latencies_measured_in_place_are_not_stretched_but_load_their_core() -> None:
+    """The second thread has half of the core for 30 us, and is not slowed itself."""
+    graph = make_graph([thread(30.0, 0), thread(50.0, 1)], [], ranks=(0, 1))
+    isolated = Isolated(np.arange(graph.num_nodes) != 1, ONE_CORE)
+    result = schedule_with_contention(graph, np.array([30.0, 50.0]), np.zeros(0), isolated)
+    assert result.latency_us.tolist() == [55.0, 50.0]
+
+
 def test_more_threads_than_cores_share_them() -> None:
     """30 and 50 us on one core: half rate until 60, then the second has 20 left. With a core each nothing changes."""
     graph = make_graph([thread(30.0, 0), thread(50.0, 1, NodeType.HOST)], [], ranks=(0, 1))
@@ -167,17 +134,16 @@ def test_pools_of_cores() -> None:
     assert OWN_CORES.pools((0, 1)) == ([0, 1], [1.0, 1.0])
     chained = replace(ONE_CORE, core_sets=((0,), (2,), (0, 1), (1, 3)))
     assert chained.pools((0, 1, 2, 3)) == ([1, 0, 1, 1], [1.0, 3.0])
-    assert GPU.pools((4, 5)) == ([0, 1], [np.inf, np.inf])
+    assert LINKS.pools((4, 5)) == ([0, 1], [np.inf, np.inf])
 
 
 def test_overlap_reaches_into_the_next_copy_of_the_step() -> None:
-    """The all-reduce (40 us) begins when a step's kernel (100 us) ends, next to the next one: 40 / 2 = 20 us more."""
-    rows = [kernel(100.0), kernel(100.0, rank=1), arrive(0), arrive(1), transfer(40.0)]
-    edges = [(0, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
+    """A transfer (40 us) begins when a step's thread (100 us) ends, and needs half of the core of the next one's."""
+    rows = [thread(100.0), arrive(0), arrive(1), transfer(40.0, message_bytes=0.5 * 40e-6 * 1e9)]
+    edges = [(0, 1, Relation.WAITS), (0, 2, Relation.WAITS), (1, 3, Relation.JOINS), (2, 3, Relation.JOINS)]
     graph = make_graph(rows, edges, ranks=(0, 1))
-    contention = replace(GPU, transfer_slowdown=1.0)
-    assert run(graph, contention).schedule.makespan_us == 140.0
-    result = run(graph, contention, num_unrolled=3)
+    assert run(graph, OWN_CORES).schedule.makespan_us == 140.0
+    result = run(graph, OWN_CORES, num_unrolled=3)
     assert result.schedule.period_us == 120.0
     assert result.latency_us[0] == 120.0
 
@@ -188,7 +154,7 @@ def test_nothing_shared_is_the_first_pass_to_the_bit() -> None:
     for copies in (1, 3):
         plain = schedule(graph, latency, lag, num_unrolled=copies)
         result = schedule_with_contention(
-            graph, latency, lag, Isolated(np.ones(graph.num_nodes, dtype=bool), GPU), num_unrolled=copies
+            graph, latency, lag, Isolated(np.ones(graph.num_nodes, dtype=bool), LINKS), num_unrolled=copies
         )
         assert result.latency_us.tolist() == latency.tolist()
         for name, value in plain.__dict__.items():
@@ -234,8 +200,7 @@ def steps(draw: st.DrawFn) -> ExecutionGraph:
         if draw(st.booleans()):
             rank, stream = draw(st.integers(0, 1)), draw(st.integers(0, 1))
             before = [last[rank, stream]] if (rank, stream) in last else []
-            work = kernel(draw(LATENCIES), rank, stream, draw(st.sampled_from(["gemm", "elementwise"])))
-            last[rank, stream] = add(work, *before)
+            last[rank, stream] = add(kernel(draw(LATENCIES), rank, stream), *before)
         else:
             stream = draw(st.integers(0, 1))
             parts = [add(arrive(rank), *([last[rank, stream]] if (rank, stream) in last else [])) for rank in (0, 1)]
@@ -246,13 +211,7 @@ def steps(draw: st.DrawFn) -> ExecutionGraph:
     return make_graph(rows, edges, ranks=(0, 1))
 
 
-CONTENTIONS = st.builds(
-    replace,
-    st.sampled_from([GPU, ONE_CORE, OWN_CORES]),
-    compute_slowdown=st.floats(1.0, 3.0),
-    memory_slowdown=st.floats(1.0, 3.0),
-    transfer_slowdown=st.floats(1.0, 3.0),
-)
+CONTENTIONS = st.sampled_from([LINKS, ONE_CORE, OWN_CORES])
 
 
 @given(steps(), CONTENTIONS, st.integers(1, 3))
@@ -267,7 +226,7 @@ def test_never_faster_than_the_first_pass(graph: ExecutionGraph, contention: Con
 
 @given(steps(), st.integers(1, 3))
 @settings(max_examples=30)
-def test_slowdowns_of_one_are_the_identity(graph: ExecutionGraph, copies: int) -> None:
+def test_links_that_are_not_shared_are_the_identity(graph: ExecutionGraph, copies: int) -> None:
     free = Contention(ranks_per_node=8, ranks_per_inner_link=0)
     result = run(graph, free, num_unrolled=copies)
     assert result.latency_us.tolist() == np.nan_to_num(graph.nodes["latency_us"].to_numpy()).tolist()
@@ -321,14 +280,6 @@ def test_bandwidth_is_never_slower_for_transfers_that_are_there_from_the_start(
 
 def recorded(rows: list[dict[str, object]], joins: list[tuple[int, int]] = []) -> ExecutionGraph:  # noqa: B006
     return make_graph(rows, [(src, dst, Relation.JOINS) for src, dst in joins], ranks=(0, 1))
-
-
-def test_a_kernel_that_ran_with_a_transfer_was_slowed_by_it() -> None:
-    """10 us by itself, 50 next to the transfer (25 done), 65 by itself: 100 of its own. The transfer: 50 / 1.25."""
-    rows = [{**kernel(125.0), "start_us": 0.0}, {**arrive(0), "start_us": 10.0}, {**arrive(1), "start_us": 10.0},
-            {**transfer(50.0), "start_us": 10.0}]  # fmt: skip
-    result = isolated_us(recorded(rows, [(1, 3), (2, 3)]), GPU)
-    assert result.tolist() == pytest.approx([100.0, 0.0, 0.0, 40.0])
 
 
 def test_threads_that_shared_a_core() -> None:

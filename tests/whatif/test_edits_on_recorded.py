@@ -18,7 +18,6 @@ from gnnperf.whatif import (
     ChangeCluster,
     ChangeDevice,
     ChangeLink,
-    CompressTables,
     DeclarePause,
     Edit,
     FuseHorizontally,
@@ -87,8 +86,7 @@ EDITS: list[tuple[str, list[Edit]]] = [
     (GPT, [ChangeCluster(nodes=2), ChangeLink(rate_gbit_per_s=1.0, link="inter")]),
     (GPT, [ScaleSequence(factor=0.5), ScaleBatch(3.0), DeclarePause(500.0, 1, "backward")]),
     (GPT, [RepeatCalls("aten::linear", 3, "forward", calls=(2, 6)), Block()]),
-    (DLRM, [CompressTables(rank=4), FuseHorizontally(op="aten::bmm"), ScaleBatch(2.0)]),
-    (DLRM, [ResizeTables(4.0), FuseHorizontally(op="aten::embedding_bag")]),
+    (DLRM, [ResizeTables(4.0), FuseHorizontally(op="aten::embedding_bag"), ScaleBatch(2.0)]),
 ]
 
 

@@ -15,10 +15,10 @@ from gnnperf.core.schema import Evidence, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.tables import EdgeList, concat_tables
 from gnnperf.schedule import timed_edges
-from gnnperf.trace.public.catalog import load_catalog, recordings
+from gnnperf.trace.public.catalog import load_catalog
 from gnnperf.whatif import Block, apply
 from gnnperf.whatif.waits import WaitLater
-from research.benchmarks._public_runs import imported
+from research.benchmarks._public_runs import imported, recordings
 from research.evaluation.step_times import step_times_us
 from tests.toys import make_graph
 from tests.whatif.loops import EXIT, ISSUE, OPT, loop

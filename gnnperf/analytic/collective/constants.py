@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.model import CollectiveModel, calls_of
-from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from, rounded
-from gnnperf.core import InputError, write_text
-from gnnperf.hardware import LAWS_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml, yaml_text
+from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from
+from gnnperf.core import InputError
+from gnnperf.hardware import LAWS_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
 REACH = 4.0  # a law answers sizes down to a quarter of the smallest measured one
@@ -108,33 +107,7 @@ class CollectiveConstants:
         return links[0] if links else ""
 
 
-def links_inside(table: pd.DataFrame) -> tuple[tuple[int, str], ...]:
-    """(largest group, link) of each link inside a machine, by size of the group."""
-    largest = table[table["nodes"] == 1].groupby("link")["group_size"].max()
-    return tuple(sorted((int(size), str(link)) for link, size in largest.items()))
-
-
 SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
-DIGITS = 6  # significant
-
-
-def save_collectives(constants: CollectiveConstants, path: Path) -> None:
-    """Write the laws of a platform, whole or not at all."""
-    raw = {
-        "provenance": constants.provenance,
-        "measured_inside": asdict(constants.measured_inside),
-        "measured_between": asdict(constants.measured_between),
-        "between": constants.between,
-        "inside": [[largest, link] for largest, link in constants.inside],
-        "rings": dict(constants.rings),
-        "laws": _plain(constants.collective_models),
-        "groups": _plain(constants.groups),
-    }
-    write_text(path, yaml_text(raw, flow=None))
-
-
-def _plain(models: Mapping[Any, CollectiveModel]) -> dict[str, object]:
-    return {SEPARATOR.join(map(str, key)): rounded(asdict(model), DIGITS) for key, model in models.items()}
 
 
 def load_collectives(path: Path) -> CollectiveConstants:

@@ -1,4 +1,4 @@
-"""Access to embedding tables as it was counted: from how often rows were requested, or how soon again.
+"""Access to embedding tables as it was counted: from how often rows were requested.
 
 A histogram says how many rows a batch asks for once, twice, 3 to 4 times, ... (powers of two). Rates behind such counts
 are a mixture: a row with rate r is requested Poisson(r) times in a batch. The mixture on a grid of rates that makes the
@@ -10,7 +10,7 @@ way). To take the counts themselves for rates would make rows that were requeste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import erf
 
@@ -26,30 +26,6 @@ NUM_RATES, STEPS = 96, 400
 LEAST_RATE_SHARE = 0.05  # the grid begins at that share of the mean rate of a row
 EXACT_COUNTS = 64  # Poisson probabilities of counts above come from the normal distribution
 TINY = 1e-300
-
-
-@dataclass(frozen=True)
-class ReuseDistances:
-    """Lookups by the number of different rows that were requested since their row was, itself included.
-
-    A cache of n rows that replaces the least recently used one hits where that number is n at most (Mattson et al.
-    1970: a stack algorithm), whatever bursts and drifts the lookups have.
-    """
-
-    rows: np.ndarray  # [n] distances; infinite: the row was never requested before
-    lookups: np.ndarray  # [n] at each distance
-
-    def unique(self, lookups: np.ndarray) -> np.ndarray:
-        """Different rows [k] among `lookups` [k]: those that were never requested before."""
-        return lookups * (1.0 - self._share(np.array([np.inf]), strictly=True))
-
-    def missed(self, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
-        """Lookups [k] that miss a cache of `cache_rows` [k]."""
-        return lookups * (1.0 - self._share(cache_rows, strictly=False))
-
-    def _share(self, within: np.ndarray, strictly: bool) -> np.ndarray:
-        near = self.rows[None, :] < within[:, None] if strictly else self.rows[None, :] <= within[:, None]  # [k, n]
-        return (near * self.lookups).sum(axis=1) / self.lookups.sum()
 
 
 def counted_access(num_rows: float, reuse_histogram: np.ndarray, lookups: float) -> Access:

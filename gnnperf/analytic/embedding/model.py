@@ -13,7 +13,6 @@ looked up in turn share the caches.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -22,22 +21,11 @@ from gnnperf.analytic.memory_bound.streams import US, miss_share, sustained_byte
 from gnnperf.hardware import DeviceSpec
 
 # Rows are described in bins of equally likely rows, so that a table of a billion rows is a few hundred numbers. Lookups
-# are independent of each other (the independent reference model); real ones that come in bursts hit more often: give
-# their reuse distances instead (`gnnperf.analytic.embedding.counted_access`).
+# are independent of each other (the independent reference model); real ones that come in bursts hit more often.
 
 SINGLE_ROWS, NUM_BINS = 32, 160  # the hottest rows stand by themselves, the rest are in bins of equal ratio
 BISECTIONS = 40
 LOG_LARGEST = 60.0  # a characteristic time of e^60 lookups is for ever
-
-
-class Reuse(Protocol):
-    """What is known about which rows lookups ask for again."""
-
-    def unique(self, lookups: np.ndarray) -> np.ndarray:
-        """Different rows [k] among `lookups` [k]."""
-
-    def missed(self, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
-        """Lookups [k] that miss a cache of `cache_rows` [k] that was empty before `lookups` [k] of them."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +115,10 @@ class Lookups:
     tables: np.ndarray  # [k] tables looked up in turn, each as large
     warm: np.ndarray  # [k] bool: the same call came before; else the caches hold something else
     item_bytes: int = 4  # of an element
-    counted: Reuse | None = None  # how often rows were requested again, where that is known; None: as `skew` says
+    counted: Access | None = None  # how often rows were requested again, where that is known; None: as `skew` says
 
     @property
-    def reuse(self) -> Reuse:
+    def reuse(self) -> Access:
         """As counted, else by the skew."""
         return self.counted or power_access(self.rows, self.skew)
 

@@ -32,6 +32,7 @@ CALIBRATED_EDGE = 4096
 PROGRAM_TURNS = {True: 6.0, False: 1.0}
 SCALED = "aten::_scaled_mm"  # takes operands in 8 bits; other ops in 8 bits quantize their input
 ODD_SLOWDOWN = 3.4  # of what arithmetic or bytes take at least; TraceLens (MIT): bmm of bf16 with edges 3137, 5185
+DENSE = 1.0 - 1e-6  # of the FLOPs that shapes imply; with fewer, an operand is sparse: its stored values are a roofline
 SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with
 Size = tuple[float, float, float, float]  # batch, m, n, k
 
@@ -104,10 +105,13 @@ def odd_us(requested: Products, dtype: str, tf32: bool, device: DeviceSpec) -> A
 
 
 def product_size(call: KernelCall) -> tuple[float, ...]:
-    """Batch, m, n, k. Raises UnknownCost: another op, or shapes that do not tell."""
+    """Batch, m, n, k. Raises UnknownCost: another op, shapes that do not tell, or a sparse operand."""
     if call.plain_name not in SIZES:
         raise UnknownCost  # inductor's templates among them: their tiles are tuned for the shapes at hand
-    return SIZES[call.plain_name](call.parsed())
+    size = SIZES[call.plain_name](call.parsed())
+    if call.flops < DENSE * 2.0 * prod(size):
+        raise UnknownCost
+    return size
 
 
 def plain_dtype(dtype: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnperf.analytic.convolution.model import ConvolutionConstants
-from gnnperf.analytic.embedding.model import Reuse
+from gnnperf.analytic.embedding.model import Access
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.graph import DTYPE_BYTES, OpCall, UnknownCost, parse_call
@@ -32,7 +32,7 @@ class Bound(StrEnum):
 class LookupAccess:
     """How a lookup falls on its table."""
 
-    counted: Reuse | None = None  # how often rows are requested again; None: as `skew` says
+    counted: Access | None = None  # how often rows are requested again; None: as `skew` says
     skew: float = 1.0  # row = floor(rows u^skew) with u uniform; 1: uniform
     tables: float = 1.0  # looked up in turn, each as large; they share the caches
     warm: bool = False  # the same call came before; else the caches hold something else

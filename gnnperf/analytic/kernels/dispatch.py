@@ -13,7 +13,6 @@ from gnnperf.analytic.embedding.batched_calls import batched_us
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.gemm.calls import products_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants
-from gnnperf.analytic.gemm.sparse_calls import sparse_products_us
 from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes, of_flops
 from gnnperf.analytic.memory_bound.calls import (
     chains_us,
@@ -36,6 +35,7 @@ from gnnperf.analytic.roofline import (
     shares_us,
 )
 from gnnperf.core import OpFamily
+from gnnperf.graph import SPARSE_MATMUL_FORMULAS
 from gnnperf.hardware import DeviceSpec
 
 
@@ -63,7 +63,7 @@ def _or_chains(form: Form) -> Form:
 
 
 FORMS: Mapping[str, Form] = {
-    OpFamily.GEMM: _first(sparse_products_us, products_us),
+    OpFamily.GEMM: products_us,
     OpFamily.CONV: convolutions_us,
     OpFamily.ATTENTION: attentions_us,
     OpFamily.NORM: _first(rows_us, streams_us),  # over rows, or streams (batch and group norms)
@@ -74,6 +74,7 @@ FORMS: Mapping[str, Form] = {
     OpFamily.OPTIMIZER: lists_us,
     **dict.fromkeys((OpFamily.COPY, OpFamily.INDEXING, OpFamily.RANDOM, OpFamily.LOSS, OpFamily.POOLING), streams_us),
 }
+TWO_FOUR_DENSITY = 0.5  # of stored values
 OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the forms' constants were fitted on NVIDIA's GPUs
 
 
@@ -157,4 +158,7 @@ def bounds(calls: Sequence[KernelCall], device: DeviceSpec, latency_us: Array) -
 
 
 def _rates(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
-    return np.array([flops_per_s(device, call.family, call.dtype) for call in calls], float)
+    """[n] sustained FLOP/s; of 2:4 products those of stored values: units without the pattern multiply zeros, too."""
+    two_four = np.array([call.op_name in SPARSE_MATMUL_FORMULAS for call in calls], bool)
+    rates = np.array([flops_per_s(device, call.family, call.dtype) for call in calls], float)
+    return np.where(two_four, rates * device.sparse_matrix_speedup * TWO_FOUR_DENSITY, rates)

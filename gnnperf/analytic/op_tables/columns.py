@@ -1,17 +1,12 @@
-"""Columns of an op table for products whose weight is sparse, and for embedding lookups.
-
-{"op": "aten::linear", "shapes": [[64, 4096], [4096, 4096], null], "dtype": "bfloat16", "density": 0.1, "block": 64}
-
-Shapes are those of the dense matrices. `density` is the share of the values that is stored; in blocks of `block` x
-`block` (BSR), or without it one by one (CSR). 2:4 has ops of its own.
+"""Columns of an op table for embedding lookups, and for products in turn.
 
 {"op": "aten::embedding_bag", "shapes": [[1000000, 64], [65536], [2048]], "dtypes": ["float32", "int64", "int64"],
  "reuse_histogram": [41000, 5200, 1900, 700, 220, 40], "cache": "warm", "tables": 8}
 
-One of four says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
-Breslau et al. 1999), `reuse_histogram` (rows that this call requests once, twice, 3 to 4, 5 to 8, ... times, as a
-recorder's card counts them) or `reuse_distances` (pairs: different rows requested since, itself included, null for
-never; lookups). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as without.
+One of three says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
+Breslau et al. 1999) or `reuse_histogram` (rows that this call requests once, twice, 3 to 4, 5 to 8, ... times, as a
+recorder's card counts them). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as
+without.
 
 Products have `tables` and `cache`, too: so many in turn on operands of their own (published tables: 6, warm), or
 nothing of them in the cache. Without, as in programs.
@@ -21,71 +16,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from gnnperf.analytic.embedding.counted_access import ReuseDistances, counted_access
-from gnnperf.analytic.embedding.model import Reuse, zipf_access
-from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
+from gnnperf.analytic.embedding.counted_access import counted_access
+from gnnperf.analytic.embedding.model import Access, zipf_access
+from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.core import InputError
-from gnnperf.graph import index_bytes, lookups_held, thinned
+from gnnperf.graph import lookups_held
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 
-SPARSE_AT: Mapping[str, int] = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 1}  # index of the sparse operand
-SPARSE = ("density", "block")
-
-
-@dataclass(frozen=True)
-class Sparsity:
-    """How the sparse operand [rows, columns] is stored."""
-
-    rows: int  # of the dense matrix
-    columns: int
-    density: float  # share of its values that is stored
-    block: int = 1  # edge of the blocks; 1: value by value
-
-    def stored(self, dense: KernelCall) -> KernelCall:
-        """The call, with the cost of what is stored."""
-        elements = float(self.rows * self.columns)
-        retained = self.density * elements
-        where = index_bytes(retained / self.block**2, self.rows / self.block)
-        flops, moved = thinned(dense.flops, dense.moved_bytes, elements, retained, dense.item_bytes, where)
-        return replace(dense, flops=flops, moved_bytes=moved)
-
-
-def read_sparsity(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -> Sparsity | None:
-    """Of one row; None where it has neither column.
-
-    Raises InputError: another op, a density out of range, a block that does not divide the operand, or one by itself.
-    """
-    density, block = (entry.get(name) for name in SPARSE)
-    if density is None and block is None:
-        return None
-    if op not in SPARSE_AT:
-        raise InputError(f"{'density' if density is not None else 'block'} of {op}", where=where,
-                         allowed=", ".join(SPARSE_AT), remedy="2:4 has ops of its own: aten::_cslt_sparse_mm, "
-                         "aten::_sparse_semi_structured_linear, _mm and _addmm, without these columns")  # fmt: skip
-    share = _number(density)
-    if share is None or not 0 < share < 1:
-        raise InputError(f"density is {density!r}", where=where, allowed="above 0, below 1: the share that is stored")
-    shape = shapes[SPARSE_AT[op]] if SPARSE_AT[op] < len(shapes) else None
-    if shape is None or len(shape) != 2 or not prod(shape):
-        raise InputError(f"a sparse operand of shape {shape!r}", where=where, allowed="[rows, columns]",
-                         remedy=f"the sparse operand of {op} is number {SPARSE_AT[op] + 1}")  # fmt: skip
-    edge = 1.0 if block is None else _number(block)
-    if edge is None or edge < 1 or any(size % edge for size in shape):
-        raise InputError(f"block is {block!r}", where=where, allowed=f"an edge that divides {shape[0]} and {shape[1]}")
-    return Sparsity(*shape, share, int(edge))
-
-
 LOOKUPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
-LISTS = ("reuse_histogram", "reuse_distances")  # JSON text in Parquet and CSV
+LISTS = ("reuse_histogram",)  # JSON text in Parquet and CSV
 COUNTED = ("zipf", *LISTS)
-COLUMNS = (*SPARSE, "skew", *COUNTED, "tables", "cache")
+COLUMNS = ("skew", *COUNTED, "tables", "cache")
 CACHES = ("warm", "flushed")
 FLUSHED_TURNS = 1e6  # as many products in turn leave nothing in a cache
 ROUNDING = 1e-6  # of counts that were means
@@ -136,14 +83,14 @@ def _sizes(op: str, shapes: Shapes, where: str) -> tuple[float, float]:
     return float(table[0]), float(prod(indices))
 
 
-def _zipf(result: object, rows: float, lookups: float, where: str) -> Reuse:
+def _zipf(result: object, rows: float, lookups: float, where: str) -> Access:
     exponent = _number(result)
     if exponent is None or exponent < 0:
         raise InputError(f"zipf is {result!r}", where=where, allowed="an exponent from 0 (uniform) up")
     return zipf_access(np.array([rows]), np.array([exponent]))
 
 
-def _histogram(result: object, rows: float, lookups: float, where: str) -> Reuse:
+def _histogram(result: object, rows: float, lookups: float, where: str) -> Access:
     counts = [_number(n) for n in result] if isinstance(result, list) else []
     if not counts or any(n is None or n < 0 for n in counts) or not any(counts):
         raise InputError(f"reuse_histogram is {result!r}", where=where,
@@ -158,21 +105,7 @@ def _histogram(result: object, rows: float, lookups: float, where: str) -> Reuse
     return counted_access(rows, histogram, lookups)
 
 
-def _distances(result: object, rows: float, lookups: float, where: str) -> Reuse:
-    pairs = [p if isinstance(p, list) and len(p) == 2 else [-1, -1] for p in result] if isinstance(result, list) else []
-    distances = [math.inf if distance is None else _number(distance) for distance, _ in pairs]
-    counts = [_number(n) for _, n in pairs]
-    if not pairs or any(d is None or d < 1 for d in distances) or any(n is None or n < 0 for n in counts):
-        raise InputError(f"reuse_distances is {result!r}", where=where,
-                         allowed="pairs [different rows from 1 up, or null for never before; lookups]")  # fmt: skip
-    if not any(counts):
-        raise InputError("reuse_distances holds no lookups", where=where, allowed="at least one pair above 0")
-    return ReuseDistances(np.array(distances, float), np.array(counts, float))
-
-
-_READ: Mapping[str, Callable[[object, float, float, str], Reuse]] = {
-    "zipf": _zipf, "reuse_histogram": _histogram, "reuse_distances": _distances,
-}  # fmt: skip
+_READ: Mapping[str, Callable[[object, float, float, str], Access]] = {"zipf": _zipf, "reuse_histogram": _histogram}
 
 
 def _above_zero(result: object, name: str, where: str) -> float:

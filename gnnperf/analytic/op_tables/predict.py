@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.kernels.call import KernelCall, KernelTimes
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import op_times
-from gnnperf.analytic.op_tables.decomposition import UNFUSED_ATTENTION, forward_calls, gradient_calls
+from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.analytic.roofline import has_units
@@ -65,36 +65,18 @@ def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
         return Reason.NOT_AN_OP
     if not set(row.dtypes) <= DTYPE_BYTES.keys():
         return Reason.DTYPE
-    if device.kind == "cpu" and (row.sparsity is not None or row.op in SPARSE_MATMUL_FORMULAS):
+    if device.kind == "cpu" and row.op in SPARSE_MATMUL_FORMULAS:
         return Reason.SPARSE_ON_CPU
-    if row.direction == "backward":
-        result = _known(row, gradient_calls, Reason.GRADIENT)
-    else:
-        result = _known(row, forward_calls, Reason.SHAPES) if row.op == UNFUSED_ATTENTION else _forward(row)
-    refused = isinstance(result, list) and not all(has_units(device, call.family, call.dtype) for call in result)
-    return Reason.UNITS if refused else result
-
-
-def _known(row: OpRow, calls_of: Callable[[OpRow], list[KernelCall]], reason: Reason) -> list[KernelCall] | Reason:
     try:
-        return _costed(calls_of(row))
+        result = gradient_calls(row) if row.direction == "backward" else [recorded_call(row)]
     except (UnknownCost, IndexError):  # fewer shapes or dimensions than the op has
-        return reason
-
-
-def _forward(row: OpRow) -> list[KernelCall] | Reason:
-    forward = recorded_call(row)
-    if forward.family == OpFamily.VIEW:
-        return Reason.VIEW
-    elif forward.family in (OpFamily.UNKNOWN, OpFamily.COLLECTIVE):
-        return Reason.NO_FORMULA
-    return _costed([forward])
-
-
-def _costed(calls: list[KernelCall]) -> list[KernelCall] | Reason:
-    if any(math.isnan(call.flops) and math.isnan(call.moved_bytes) for call in calls):
+        return Reason.GRADIENT
+    families = {call.family for call in result}
+    if row.direction != "backward" and families & {OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE}:
+        return Reason.VIEW if OpFamily.VIEW in families else Reason.NO_FORMULA
+    if any(math.isnan(call.flops) and math.isnan(call.moved_bytes) for call in result):
         return Reason.SHAPES
-    return calls
+    return result if all(has_units(device, call.family, call.dtype) for call in result) else Reason.UNITS
 
 
 def _joined(times: KernelTimes, part: slice) -> Answer:

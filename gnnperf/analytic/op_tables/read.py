@@ -13,7 +13,6 @@ import pandas as pd
 
 from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.analytic.op_tables import columns
-from gnnperf.analytic.op_tables.columns import Sparsity
 from gnnperf.core import InputError, reading
 
 DIRECTIONS = ("forward", "backward")
@@ -39,7 +38,6 @@ class OpRow:
     tf32: bool = False  # products in float32 may use TF32
     measured_us: float | None = None  # None not measured
     launch_included: bool = False  # the measured time is the host's, from the call to the end of its work
-    sparsity: Sparsity | None = None  # of a product's weight; None: dense
     access: LookupAccess = field(default_factory=LookupAccess)  # of an embedding lookup
     turns: float | None = None  # products in turn on operands of their own; None: as in programs
 
@@ -108,10 +106,9 @@ def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
         raise InputError(f"arguments is {arguments!r}", where=where, allowed="a mapping of names to values")
     dtypes, plain = _dtypes(entry, len(shapes), where), op.split(".")[0]
     decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in columns.LISTS}}
-    sparsity = columns.read_sparsity(entry, plain, shapes, where)
     access = columns.read_access(decoded, plain, shapes, where)
     return OpRow(plain, shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),
-                 measured, launched, sparsity, access, columns.read_turns(entry, where))  # fmt: skip
+                 measured, launched, access, columns.read_turns(entry, where))  # fmt: skip
 
 
 def _decoded(value: object, where: str) -> object:

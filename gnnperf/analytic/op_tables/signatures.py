@@ -53,8 +53,7 @@ def recorded_call(row: OpRow) -> KernelCall:
     """The call of a row's forward, with the cost that a graph would give it."""
     dims, types, values = _recorded(row)
     texts = json.dumps(dims), json.dumps(types), json.dumps(values)
-    dense = costed_call(row.op, *texts, row)
-    return dense if row.sparsity is None else row.sparsity.stored(dense)
+    return costed_call(row.op, *texts, row)
 
 
 def costed_call(op: str, dims: str, types: str, values: str, row: OpRow) -> KernelCall:

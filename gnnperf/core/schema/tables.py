@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gnnperf.core.schema.features import Column
 
 LAUNCH_COLUMNS = (  # how a kernel was launched: evidence of measurements, no features
@@ -91,22 +93,16 @@ EDGE_COLUMNS = (
     Column("lag_us", "float64", "us", "LABEL: measured delay along the edge if it was binding; NaN otherwise"),
 )
 
+OF_NODES = ("node_id", "rank", "node_type", "op_name", "event_name", "segment", "phase", "family", "dtype",
+            "input_dims", "message_bytes", "thread", "stream", "flops", "bytes")  # fmt: skip
+
 PREDICTION_COLUMNS = (
-    Column("node_id", "int64", "", "row number in the graph"),
-    Column("rank", "int32", "", "rank; -1 for collectives"),
-    Column("node_type", "str", "", "NodeType"),
-    Column("op_name", "str", "", "CPU op"),
-    Column("event_name", "str", "", "kernel, call or annotation as the trace names it"),
-    Column("segment", "str", "", "Segment"),
-    Column("phase", "str", "", "Phase"),
-    Column("family", "str", "", "OpFamily"),
-    Column("dtype", "str", "", "dtype of the op's largest input"),
-    Column("input_dims", "str", "", "JSON list of input shapes"),
-    Column("message_bytes", "float64", "bytes", "of a collective, as in NODE_COLUMNS; NaN unknown"),
-    Column("thread", "int64", "", "host thread ordinal; -1 none"),
-    Column("stream", "int64", "", "stream ordinal; -1 none"),
-    Column("flops", "float64", "flop", "FLOPs of the node (its share of the op call); NaN unknown"),
-    Column("bytes", "float64", "bytes", "bytes read and written (its share); NaN unknown"),
+    *(
+        replace(column, dtype="str" if column.dtype == "category" else column.dtype)
+        for name in OF_NODES
+        for column in NODE_COLUMNS
+        if column.name == name
+    ),
     Column("transfer", "int64", "", "node_id of the transfer that a rank's part in a collective belongs to; -1 none"),
     Column("start_us", "float64", "us", "predicted start"),
     Column("latency_us", "float64", "us", "predicted latency; NaN if uncovered"),

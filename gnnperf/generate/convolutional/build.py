@@ -2,61 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
-
-import numpy as np
-import pandas as pd
 
 from gnnperf.core import Phase
 from gnnperf.generate.convolutional.layers import FLOAT, B, F, Named, Step, step
 from gnnperf.generate.convolutional.network import COLORS, Passes, network_passes
 from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, NetworkOptimizer
-from gnnperf.generate.transformer.build import STEP_NAME
+from gnnperf.generate.transformer.build import planned_graph
 from gnnperf.generate.transformer.items import Group, Item, Placed, Transfer, all_reduce, op
+from gnnperf.generate.transformer.memory import one_per_stage
 from gnnperf.generate.transformer.plan import Parallelism
-from gnnperf.generate.transformer.rank_nodes import rank_nodes, world_transfers
+from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use
-from gnnperf.graph import (
-    DTYPE_BYTES,
-    EdgeList,
-    ExecutionGraph,
-    StepLabel,
-    Tensor,
-    add_hardware,
-    concat_tables,
-    content_keys,
-)
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, Tensor
 
-_CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
-STANDS_FOR = "Ranks with the same role are in the graph once: one rank, for {}."
 INPUTS = "Batches are taken to be on the device: loading and copying them is not part of the prediction."
 
 
 def build_network(plan: ConvolutionalPlan) -> ExecutionGraph:
     """The graph of one step; every latency, start and lag is NaN. Collectives know the size of their group."""
     program = [Placed(item) for item in items(step_program(plan, network_passes(plan)))]
-    own = rank_nodes(program, Parallelism(data=plan.replicas.data))
-    table = own.table.assign(rank=np.zeros(len(own.table), np.int32))
-    edges = EdgeList()
-    edges.parts += own.edges.parts
-    tables = [t for t in (table, world_transfers(own, edges, plan.replicas.data)) if len(t)]
-    nodes = concat_tables(tables)
-    nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
-    nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, _CONTENT))
-    return _graph(plan, nodes, edges)
-
-
-def _graph(plan: ConvolutionalPlan, nodes: pd.DataFrame, edges: EdgeList) -> ExecutionGraph:
-    ranks, unknown = plan.replicas.data, (float("nan"),)
-    sentences = (STANDS_FOR.format(ranks),) if ranks > 1 else ()
-    graph = ExecutionGraph(
-        name=plan.name, nodes=nodes, edges=edges.table(),
-        steps=(StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown),), ranks=(0,), world_size=ranks,
-        device_names=("",), counts={}, warnings=(*sentences, INPUTS), stands_for=(ranks,),
-        fingerprint=hashlib.sha256(repr(plan).encode()).hexdigest(), cross_step=np.zeros((2, 0), dtype=np.int64),
-    )  # fmt: skip
-    return add_hardware(graph).validate()
+    ways = Parallelism(data=plan.replicas.data)
+    return planned_graph(plan.name, {0: rank_nodes(program, ways)}, one_per_stage(ways), ways, plan, (INPUTS,))
 
 
 # What a rank of a planned residual network holds.

@@ -1,111 +1,53 @@
-"""What a rank's program is made of: ops and views as in other plans, transfers that begin here and end there."""
+"""Items of recommendation models: batched lookups and updates, kernels that move bytes, transfers by name.
+
+A transfer of all ranks begins when the kernels issued before it are done. Kernels wait for its end from where it is
+awaited on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from gnnperf.analytic import BatchedTable, batched_work, stated
 from gnnperf.core import OpFamily, Phase
-from gnnperf.generate.transformer.items import HostWait, Op, Views
+from gnnperf.generate.transformer.items import Await, Group, Lane, Line, Op, Record, Transfer
 from gnnperf.graph import OpCost
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """This rank's part in a collective of all ranks. It begins when the kernels issued before it are done.
-
-    Attributes:
-        name: equal on all ranks, once in a step.
-        kind: as in the graph's column `collective`.
-        message_bytes: of this rank; of uneven exchanges, those of the even one that keeps it as busy.
-        busiest_bytes: of the rank that has most.
-        phase: part of the step.
-        dtype: of the message.
-    """
-
-    name: str
-    kind: str
-    message_bytes: float
-    busiest_bytes: float
-    phase: Phase
-    dtype: str = "float32"
+def batched_op(name: str, tables: Sequence[BatchedTable], phase: Phase) -> Op:
+    """A batched lookup or update, LOOK_UP or UPDATE (gnnperf.analytic.embedding.batched_calls): no reuse in caches."""
+    cost = OpCost(*batched_work(tuple(tables), name), OpFamily.EMBEDDING, "float32")
+    return Op(name, stated(tuple(tables)), None, None, phase, stated_cost=cost)
 
 
-@dataclass(frozen=True)
-class Await:
-    """Kernels issued from here on wait for the ends of transfers.
-
-    Attributes:
-        names: of transfers that began before.
-    """
-
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class BatchedOp:
-    """A batched lookup or update (gnnperf.analytic.embedding.batched_calls).
-
-    Attributes:
-        name: LOOK_UP or UPDATE.
-        tables: that it goes through.
-        phase: part of the step.
-    """
-
-    name: str
-    tables: tuple[BatchedTable, ...]
-    phase: Phase
-
-    @cached_property
-    def dims(self) -> str:
-        """The tables, as `input_dims`."""
-        return stated(self.tables)
-
-    @cached_property
-    def cost(self) -> OpCost:
-        """FLOPs and bytes without reuse in caches."""
-        return OpCost(*batched_work(self.tables, self.name), OpFamily.EMBEDDING, "float32")
-
-
-@dataclass(frozen=True)
-class Moves:
-    """A kernel that moves bytes, of which no shape is stated: sorted indices, indices put in another order.
-
-    Attributes:
-        name: as fbgemm writes it.
-        moved_bytes: read and written.
-        phase: part of the step.
-    """
-
-    name: str
-    moved_bytes: float
-    phase: Phase
-
-    @property
-    def dims(self) -> str | None:
-        """Not stated."""
-        return None
-
-    @property
-    def cost(self) -> OpCost:
-        """Bytes only."""
-        return OpCost(0.0, self.moved_bytes, OpFamily.INDEXING, "int64")
-
-
-Kernel = Op | BatchedOp | Moves
-Item = Kernel | Transfer | Await | HostWait | Views
-Program = Sequence[Item]
+def moves(name: str, moved_bytes: float, phase: Phase) -> Op:
+    """A kernel that reads and writes bytes, of which no shape is stated: sorted indices, indices in another order."""
+    return Op(name, None, None, None, phase, stated_cost=OpCost(0.0, moved_bytes, OpFamily.INDEXING, "int64"))
 
 
 def exchange(name: str, each_bytes: np.ndarray, rank: int, phase: Phase, dtype: str = "float32") -> Transfer:
-    """An uneven all-to-all; `each_bytes` [ranks]."""
-    return Transfer(name, "all_to_all", float(each_bytes[rank]), float(each_bytes.max()), phase, dtype)
+    """An uneven all-to-all; `each_bytes` [ranks], of the even one that keeps a rank as busy."""
+    return _of_all(name, "all_to_all", float(each_bytes[rank]), float(each_bytes.max()), phase, dtype)
 
 
 def equal(name: str, kind: str, message_bytes: float, phase: Phase) -> Transfer:
     """A collective to which all ranks give as much."""
-    return Transfer(name, kind, float(message_bytes), float(message_bytes), phase)
+    return _of_all(name, kind, float(message_bytes), None, phase, "float32")
+
+
+def _of_all(name: str, kind: str, message_bytes: float, busiest: float | None, phase: Phase, dtype: str) -> Transfer:
+    return Transfer(
+        kind, Group.TENSOR, message_bytes, dtype, phase, awaited=False, name=name, busiest_bytes=busiest
+    )  # fmt: skip
+
+
+def ended(transfer: Transfer) -> Record:
+    """Names the end of a transfer that was issued last: all collectives share one stream, as of one process group."""
+    return Record(Lane.TENSOR, transfer.name)
+
+
+def awaited(lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Kernels issued from here on wait for the ends of these transfers."""
+    return tuple(Await(Lane.COMPUTE, line.name) for line in lines if isinstance(line, Transfer))

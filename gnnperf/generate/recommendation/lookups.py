@@ -11,9 +11,10 @@ import numpy as np
 from gnnperf.analytic import LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core import Phase
 from gnnperf.generate.recommendation import network
-from gnnperf.generate.recommendation.items import Await, BatchedOp, Item, Moves, exchange
+from gnnperf.generate.recommendation.items import awaited, batched_op, ended, exchange, moves
 from gnnperf.generate.recommendation.plan import FLOAT_BYTES, Part, RecommendationPlan, Travel, here, parts_of
-from gnnperf.generate.transformer.items import HostWait, op
+from gnnperf.generate.transformer.items import HostWait, Line, Op, op, used
+from gnnperf.generate.uses import use
 from gnnperf.graph import Tensor
 
 # What the programs of all ranks have in common, made once: the replicated part, and who holds how much.
@@ -71,8 +72,8 @@ class Shared:
     Attributes:
         plan: requested.
         parts: of tables.
-        elements, indices, tables: [ranks] see `messages.widths`.
-        bottom, rest, bottom_backward: items of the replicated part; `rest` is all between the two.
+        elements, indices, tables: [ranks] see `widths`.
+        bottom, rest, bottom_backward: lines of the replicated part; `rest` is all between the two.
         update: of replicated parameters.
     """
 
@@ -81,52 +82,62 @@ class Shared:
     elements: np.ndarray
     indices: np.ndarray
     tables: np.ndarray
-    bottom: tuple[Item, ...]
-    rest: tuple[Item, ...]
-    bottom_backward: tuple[Item, ...]
-    update: tuple[Item, ...]
+    bottom: tuple[Line, ...]
+    rest: tuple[Line, ...]
+    bottom_backward: tuple[Line, ...]
+    update: tuple[Line, ...]
 
 
 def shared_by_all(plan: RecommendationPlan) -> Shared:
     """The replicated part, and what travels."""
     parts = parts_of(plan)
-    below, above = network.bottom_widths(plan.model), network.top_widths(plan.model)
-    loss, *loss_backward = network.loss(plan)
+    elements, indices, tables = widths(parts, plan.ranks)
     replicated = [(p.rows, p.dim) for p in parts if p.travel is Travel.STAYS and plan.ranks > 1]
+    known = {
+        f"looked_up_{Travel.STAYS}": any(p.travel is Travel.STAYS for p in parts),
+        f"vectors_{Travel.POOLED}": bool(elements.any()),
+        "vectors_parts": any(p.added_up > 1 for p in parts),
+        f"vectors_{Travel.SUMMED}": summed_width(parts) > 0,
+    }
     rest = (
-        *network.interaction_forward(plan),
-        *network.perceptron_forward(plan, above, "aten::sigmoid"),
-        loss,
-        *loss_backward,
-        *network.perceptron_backward(plan, above, "top"),
+        *network.interaction_forward(plan, " ".join(name for name, there in known.items() if there)),
+        *network.perceptron_forward(plan, network.TOP),
+        *network.loss(plan),
+        *network.perceptron_backward(plan, network.TOP),
         *network.interaction_backward(plan),
     )
-    return Shared(plan, parts, *widths(parts, plan.ranks), tuple(network.perceptron_forward(plan, below, "aten::relu")),
-                  rest, tuple(network.perceptron_backward(plan, below, "bottom")),
-                  (network.update(plan.model, replicated),))  # fmt: skip
+    return Shared(plan, parts, elements, indices, tables, tuple(network.perceptron_forward(plan, network.BOTTOM)), rest,
+                  tuple(network.perceptron_backward(plan, network.BOTTOM)),
+                  used(network.update(plan.model, replicated)))  # fmt: skip
 
 
 F, B = Phase.FORWARD, Phase.BACKWARD
 KEY_BITS_PER_PASS, SORTED_BYTES = 8, 12  # cub's radix sort; a 64-bit row number and a 32-bit place go together
 LENGTHS, INDICES = "lengths", "indices"
+OWN_INDICES = "own_indices"
 
 
-def input_items(shared: Shared, rank: int) -> Iterator[Item]:
+def input_lines(shared: Shared, rank: int) -> Iterator[Line]:
     """Indices put in the holders' order, sent, and put in the order of tables."""
-    samples, requested = shared.plan.samples, shared.indices
+    yield use("data", "", **{network.NUMBERS: 0, OWN_INDICES: 0})  # counted among the inputs
+    plan, requested = shared.plan, shared.indices
     if not requested.any():
         return
-    by_row = sum(p.indices * len(p.ranks) for p in shared.parts if p.added_up > 1 or p.travel is Travel.SUMMED)
+    by_row, given = sum(p.indices * len(p.ranks) for p in shared.parts if p.holds_rows), OWN_INDICES
     if by_row:
-        yield Moves("fbgemm::block_bucketize_sparse_features", 3.0 * samples * by_row * INDEX_BYTES, F)
-    yield Moves("fbgemm::permute_2D_sparse_data", 2.0 * samples * requested.sum() * INDEX_BYTES, F)
-    yield exchange(LENGTHS, even_bytes(shared.tables, samples, LENGTH_BYTES), rank, F, "int32")
-    yield Await((LENGTHS,))
-    yield HostWait(F)
-    yield exchange(INDICES, even_bytes(requested, samples, INDEX_BYTES), rank, F, "int64")
-    yield Await((INDICES,))
+        bucketed = moves("fbgemm::block_bucketize_sparse_features", 3.0 * plan.samples * by_row * INDEX_BYTES, F)
+        yield from used(bucketed, given, bucketed=round(plan.samples * by_row) * INDEX_BYTES)
+        given = "bucketed"
+    permuted = moves("fbgemm::permute_2D_sparse_data", 2.0 * plan.samples * requested.sum() * INDEX_BYTES, F)
+    yield from used(permuted, given, permuted=round(plan.samples * requested.sum()) * INDEX_BYTES)
+    lengths = exchange(LENGTHS, even_bytes(shared.tables, plan.samples, LENGTH_BYTES), rank, F, "int32")
+    yield from (lengths, ended(lengths), *awaited([lengths]), HostWait(F))
+    indices = exchange(INDICES, even_bytes(requested, plan.samples, INDEX_BYTES), rank, F, "int64")
+    mine = round(plan.batch * requested[rank]) * INDEX_BYTES
+    yield from (*used(indices, "permuted", arrived=mine), ended(indices), *awaited([indices]))
     if requested[rank]:
-        yield Moves("fbgemm::permute_2D_sparse_data", 2.0 * shared.plan.batch * requested[rank] * INDEX_BYTES, F)
+        arranged = moves("fbgemm::permute_2D_sparse_data", 2.0 * plan.batch * requested[rank] * INDEX_BYTES, F)
+        yield from used(arranged, "arrived", indices=mine)
 
 
 def _tables(shared: Shared, rank: int, travel: Travel, *, update: bool) -> tuple[BatchedTable, ...]:
@@ -141,11 +152,14 @@ def batched_table(part: Part, plan: RecommendationPlan, *, update: bool) -> Batc
                         max(round(1000 * part.table.skew), 1), state)  # fmt: skip
 
 
-def look_up(shared: Shared, rank: int, travel: Travel) -> Iterator[Item]:
+def look_up(shared: Shared, rank: int, travel: Travel) -> Iterator[Line]:
     """One kernel for all tables here whose vectors go the same way."""
-    tables = _tables(shared, rank, travel, update=False)
+    plan, tables = shared.plan, _tables(shared, rank, travel, update=False)
     if tables:
-        yield BatchedOp(LOOK_UP, tables, F)
+        held = here(shared.parts, rank, travel)
+        size = sum(p.dim * p.samples(plan.batch, plan.ranks) for p in held) * FLOAT_BYTES
+        indices = OWN_INDICES if travel is Travel.STAYS else INDICES
+        yield from used(batched_op(LOOK_UP, tables, F), indices, **{f"looked_up_{travel}": size})
 
 
 def sort_bytes(part: Part, plan: RecommendationPlan) -> float:
@@ -159,18 +173,22 @@ def radix_sort_bytes(rows: int, lookups: int) -> float:
     return 2.0 * passes * SORTED_BYTES * lookups
 
 
-def update_rows(shared: Shared, rank: int, travel: Travel) -> Iterator[Item]:
+def update_rows(shared: Shared, rank: int, travel: Travel) -> Iterator[Line]:
     """Indices sorted by row, then gradients merged and rows updated; replicated tables have gradients instead."""
-    held = here(shared.parts, rank, travel)
-    if not held or (travel is Travel.STAYS and shared.plan.ranks > 1):
+    held, stays = here(shared.parts, rank, travel), travel is Travel.STAYS
+    if not held or (stays and shared.plan.ranks > 1):
         return
-    indices = sum(part.lookups(shared.plan.batch, shared.plan.ranks) for part in held)
-    yield Moves("fbgemm::linearize_index", 2.0 * indices * INDEX_BYTES, B)
-    yield Moves("fbgemm::transpose_embedding_input", sum(sort_bytes(part, shared.plan) for part in held), B)
-    yield BatchedOp(UPDATE, _tables(shared, rank, travel, update=True), B)
+    lookups = sum(part.lookups(shared.plan.batch, shared.plan.ranks) for part in held)
+    indices, gradient = (OWN_INDICES, "d_vectors") if stays else (INDICES, f"gradients_{travel}")
+    linear = moves("fbgemm::linearize_index", 2.0 * lookups * INDEX_BYTES, B)
+    sorting = moves("fbgemm::transpose_embedding_input", sum(sort_bytes(part, shared.plan) for part in held), B)
+    yield from used(linear, indices, rows=lookups * INDEX_BYTES)
+    yield from used(sorting, "rows", sorted_rows=2 * lookups * SORTED_BYTES)
+    yield from used(batched_op(UPDATE, _tables(shared, rank, travel, update=True), B),
+                    f"{indices} {gradient} sorted_rows")  # fmt: skip
 
 
-def dense_gradient(part: Part, plan: RecommendationPlan) -> Item:
+def dense_gradient(part: Part, plan: RecommendationPlan) -> Op:
     """aten::_embedding_bag_dense_backward(grad, indices, offsets, bag_size, maximum_indices, num_weights, ...)."""
     grad = Tensor((plan.samples, part.dim), "float32")
     indices = Tensor((part.lookups(plan.batch, plan.ranks),), "int64")

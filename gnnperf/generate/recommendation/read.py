@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
-from gnnperf.core import InputError
-from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender, check_sizes
+from gnnperf.core import InputError, require
+from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender, check_sizes
+from gnnperf.generate.sections import keys_in, list_of, section, value_as
 from gnnperf.generate.tables import Placed, Placement, Split, Table
-from gnnperf.hardware import closest
 
 # A placement that is chosen by default: largest tables first, each to the rank that holds least.
 
@@ -58,42 +58,28 @@ def recommendation_from(raw: Mapping[str, Any], where: str) -> RecommendationPla
         InputError: an unknown or missing key, a wrong type, a value that cannot be.
     """
     keys_in(raw, SECTIONS, where, needed=("model", "batch"))
-    model, batch = _model(raw["model"], f"{where}.model"), whole(raw["batch"], f"{where}.batch")
-    ranks = whole(raw.get("ranks", 1), f"{where}.ranks")
+    model, batch = _model(raw["model"], f"{where}.model"), value_as(raw["batch"], int, f"{where}.batch")
+    ranks = value_as(raw.get("ranks", 1), int, f"{where}.ranks")
     check_sizes(batch, ranks)
     placement = placement_from(raw.get("placement"), model.tables, ranks, f"{where}.placement")
     return RecommendationPlan(str(raw.get("name", where)), model, batch, ranks, placement)
 
 
 def _model(raw: object, where: str) -> Recommender:
-    model = keys_in(raw, MODEL_KEYS, where, needed=("tables", "bottom", "top"))
-    result: dict[str, Any] = {"tables": tuple(_tables(model["tables"], f"{where}.tables"))}
-    result |= {key: _widths(model[key], f"{where}.{key}") for key in ("bottom", "top")}
-    if "dense_features" in model:
-        result["dense_features"] = whole(model["dense_features"], f"{where}.dense_features")
-    if "dtype" in model:
-        result["dtype"] = str(model["dtype"])
-    choices: dict[str, type[StrEnum]] = {"interaction": Interaction, "optimizer": Optimizer}
-    result |= {key: _choice(model[key], kind, f"{where}.{key}") for key, kind in choices.items() if key in model}
-    return Recommender(**result)
+    model = keys_in(raw, MODEL_KEYS, where, needed=("tables",))
+    tables = [table for place, entry in enumerate(list_of(model["tables"], f"{where}.tables"))
+              for table in _equal_tables(entry, f"{where}.tables[{place}]")]  # fmt: skip
+    return section(Recommender, {**model, "tables": tables}, where)
 
 
-def _widths(raw: object, where: str) -> tuple[int, ...]:
-    return tuple(whole(width, where) for width in _list(raw, where))
-
-
-def _tables(raw: object, where: str) -> Iterator[Table]:
-    listed = _list(raw, where)
-    for place, entry in enumerate(listed):
-        here = f"{where}[{place}]"
-        one = keys_in(entry, TABLE_KEYS, here, needed=("name", "rows", "dim"))
-        rows, dim = (whole(one[key], f"{here}.{key}") for key in ("rows", "dim"))
-        means = {key: _number(one[key], f"{here}.{key}") for key in ("pooling", "skew") if key in one}
-        name, count = str(one["name"]), whole(one.get("count", 1), f"{here}.count")
-        if count > MOST_TABLES:
-            raise InputError(f"bad value {count}", where=f"{here}.count", allowed=f"at most {MOST_TABLES}")
-        for number in range(count):
-            yield Table(f"{name}_{number}" if "count" in one else name, rows, dim, **means)
+def _equal_tables(raw: object, where: str) -> Iterator[Table]:
+    """As many as `count` says."""
+    one = keys_in(raw, TABLE_KEYS, where)
+    table = section(Table, {key: value for key, value in one.items() if key != "count"}, where)
+    count = value_as(one.get("count", 1), int, f"{where}.count")
+    require(1 <= count <= MOST_TABLES, f"{where}.count", count, f"a whole number from 1 to {MOST_TABLES}")
+    for number in range(count):
+        yield replace(table, name=f"{table.name}_{number}") if "count" in one else table
 
 
 def placement_from(raw: object, tables: Sequence[Table], ranks: int, where: str) -> Placement:
@@ -106,16 +92,15 @@ def placement_from(raw: object, tables: Sequence[Table], ranks: int, where: str)
 
 
 def _placed(raw: object, ranks: int, where: str) -> Placed:
-    over_all = tuple(range(ranks))
     if isinstance(raw, int) and not isinstance(raw, bool):
         return Placed(Split.TABLE, (raw,))
     if isinstance(raw, Mapping):
         long = keys_in(raw, ("split", "ranks"), where, needed=("split", "ranks"))
-        own = tuple(sorted(whole(r, f"{where}.ranks", least=0) for r in _list(long["ranks"], f"{where}.ranks")))
-        return Placed(_choice(long["split"], Split, f"{where}.split"), own)
+        own = sorted(value_as(long["ranks"], tuple[int, ...], f"{where}.ranks"))
+        return Placed(value_as(long["split"], Split, f"{where}.split"), tuple(own))
     if (raw == Split.TABLE and ranks > 1) or raw not in list(Split):
         raise InputError(f"bad value {raw!r}", where=where, allowed=PLACES)
-    return Placed(Split(str(raw)), over_all)
+    return Placed(Split(str(raw)), tuple(range(ranks)))
 
 
 def placement_as_written(tables: Sequence[Table], placement: Placement, ranks: int) -> dict[str, object]:
@@ -129,47 +114,3 @@ def _as_written(placed: Placed, ranks: int) -> object:
     if len(placed.ranks) == ranks:
         return str(placed.split)
     return {"split": str(placed.split), "ranks": list(placed.ranks)}
-
-
-def keys_in(raw: object, allowed: Sequence[str], where: str, *, needed: Sequence[str]) -> Mapping[str, Any]:
-    """A mapping with known keys, the needed ones among them."""
-    if not isinstance(raw, Mapping):
-        raise InputError(f"bad value {raw!r}"[:200], where=where, allowed=f"a mapping of {_some(allowed)}")
-    for key in raw:
-        if key not in allowed:
-            near = closest(str(key), allowed)
-            meant = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise InputError(f"unknown key {key!r}{meant}", where=where, allowed=_some(allowed))
-    missing = [key for key in needed if key not in raw]
-    if missing:
-        raise InputError(f"{_some(missing)} {'is' if len(missing) == 1 else 'are'} required", where=where)
-    return raw
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-
-
-def whole(raw: object, where: str, *, least: int = 1) -> int:
-    """A whole number."""
-    if isinstance(raw, bool) or not isinstance(raw, int) or raw < least:
-        raise InputError(f"bad value {raw!r}", where=where, allowed=f"a whole number from {least} up")
-    return raw
-
-
-def _number(raw: object, where: str) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 < raw < float("inf"):
-        raise InputError(f"bad value {raw!r}", where=where, allowed="a number above 0")
-    return float(raw)
-
-
-def _list(raw: object, where: str) -> Sequence[Any]:
-    if isinstance(raw, str) or not isinstance(raw, Sequence):
-        raise InputError(f"bad value {raw!r}"[:200], where=where, allowed="a list")
-    return raw
-
-
-def _choice(raw: object, kind: type[StrEnum], where: str) -> Any:
-    if not isinstance(raw, str) or raw not in list(kind):
-        raise InputError(f"bad value {raw!r}", where=where, allowed=", ".join(kind))
-    return kind(raw)

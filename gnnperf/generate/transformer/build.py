@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,36 +46,60 @@ def build_plan(plan: TransformerPlan, roles: RoleMap | None = None) -> Execution
     Returns:
         Every latency, start and lag is NaN. Collectives know the size of their group, whatever part of it is there.
     """
-    chosen = roles or one_per_stage(plan.parallelism)
-    by_stage = {stage: rank_nodes(stage_program(plan, stage), plan.parallelism)
-                for stage in sorted({role.stage for role in chosen.ranks.values()})}  # fmt: skip
+    chosen, ways = roles or one_per_stage(plan.parallelism), plan.parallelism
+    stages = sorted({role.stage for role in chosen.ranks.values()})
+    by_stage = {stage: rank_nodes(stage_program(plan, stage), ways) for stage in stages}
+    own = {rank: by_stage[role.stage] for rank, role in chosen.ranks.items()}
+    return planned_graph(plan.name, own, chosen, ways, plan, tuple(sentences(plan)))
+
+
+def planned_graph(
+    name: str, own: Mapping[int, RankNodes], roles: RoleMap, ways: Parallelism, content: object,
+    warnings: tuple[str, ...] = (),
+) -> ExecutionGraph:  # fmt: skip
+    """Ranks' nodes as one graph, their transfers matched.
+
+    Args:
+        name: of the graph.
+        own: rank -> its nodes.
+        roles: of these ranks, in the same order.
+        ways: all ranks of the job.
+        content: what the graph is made of; its repr is the fingerprint.
+        warnings: what was taken for granted.
+    """
     tables, edges, offset = [], EdgeList(), 0
     met: dict[Meeting, list[_Met]] = defaultdict(list)
-    for rank, role in chosen.ranks.items():
-        own = by_stage[role.stage]
-        tables.append(own.table.assign(rank=np.full(len(own.table), rank, dtype=np.int32)))
-        edges.parts += own.edges.shifted(offset).parts
-        _meet(met, own, role, plan, offset)
-        offset += len(own.table)
-    tables.append(_transfers(met, plan, offset, edges))
-    nodes = concat_tables([t for t in tables if len(t)])
-    nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
-    nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, _CONTENT))
-    return _graph(plan, chosen, nodes, edges)
+    for rank, nodes in own.items():
+        tables.append(nodes.table.assign(rank=np.full(len(nodes.table), rank, dtype=np.int32)))
+        edges.parts += nodes.edges.shifted(offset).parts
+        _meet(met, nodes, roles.ranks[rank], ways, offset)
+        offset += len(nodes.table)
+    tables.append(_transfers(met, ways, offset, edges))
+    nodes_ = concat_tables([t for t in tables if len(t)])
+    nodes_ = nodes_.assign(node_id=np.arange(len(nodes_)), step=np.zeros(len(nodes_), np.int32))
+    nodes_ = nodes_.assign(blocked_us=np.full(len(nodes_), np.nan), content_key=content_keys(nodes_, _CONTENT))
+    ranks, stands_for = tuple(own), tuple(roles.multiplicity.values())
+    unknown = tuple(float("nan") for _ in ranks)
+    graph = ExecutionGraph(
+        name=name, nodes=nodes_, edges=edges.table(), ranks=ranks, world_size=ways.world_size,
+        steps=(StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown),), device_names=("",) * len(ranks),
+        counts={}, warnings=(*warnings, *stands_for_text(stands_for)), stands_for=stands_for,
+        fingerprint=hashlib.sha256(repr(content).encode()).hexdigest(), cross_step=np.zeros((2, 0), dtype=np.int64),
+    )  # fmt: skip
+    return add_hardware(graph).validate()
 
 
 def _meet(
-    met: dict[Meeting, list[_Met]], own: RankNodes, role: Role, plan: TransformerPlan, offset: int
+    met: dict[Meeting, list[_Met]], own: RankNodes, role: Role, ways: Parallelism, offset: int
 ) -> None:  # fmt: skip
-    """Put a rank's parts with those of its peers: messages by tag, all else by order within the group."""
+    """Put a rank's parts with those of its peers: messages by tag or name, all else by order within the group."""
     count: dict[Group, int] = defaultdict(int)
     for part in own.parts:
         group = part.transfer.group
-        which: object = part.tag
-        if not part.tag:
+        which: object = part.tag or part.transfer.name
+        if not which:
             which, count[group] = count[group], count[group] + 1
-        rank = rank_of(role, plan.parallelism)
-        met[*_members(group, role, plan.parallelism), which].append(_Met(part.transfer, part.arrive + offset, rank))
+        met[*_members(group, role, ways), which].append(_Met(part.transfer, part.arrive + offset, rank_of(role, ways)))
 
 
 def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
@@ -92,7 +117,7 @@ def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
     return (between, role.replica, role.shard)
 
 
-def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: int, edges: EdgeList) -> pd.DataFrame:
+def _transfers(met: dict[Meeting, list[_Met]], ways: Parallelism, offset: int, edges: EdgeList) -> pd.DataFrame:
     """[num_transfers] nodes, and their edges to the parts."""
     if not met:
         return node_table(0)
@@ -100,7 +125,7 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
     first = [parts[0].transfer for parts in groups]
     direct = [t.kind in ("send", "recv") for t in first]
     assert all(len(parts) == 2 for parts, d in zip(groups, direct, strict=True) if d), "a message without its other end"
-    places = _places(met, plan)
+    places = _places(met, ways)
     node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
     arrive = np.array([part.arrive for parts in groups for part in parts])
     edges.add(arrive, node, Relation.JOINS)
@@ -111,49 +136,31 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
         phase=np.array([str(t.phase) for t in first], dtype=object),
         dtype=np.array([t.dtype for t in first], dtype=object),
         collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),
-        message_bytes=np.array([t.message_bytes for t in first]),
-        group_size=np.array([group_size(t.group, plan.parallelism) for t in first]),
+        message_bytes=np.array([t.message_bytes if t.busiest_bytes is None else t.busiest_bytes for t in first]),
+        group_size=np.array([group_size(t.group, ways) for t in first]),
         group_first=np.array([lowest for lowest, _ in places]),
         group_stride=np.array([stride for _, stride in places]),
     )  # fmt: skip
 
 
-def _places(met: dict[Meeting, list[_Met]], plan: TransformerPlan) -> list[tuple[int, int]]:
+def _places(met: dict[Meeting, list[_Met]], ways: Parallelism) -> list[tuple[int, int]]:
     """Per transfer the lowest rank of its group and the distance of neighbors, whatever part of it is in the graph."""
     whole: dict[Group, dict[Meeting, tuple[int, int]]] = {}
     result = []
     for key, parts in met.items():
         group = parts[0].transfer.group
-        if len(parts) == group_size(group, plan.parallelism):
+        if len(parts) == group_size(group, ways):
             result.append(progression([part.rank for part in parts]))
             continue
         if group not in whole:
-            whole[group] = _whole_groups(group, plan)
+            whole[group] = _whole_groups(group, ways)
         result.append(whole[group][key[:-1]])
     return result
 
 
-def _whole_groups(group: Group, plan: TransformerPlan) -> dict[Meeting, tuple[int, int]]:
+def _whole_groups(group: Group, ways: Parallelism) -> dict[Meeting, tuple[int, int]]:
     """Place of every group of a kind, by what its ranks have in common."""
     ranks: dict[Meeting, list[int]] = defaultdict(list)
-    for role in all_roles(plan.parallelism):
-        ranks[_members(group, role, plan.parallelism)].append(rank_of(role, plan.parallelism))
+    for role in all_roles(ways):
+        ranks[_members(group, role, ways)].append(rank_of(role, ways))
     return {members: progression(own) for members, own in ranks.items()}
-
-
-def _fingerprint(plan: TransformerPlan) -> str:
-    return hashlib.sha256(repr(plan).encode()).hexdigest()
-
-
-def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: EdgeList) -> ExecutionGraph:
-    ranks = tuple(roles.ranks)
-    unknown = tuple(float("nan") for _ in ranks)
-    label = StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown)
-    stands_for = tuple(roles.multiplicity[rank] for rank in ranks)
-    graph = ExecutionGraph(
-        name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
-        world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
-        counts={}, warnings=(*sentences(plan), *stands_for_text(stands_for)), fingerprint=_fingerprint(plan),
-        cross_step=np.zeros((2, 0), dtype=np.int64), stands_for=stands_for,
-    )  # fmt: skip
-    return add_hardware(graph).validate()

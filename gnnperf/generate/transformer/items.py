@@ -7,12 +7,13 @@ event has happened, that is when everything that the event's lane had been given
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
 
 from gnnperf.core import Phase
+from gnnperf.generate.uses import Use
 from gnnperf.graph import DTYPE_BYTES, PROFILER_DTYPES, OpCost, Tensor, op_cost
 
 PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}  # the first of several names
@@ -57,24 +58,26 @@ class Op:
 
     Attributes:
         name: as torch writes it; a fused elementwise kernel is named as inductor names it, its arguments are buffers.
-        dims, types, values: JSON as in schema.EVENT_COLUMNS.
+        dims, types, values: JSON as in schema.EVENT_COLUMNS; None: not stated.
         phase: part of the step.
         lane: where its kernel runs.
         of_weights: its result is a weight's gradient, which nothing but the update waits for.
+        stated_cost: FLOPs and bytes of ops whose arguments do not say them.
     """
 
     name: str
-    dims: str
-    types: str
+    dims: str | None
+    types: str | None
     values: str | None
     phase: Phase
     lane: Lane = Lane.COMPUTE
     of_weights: bool = False
+    stated_cost: OpCost | None = None
 
     @cached_property
     def cost(self) -> OpCost:
         """FLOPs and bytes by the formulas that recorded ops have."""
-        return op_cost(self.name, self.dims, self.types, self.values)
+        return self.stated_cost or op_cost(self.name, self.dims, self.types, self.values)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ class Transfer:
         phase: part of the step.
         awaited: the kernels after it wait for its end; else only what is on its own stream does.
         follows_compute: it waits for the kernels before it; else for events only.
+        name: of a transfer that ranks match by name, once in a step; "": by order within the group.
+        busiest_bytes: that the rank with most of an uneven exchange sends; None: all send as much.
     """
 
     kind: str
@@ -98,6 +103,8 @@ class Transfer:
     phase: Phase
     awaited: bool
     follows_compute: bool = True
+    name: str = ""
+    busiest_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,7 @@ class Views:
 
 
 Item = Op | Transfer | Copy | HostWork | HostWait | Record | Await | HostAwait | Views
+Line = Item | Use  # an item of a program, or what the op before it does to memory
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,23 @@ def op(
         lane,
         of_weights,
     )
+
+
+def used(item: Op | Transfer, takes: str = "", **makes: Tensor | int) -> tuple[Line, ...]:
+    """An item, and what it does to memory: names of tensors that it takes; of those that it makes, and their bytes."""
+    name, of_weights = (item.name, item.of_weights) if isinstance(item, Op) else (item.kind, False)
+    sizes = tuple((key, made if isinstance(made, int) else made.num_bytes) for key, made in makes.items())
+    return item, Use(name, tuple(takes.split()), sizes, (), of_weights)
+
+
+def items_of(lines: Iterable[Line]) -> tuple[Item, ...]:
+    """What a program is made of."""
+    return tuple(line for line in lines if not isinstance(line, Use))
+
+
+def uses_of(lines: Iterable[Line]) -> tuple[Use, ...]:
+    """What an account of memory is made of."""
+    return tuple(line for line in lines if isinstance(line, Use))
 
 
 def fused(name: str, phase: Phase, *buffers: Tensor) -> Op:

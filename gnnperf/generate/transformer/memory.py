@@ -11,13 +11,11 @@ float32 gradients next to, unless they are summed in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
-from gnnperf.generate.transformer.items import Group, Item, Op
-from gnnperf.generate.transformer.layer import layer_backward, layer_forward
+from gnnperf.generate.transformer.items import Group
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
 from gnnperf.generate.transformer.rank_memory import (
     gradients_bytes,
@@ -25,9 +23,7 @@ from gnnperf.generate.transformer.rank_memory import (
     state_bytes,
     step_changes,
 )
-from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses
-from gnnperf.generate.transformer.update import update
-from gnnperf.generate.uses import NotAccounted, RankTensors, Stretch, check_accounted
+from gnnperf.generate.uses import RankTensors, Stretch
 
 # Which ranks of a plan stand in its graph, and for how many ranks each stands.
 #
@@ -85,17 +81,11 @@ def rank_of(role: Role, ways: Parallelism) -> int:
     return role.shard + ways.tensor * (role.replica + ways.data * role.stage)
 
 
-_UPDATE = ("aten::copy_", "aten::mul_", "aten::norm", "aten::_fused_adam_")
 ASSUMED = "Python's names hold no tensor beyond its last use, and a stage lets go of what it has sent"
 
 
 def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
-    """The memory of each stage, given for its first rank: its ranks hold the same.
-
-    Raises:
-        NotAccounted: the plan's program has an op of which nothing stated what it takes and makes.
-    """
-    _check_accounted(plan)
+    """The memory of each stage, given for its first rank: its ranks hold the same."""
     return tuple(
         RankTensors(
             rank_of(Role(stage, 0, 0), plan.parallelism),
@@ -107,27 +97,6 @@ def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
         )
         for stage in range(plan.parallelism.pipeline)
     )
-
-
-def _check_accounted(plan: TransformerPlan) -> None:
-    """Whether every op of the program has what it takes and makes, in the program's order."""
-    kinds = {plan.has_experts(layer): layer for layer in range(plan.model.layers)}
-    pairs = [
-        (layer_uses(plan, layer, recomputed=False), layer_forward(plan, layer), layer_backward(plan, layer))
-        for layer in kinds.values()
-    ]
-    pairs.append((embedding_uses(plan), embedding_forward(plan), embedding_backward(plan)))
-    pairs.append((head_uses(plan), head_forward(plan), head_backward(plan)))
-    for pair, forward, backward in pairs:
-        check_accounted([op.name for op in _ops(forward)], pair.forward)
-        check_accounted([op.name for op in _ops(backward)], pair.backward)
-    for op in _ops(update(plan, 0)):
-        if op.name not in _UPDATE:
-            raise NotAccounted(op.name)
-
-
-def _ops(items: Iterable[Item]) -> list[Op]:
-    return [item for item in items if isinstance(item, Op)]
 
 
 # Groups of a plan that do not lie on machines evenly: equal ranks then have unequal links.

@@ -21,7 +21,20 @@ from gnnperf.generate.transformer.gradients import (
     Visit,
     unit_parameters,
 )
-from gnnperf.generate.transformer.items import Await, Group, HostWait, Item, Lane, Op, Placed, Record, Transfer, op
+from gnnperf.generate.transformer.items import (
+    Await,
+    Group,
+    HostWait,
+    Item,
+    Lane,
+    Line,
+    Op,
+    Placed,
+    Record,
+    Transfer,
+    items_of,
+    op,
+)
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.mlp import B
 from gnnperf.generate.transformer.passes import Gradient, Pass, flagged_passes
@@ -122,11 +135,11 @@ class _Shelf:
         self._items: dict[Item, Placed] = {}
         self._tuples: dict[object, tuple[Placed, ...]] = {}
 
-    def placed(self, items: Iterable[Item]) -> tuple[Placed, ...]:
+    def placed(self, lines: Iterable[Line]) -> tuple[Placed, ...]:
         """Items of a program, untagged."""
-        return tuple(self._items.setdefault(item, Placed(item)) for item in items)
+        return tuple(self._items.setdefault(item, Placed(item)) for item in items_of(lines))
 
-    def once(self, what: object, make: Callable[[], Iterable[Item]]) -> tuple[Placed, ...]:
+    def once(self, what: object, make: Callable[[], Iterable[Line]]) -> tuple[Placed, ...]:
         """The items of `what`, made when it is first requested."""
         if what not in self._tuples:
             self._tuples[what] = self.placed(make())

@@ -10,17 +10,17 @@ tensor                       arrive ... exit     `waits
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, OpFamily, Relation
+from gnnperf.core import Relation
 from gnnperf.generate.transformer.items import Await, Copy, HostAwait, HostWait, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.plan import Parallelism
-from gnnperf.generate.transformer.rows import FIRST_WORK, LAUNCH_AT, TRANSFER_OPS, item_rows, lane_of
-from gnnperf.graph import EdgeList, consecutive, node_table
+from gnnperf.generate.transformer.rows import FIRST_WORK, LAUNCH_AT, ItemRows, item_rows, lane_of
+from gnnperf.graph import EdgeList, consecutive
 
 # What waits for events: edges between streams that the order of launches only does not give.
 #
@@ -174,16 +174,28 @@ class RankNodes:
 
 def rank_nodes(program: Sequence[Placed], ways: Parallelism) -> RankNodes:
     """The nodes of a program and what they wait for on their own rank."""
+    (own,) = nodes_of_ranks([program], ways)
+    return own
+
+
+def nodes_of_ranks(programs: Sequence[Sequence[Placed]], ways: Parallelism) -> Iterator[RankNodes]:
+    """The same of several programs, whose rows are made once for each item that they share."""
     numbers: dict[int, int] = {}  # by identity: a program repeats the same few items
-    index = np.array([numbers.setdefault(id(p.item), len(numbers)) for p in program])  # [num_items]
-    by_number = {numbers[id(p.item)]: p.item for p in program}
+    index = [np.array([numbers.setdefault(id(p.item), len(numbers)) for p in program]) for program in programs]
+    by_number = {numbers[id(p.item)]: p.item for program in programs for p in program}
     distinct = [by_number[n] for n in range(len(numbers))]
     rows = item_rows(distinct, ways)
+    kinds = np.array([_kind(item) for item in distinct])
+    for program, own in zip(programs, index, strict=True):
+        yield _nodes(program, rows, own, kinds[own])
+
+
+def _nodes(program: Sequence[Placed], rows: ItemRows, index: np.ndarray, kind: np.ndarray) -> RankNodes:
+    """Of one program, from the rows of distinct items and the number [num_items] and kind [num_items] of each."""
     width = np.diff(rows.first)[index]  # [num_items]
     begin = np.cumsum(width) - width  # [num_items] first node of each item
     row = np.repeat(rows.first[index] - begin, width) + np.arange(int(width.sum()))  # [num_nodes]
     table = rows.table.take(row).reset_index(drop=True)
-    kind = np.array([_kind(item) for item in distinct])[index]  # [num_items]
     parts = tuple(Part(p.item, p.tag, int(b) + FIRST_WORK) for p, b in zip(program, begin, strict=True)
                   if isinstance(p.item, Transfer))  # fmt: skip
     edges = _edges(table, begin, kind)
@@ -243,26 +255,3 @@ def _after(edges: EdgeList, src: np.ndarray, dst: np.ndarray, lag_class: str) ->
     following = np.r_[np.minimum.accumulate(result[::-1])[::-1][1:], never]
     known = (src != NONE) & (following != never)
     edges.add(src[known], following[known], Relation.WAITS, lag_class)
-
-
-# Transfers among all ranks of a planned step, of which one is in the graph: nodes, and edges to its parts.
-
-
-def world_transfers(own: RankNodes, edges: EdgeList, num_ranks: int) -> pd.DataFrame:
-    """[num_transfers] nodes, one per part of the rank; every rank takes part in each."""
-    parts = own.parts
-    if not parts:
-        return node_table(0)
-    node = len(own.table) + np.arange(len(parts))
-    arrive = np.array([part.arrive for part in parts])
-    edges.add(arrive, node, Relation.JOINS)
-    edges.add(node, arrive + 1, Relation.RELEASES)
-    return node_table(
-        len(parts), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array([TRANSFER_OPS[part.transfer.kind] for part in parts], dtype=object),
-        phase=np.array([str(part.transfer.phase) for part in parts], dtype=object),
-        dtype=np.array([part.transfer.dtype for part in parts], dtype=object),
-        collective=np.array([part.transfer.kind for part in parts], dtype=object),
-        message_bytes=np.array([part.transfer.message_bytes for part in parts]),
-        group_size=np.full(len(parts), num_ranks), group_first=0, group_stride=1,
-    )  # fmt: skip

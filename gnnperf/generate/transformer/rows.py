@@ -108,7 +108,7 @@ def _rows(item: Item, ways: Parallelism) -> list[dict[str, object]]:
     if isinstance(item, Copy):
         return [*_launching(COPY_OP, item.phase, None, COPY), _copy(item)]
     if isinstance(item, Op):
-        return [*_launching(item.name, item.phase, item.dims), _kernel(item)]
+        return [*_launching(item.name, item.phase, item.dims if item.stated_cost is None else None), _kernel(item)]
     return [*_launching(TRANSFER_OPS[item.kind], item.phase, None), *_ends(item, ways)]
 
 

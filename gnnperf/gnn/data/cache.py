@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import cache, singledispatch
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -67,58 +67,31 @@ def content_digest(*parts: object) -> str:
     does not. Sums of floats differ in their last bits with the number of threads, and so do data that were normalized
     by them.
     """
-    return _hash(parts).hexdigest()[:32]
+    digest = hashlib.sha256()
+    _add(digest, parts)
+    return digest.hexdigest()[:32]
 
 
-def _hash(value: object) -> hashlib._Hash:
-    """Of one value; its type is part of it, so that a list is not taken for the elements next to it."""
-    digest = hashlib.sha256(type(value).__name__.encode())
-    for piece in _pieces(value):
-        digest.update(piece)
-    return digest
-
-
-@singledispatch
-def _pieces(value: object) -> list[bytes]:
+def _add(digest: hashlib._Hash, value: object) -> None:
+    """Type and length come first, so that a list is not taken for the elements next to it."""
+    digest.update(f"{type(value).__name__} {len(value) if isinstance(value, Sized) else 0} ".encode())
+    if isinstance(value, torch.Tensor):
+        value = value.detach().numpy(force=True)
     if is_dataclass(value):
-        return [_hash((one.name, getattr(value, one.name))).digest() for one in fields(value)]
-    return [repr(value).encode()]
-
-
-@_pieces.register
-def _of_array(value: np.ndarray) -> list[bytes]:
-    if value.dtype == object:
-        return [_hash(value.tolist()).digest()]
-    return [f"{value.dtype}{value.shape}".encode(), value.tobytes()]
-
-
-@_pieces.register
-def _of_tensor(value: torch.Tensor) -> list[bytes]:
-    return _of_array(value.detach().numpy(force=True))
-
-
-@_pieces.register
-def _of_table(value: pd.DataFrame) -> list[bytes]:
-    return [_hash((name, *_column(value[name]))).digest() for name in value.columns]
-
-
-def _column(values: pd.Series) -> tuple[str, np.ndarray]:
-    kind = "category" if isinstance(values.dtype, pd.CategoricalDtype) else str(values.dtype)
-    return kind, pd.util.hash_pandas_object(values, index=False).to_numpy()
-
-
-@_pieces.register(Mapping)
-def _of_mapping(value: Mapping[object, object]) -> list[bytes]:
-    return [_hash(item).digest() for item in value.items()]
-
-
-@_pieces.register(set)
-@_pieces.register(frozenset)
-def _of_set(value: object) -> list[bytes]:
-    raise TypeError("a set has another order in every process: sort it")
-
-
-@_pieces.register(list)
-@_pieces.register(tuple)
-def _of_sequence(value: list[object] | tuple[object, ...]) -> list[bytes]:
-    return [_hash(one).digest() for one in value]
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+    match value:
+        case np.ndarray() if value.dtype != object:
+            digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+        case pd.Series():
+            digest.update(("category" if isinstance(value.dtype, pd.CategoricalDtype) else str(value.dtype)).encode())
+            digest.update(pd.util.hash_pandas_object(value, index=False).to_numpy().tobytes())
+        case pd.DataFrame() | Mapping():
+            for item in value.items():
+                _add(digest, item)
+        case list() | tuple() | np.ndarray():
+            for one in value:
+                _add(digest, one)
+        case set() | frozenset():
+            raise TypeError("a set has another order in every process: sort it")
+        case _:
+            digest.update(repr(value).encode())

@@ -3,8 +3,8 @@
 Attributes per work type, n nodes of it (names avoid `batch` and `index`, which PyG increments in collation):
     x [n, len(WORK_NAMES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
     base_us [n] float64      analytic_us, latency_us [n] float64, NaN unknown
-    target, steady_target [n] float32, log(latency by itself / base), NaN where it is not defined: what is usual, and
-        what a schedule adds up; stretch [n] float32, latency next to other work over that (data.runs.AloneLabels)
+    target, steady_target [n] float32, log(isolated latency / base), NaN where it is not defined: what is usual, and
+        what a schedule adds up (data.runs.IsolatedLabels)
     time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labeled nodes
     known_collective_model [n] bool, collectives only: link and group within the training range (of the normalizer)
 Every work type and every edge type between them is there, with zero rows if necessary. Device and link nodes are left
@@ -113,7 +113,7 @@ def features(
     """
     graph = joined_by_parts(graph)
     nodes = graph.nodes
-    given = source_numbers(nodes, base_us(nodes, analytic.latency_us, floors)[0], source)
+    given = source_numbers(nodes, base_us(nodes, analytic.latency_us, floors), source)
     base = given.base_us  # [num_nodes]
     numbers = work_numbers(graph, analytic.latency_us, base, cluster, given.columns)  # [num_nodes, num_features]
     types = texts_of(nodes["node_type"])  # [num_nodes]
@@ -141,7 +141,7 @@ def _labels(
 ) -> dict[str, np.ndarray]:
     """Targets and weight; a node counts where it is learned and measured."""
     unknown = np.full(len(base), np.nan)
-    result = isolated or IsolatedLabels(unknown, unknown, np.ones(len(base)))
+    result = isolated or IsolatedLabels(unknown, unknown)
     usable = learned & is_measured(latency_us)  # [num_nodes]
     mean = latency_us[usable].mean() if usable.any() else 1.0
     return {
@@ -149,7 +149,6 @@ def _labels(
         "latency_us": latency_us.copy(),
         "target": _target(result.usual_us, base, learned),
         "steady_target": _target(result.steady_us, base, learned),
-        "stretch": result.stretch.astype(np.float32),
         "time_share": np.where(usable, latency_us / mean, 0.0).astype(np.float32),
     }
 

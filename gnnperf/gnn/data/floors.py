@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import pandas as pd
@@ -37,13 +36,6 @@ def of_each(column: pd.Series, value: Callable[[str], float]) -> np.ndarray:
     return np.array([value(word) for word in words], dtype=np.float64)[place]
 
 
-class BaseKind(StrEnum):
-    """Where a base came from."""
-
-    COSTED = "costed"  # the analytical model
-    FLOOR = "floor"  # median of its type and segment in the training runs
-
-
 @dataclass(frozen=True)
 class TypedFloors:
     """Median measured latencies of the training runs, zeros included (arriving at a collective takes none).
@@ -52,14 +44,11 @@ class TypedFloors:
         by_segment_us: "node_type/segment" -> median latency.
         by_type_us: node type -> median latency.
         overall_us: median latency of all work.
-        residual: whether the analytical answer is the base where there is one, and the network learns what it leaves
-            over; False: floors everywhere (the ablation "no residual target").
     """
 
     by_segment_us: Mapping[str, NotNegative]
     by_type_us: Mapping[str, NotNegative]
     overall_us: NotNegative
-    residual: bool = True
 
     def floor_us(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] the narrowest median there is."""
@@ -85,13 +74,12 @@ def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
     )
 
 
-def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -> tuple[np.ndarray, np.ndarray]:
-    """The base, [num_nodes] float64, never NaN, and its kind, [num_nodes]. A base of 0 can only be answered by 0."""
-    costed = floors.residual & np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
-    kinds = np.where(costed, BaseKind.COSTED, BaseKind.FLOOR).astype(object)
+def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -> np.ndarray:
+    """The base, [num_nodes] float64, never NaN. A base of 0 can only be answered by 0."""
+    costed = np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
     result = np.array(analytic_us, dtype=np.float64)
     result[~costed] = floors.floor_us(nodes[~costed])
-    return result, kinds
+    return result
 
 
 def _segment_keys(nodes: pd.DataFrame) -> pd.Series:

@@ -89,9 +89,7 @@ def paced(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
         edges=run.graph.edges.assign(lag_us=np.nan),
         fingerprint=f"{run.graph.fingerprint} paced",
     )
-    isolated = IsolatedLabels(
-        _at(run.isolated.usual_us, machine_scale), _at(run.isolated.steady_us, machine_scale), run.isolated.stretch
-    )
+    isolated = IsolatedLabels(*(_at(us, machine_scale) for us in (run.isolated.usual_us, run.isolated.steady_us)))
     return replace(
         run, graph=graph, step_us=run.step_us * float(predicted_us[known].sum() / known_us), isolated=isolated
     )

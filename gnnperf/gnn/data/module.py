@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import lightning
 import numpy as np
@@ -16,6 +14,10 @@ from gnnperf.core import InputError
 from gnnperf.gnn.data.features import EdgeType
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.data.segments import SegmentedGraph
+
+# How far a segment sees beyond its own nodes in training. With fewer hops than layers, states at its rim are
+# approximate; with as many, ranks that often talk make it nearly the whole graph.
+SEGMENT_HOPS = 2
 
 # The order of an epoch, from seed and epoch only, and what each of several processes takes of it.
 
@@ -74,57 +76,39 @@ class SharedBatches(Sampler[list[int]]):
             yield order[begin + self.rank : end : self.count]
 
 
-@dataclass(frozen=True)
-class Example:
-    """What one place in a batch holds.
-
-    Attributes:
-        data: a graph, or a segment of one.
-        step: number of its step among those to train on, followed by those to validate on; -1: a segment, of which
-            no step time is known.
-    """
-
-    data: HeteroData
-    step: int
-
-
-class Examples(Dataset[Example]):
+class Examples(Dataset[HeteroData]):
     """Graphs that fit, and segments of those that do not, cut when they are requested.
 
     Args:
         graphs: whole graphs.
-        first_step: number of the first one's step.
         max_nodes: nodes that one example may hold.
         num_hops: how far a segment sees beyond its own nodes (segments.SegmentedGraph).
     """
 
-    def __init__(self, graphs: Sequence[HeteroData], first_step: int, max_nodes: int, num_hops: int) -> None:
-        self._made: list[Callable[[], Example]] = []
-        for step, graph in enumerate(graphs, start=first_step):
+    def __init__(self, graphs: Sequence[HeteroData], max_nodes: int, num_hops: int) -> None:
+        self._parts: list[HeteroData | tuple[SegmentedGraph, np.ndarray]] = []
+        for graph in graphs:
             if (graph.num_nodes or 0) <= max_nodes:
-                self._made.append(partial(Example, graph, step))
+                self._parts.append(graph)
                 continue
             whole = SegmentedGraph(graph, num_hops)
-            self._made += [partial(_segment, whole, window) for window in whole.windows(max_nodes)]
+            self._parts += [(whole, window) for window in whole.windows(max_nodes)]
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._parts)
 
-    def __getitem__(self, index: int) -> Example:
-        return self._made[index]()
-
-
-def _segment(whole: SegmentedGraph, window: np.ndarray) -> Example:
-    return Example(whole.cut(window).data, -1)
+    def __getitem__(self, index: int) -> HeteroData:
+        part = self._parts[index]
+        return part if isinstance(part, HeteroData) else part[0].cut(part[1]).data
 
 
 class StepDataModule(lightning.LightningDataModule):
-    """Training and validation steps of a PreparedData; batches carry `step` [num_graphs], see Example.
+    """Training and validation steps of a PreparedData.
 
     Args:
         data: the prepared steps.
         config: how many graphs and nodes make a batch, over all processes.
-        num_hops: layers of message passing of the network that trains; segments see config.segment_hops of them.
+        num_hops: layers of message passing of the network that trains; segments see SEGMENT_HOPS of them.
         seed: of the order.
         rank: this process.
         count: processes that train together.
@@ -139,26 +123,19 @@ class StepDataModule(lightning.LightningDataModule):
         super().__init__()
         self.batch_size = config.batch_size
         max_nodes = config.max_nodes_per_batch // config.batch_size
-        hops = min(num_hops, config.segment_hops)
+        hops = min(num_hops, SEGMENT_HOPS)
         graphs = {part: [step.data for step in data.steps[part]] for part in ("train", "val")}
-        self.train = Examples(graphs["train"], 0, max_nodes, hops)
-        self.val = Examples(graphs["val"], len(graphs["train"]), max_nodes, hops)
+        self.train = Examples(graphs["train"], max_nodes, hops)
+        self.val = Examples(graphs["val"], max_nodes, hops)
         self.batches = SharedBatches(EpochShuffle(len(self.train), seed), config.batch_size, rank, count)
 
     def train_dataloader(self) -> DataLoader:
         """Shuffled training steps, this process's share."""
-        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of_examples)
+        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of)
 
     def val_dataloader(self) -> DataLoader:
         """All validation steps in order, in every process: all agree on which epoch was best."""
-        return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of_examples)
-
-
-def batch_of_examples(examples: Sequence[Example]) -> Batch:
-    """One disconnected graph that knows the numbers of its steps."""
-    batch = batch_of([e.data for e in examples])
-    batch.step = torch.tensor([e.step for e in examples])  # [num_graphs]
-    return batch
+        return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of)
 
 
 def batch_of(graphs: Sequence[HeteroData]) -> Batch:

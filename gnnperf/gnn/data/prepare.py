@@ -31,7 +31,6 @@ from gnnperf.gnn.data.source import (
     SourceMeasurements,
     SourceRuns,
     aligned_us,
-    revealed,
     source_runs,
     with_model_ratio,
 )
@@ -63,14 +62,8 @@ class DataConfig:
         batch_size: steps (graphs) per batch, one step per run.
         max_nodes_per_batch: nodes that one batch may hold; a graph above its share of it (1 / batch_size) is cut into
             segments of time, which train as graphs of their own. Memory grows with it: some 15 to 30 KB per node.
-        segment_hops: how far a segment sees beyond its own nodes in training: with fewer hops than layers, states at
-            its rim are approximate; with as many, ranks that often talk make it nearly the whole graph.
-        max_runs: training recordings used, in the split's order; None: all.
         op_tables: what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base
             learns from them how ops cost that training runs do not have.
-        residual_target: the network corrects the analytical answer where there is one; False: it corrects a constant
-            per type and segment, and the analytical answer is a feature only (then model.max_residual must be larger:
-            a node may take ten thousand times its type's median).
         bucket_bytes: of the token buckets that limit the links of runs whose cards name a rate and no bucket (`tc tbf`,
             instances of clouds); None: such links are taken to have none.
         test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
@@ -81,8 +74,6 @@ class DataConfig:
             In the pace of `path`, where runs of both tell it (data.paces); these runs themselves are left out.
         source_path: another data set's folder: recordings of the same runs on another machine. The network corrects
             their latencies, where there are any, instead of the analytical ones (data.source); None: no source.
-        source_shares: of the source's measurements that training shows; each training run is learned from once per
-            share. 1: all; 0: none.
     """
 
     path: str = "datasets/cpu-gloo"
@@ -90,15 +81,11 @@ class DataConfig:
     cache_dir: str = "~/.cache/gnnperf"
     batch_size: int = 4
     max_nodes_per_batch: int = 50_000
-    segment_hops: int = 2
-    max_runs: int | None = None
     op_tables: list[str] = field(default_factory=list)
-    residual_target: bool = True
     bucket_bytes: float | None = None
     test_path: str | None = field(default=None, repr=False)
     train_paths: list[str] = field(default_factory=list)
     source_path: str | None = None
-    source_shares: list[float] = field(default_factory=lambda: [1.0])
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -107,17 +94,12 @@ class DataConfig:
         least = 8 * self.batch_size
         require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
                 f"{least} or more, 8 per graph of a batch")  # fmt: skip
-        require(self.segment_hops >= 0, "data.segment_hops", self.segment_hops, "a whole number >= 0")
         if self.bucket_bytes is not None:
             require(0 < self.bucket_bytes < math.inf, "data.bucket_bytes", self.bucket_bytes,
                     "a number above 0, or null for none")  # fmt: skip
-        require(bool(self.source_shares) and all(0 <= one <= 1 for one in self.source_shares), "data.source_shares",
-                self.source_shares, "at least one share, 0 to 1")  # fmt: skip
-        if self.max_runs is not None:
-            require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")
 
 
-# What a network was given before that now trains on: new data are given in the same words and on the same scales.
+# What a network was given before that now trains on: new data are given in the same tokens and on the same scales.
 
 
 @dataclass(frozen=True)
@@ -125,27 +107,21 @@ class Earlier:
     """Of an earlier training.
 
     Attributes:
-        vocabulary: its words; new ones are added behind them.
+        vocabulary: its tokens; new ones are added behind them.
         normalizer: its scales; ranges widen.
-        device_kind: of the devices that it was of; "" any.
-        residual_target: whether its network corrects the analytical answer (DataConfig.residual_target).
-        base: what it corrects, and goes on correcting; None: the new data fit their own.
+        base: what its network corrects, and continues to correct.
     """
 
     vocabulary: Vocabulary
     normalizer: Normalizer
-    device_kind: str
-    residual_target: bool
-    base: tuple[AnalyticConstants, TypedFloors] | None
+    base: tuple[AnalyticConstants, TypedFloors]
 
-    def check(self, device_kind: str, residual_target: bool) -> None:
+    def check(self, device_kind: str) -> None:
         """Refuse data in which its corrections mean nothing."""
-        if self.device_kind not in ("", device_kind):
-            given = f"the checkpoint is of runs on a {self.device_kind}, these are on a {device_kind}"
+        kind = self.base[0].device_kind
+        if kind not in ("", device_kind):
+            given = f"the checkpoint is of runs on a {kind}, these are on a {device_kind}"
             raise InputError(given, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
-        if self.residual_target != residual_target:
-            raise InputError(f"trains on with another target than before ({residual_target})",
-                             where="data.residual_target", allowed=str(self.residual_target))  # fmt: skip
 
 
 # What the network corrects: analytical constants and floors, of the training runs or of an earlier training.
@@ -165,12 +141,10 @@ def fit_base(
     kinds = sorted({run.cluster.device.kind for run in train})
     if len(kinds) > 1:
         raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
-    floors = replace(fit_floors([run.graph.nodes for run in train]), residual=config.residual_target)
     if earlier is not None:
-        earlier.check(kinds[0], config.residual_target)
-        if earlier.base is not None:
-            return earlier.base
-    return _fit_constants(config, train, recording), floors
+        earlier.check(kinds[0])
+        return earlier.base
+    return _fit_constants(config, train, recording), fit_floors([run.graph.nodes for run in train])
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
@@ -218,6 +192,13 @@ class Step:
     def nodes(self) -> pd.DataFrame:
         """Node table of the step."""
         return self.graph.nodes
+
+    def stored(self, name: str) -> np.ndarray:
+        """[num_nodes] a column of `data`; NaN at device and link nodes."""
+        result = np.full(self.graph.num_nodes, np.nan)
+        for store in self.data.node_stores:
+            result[store.node_id.numpy()] = store[name].numpy()
+        return result
 
 
 @dataclass(frozen=True)
@@ -308,7 +289,6 @@ def prepare(
     source: SourceRuns | None = None,
 ) -> PreparedData:  # fmt: skip
     """PreparedData from runs that `read` supplies by name; `source`: what another machine measured of the same runs."""
-    split = replace(split, train=split.train[: config.max_runs])
     result = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
     result["train"], machine_scales = in_own_scale(result["train"], others)
@@ -323,8 +303,6 @@ def prepare(
     there = None if source is None else source.constants(runs["train"])
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
                        None if there is None else AnalyticPredictor(there))  # fmt: skip
-    shares = config.source_shares if source is not None else [1.0]
-    runs["train"] = tuple(replace(run, shown=share) for share in shares for run in runs["train"])
     encoded = {part: [encoder.encode(run) for run in _features_of(runs[part], part)] for part in PARTS}
     normalizer = fit_normalizer([one.data for one in encoded["train"]])
     if earlier is not None:
@@ -413,7 +391,7 @@ class _Encoder:
         step = self.source.step_of(run)
         measured_us = np.full(run.graph.num_nodes, np.nan) if step is None else aligned_us(run.graph, step)
         there_us = self.source_analytic.predict(run.graph, run.cluster).latency_us
-        return revealed(with_model_ratio(measured_us, base.latency_us, there_us), run.shown, run.run)
+        return with_model_ratio(measured_us, base.latency_us, there_us)
 
     def _features(self, run: RunStep, base: Prediction, source: SourceMeasurements | None) -> HeteroData:
         return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source)
@@ -428,7 +406,7 @@ def _source_digest(source: SourceMeasurements | None) -> str:
 def _digest(run: RunStep) -> str:
     """Of the labels: means over steps are not in the graph's fingerprint."""
     digest = hashlib.sha256(run.graph.nodes["latency_us"].to_numpy(np.float64).tobytes())
-    for values in (run.isolated.usual_us, run.isolated.steady_us, run.isolated.stretch):
+    for values in (run.isolated.usual_us, run.isolated.steady_us):
         digest.update(values.tobytes())
     return digest.hexdigest()
 

@@ -49,11 +49,7 @@ class Occurrences:
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
-        result = np.where(self.rows >= 0, values[self.rows], np.nan)  # [num_steps, num_nodes]
-        known = ~np.isnan(result)
-        count = known.sum(axis=0)
-        mean = np.where(known, result, 0.0).sum(axis=0) / np.maximum(count, 1)
-        return np.where(count > 0, mean, np.nan)
+        return _mean(list(self.rows), [values] * len(self.rows))
 
     def of_steps(self, chosen: np.ndarray) -> Occurrences:
         """In the steps where `chosen` [num_steps] bool."""
@@ -138,13 +134,10 @@ class IsolatedLabels:
     Attributes:
         usual_us: mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown.
         steady_us: mean over the steps that took about the median time; NaN unknown.
-        stretch: latency next to other work over `steady_us`, in the same steps; 1 or more, 1 where unknown, less of a
-            transfer that found tokens (Bucket).
     """
 
     usual_us: np.ndarray
     steady_us: np.ndarray
-    stretch: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -158,7 +151,6 @@ class RunStep:
         step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
         isolated: latencies of its ops only.
         workload: which program it is; "" unknown.
-        shown: share of a source machine's measurements that the network is given (data.source).
     """
 
     run: str
@@ -167,7 +159,6 @@ class RunStep:
     step_us: float
     isolated: IsolatedLabels
     workload: str = ""
-    shown: float = 1.0
 
 
 def run_of(recording: str) -> str:
@@ -240,17 +231,13 @@ def _isolated(run: RunGraph, every: Occurrences, steady: Occurrences) -> Isolate
     free_us = isolated_us(run.graph, contention)  # [num_nodes of the recording]
     moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
     usual_us = recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us))
-    in_place_us, steady_us = (_first(steady.mean(v), every.mean(v)) for v in (recorded_us, free_us))
-    return IsolatedLabels(every.mean(usual_us), steady_us, _ratio(in_place_us, steady_us))
+    steady_us = steady.mean(free_us)
+    return IsolatedLabels(every.mean(usual_us), np.where(np.isnan(steady_us), every.mean(free_us), steady_us))
 
 
 def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:
     """[n] how much longer it took; 1 where that is unknown."""
     return np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=np.nan_to_num(free_us) > 0)
-
-
-def _first(better: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.where(np.isnan(better), other, better)
 
 
 def merged(steps: Sequence[RunStep]) -> tuple[RunStep, ...]:
@@ -269,14 +256,13 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
     usual_us = _mean(rows, [step.isolated.usual_us for step in repeats])
     steady_us = _mean(rows, [step.isolated.steady_us for step in repeats])
-    stretch = _mean(rows, [step.isolated.stretch for step in repeats])
     graph = replace(
         first.graph,
         nodes=first.graph.nodes.assign(latency_us=mean_us),
         fingerprint=" ".join(r.graph.fingerprint for r in repeats),
     )
     step_us = float(np.mean([r.step_us for r in repeats]))
-    return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us, stretch))
+    return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us))
 
 
 def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:

@@ -9,9 +9,8 @@ machines. How far apart these two models are for the node is a feature. Without 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -88,15 +87,6 @@ def _class_means(names: pd.Series, log_ratio: np.ndarray, known: np.ndarray) -> 
     """[num_nodes] mean of known ratios of each node's class; NaN where the class has none."""
     result: np.ndarray = pd.Series(np.where(known, log_ratio, np.nan)).groupby(names).transform("mean").to_numpy()
     return result
-
-
-def revealed(source: SourceMeasurements, share: float, name: str) -> SourceMeasurements:
-    """A share of the measurements, drawn by the name of the run; the others become unknown."""
-    if share >= 1:
-        return source
-    draw = np.random.default_rng(zlib.crc32(f"{name} {share}".encode()))
-    shown = draw.random(len(source.measured_us)) < share
-    return replace(source, measured_us=np.where(shown, source.measured_us, np.nan))
 
 
 @dataclass(frozen=True)

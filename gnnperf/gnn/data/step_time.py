@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core import WORK_TYPES, NodeType
+from gnnperf.core import NodeType
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.graph import Isolated
 from gnnperf.hardware import Contention
@@ -28,11 +28,7 @@ class IsolatedPrediction:
 
 def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:
     """[num_nodes] latencies; a node without one (NaN) takes its base, device and link nodes take 0."""
-    base = np.zeros(len(step.nodes))  # [num_nodes]
-    for node_type in map(str, WORK_TYPES):
-        store = step.data[node_type]
-        base[store.node_id.numpy()] = store.base_us.numpy()
-    return np.where(np.isnan(latency_us), base, latency_us)
+    return np.where(np.isnan(latency_us), np.nan_to_num(step.stored("base_us")), latency_us)
 
 
 def step_time_us(step: Step, latency_us: np.ndarray) -> float:

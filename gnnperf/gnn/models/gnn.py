@@ -14,9 +14,10 @@ from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, Vocabulary
-from gnnperf.gnn.models.message_passing import MessagePassing, Messages, ModelConfig, arrange, message_relations
+from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, Messages, ModelConfig, arrange
 
 WORK = tuple(map(str, WORK_TYPES))
+MAX_RESIDUAL = 5.0  # |log(latency / base)|: a factor of 148
 MAX_EXCESS = math.log(2.0)  # between the usual latency and the scheduled one
 MAX_NODES = 100_000  # predicted at once; without gradients some 3 KB per node
 
@@ -65,9 +66,8 @@ class NodeAnswer:
 class Head(nn.Module):
     """State -> NodeAnswer. The last layer starts at zero: an untrained network predicts the base."""
 
-    def __init__(self, hidden_channels: int, max_residual: float) -> None:
+    def __init__(self, hidden_channels: int) -> None:
         super().__init__()
-        self.max_residual = max_residual
         self.norm = nn.LayerNorm(hidden_channels)
         self.hidden = nn.Linear(hidden_channels, hidden_channels)
         self.last = nn.Linear(hidden_channels, 2)
@@ -77,7 +77,7 @@ class Head(nn.Module):
     def forward(self, state: Tensor) -> NodeAnswer:
         """[n, hidden_channels] -> two of [n]; the loss of scheduled latencies never moves the usual ones."""
         usual, excess = self.last(torch.relu(self.hidden(self.norm(state)))).unbind(1)  # [n] each
-        residual = _limited(usual, self.max_residual)
+        residual = _limited(usual, MAX_RESIDUAL)
         return NodeAnswer(residual, residual.detach() + _limited(excess, MAX_EXCESS))
 
 
@@ -96,11 +96,11 @@ class TypedGNN(nn.Module):
         self.encoders = nn.ModuleDict(
             {t: WorkEncoder(len(WORK_NAMES), codes[t], width, config.op_dropout) for t in WORK}
         )
-        self.relations, self.num_layers = message_relations(config), config.num_layers
+        self.num_layers = config.num_layers
         self.layers = nn.ModuleList(
-            MessagePassing(width, config.dropout, self.relations) for _ in range(config.num_layers)
+            MessagePassing(width, config.dropout, MESSAGE_RELATIONS) for _ in range(config.num_layers)
         )
-        self.heads = nn.ModuleDict({t: Head(width, config.max_residual) for t in WORK})
+        self.heads = nn.ModuleDict({t: Head(width) for t in WORK})
 
     def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
         """One graph or a batch of graphs, normalized -> predictions per work type.
@@ -110,7 +110,7 @@ class TypedGNN(nn.Module):
         states = [self.encoders[t](data[t].x, data[t].codes) for t in WORK]  # per type [n, hidden_channels]
         sizes = [len(s) for s in states]
         state = torch.cat(states)  # [num_work, hidden_channels]
-        messages = joint_messages(data, dict(zip(WORK, sizes, strict=True)), self.relations)
+        messages = joint_messages(data, dict(zip(WORK, sizes, strict=True)))
         for layer in self.layers:
             state = layer(state, messages)
         answers = {t: self.heads[t](part) for t, part in zip(WORK, state.split(sizes), strict=True)}
@@ -124,7 +124,7 @@ class TypedGNN(nn.Module):
     def shrink(self, node_type: str, share: float) -> None:
         """Keep this share of the corrections of a node type, in log space; 0 leaves the base.
 
-        It applies before the limit (ModelConfig.max_residual), which hardly changes small corrections. What is
+        It applies before the limit (MAX_RESIDUAL), which hardly changes small corrections. What is
         scheduled beyond the usual latency stays, except with a share of 0.
         """
         last = self._head(node_type).last
@@ -146,12 +146,12 @@ class TypedGNN(nn.Module):
         return head
 
 
-def joint_messages(data: HeteroData, sizes: Mapping[str, int], relations: tuple[str, ...]) -> Messages:
-    """The edges of these relations over rows of the joint matrix of work nodes (types in WORK order)."""
+def joint_messages(data: HeteroData, sizes: Mapping[str, int]) -> Messages:
+    """The edges of MESSAGE_RELATIONS over rows of the joint matrix of work nodes (types in WORK order)."""
     first, total = dict[str, int](), 0
     for node_type in WORK:
         first[node_type], total = total, total + sizes[node_type]
-    result: dict[str, list[Tensor]] = {r: [] for r in relations}
+    result: dict[str, list[Tensor]] = {r: [] for r in MESSAGE_RELATIONS}
     for src, relation, dst in data.edge_types:
         if relation in result:
             ends = data[src, relation, dst].edge_index  # [2, num_edges]

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from gnnperf.core import Relation, require
 from gnnperf.gnn.data.features import REVERSE_PREFIX
 
-MAX_RESIDUAL = 20.0  # a factor of 5e8
-
 
 @dataclass
 class ModelConfig:
@@ -24,16 +22,12 @@ class ModelConfig:
         num_layers: rounds of message passing; 0 is a multi-layer perceptron per node.
         dropout: share of the state dropped in training.
         op_dropout: share of codes replaced by the unknown code in training, so that its embedding is trained.
-        max_residual: largest |log(latency / base)|.
-        reverse: messages also run against the relations, with weights of their own.
     """
 
     hidden_channels: int = 64
     num_layers: int = 6
     dropout: float = 0.05
     op_dropout: float = 0.05
-    max_residual: float = 5.0
-    reverse: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -41,20 +35,13 @@ class ModelConfig:
         require(0 <= self.num_layers <= 64, "model.num_layers", self.num_layers, "0 to 64")
         require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
         require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")
-        fine = 0 < self.max_residual <= MAX_RESIDUAL
-        require(fine, "model.max_residual", self.max_residual, f"0 < max_residual <= {MAX_RESIDUAL:g}")
 
 
 # Hardware numbers are features of work: device and link nodes neither send nor receive.
 FORWARD_RELATIONS: tuple[str, ...] = tuple(map(str, (
     Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS, Relation.FEEDS, Relation.JOINS, Relation.RELEASES,
 )))  # fmt: skip
-REVERSE_RELATIONS: tuple[str, ...] = tuple(f"{REVERSE_PREFIX}{r}" for r in FORWARD_RELATIONS)
-
-
-def message_relations(config: ModelConfig) -> tuple[str, ...]:
-    """The relations along which a network of this configuration sends."""
-    return (*FORWARD_RELATIONS, *(REVERSE_RELATIONS if config.reverse else ()))
+MESSAGE_RELATIONS = (*FORWARD_RELATIONS, *(f"{REVERSE_PREFIX}{r}" for r in FORWARD_RELATIONS))
 
 
 @dataclass(frozen=True)

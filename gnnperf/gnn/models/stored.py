@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnnperf.core import InputError, checked
+from gnnperf.core import InputError
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.gnn.data.plain import load_plain, refused_in
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
@@ -27,61 +22,6 @@ MAX_NETWORK_BYTES = 2**27  # leaves space for the rest of a checkpoint
 def feature_names() -> dict[str, list[str]]:
     """What a network's inputs are called, by kind: a file of other ones is of another version."""
     return {"work": list(WORK_NAMES), "fields": list(FIELDS)}
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """What a file that torch.save wrote holds.
-
-    Attributes:
-        path: the file.
-        plain: its content.
-        sha256: of its bytes.
-    """
-
-    path: Path
-    plain: Any
-    sha256: str
-
-    def content(self, name: str, version: int, allowed: str, remedy: str) -> dict[str, Any]:
-        """The content of a file that holds networks.
-
-        Args:
-            name: of the format.
-            version: of its schema.
-            allowed: what kind of file was expected, for messages.
-            remedy: for the message about another version.
-        """
-        with refused_in(self.path, remedy):
-            header = checked(self.plain, _Header)
-        if header.format != name:
-            raise InputError(f"not a {name}", where=str(self.path), allowed=allowed)
-        if header.schema_version != version or header.features != feature_names():
-            raise InputError(f"schema version {header.schema_version}, or features of another gnnperf",
-                             where=str(self.path), allowed=f"schema version {version}", remedy=remedy)  # fmt: skip
-        plain: dict[str, Any] = self.plain
-        return plain
-
-
-def read_stored(path: Path, allowed: str) -> StoredFile:
-    """Read a file that torch.save wrote.
-
-    Args:
-        path: the file.
-        allowed: what kind of file was expected, for messages.
-    """
-    plain = load_plain(path, allowed)
-    with path.open("rb") as file:
-        return StoredFile(path, plain, hashlib.file_digest(file, "sha256").hexdigest())
-
-
-@dataclass(frozen=True)
-class _Header:
-    """What files of networks begin with."""
-
-    format: str = ""
-    schema_version: int = 0
-    features: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 def network_of(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> TypedGNN:

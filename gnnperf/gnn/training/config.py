@@ -44,11 +44,10 @@ class OptimConfig:
         weight_decay: AdamW's.
         warmup_share: share of all optimizer steps spent warming up.
         gradient_clip: largest gradient norm.
-        huber_delta: |log error| from which the loss is linear, of nodes and of steps; small, because latencies have
+        huber_delta: |log error| from which the loss is linear; small, because latencies have
             heavy tails on both sides.
         share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
         scheduled_weight: of scheduled latencies, relative to usual ones; 0: they are the same.
-        step_weight: of the distance of log(step time) through the critical path, relative to nodes; 0: none.
     """
 
     learning_rate: float = 3e-3
@@ -58,7 +57,6 @@ class OptimConfig:
     huber_delta: float = 0.05
     share_weight: float = 0.5
     scheduled_weight: float = 0.3
-    step_weight: float = 0.05
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -69,7 +67,6 @@ class OptimConfig:
         require(self.huber_delta > 0, "optim.huber_delta", self.huber_delta, "a number > 0")
         require(0 <= self.share_weight <= 1, "optim.share_weight", self.share_weight, "0 to 1")
         require(self.scheduled_weight >= 0, "optim.scheduled_weight", self.scheduled_weight, "a number >= 0")
-        require(self.step_weight >= 0, "optim.step_weight", self.step_weight, "a number >= 0")
 
 
 @dataclass

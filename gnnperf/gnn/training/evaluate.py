@@ -22,8 +22,6 @@ from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
 from gnnperf.gnn.models.gnn import WORK, TypedGNN, answers_of
 from gnnperf.gnn.training.config import EVALUATED
 
-# The processes that `torchrun --nproc-per-node N train.py` starts, as it tells them in the environment.
-
 
 @dataclass(frozen=True)
 class Processes:
@@ -77,21 +75,16 @@ def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun, part
 
 def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
     """One row per node: measured latency and every answer."""
-    count = len(step.nodes)
-    columns = {name: np.full(count, np.nan) for name in ("base", "analytic", "measured")}
-    for node_type in WORK:
-        store = step.data[node_type]
-        row = store.node_id.numpy()
-        for name, values in (("base", store.base_us), ("analytic", store.analytic_us), ("measured", store.latency_us)):
-            columns[name][row] = values.numpy()
     return pd.DataFrame(
         {
             "gnn": predicted_us(network, step),
-            **columns,
+            "base": step.stored("base_us"),
+            "analytic": step.stored("analytic_us"),
+            "measured": step.stored("latency_us"),
             "op median": nearest.fallback.predict(step.nodes),
             "nearest run": nearest.predict(step.nodes),
             "node_type": step.nodes["node_type"].astype(str).to_numpy(),
-            "run": np.full(count, run_of(step.run), dtype=object),
+            "run": run_of(step.run),
         }
     )
 

@@ -27,8 +27,7 @@ from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.look import Log, open_log
 from gnnperf.gnn.training.module import LatencyModule
-from gnnperf.gnn.training.resume import PlainCheckpoints, ReportsTraining, check_fits, resume_path, training_of
-from gnnperf.gnn.training.step_time import step_targets
+from gnnperf.gnn.training.resume import ReportsTraining, check_fits, lightning_checkpoint, resume_path, training_of
 
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
@@ -60,8 +59,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
         InputError: `resume` names no file, or one of another network or training; more processes than steps in a batch.
     """
     out = Path(config.out)
-    targets = step_targets([*data.steps["train"], *data.steps["val"]])
-    module = LatencyModule(model, targets, config.optim, config.seed)
+    module = LatencyModule(model, config.optim, config.seed)
     resume, given = resume_path(config.resume, out), training_of(config, data, model)
     if resume is not None:
         check_fits(resume, model, given)
@@ -77,7 +75,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     with log_or_own(log, config) as used, quiet(), stopped(), deterministic_again():
         trainer = _trainer(config, [best, ReportsTraining(given)], used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
-    module.load_state_dict(PlainCheckpoints().load_checkpoint(best.best_model_path)["state_dict"])
+    module.load_state_dict(lightning_checkpoint(Path(best.best_model_path))["state_dict"])
     return model.cpu().eval()
 
 
@@ -106,7 +104,6 @@ def _trainer(config: TrainConfig, retained: list[Callback], curves: Logger, ours
     return lightning.Trainer(
         max_epochs=config.trainer.max_epochs,
         callbacks=retained,
-        plugins=[PlainCheckpoints()],
         logger=curves,
         accelerator="cpu" if on_cpu else "gpu",
         devices=ours.count_here,

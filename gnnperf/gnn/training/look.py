@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import plotly.express
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
-from plotly.graph_objects import Figure, Scattergl
+from plotly.graph_objects import Figure
 
 from gnnperf.core import InputError, csv_text, plotly_page, to_json, write_bytes, write_text
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.evaluation.metrics import is_measured, summarize
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import LoggerKind, TrainConfig
 from gnnperf.gnn.training.evaluate import predicted_us, processes
 
 # Where a training run leaves what a person looks at: curves, tables, figures, facts.
 
 
-class Log(Protocol):
-    """A run's log; names are file names without an ending."""
+class Log:
+    """Files below `out`: curves/, tables/NAME.csv, figures/NAME.html (works offline), facts.json.
 
-    @property
-    def curves(self) -> Logger:
-        """What Lightning writes losses to, epoch by epoch."""
-        ...
-
-    def table(self, name: str, rows: pd.DataFrame) -> None:
-        """Keep a table."""
-        ...
-
-    def figure(self, name: str, figure: Figure) -> None:
-        """Keep a figure."""
-        ...
-
-    def fact(self, name: str, value: str | float) -> None:
-        """Keep one number or text about the run."""
-        ...
-
-
-class FolderLog:
-    """Files below `out`: curves/, tables/NAME.csv, figures/NAME.html (works offline), facts.json."""
+    Names are file names without an ending.
+    """
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -54,7 +37,7 @@ class FolderLog:
 
     @property
     def curves(self) -> Logger:
-        """curves/version_N/metrics.csv."""
+        """What Lightning writes losses to, epoch by epoch: curves/version_N/metrics.csv."""
         return CSVLogger(save_dir=self.out, name="curves")
 
     def table(self, name: str, rows: pd.DataFrame) -> None:
@@ -69,6 +52,9 @@ class FolderLog:
         """Write facts.json anew."""
         self.facts[name] = value
         write_bytes(self._file(".", "facts.json"), to_json(self.facts))
+
+    def close(self, status: str) -> None:
+        """End the run, "success" or "failed"; files need nothing."""
 
     def _file(self, folder: str, name: str) -> Path:
         (self.out / folder).mkdir(parents=True, exist_ok=True)
@@ -96,8 +82,8 @@ PRIVATE = {
 RUN_ID = "wandb_run"  # file below `out`: a resumed training goes on in the same run
 
 
-class WandbLog:
-    """A wandb run, and the files of a FolderLog next to it.
+class WandbLog(Log):
+    """A wandb run, and the files next to it.
 
     Offline if the configuration or WANDB_MODE says so. Of several processes only the first one's run is real.
 
@@ -106,7 +92,7 @@ class WandbLog:
     """
 
     def __init__(self, config: TrainConfig) -> None:
-        self.files = FolderLog(Path(config.out))
+        super().__init__(Path(config.out))
         self.logger = WandbLogger(
             project=config.logger.project,
             save_dir=config.out,
@@ -124,17 +110,17 @@ class WandbLog:
 
     def table(self, name: str, rows: pd.DataFrame) -> None:
         """A wandb table, and the file."""
-        self.files.table(name, rows)
+        super().table(name, rows)
         self.logger.log_table(f"tables/{name}", dataframe=rows)
 
     def figure(self, name: str, figure: Figure) -> None:
         """A wandb chart, and the file."""
-        self.files.figure(name, figure)
+        super().figure(name, figure)
         self.logger.experiment.log({f"figures/{name}": figure})
 
     def fact(self, name: str, value: str | float) -> None:
         """An entry of the run's summary, and of the file."""
-        self.files.fact(name, value)
+        super().fact(name, value)
         self.logger.experiment.summary[name] = value
 
     def close(self, status: str) -> None:
@@ -152,7 +138,7 @@ class WandbLog:
             raise InputError(str(error), where="logger=wandb", remedy=remedy) from error
         self.logger.log_hyperparams(settings)
         if processes().is_first:
-            (self.files.out / RUN_ID).write_text(f"{self.logger.version}\n")
+            (self.out / RUN_ID).write_text(f"{self.logger.version}\n")
 
 
 def _run_to_go_on(config: TrainConfig) -> str | None:
@@ -163,20 +149,16 @@ def _run_to_go_on(config: TrainConfig) -> str | None:
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
     """The configuration as it may leave the machine: of a path that starts at the root or at home only the name."""
-    plain: dict[str, Any] = _plain(asdict(config))
+    plain: dict[str, Any] = _without_folders(json.loads(json.dumps(asdict(config))))
     return plain
 
 
-def _plain(value: Any) -> Any:
+def _without_folders(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: _without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, str) and value.startswith(("/", "~")):
-        return Path(value).name
-    return value
+        return [_without_folders(inner) for inner in value]
+    return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
 
 
 # A trained network node by node: where its errors are, and a sample of its answers to look at.
@@ -186,31 +168,24 @@ MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
 
 
 def node_answers(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
-    """One row per node with a measured latency and an answer.
+    """One row per node with a measured latency and a prediction.
 
     Returns:
         Columns run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
     """
-    result = [_of_step(network, step) for step in steps]
-    nodes = pd.concat(result, ignore_index=True)
+    nodes = pd.concat([_of_step(network, step) for step in steps], ignore_index=True)
     use = is_measured(nodes["measured_us"].to_numpy()) & (nodes["predicted_us"].to_numpy() > 0)
     return nodes[use].reset_index(drop=True)
 
 
 def _of_step(network: TypedGNN, step: Step) -> pd.DataFrame:
-    answer_us, parts = predicted_us(network, step), []
-    for node_type in WORK:
-        store = step.data[node_type]
-        rows = store.node_id.numpy()
-        part = step.nodes.iloc[rows][[*DESCRIBED]].astype(object)
-        numbers = {
-            "measured_us": store.latency_us.numpy(),
-            "predicted_us": answer_us[rows],
-            "base_us": store.base_us.numpy(),
-        }
-        parts.append(part.assign(run=step.run, node_id=rows, **numbers))
-    nodes = pd.concat(parts, ignore_index=True)
-    return nodes[["run", "node_id", *DESCRIBED, "measured_us", "predicted_us", "base_us"]]
+    numbers = {
+        "measured_us": step.stored("latency_us"),
+        "predicted_us": predicted_us(network, step),
+        "base_us": step.stored("base_us"),
+    }
+    nodes = step.nodes[[*DESCRIBED]].astype(object).assign(run=step.run, node_id=range(len(step.nodes)), **numbers)
+    return nodes[["run", "node_id", *DESCRIBED, *numbers]]
 
 
 def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
@@ -263,32 +238,20 @@ def parity(nodes: pd.DataFrame, title: str) -> Figure:
     """Predicted against measured latency, both axes logarithmic, a color per node type.
 
     Args:
-        nodes: rows of tables.sampled.
+        nodes: rows of `sampled`.
         title: what is shown.
     """
-    figure = Figure()
-    ends = _ends(nodes)
+    figure = plotly.express.scatter(
+        nodes, x="measured_us", y="predicted_us", color="node_type", hover_data=["op_name", "run"], opacity=0.5,
+        log_x=True, log_y=True, title=title, width=760, height=700,
+        labels={"measured_us": "measured (us)", "predicted_us": "predicted (us)", "node_type": "node type"},
+    )  # fmt: skip
+    values = nodes[["measured_us", "predicted_us"]].to_numpy(np.float64)  # [n, 2]
+    ends = np.array([values.min(), values.max()]) if len(values) else np.array([1.0, 10.0])  # of both axes, us
     for factor, dash in ((1.0, "solid"), (1.0 + AROUND, "dot"), (1.0 - AROUND, "dot")):
         line = {"color": "gray", "width": 1, "dash": dash}
         figure.add_scatter(x=ends, y=factor * ends, mode="lines", line=line, showlegend=False, hoverinfo="skip")
-    for node_type, rows in nodes.groupby("node_type", sort=True):
-        figure.add_trace(_points(str(node_type), rows))
-    figure.update_xaxes(title="measured (us)", type="log")
-    figure.update_yaxes(title="predicted (us)", type="log")
-    return figure.update_layout(title=title, width=760, height=700, legend_title="node type")
-
-
-def _points(node_type: str, rows: pd.DataFrame) -> Scattergl:
-    sentences = (rows["op_name"].fillna("").astype(str) + "<br>" + rows["run"].astype(str)).tolist()
-    marker = {"size": 4, "opacity": 0.5}
-    x, y = rows["measured_us"].tolist(), rows["predicted_us"].tolist()
-    return Scattergl(x=x, y=y, mode="markers", name=node_type, text=sentences, marker=marker)
-
-
-def _ends(nodes: pd.DataFrame) -> np.ndarray:
-    """[2] shortest and longest latency of both axes, us; without nodes 1 and 10."""
-    values = nodes[["measured_us", "predicted_us"]].to_numpy(np.float64)  # [n, 2]
-    return np.array([values.min(), values.max()]) if len(values) else np.array([1.0, 10.0])
+    return figure
 
 
 def log_answers(
@@ -323,12 +286,7 @@ def open_log(config: TrainConfig) -> Iterator[Log]:
     Raises:
         InputError: wandb refuses.
     """
-    if config.logger.kind is LoggerKind.csv:
-        yield FolderLog(Path(config.out))
-        return
-    from gnnperf.gnn.training.look import WandbLog  # starting wandb takes a second
-
-    log = WandbLog(config)
+    log = Log(Path(config.out)) if config.logger.kind is LoggerKind.csv else WandbLog(config)
     try:
         yield log
     except BaseException:

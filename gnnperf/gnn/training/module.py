@@ -1,9 +1,10 @@
-"""The Lightning module: losses of nodes and steps, optimizer, schedule."""
+"""The Lightning module: losses of nodes, optimizer, schedule."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import lightning
 import torch
@@ -12,25 +13,69 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch_geometric.data import HeteroData
 
-from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.gnn import WORK, NodeAnswer, TypedGNN
 from gnnperf.gnn.training.config import OptimConfig
-from gnnperf.gnn.training.objective import Answers, labeled, node_error, robust
-from gnnperf.gnn.training.step_time import StepTarget, robust_step_error, step_error, step_times
+
+Answers = Mapping[str, NodeAnswer]
+
+
+@dataclass(frozen=True)
+class LabeledNodes:
+    """The labeled nodes of all work types, [n] each.
+
+    Attributes:
+        residual, scheduled_residual: predicted.
+        target, steady_target: log(latency / base), of isolated ops: over all steps, and as a schedule adds it up.
+        time_share: share of the step's busy time, scaled to mean 1.
+    """
+
+    residual: Tensor
+    scheduled_residual: Tensor
+    target: Tensor
+    steady_target: Tensor
+    time_share: Tensor
+
+
+def labeled(batch: HeteroData, answers: Answers) -> LabeledNodes:
+    """Predictions and labels of the nodes that have a label."""
+    target, steady = (torch.cat([batch[t][name] for t in WORK]) for name in ("target", "steady_target"))
+    use = torch.isfinite(target)  # [num work nodes]
+    return LabeledNodes(
+        residual=torch.cat([answers[t].residual for t in WORK])[use],
+        scheduled_residual=torch.cat([answers[t].scheduled_residual for t in WORK])[use],
+        target=target[use],
+        steady_target=torch.where(torch.isfinite(steady), steady, target)[use],  # 0 in the steady steps: no target
+        time_share=torch.cat([batch[t].time_share for t in WORK])[use],
+    )
+
+
+def robust(predicted: Tensor, target: Tensor, delta: float) -> Tensor:
+    """[n], [n] -> [n] |error| beyond `delta`, quadratic below (Huber 1964, over delta): symmetric in log space."""
+    return torch.nn.functional.huber_loss(predicted, target, reduction="none", delta=delta) / delta
+
+
+def node_error(errors: Tensor, nodes: LabeledNodes, share_weight: float) -> Tensor:
+    """Weighted mean of errors, [n] -> scalar.
+
+    A node counts (1 - share_weight) for itself and share_weight for the root of its time share. The share itself would
+    let a handful of nodes dominate: a step has thousands of short nodes, and some that are ten thousand times longer.
+    """
+    weight = (1.0 - share_weight) + share_weight * nodes.time_share.sqrt()  # [n]
+    return (errors * weight).sum() / weight.sum().clamp_min(1e-12)
 
 
 class LatencyModule(lightning.LightningModule):
-    """Trains a TypedGNN on node latencies and step times.
+    """Trains a TypedGNN on node latencies.
 
     Args:
         model: the network.
-        targets: of the steps that batches number.
         config: optimizer settings and weights of the losses.
         seed: of dropout.
     """
 
-    def __init__(self, model: TypedGNN, targets: Sequence[StepTarget], config: OptimConfig, seed: int) -> None:
+    def __init__(self, model: TypedGNN, config: OptimConfig, seed: int) -> None:
         super().__init__()
-        self.model, self.targets, self.config, self.seed = model, targets, config, seed
+        self.model, self.config, self.seed = model, config, seed
 
     def on_train_batch_start(self, batch: HeteroData, batch_idx: int) -> None:
         """Dropout depends on seed and step only, so that a resumed run repeats an uninterrupted one."""
@@ -44,14 +89,12 @@ class LatencyModule(lightning.LightningModule):
         return value
 
     def validation_step(self, batch: HeteroData, step: int) -> None:
-        """Log the loss and the mean |log error| of the nodes and of the steps of one batch."""
+        """Log the loss and the mean |log error| of the nodes of one batch."""
         answers = self.model(batch)
-        nodes, times = labeled(batch, answers), step_times(batch, answers, self.targets)
+        nodes = labeled(batch, answers)
         size = {"batch_size": batch.num_graphs}
         self.log("val_loss", self._loss(batch, answers), prog_bar=True, **size)
         self.log("val_log_error", (nodes.residual - nodes.target).abs().sum() / max(len(nodes.target), 1), **size)
-        if len(times.measured_log):  # a batch of segments has no step time
-            self.log("val_step_log_error", step_error(times), batch_size=len(times.measured_log))
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW with linear warm-up and cosine decay over all steps."""
@@ -70,9 +113,6 @@ class LatencyModule(lightning.LightningModule):
         if config.scheduled_weight > 0:
             scheduled = robust(nodes.scheduled_residual, nodes.steady_target, config.huber_delta)
             loss = loss + config.scheduled_weight * node_error(scheduled, nodes, config.share_weight)
-        if config.step_weight > 0:
-            times = step_times(batch, answers, self.targets)
-            loss = loss + config.step_weight * robust_step_error(times, config.huber_delta)
         return loss
 
 

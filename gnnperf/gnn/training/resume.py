@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import lightning
-from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+import torch
 from lightning.pytorch.callbacks import Callback
 
 from gnnperf.core import InputError
 from gnnperf.gnn.data.cache import content_digest
-from gnnperf.gnn.data.plain import MAX_CHECKPOINT_BYTES, load_plain
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import TrainConfig
@@ -22,16 +21,15 @@ LAST = "last"  # name of the Lightning checkpoint to go on from
 OURS = "a last.ckpt that train.py wrote"
 REMEDY = "resume with the configuration and data it was trained with, or train anew in another folder"
 KEY = "gnnperf_training"
-MAX_BYTES = 4 * MAX_CHECKPOINT_BYTES  # the optimizer keeps two numbers per weight
 
 
-class PlainCheckpoints(TorchCheckpointIO):
-    """Lightning's checkpoints, read as all of ours are: as data."""
-
-    def load_checkpoint(self, path: str | Path, *_: object, **__: object) -> dict[str, Any]:
-        """The content of the file, on the CPU."""
-        content = load_plain(Path(path), OURS, MAX_BYTES)
-        return content if isinstance(content, dict) else {}
+def lightning_checkpoint(path: Path) -> dict[str, Any]:
+    """The content of one of Lightning's checkpoints, on the CPU; torch's reader of weights runs no code of the file."""
+    try:
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file can fail anywhere
+        raise InputError("not a checkpoint of this training, or damaged", where=str(path), allowed=OURS) from error
+    return content
 
 
 class ReportsTraining(Callback):
@@ -62,10 +60,7 @@ def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dic
     optim = asdict(config.optim)
     return {
         "seed": str(config.seed),
-        **{
-            f"data.{name}": str(getattr(config.data, name))
-            for name in ("batch_size", "residual_target", "bucket_bytes", "source_path", "source_shares")
-        },
+        **{f"data.{name}": str(getattr(config.data, name)) for name in ("batch_size", "bucket_bytes", "source_path")},
         "runs": content_digest(data.split.train, data.split.val),
         "network at the start": content_digest(model.state_dict()),
         **{f"optim.{name}": str(value) for name, value in optim.items()},
@@ -92,7 +87,7 @@ def check_fits(resume: Path, model: TypedGNN, given: Mapping[str, str]) -> None:
         model: the network.
         given: training_of what goes on.
     """
-    stored = PlainCheckpoints().load_checkpoint(resume)
+    stored = lightning_checkpoint(resume)
     if _shapes(stored.get("state_dict"), "model.") != _shapes(model.state_dict(), ""):
         raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=REMEDY)
     before = stored.get(KEY)

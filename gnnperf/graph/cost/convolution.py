@@ -50,9 +50,8 @@ def forward(places: Places, bias: int | None) -> Formula:
         x, weight = call.tensor(0), call.tensor(1)
         if places.transposed is not None and call.is_true(places.transposed):
             return transposed(call, places)
-        spatial, assumed = _output_spatial(call, places, x, weight)
-        y = Tensor((x.shape[0], weight.shape[0], *spatial), x.dtype)
-        return work(y, weight, x, weight, y, None if bias is None else call.optional(bias))._replace(assumed=assumed)
+        y = Tensor((x.shape[0], weight.shape[0], *_output_spatial(call, places, x, weight)), x.dtype)
+        return work(y, weight, x, weight, y, None if bias is None else call.optional(bias))
 
     return formula
 
@@ -72,12 +71,12 @@ def transposed(call: OpCall, places: Places) -> Work:
     return work(x, weight, x, weight, y)  # the input is the small side
 
 
-def _output_spatial(call: OpCall, p: Places, x: Tensor, weight: Tensor) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Output size by torch.nn.Conv2d's formula; without recorded values: stride 1, "same" padding, and says so."""
+def _output_spatial(call: OpCall, p: Places, x: Tensor, weight: Tensor) -> tuple[int, ...]:
+    """Output size by torch.nn.Conv2d's formula; without recorded values: stride 1, "same" padding."""
     if len(x.shape) != len(weight.shape) or len(weight.shape) < 3:
         raise UnknownCost
     if not call.values:  # files before about torch 1.13 record no values
-        return x.shape[2:], ("convolution stride 1, same padding",)
+        return x.shape[2:]
     stride, padding = call.integers(p.stride), call.integers(p.padding)
     dilation = call.integers(p.dilation) if p.dilation is not None else (1,)
     sizes = tuple(
@@ -86,7 +85,7 @@ def _output_spatial(call: OpCall, p: Places, x: Tensor, weight: Tensor) -> tuple
     )
     if min(sizes, default=1) < 1:
         raise UnknownCost
-    return sizes, ()
+    return sizes
 
 
 def _at(values: tuple[int, ...], dimension: int) -> int:
@@ -112,10 +111,9 @@ def backward_input(call: OpCall) -> Work:
     grad, weight = call.tensor(1), call.tensor(2)
     try:
         x = Tensor(call.integers(0), grad.dtype)
-        assumed: tuple[str, ...] = ()
     except UnknownCost:  # no values recorded: batch and spatial size of grad_output (exact for stride 1, groups 1)
-        x, assumed = Tensor((grad.shape[0], weight.shape[1], *grad.shape[2:]), grad.dtype), ("convolution stride 1",)
-    return work(grad, weight, grad, weight, x)._replace(assumed=assumed)
+        x = Tensor((grad.shape[0], weight.shape[1], *grad.shape[2:]), grad.dtype)
+    return work(grad, weight, grad, weight, x)
 
 
 def backward_weight(call: OpCall) -> Work:
@@ -131,7 +129,7 @@ def weight_pass_of_parent(call: OpCall) -> Work:
     It encloses backward_input, which knows its own cost, and backward_weight, which lost its kernel size.
     """
     x, grad, weight = call.tensor(0), call.tensor(1), call.tensor(2)
-    return work(grad, weight, grad, x, weight)._replace(assumed=("weight pass only",))
+    return work(grad, weight, grad, x, weight)
 
 
 FORMULAS: dict[OpFamily, dict[str, Formula]] = {

@@ -62,7 +62,7 @@ def scaled_mm(call: OpCall) -> Work:
     a, b = call.tensor(0), call.tensor(1)
     work = product(a, b)
     written = a.shape[-2] * b.shape[-1] * SCALED_RESULT_BYTES
-    return Work(work.flops, total_bytes(a, b) + written, ("result of 16 bits",))
+    return Work(work.flops, total_bytes(a, b) + written)
 
 
 def dot(call: OpCall) -> Work:

@@ -26,16 +26,17 @@ def cat(call: OpCall) -> Work:
 def index_select(call: OpCall) -> Work:
     """index_select(input, dim at 1, index): selected slices read and written."""
     x, index = call.tensor(0), call.tensor(2)
-    axis, assumed = _axis(call, 1)
+    axis = _axis(call, 1)
     selected = x.numel / max(x.shape[axis], 1) * index.numel if x.shape else 1
-    return Work(0.0, index.num_bytes + 2.0 * selected * x.item_bytes, assumed)
+    return Work(0.0, index.num_bytes + 2.0 * selected * x.item_bytes)
 
 
-def _axis(call: OpCall, arg: int) -> tuple[int, tuple[str, ...]]:
+def _axis(call: OpCall, arg: int) -> int:
+    """An axis; the first one where none was recorded."""
     try:
-        return call.integers(arg)[0], ()
+        return call.integers(arg)[0]
     except UnknownCost:
-        return 0, ("axis 0",)
+        return 0
 
 
 def gather(call: OpCall) -> Work:

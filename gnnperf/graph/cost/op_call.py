@@ -27,7 +27,7 @@ PROFILER_DTYPES = {
     "unsigned short": "uint16", "unsigned int": "uint32", "unsigned long": "uint64",
 }  # fmt: skip
 
-ASSUMED_DTYPE = "float32"  # torch's default; taken only where a file records no dtype, and then reported as assumed
+ASSUMED_DTYPE = "float32"  # torch's default; taken only where a file records no dtype
 
 
 class UnknownCost(Exception):
@@ -160,13 +160,11 @@ def _list(shapes: object) -> tuple[Tensor, ...] | None:
 class Work(NamedTuple):
     """FLOPs executed and bytes moved to and from memory, each operand counted once per pass over it.
 
-    A multiply-add counts two (the convention of torch.utils.flop_counter). `assumed` names what the trace does not say
-    and the formula took for granted.
+    A multiply-add counts two (the convention of torch.utils.flop_counter).
     """
 
     flops: float
     bytes: float
-    assumed: tuple[str, ...] = ()
 
 
 Formula = Callable[[OpCall], Work]

@@ -68,25 +68,24 @@ def reduction(flops: float, dims_at: int | None = 1) -> Formula:
 
     def formula(call: OpCall) -> Work:
         x = call.tensor(0)
-        retained, assumed = _retained(call, x, dims_at)
-        return Work(flops * x.numel, float(x.num_bytes + retained * x.item_bytes), assumed)
+        return Work(flops * x.numel, float(x.num_bytes + _retained(call, x, dims_at) * x.item_bytes))
 
     return formula
 
 
-def _retained(call: OpCall, x: Tensor, dims_at: int | None) -> tuple[int, tuple[str, ...]]:
-    """Elements of the result. Where the reduced axes are not recorded the (smaller) result is left out, and says so."""
+def _retained(call: OpCall, x: Tensor, dims_at: int | None) -> int:
+    """Elements of the result. Where the reduced axes are not recorded the (smaller) result is left out."""
     if dims_at is None or len(call.tensors) <= dims_at or (call.values and not call.text(dims_at)):
-        return 1, ()
+        return 1
     try:
         axes = call.integers(dims_at)
     except UnknownCost:
-        return 0, ("bytes of a reduction's result left out",)
+        return 0
     if not axes:
-        return 1, ()
+        return 1
     rank = len(x.shape)
     gone = {a % rank for a in axes} if rank else set()
-    return prod(n for d, n in enumerate(x.shape) if d not in gone), ()
+    return prod(n for d, n in enumerate(x.shape) if d not in gone)
 
 
 def sort(call: OpCall) -> Work:
@@ -142,7 +141,7 @@ def upsample(call: OpCall) -> Work:
 
 def nonzero(call: OpCall) -> Work:
     """nonzero(input): counts, then writes positions; how many is data, so only the two passes over the input count."""
-    return Work(0.0, 2.0 * total_bytes(call.tensor(0)), ("bytes of nonzero's result left out",))
+    return Work(0.0, 2.0 * total_bytes(call.tensor(0)))
 
 
 REDUCED = {"sum": 1.0, "mean": 1.0, "amax": 1.0, "amin": 1.0, "prod": 1.0, "nansum": 1.0, "max": 1.0, "min": 1.0,

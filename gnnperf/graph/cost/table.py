@@ -20,8 +20,6 @@ class OpCost:
     bytes: float  # bytes read and written; NaN unknown. views cost a true zero of both
     family: OpFamily  # family of the formula; UNKNOWN for ops that are not in the table
     dtype: str | None  # torch name of the dtype of the largest input; None not recorded (bytes then assume float32)
-    # what the trace does not say and the formula took for granted, e.g. ("dtype float32",)
-    assumed: tuple[str, ...] = ()
 
 
 TABLE: dict[str, tuple[OpFamily, Formula]] = {
@@ -62,12 +60,10 @@ def op_cost(op_name: str, input_dims: str | None, input_types: str | None, input
         return OpCost(0.0, 0.0, family, _dtype(op_name, input_dims, input_types))
     try:
         call = parse_call(op_name, input_dims, input_types, input_values)
-        flops, moved, assumed = formula(call) if formula is not None else (nan, nan, ())
+        flops, moved = formula(call) if formula is not None else (nan, nan)
     except (UnknownCost, IndexError, ValueError, ArithmeticError):  # recorded inputs that are not a call of this op
         return OpCost(nan, nan, family, _dtype(op_name, input_dims, input_types))
-    if call.dtype_assumed and formula is not None:
-        assumed = (*assumed, "dtype float32")
-    return OpCost(_possible(flops), _possible(moved), family, call.largest_dtype, assumed)
+    return OpCost(_possible(flops), _possible(moved), family, call.largest_dtype)
 
 
 def _possible(amount: float) -> float:

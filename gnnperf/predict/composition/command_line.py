@@ -12,9 +12,10 @@ OmegaConf's interpolation would read in it.
 
 from __future__ import annotations
 
+import argparse
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,34 +136,17 @@ def _unquoted(value: str) -> str:
 
 
 def with_keys(words: Sequence[str], flags: Sequence[str], node: type) -> list[str]:
-    """The words with an override for each flag, behind the other overrides: Hydra's parser wants them all in a row."""
-    key_of, hints = {f"--{key.replace('_', '-')}": key for key in flags}, typing.get_type_hints(node)
-    others, keys = list[str](), list[str]()
-    following = iter(words)
-    for word in following:
-        flag, separator, value = word.partition("=")
-        if flag in key_of:
-            given = value if separator else None
-            keys.append(_override(flag, key_of[flag], given, following, hints[key_of[flag]] is bool))
-        else:
-            others.append(word)
-    at = _behind_overrides(others)
-    return [*others[:at], *keys, *others[at:]]
-
-
-def _override(flag: str, key: str, given: str | None, following: Iterator[str], is_switch: bool) -> str:
-    """Of one flag; `given` is what stands behind its "=", None: nothing."""
-    if is_switch:
-        if given is not None:
-            raise InputError(f"takes no value, here {given!r}", where=flag, allowed=f"{flag}, or {key}={given}")
-        return f"{key}=true"
-    value = next(following, "") if given is None else given
-    if not value or (given is None and value.startswith("--")):
-        raise InputError("needs a value", where=flag, allowed=f"{flag} VALUE, or {key}=VALUE")
-    return f"{key}={quoted(value)}"
-
-
-def _behind_overrides(words: Sequence[str]) -> int:
-    """The place behind the first row of overrides; the end where there is none."""
-    first = next((at for at, word in enumerate(words) if "=" in word and not word.startswith("-")), len(words))
-    return next((at for at in range(first, len(words)) if words[at].startswith("-")), len(words))
+    """The words with an override for each flag, all overrides in a row: Hydra's parser wants them so."""
+    hints = typing.get_type_hints(node)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for key in flags:
+        action = "store_true" if hints[key] is bool else "store"
+        parser.add_argument(f"--{key.replace('_', '-')}", dest=key, action=action)
+    try:
+        given, others = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise InputError(error.message, where=str(error.argument_name)) from None
+    keys = [f"{key}={'true' if value is True else quoted(value)}" for key, value in vars(given).items()
+            if value not in (None, False)]  # fmt: skip
+    overrides = [word for word in others if "=" in word and not word.startswith("-")]
+    return [*overrides, *keys, *(word for word in others if word not in overrides)]

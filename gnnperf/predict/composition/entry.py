@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from gnnperf.core import InputError, require
-from gnnperf.gnn import NAME, LearnerConfig, LearnerKind, ModelConfig, OptimConfig, TrainConfig
+from gnnperf.core import require
+from gnnperf.gnn import NAME, LearnerConfig, LearnerKind, TrainConfig
 
 
 @dataclass
@@ -32,8 +32,6 @@ class EntryConfig(TrainConfig):
         require(self.init_from != "", "init_from", self.init_from, "a checkpoint.pt, or null for a new network")
         compared = self.init_from is not None and Path(self.init_from).resolve().parent == Path(self.out).resolve()
         require(not compared, "out", self.out, "another folder than that of init_from, whose checkpoint would be lost")
-        if not self.trains_network:
-            self._refuse_what_is_the_networks()
 
     @property
     def trains_network(self) -> bool:
@@ -49,20 +47,6 @@ class EntryConfig(TrainConfig):
     def cells_folder(self) -> Path:
         """Where cells go."""
         return Path(self.cells) if self.cells else Path(self.out) / "cells"
-
-    def _refuse_what_is_the_networks(self) -> None:
-        """A key that no one reads would be a setting that is silently lost."""
-        unread = {"init_from": (self.init_from, None), "resume": (self.resume, None),
-                  **_compared_default("model", self.model), **_compared_default("optim", self.optim)}  # fmt: skip
-        for key, (value, default) in unread.items():
-            if value != default:
-                raise InputError(f"{value!r} is for the network, and the learner {self.learner.kind} does not read it",
-                                 where=key, allowed=repr(default), remedy="see learner.settings")  # fmt: skip
-
-
-def _compared_default(key: str, part: ModelConfig | OptimConfig) -> dict[str, tuple[object, object]]:
-    default = type(part)()
-    return {f"{key}.{f.name}": (getattr(part, f.name), getattr(default, f.name)) for f in fields(part)}
 
 
 def training_part(config: EntryConfig) -> TrainConfig:

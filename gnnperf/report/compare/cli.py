@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnperf.core import InputError, complain, to_json, write_bytes, write_out
+from gnnperf.core import complain, to_json, untrusted, write_bytes, write_out
 
 if TYPE_CHECKING:
     from gnnperf.report.compare.side import Side
@@ -52,7 +52,7 @@ def _compare(args: argparse.Namespace) -> int:
     result = compare(_side(args.a, args.step), _side(args.b, args.step))
     document = to_json(comparison_document(result, limits))
     if args.html is not None:
-        from gnnperf.report.compare.page import comparison_page  # plotly
+        from gnnperf.report.compare.page import comparison_page
 
         _write(args.html, comparison_page(result).encode())
     if args.json == STDOUT:
@@ -69,18 +69,12 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _side(path: Path, step: int | None) -> Side:
-    from gnnperf.report.compare.side import is_prediction, read_prediction
+    from gnnperf.report.compare.side import is_prediction, read_measured, read_prediction
 
-    if is_prediction(path):
-        return read_prediction(path)
-    from gnnperf.report.compare.side import read_measured
-
-    return read_measured(path, step)
+    return read_prediction(path) if is_prediction(path) else read_measured(path, step)
 
 
 def _write(path: Path, content: bytes) -> None:
-    try:
+    with untrusted.reading(path, "cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from gnnperf.core import content_security_policy, strict
+from gnnperf.core import content_security_policy, html_page, strict
 from gnnperf.report.text import share_text, time_text
 
 NUMBER = ' class="num"'
@@ -73,11 +73,11 @@ def text_td(text: str) -> Td:
     return Td(text) if len(text) <= MAX_TEXT else Td(f"{text[: MAX_TEXT - 3]}...", title=text)
 
 
-def bar(share: float, color: str) -> Markup:
-    """A bar as wide as `share` of its cell; `color` names a variable of the style sheet."""
-    return Markup(
-        f'<span class="bar" style="width:{100 * min(max(share, 0.0), 1.0):.1f}%;background:var(--{color})"></span>'
-    )
+def bar(share: float, color: str, begin: float = 0.0) -> Markup:
+    """A bar as wide as `share` of its column, from `begin` on; `color` names a variable of the style sheet."""
+    offset = f"margin-left:{100 * begin:.1f}%;" if begin else ""
+    width = f"{100 * min(max(share, 0.0), 1.0):.1f}%"
+    return Markup(f'<span class="bar" style="{offset}width:{width};background:var(--{color})"></span>')
 
 
 def bars(values: Iterable[float], colors: Iterable[str] | None = None) -> list[Markup]:
@@ -179,6 +179,12 @@ def asset(name: str) -> str:
 def style() -> str:
     """The style sheet as an element."""
     return f"<style>\n{asset(STYLE)}</style>"
+
+
+def page(title: str, *content: str) -> str:
+    """A whole page without scripts, in the style of report.html."""
+    body = "\n".join(content)
+    return html_page(title, asset(STYLE), f'<main id="main">\n<h1>{escape(title)}</h1>\n{body}\n</main>')
 
 
 def scripts() -> str:

@@ -9,7 +9,6 @@ from html import escape
 import pandas as pd
 
 from gnnperf.predict import StepPrediction
-from gnnperf.report.devices import alternative_heads, alternative_rows
 from gnnperf.report.json_document import document
 from gnnperf.report.page import breakdown, markup, memory, ops, path
 from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, table, text_td
@@ -31,7 +30,15 @@ from gnnperf.report.text import (
     time_text,
     whatif_lines,
 )
-from gnnperf.report.throughput import cost_text, number_text, rate_text, throughput_lines, utilization_text
+from gnnperf.report.throughput import (
+    alternative_heads,
+    alternative_rows,
+    cost_text,
+    number_text,
+    rate_text,
+    throughput_lines,
+    utilization_text,
+)
 from gnnperf.whatif import Finding
 
 NONE = "none"
@@ -217,7 +224,7 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
     yield (
         "path",
         "Critical path",
-        "\n".join(part(on_path, step_us) for part in (path.picture, path.phases, path.listing)),
+        "\n".join(part(on_path, step_us) for part in (path.picture, path.listing)),
     )
     yield "timeline", "Timeline", _timeline()
     yield "ops", "Top ops", ops.ops(work, step_us)

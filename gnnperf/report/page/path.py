@@ -25,12 +25,11 @@ from gnnperf.report.page.markup import (
     text_td,
     time_td,
 )
-from gnnperf.report.page.ops import OF_PHASE, OF_TYPE, OTHER
+from gnnperf.report.page.ops import OF_TYPE, OTHER
 from gnnperf.report.summary import UNNAMED
 from gnnperf.report.text import time_text
 
 OPS = ("rank", "node_type", "op_name", "phase", "source")  # what is the same in a stretch of ops
-PHASES = ("rank", "phase")
 
 
 def path_nodes(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
@@ -47,33 +46,10 @@ def path_nodes(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame
 
 def op_stretches(path: pd.DataFrame) -> pd.DataFrame:
     """Columns OPS, begin_us, critical_us, num_nodes: neighbors on the path that are the same op."""
-    return _stretches(path, OPS)
-
-
-def phase_stretches(path: pd.DataFrame) -> pd.DataFrame:
-    """Columns PHASES, begin_us, critical_us, num_nodes, op_name, op_us: neighbors on one rank in one phase.
-
-    `op_name` is the op that takes most of a stretch, `op_us`. A transfer belongs to the rank that the path comes from.
-    """
-    rank = path["rank"].where(path["rank"] >= 0).ffill().fillna(-1).astype(np.int64)
-    path = path.assign(rank=rank)
-    result = _stretches(path, PHASES)
-    by_op = path.assign(stretch=_number(path, PHASES)).groupby(["stretch", "op_name"])["critical_us"].sum()
-    most = by_op.reset_index().sort_values("critical_us", kind="stable").drop_duplicates("stretch", keep="last")
-    most = most.set_index("stretch").sort_index()
-    return result.assign(op_name=most["op_name"].to_numpy(), op_us=most["critical_us"].to_numpy())
-
-
-def _number(path: pd.DataFrame, same: Sequence[str]) -> pd.Series:
-    """[num_on_path] which stretch a node belongs to, from 1."""
-    words = path[list(same)].astype(object)
+    words = path[list(OPS)].astype(object)
     words = words.where(words.notna(), "")
-    return (words != words.shift()).any(axis=1).cumsum()
-
-
-def _stretches(path: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
-    groups = path.assign(stretch=_number(path, same)).groupby("stretch", sort=True)
-    result = groups[[*same, "begin_us"]].first()
+    groups = path.groupby((words != words.shift()).any(axis=1).cumsum().to_numpy(), sort=True)
+    result = groups[[*OPS, "begin_us"]].first()
     result["critical_us"], result["num_nodes"] = groups["critical_us"].sum(), groups.size()
     return result.reset_index(drop=True)
 
@@ -163,20 +139,6 @@ def _jumps(place: np.ndarray, left: np.ndarray) -> str:
         return ""
     drawn = "".join(f"M{x} {a * ROW_PX + ROW_PX // 2}V{b * ROW_PX + ROW_PX // 2}" for x, a, b in lines)
     return f'<path class="jump" d="{drawn}"/>'
-
-
-def phases(path: pd.DataFrame, step_time_us: float) -> Markup:
-    """On which rank and in which phase the path is when, and what takes most of it there."""
-    result = longest_in_order(phase_stretches(path), NUM_LISTED)
-    heads = ("begins at", "rank", "phase", "lasts", "share of step", "", "nodes", "mostly", "of it")
-    colors = [OTHER if _is_mixed(row) else OF_PHASE.get(row.phase, OTHER) for row in rows_of(result)]
-    rows: list[Row] = []
-    for row, drawn in zip(rows_of(result), bars(result["critical_us"], colors), strict=True):
-        where = (_short(row), Td("")) if _is_mixed(row) else (rank_td(row.rank), Td(str(row.phase or "")))
-        most = (Td(""), Td("")) if _is_mixed(row) else (text_td(row.op_name), share_td(row.op_us / row.critical_us))
-        rows.append((time_td(row.begin_us), *where, *_lasts(row, step_time_us), drawn, count_td(row.num_nodes), *most))
-    sentences = "In the order of time; a transfer belongs to the rank that the path comes from."
-    return Markup(f"{note(sentences)}{table('Critical path by rank and phase', heads, rows)}")
 
 
 def listing(path: pd.DataFrame, step_time_us: float) -> Markup:

@@ -78,7 +78,7 @@ def _lanes(slices: pd.DataFrame) -> list[dict[str, Any]]:
 def _slices(slices: pd.DataFrame, drawn: np.ndarray, opens_ns: int, tick_ns: int) -> tuple[list[str], list[_Column]]:
     start = (slices["start_ns"].to_numpy() - opens_ns) // tick_ns
     length = (slices["end_ns"].to_numpy() - opens_ns) // tick_ns - start
-    code, names = pd.factorize(slices["name"].astype(object))
+    code, names = pd.factorize(slices["name"])
     node = np.searchsorted(drawn, slices["node_id"].to_numpy(np.int64))
     return _short(names), [
         _Column("slices", "start", start.astype(np.uint32), gaps=True),

@@ -64,7 +64,8 @@ class Chart:
     def svg(self, label: str) -> str:
         """The whole picture; `label` is read aloud instead of it."""
         body = "\n".join([*self._frame(), *self.marks])
-        return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">\n{body}\n</svg>'
+        size = f'class="chart" viewBox="0 0 {WIDTH} {HEIGHT}"'
+        return f'<svg {size} role="img" aria-label="{escape(label)}">\n{body}\n</svg>'
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
         return (

@@ -14,7 +14,7 @@ from gnnperf.report.text import share_text, time_text
 
 HEADS = ("family, rate", "", "nodes", "time, all ranks", "FLOP/byte", "bound", "FLOP/s", "byte/s", "of sustained",
          "of peak")  # fmt: skip
-DRAWN = '<p class="dim">filled: predicted; hollow: measured; solid: sustained roofs; dashed: peaks</p>'
+DRAWN = '<p class="note">filled: predicted; hollow: measured; solid: sustained roofs; dashed: peaks</p>'
 NOTHING = "no op's node has FLOPs, bytes and a latency: record with shapes (record_shapes=True)"
 ABOVE = "Above 100 %: the bytes came from caches, of which these roofs know nothing."
 LESS_INTENSE, MORE_INTENSE = 0.1, 10.0  # of the ridges: how far the picture reaches at least
@@ -118,11 +118,11 @@ def _draw_points(chart: Chart, drawn: dict[str, list[Point]], families: Sequence
     for pair in places.get(MEASURED, {}).keys() & places.get(PREDICTED, {}).keys():
         chart.line([places[MEASURED][pair], places[PREDICTED][pair]], "pair")
     named = set[str]()
-    for kind, shape in ((PREDICTED, "f"), (MEASURED, "h")):
+    for kind, shape in ((PREDICTED, "filled"), (MEASURED, "hollow")):
         for point in drawn.get(kind, []):
             title = f"{point.family}, {point.rate}, {kind}: {number_text(point.flops_per_s)}FLOP/s"
             number = color[point.family]
-            chart.dot(point.intensity, point.flops_per_s, f"{shape}{number}", title)
+            chart.dot(point.intensity, point.flops_per_s, f"{shape} c{number}", title)
             if point.family not in named:
-                chart.words(point.intensity, point.flops_per_s, point.family, f"t{number}")
+                chart.words(point.intensity, point.flops_per_s, point.family, f"colored c{number}")
             named.add(point.family)

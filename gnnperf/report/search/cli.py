@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import InputError, require, say, to_json, write_out, write_text
-from gnnperf.report.search.objective import By
+from gnnperf.core import InputError, require, require_writable, say, to_json, write_out, write_text
 
 DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
@@ -46,7 +45,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--memory", metavar="SIZE", help="of a device, as in 80GiB (default: the device's)")
     parser.add_argument("--reserve", type=float, default=0.08, metavar="SHARE",
                         help="of that memory for the CUDA context, libraries and fragments (default 0.08)")  # fmt: skip
-    parser.add_argument("--by", choices=[str(by) for by in By], default=str(By.STEP),
+    parser.add_argument("--by", choices=("step", "tokens_per_s", "cost"), default="step",
                         help="what is best (default step); with one number of devices all agree")  # fmt: skip
     parser.add_argument("--price", type=float, metavar="USD", help="of a device and hour")
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
@@ -58,14 +57,15 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _search(args: argparse.Namespace) -> int:
     from gnnperf.generate import TransformerPlan, read_plan
-    from gnnperf.hardware import PLAN_GROUP, path_of, read_yaml
-    from gnnperf.report.search.text import Answer, document, text
-    from gnnperf.shard import Effort, Problem, candidates, check_out, search_plans
+    from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
+    from gnnperf.report.search.text import WEIGHT_OF, Answer, document, text
+    from gnnperf.shard import Effort, Problem, candidates, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
     require(0 <= args.reserve < 1, "--reserve", args.reserve, "0 to 1")
     require(args.price is None or args.price >= 0, "--price", args.price, "0 or more")
-    check_out(args.out)
+    if args.out is not None:
+        require_writable(args.out, SUFFIXES)
     path = path_of(args.plan, PLAN_GROUP)
     raw: dict[str, Any] = read_yaml(path)
     plan = read_plan(raw, str(path))
@@ -74,11 +74,11 @@ def _search(args: argparse.Namespace) -> int:
                          remedy="gnnperf shard places the tables of recommendation models")  # fmt: skip
     cluster = _cluster(args.gpu, args.cluster)
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
-    devices, by = _devices(args.devices), By(args.by)
-    problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), by.weight)
+    devices = _devices(args.devices)
+    problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), WEIGHT_OF[args.by])
     given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
     outcome = search_plans(problem, Effort(seed=args.seed), given)
-    answer = Answer(outcome, plan, cluster, devices, problem.capacity_bytes, by, args.price, args.top)
+    answer = Answer(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
     if args.out is not None:
         _write(raw, outcome.options[0].plan, args.out)
     if args.json:

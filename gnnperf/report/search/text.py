@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from gnnperf.analytic import rate_key_of
 from gnnperf.generate import TransformerPlan, step_work
 from gnnperf.hardware import ClusterSpec
-from gnnperf.predict import Throughput, throughput_of
-from gnnperf.report.search.objective import By
+from gnnperf.predict import Throughput
 from gnnperf.shard import Option, SearchOutcome, settings_text
 
+# What is best -> the weight of a plan's step: every candidate has the same tokens, so the fastest step has the most
+# tokens per second, and cost goes with devices.
+WEIGHT_OF: dict[str, Callable[[TransformerPlan], float]] = {
+    "step": lambda _: 1.0,
+    "tokens_per_s": lambda _: 1.0,
+    "cost": lambda plan: float(plan.parallelism.world_size),
+}
 GIB = float(1 << 30)
 WORTH_NAMING = 0.002  # of the best step: what less adds to another one's
 
@@ -26,7 +32,7 @@ class Answer:
         cluster: devices and links.
         devices: numbers of them that were tried.
         capacity_bytes: of a device, for the plan.
-        by: what is best.
+        by: what is best, a key of WEIGHT_OF.
         usd_per_gpu_hour: price of a device; None: unknown.
         top: plans to show.
     """
@@ -36,7 +42,7 @@ class Answer:
     cluster: ClusterSpec
     devices: tuple[int, ...]
     capacity_bytes: float
-    by: By
+    by: str
     usd_per_gpu_hour: float | None
     top: int
 
@@ -44,8 +50,8 @@ class Answer:
         """Of an option."""
         work, device = step_work(one.plan), self.cluster.device
         peak = device.flops_per_s[rate_key_of(device, "gemm", work.dtype)]
-        return throughput_of(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
-                             usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
+        return Throughput(one.step_us, one.plan.parallelism.world_size, work, peak_flops_per_s=peak,
+                          usd_per_gpu_hour=self.usd_per_gpu_hour)  # fmt: skip
 
 
 def milliseconds(us: float) -> str:
@@ -82,7 +88,7 @@ def _table(answer: Answer) -> Iterator[str]:
 
 
 def _memory(one: Option) -> str:
-    return "unknown" if one.peak_bytes is None else f"{one.peak_bytes / GIB:.1f} GiB"
+    return f"{one.peak_bytes / GIB:.1f} GiB"
 
 
 def _number(value: float | None, form: str) -> str:
@@ -114,8 +120,8 @@ def _comparison(answer: Answer) -> Iterator[str]:
     best = answer.outcome.best
     yield ""
     for name, one in answer.outcome.baselines.items():
-        value = one.step_us * answer.by.weight(one.plan)
-        large = " does not fit" if one.peak_bytes is not None and one.peak_bytes > answer.capacity_bytes else ""
+        value = one.step_us * WEIGHT_OF[answer.by](one.plan)
+        large = " does not fit" if one.peak_bytes > answer.capacity_bytes else ""
         yield (f"{name:28s} {milliseconds(one.step_us):>10s}  {value / best - 1.0:+7.1%} against the best   "
                f"{_memory(one)}{large}   {settings_text(one.plan)}")  # fmt: skip
 
@@ -139,7 +145,7 @@ def document(answer: Answer) -> dict[str, object]:
         "hardware": answer.cluster.device.name,
         "cluster": answer.cluster.name,
         "devices": list(answer.devices),
-        "by": str(answer.by),
+        "by": answer.by,
         "usd_per_gpu_hour": answer.usd_per_gpu_hour,
         "capacity_bytes": answer.capacity_bytes,
         "num_candidates": outcome.num_plans,

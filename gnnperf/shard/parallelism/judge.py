@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError
-from gnnperf.generate import NotAccounted, Pipeline, TransformerPlan, build_graph_of, rank_tensors
+from gnnperf.generate import Pipeline, TransformerPlan, build_graph_of, rank_tensors
 from gnnperf.hardware import ClusterSpec
 from gnnperf.memory import planned_peak
 from gnnperf.schedule import schedule_with_contention
@@ -72,12 +72,9 @@ def _makespan_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     return schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
 
 
-def peak_bytes(plan: TransformerPlan) -> int | None:
-    """Of the rank that needs most, as the caching allocator counts it; None: an op's tensors are not accounted for."""
+def peak_bytes(plan: TransformerPlan) -> int:
+    """Of the rank that needs most, as the caching allocator counts it."""
     most = 2 * plan.parallelism.pipeline * plan.schedule.chunks
     whole = plan.schedule.pipeline.keeps_all or plan.num_micro_batches <= most
     same = plan if whole else with_micro_batches(plan, most)  # no more are in flight
-    try:
-        return max(planned_peak(one).peak_bytes for one in rank_tensors(same))
-    except NotAccounted:
-        return None
+    return max(planned_peak(one).peak_bytes for one in rank_tensors(same))

@@ -69,7 +69,7 @@ class Option:
         origin: which baseline, or the search.
         bound: of its step.
         judged: its step.
-        peak_bytes: of the rank that needs most; None: not accounted for.
+        peak_bytes: of the rank that needs most.
         parts_us: what the step is made of; they add up to it.
     """
 
@@ -77,7 +77,7 @@ class Option:
     origin: str
     bound: Bound
     judged: Judged
-    peak_bytes: int | None
+    peak_bytes: int
     parts_us: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -120,8 +120,7 @@ class SearchOutcome:
 
 
 def _costs(one: Option) -> tuple[float, float, float]:
-    memory = float("inf") if one.peak_bytes is None else float(one.peak_bytes)
-    return one.step_us, memory, one.step_us * one.plan.parallelism.world_size
+    return one.step_us, float(one.peak_bytes), one.step_us * one.plan.parallelism.world_size
 
 
 def _dominates(first: Option, second: Option) -> bool:
@@ -160,7 +159,7 @@ class _Search:
         self.value = value
         self.options: dict[int, Option] = {}
         self.too_large: set[int] = set()
-        self.peaks: dict[int, int | None] = {}
+        self.peaks: dict[int, int] = {}
 
     def _bounds(self, plans: Sequence[TransformerPlan]) -> list[Bound]:
         result: dict[int, Bound] = {}
@@ -205,11 +204,10 @@ class _Search:
         return None
 
     def _fits(self, i: int, capacity_bytes: float) -> bool:
-        """By the account of tensors; a plan that has none is held to the closed form."""
+        """By the account of tensors."""
         if i not in self.peaks:
             self.peaks[i] = peak_bytes(self.plans[i])
-        peak = self.peaks[i]
-        fits = (self.least[i] if peak is None else peak) <= capacity_bytes
+        fits = self.peaks[i] <= capacity_bytes
         if not fits and capacity_bytes >= self.problem.capacity_bytes:
             self.too_large.add(i)
         return fits
@@ -219,7 +217,7 @@ class _Search:
             self.options[i] = self._option(self.plans[i], self.bounds[i], self.peaks[i], origin)
         return self.options[i]
 
-    def _option(self, plan: TransformerPlan, bound: Bound, peak: int | None, origin: str) -> Option:
+    def _option(self, plan: TransformerPlan, bound: Bound, peak: int, origin: str) -> Option:
         cluster = self.problem.cluster(plan.parallelism.world_size)
         return Option(plan, origin, bound, judged(plan, cluster), peak)
 
@@ -238,7 +236,7 @@ class _Search:
 
     def _smaller(self, best: int) -> None:
         """Judge the first candidates, by their bound, that need clearly less memory: points of the Pareto front."""
-        at = float(self.peaks[best] or self.least[best])
+        at = float(self.peaks[best])
         for _ in range(LEVELS):
             limit = SMALLER * at
             fitting = (i for i in self.order if self.least[i] <= limit and i not in self.too_large)
@@ -246,7 +244,7 @@ class _Search:
             if chosen is None:
                 return
             self._judge(chosen)
-            at = float(self.peaks[chosen] or self.least[chosen])
+            at = float(self.peaks[chosen])
 
     def _baselines(self, given: TransformerPlan | None) -> dict[str, Option]:
         result: dict[str, Option] = {}

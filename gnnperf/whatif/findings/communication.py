@@ -1,9 +1,11 @@
-"""Rules on transfers: exposed ones, one rank that the others wait for, and slow copies over the host's link.
+"""Rules on transfers: exposed ones, a rank that the others wait for, also for its tables, and slow copies.
 
 exposed     stream 0   |--- gemm ---|              |--- gemm ---|
             stream 1           |== all_reduce =====|
 straggler   rank 0     |-- work --|arrives ···· waits ····|== all_reduce ==|
             rank 1     |--------- more work ------|arrives|== all_reduce ==|      late by 1 less the others' median
+tables      rank 0     |= lookups =|arrives ···········|== all_to_all ==|
+            rank 1     |======== lookups =======|arrives|== all_to_all ==|
 slow copy   link       |------------ 9 ms ------------|       64 MB; at the rate that the link sustains: 2 ms
 """
 
@@ -15,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import CopyPath, path_of
-from gnnperf.core import NodeType
+from gnnperf.core import NodeType, OpFamily
 from gnnperf.whatif.declared import OpLatency, Straggler
 from gnnperf.whatif.findings.finding import SUSPICIOUS, Observed, Suspect, Way, scaling
 from gnnperf.whatif.waits import WaitLater
@@ -166,6 +168,45 @@ def _slowest(step: Observed, rank: int, work: str) -> _Slowest:
     at = str((table[rank] - others_us).idxmax())
     mine = nodes[(name == at) & (step.rank[nodes] == rank)]
     return _Slowest(at, mine, float(table[rank][at]), float(others_us[at]))
+
+
+PLACE = "place the tables by their lookups, not by their sizes or in turn (gnnperf shard), or divide the largest ones"
+
+
+def skewed_tables(step: Observed) -> list[Suspect]:
+    """The rank that works for its tables for longest, for more bytes, if the others wait for it."""
+    ranks = step.graph.ranks
+    if len(ranks) < 2:
+        return []
+    works = step.on_device & (step.graph.nodes["family"] == OpFamily.EMBEDDING).to_numpy()
+    sums_us = np.array([step.latency_us[works & (step.rank == rank)].sum() for rank in ranks])
+    most = int(sums_us.argmax())
+    others_us = float(np.median(np.delete(sums_us, most)))
+    megabytes = [_megabytes(step, works, rank) for rank in ranks]
+    others_mb = float(np.median(np.delete(megabytes, most)))
+    for_more_us = sums_us[most] * (1.0 - others_mb / max(megabytes[most], 1e-9))
+    late_us = lateness(step)[0].get(ranks[most], 0.0)
+    if min(sums_us[most] - others_us, for_more_us, late_us) < SUSPICIOUS * step.step_time_us:
+        return []
+    evidence = (
+        f"rank {ranks[most]} works {sums_us[most]:,.0f} us for embedding tables, the others {others_us:,.0f} us in the "
+        f"median; it comes {late_us:,.0f} us later to collectives than the others, in sum",
+        f"it reads and writes {megabytes[most]:.3g} MB for them, the others {others_mb:.3g} MB in the median",
+    )
+    cause = f"rank {ranks[most]} holds the embedding tables with most work, and the others wait for it"
+    return [Suspect("skewed_tables", cause, evidence, PLACE, (_even(works, step, sums_us),))]
+
+
+def _megabytes(step: Observed, works: np.ndarray, rank: int) -> float:
+    return float(np.nansum(step.graph.nodes["bytes"].to_numpy()[works & (step.rank == rank)])) / 1e6
+
+
+def _even(works: np.ndarray, step: Observed, sums_us: np.ndarray) -> Way:
+    """What an even placement would gain, at most: one that no table hinders."""
+    factor = np.divide(sums_us.mean(), sums_us, out=np.ones_like(sums_us), where=sums_us > 0)  # [num_ranks]
+    nodes = np.flatnonzero(works)
+    factors = factor[np.searchsorted(step.graph.ranks, step.rank[nodes])]
+    return scaling(nodes, factors, "the work for tables divided evenly over the ranks", at_most=True)
 
 
 TIMES = 2.0  # as long as at the link's rate: slow

@@ -1,14 +1,7 @@
 """A measured step as rules look at it, and step times of its edits.
 
-Measurements stay. Where an edit leaves a latency unknown (an op of another shape), the first of these gives it:
-
-measured     the recording has calls with these shapes and bytes     their median
-calibrated   it has calls of this op with others                     predicted x measured / predicted of near ones
-predicted    it has none                                             predicted
-
-Near are calls that move about as much, from memory of about the same size: caches are faster than memory, and a
-predictor that is off for a large table is off for half of it. Recorded calls weigh exp(-d^2 / 2), d the distance in
-factors of two (a Nadaraya-Watson mean of log ratios).
+Measurements stay. Where an edit leaves a latency unknown (an op of another shape), it is the measured latency of the
+node it came from, scaled by the ratio that the predictor gives: measured x predicted after / predicted before.
 """
 
 from __future__ import annotations
@@ -16,19 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from gnnperf.core import InputError, NodeType
-from gnnperf.generate import parse, tensors
+from gnnperf.core import InputError
 from gnnperf.graph import ExecutionGraph, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule import Schedule, fit_medians, measured_latencies, schedule
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings.finding import Basis, Observed
-
-OP = ["node_type", "op_name", "collective", "phase"]
-CALL = [*OP, "input_dims", "bytes", "message_bytes"]
-FAR = 1e-6  # weight of calls of whatever size: where none is near, all count alike
 
 
 def measured_step(
@@ -74,64 +61,19 @@ def _filled(
 ) -> ExecutionGraph:
     """The edited graph with a latency for what the edit left without one.
 
-    Raises InputError: no source has the latency of one of its nodes.
+    Raises InputError: the predictor does not cover one of its nodes.
     """
-    open_ = edited.graph.nodes["latency_us"].isna().to_numpy() & edited.touched
+    nodes = edited.graph.nodes
+    open_ = nodes["latency_us"].isna().to_numpy() & edited.touched
     if not open_.any():
         return edited.graph
-    predicted = [
-        np.full(graph.num_nodes, np.nan)
-        if cluster is None or predictor is None
-        else predictor.predict(graph, cluster).latency_us
-        for graph in (known, edited.graph)
-    ]
-    filled = calibrated_to_trace(edited, known, *predicted)
-    missing = filled.nodes["latency_us"].isna().to_numpy() & open_
+    if cluster is not None and predictor is not None:
+        before_us, after_us = (predictor.predict(graph, cluster).latency_us for graph in (known, edited.graph))
+        ratio = after_us / before_us[edited.came_from]
+        scaled_us = known.nodes["latency_us"].to_numpy()[edited.came_from] * ratio
+        nodes = nodes.assign(latency_us=nodes["latency_us"].mask(open_, scaled_us))
+    missing = ~np.isfinite(nodes["latency_us"].to_numpy()) & open_
     if missing.any():
-        names = sorted(set(filled.nodes["op_name"].astype(str)[missing]))
+        names = sorted(set(nodes["op_name"].astype(str)[missing]))
         raise InputError(f"no source has the latency of {', '.join(names[:3])}", where=f"graph {known.name!r}")
-    return filled
-
-
-def calibrated_to_trace(
-    edited: Edited, recorded: ExecutionGraph, predicted_before_us: np.ndarray, predicted_after_us: np.ndarray
-) -> ExecutionGraph:
-    """The edited graph with a latency for what the edit left without one.
-
-    Latencies that the edit left are kept. Both predictions [num_nodes] us are of one predictor.
-    """
-    nodes, known = edited.graph.nodes, recorded.nodes
-    works = (known["node_type"] != NodeType.HOST) & known["latency_us"].gt(0) & (predicted_before_us > 0)
-    measured = known.loc[works, [*CALL, "latency_us"]].astype(dict.fromkeys(CALL, object))
-    measured = measured.assign(log_ratio=np.log(measured["latency_us"] / predicted_before_us[works.to_numpy()]))
-    calls = measured.groupby(CALL, dropna=False)[["latency_us", "log_ratio"]].median().reset_index()
-    open_ = nodes["latency_us"].isna().to_numpy() & edited.touched
-    requested = nodes.loc[open_, CALL].astype(dict.fromkeys(CALL, object))
-    same_us = requested.merge(calls, on=CALL, how="left")["latency_us"].to_numpy(np.float64)
-    predicted_us = predicted_after_us[open_] * np.exp(_nearby(requested, calls))
-    latency_us = nodes["latency_us"].to_numpy(copy=True)
-    latency_us[open_] = np.where(np.isnan(same_us), predicted_us, same_us)
-    return replace(edited.graph, nodes=nodes.assign(latency_us=latency_us))
-
-
-def _nearby(requested: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
-    """[num_requested] log(measured / predicted) of the op's calls that are near in size; 0 where it has none."""
-    result, log_ratio = np.zeros(len(requested)), calls["log_ratio"].to_numpy(np.float64)
-    sizes, known = _sizes(requested), _sizes(calls)
-    both = pd.concat([calls[OP], requested[OP]], ignore_index=True)
-    kinds = both.groupby(OP, dropna=False).ngroup().to_numpy()  # a number per op, type of node, collective and phase
-    kind_of_call, requested_kind = kinds[: len(calls)], kinds[len(calls) :]
-    for kind in np.intersect1d(kind_of_call, requested_kind):
-        others, at = np.flatnonzero(kind_of_call == kind), np.flatnonzero(requested_kind == kind)
-        apart = sizes[at][:, None, :] - known[others][None, :, :]  # [requested, calls, sizes]
-        weight = np.exp(-0.5 * (apart**2).sum(axis=2)) + FAR
-        result[at] = weight @ log_ratio[others] / weight.sum(axis=1)
-    return result
-
-
-def _sizes(calls: pd.DataFrame) -> np.ndarray:
-    """[num_calls, 2] log2 of the bytes moved and of the elements of the first tensor."""
-    moved = calls["bytes"].astype(float).fillna(0.0) + calls["message_bytes"].astype(float).fillna(0.0)
-    first = [np.prod((tensors(parse(d)[0]) or ((1,),))[0]) if isinstance(d, str) else 1.0 for d in calls["input_dims"]]
-    sizes: np.ndarray = np.log2(np.maximum(np.column_stack([moved.to_numpy(), np.array(first, dtype=float)]), 1.0))
-    return sizes
+    return replace(edited.graph, nodes=nodes)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 
 from gnnperf.core import InputError, each
 from gnnperf.whatif.edit import apply
-from gnnperf.whatif.findings.communication import exposed_communication, slow_copies, straggler
+from gnnperf.whatif.findings.communication import exposed_communication, skewed_tables, slow_copies, straggler
 from gnnperf.whatif.findings.finding import Finding, Observed, Suspect, Way
 from gnnperf.whatif.findings.host import host_bound, input_stall, launch_bound, stalls
 from gnnperf.whatif.findings.kernels import misaligned_products, repeated_models, unfused_chains
 from gnnperf.whatif.findings.serialized_streams import serialized_streams
-from gnnperf.whatif.findings.skewed_tables import skewed_tables
 
 Rule = Callable[[Observed], Sequence[Suspect]]
 

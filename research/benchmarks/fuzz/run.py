@@ -5,7 +5,6 @@ A worker that hangs or dies loses one case: the parent notes it as a failure and
 
 from __future__ import annotations
 
-import faulthandler
 import multiprocessing
 import random
 import resource
@@ -28,7 +27,7 @@ from research.benchmarks.fuzz.targets import TARGETS, WHOLE_PATH, predicted_step
 LIMIT_S = 20.0
 LIMIT_BYTES = 2 * 2**30
 FORKING = threading.Lock()
-GRACE_S = 5.0  # before a worker that does not come back from native code is killed
+FORK: Any = multiprocessing.get_context("fork")
 
 
 @dataclass
@@ -44,101 +43,79 @@ class Tally:
     peak_bytes: int = 0
 
 
-class TooSlowError(BaseException):
-    """A case took longer than its limit; no reader catches it."""
-
-
 def case_bytes(reader: str, number: int, seed: int) -> tuple[bytes, random.Random]:
     """The input of a case, and the generator for what else is drawn: the same for the same names, on any machine."""
     rng = random.Random(f"{seed}/{reader}/{number}")
-    target = TARGETS["kineto" if reader == WHOLE_PATH else reader]
-    return target.make(rng), rng
+    return _target(reader).make(rng), rng
 
 
-def run_case(reader: str, number: int, seed: int, folder: Path) -> str:
-    """How a case ended: accepted, refused, or the failure."""
+def read_case(reader: str, number: int, seed: int, folder: Path) -> object:
+    """Write the input of a case and read it."""
     data, rng = case_bytes(reader, number, seed)
-    path = folder / TARGETS["kineto" if reader == WHOLE_PATH else reader].file
+    path = folder / _target(reader).file
     path.write_bytes(data)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            predicted_step(path, rng) if reader == WHOLE_PATH else TARGETS[reader].read(path)
-        return "accepted"
-    except InputError:
-        return "refused"
-    except TooSlowError:
-        return f"hang: more than {LIMIT_S:g} s"
-    except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if "gnnperf" in f.filename]
-        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-        return f"{type(error).__name__} at {at}: {str(error)[:120]}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    return predicted_step(path, rng) if reader == WHOLE_PATH else _target(reader).read(path)
 
 
-def work(reader: str, numbers: range, seed: int, sender: Connection) -> None:
-    """Run cases and send (number, how it ended, seconds, peak bytes) of each."""
-    faulthandler.disable()
-    signal.signal(signal.SIGALRM, _too_slow)
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + LIMIT_BYTES + 2**30, resource.RLIM_INFINITY))
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        for number in numbers:
-            sender.send((number, None, 0.0, 0))
-            begin = time.perf_counter()
-            ended = run_case(reader, number, seed, Path(folder))
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            if peak - base > LIMIT_BYTES and not ended.startswith(("hang", "Memory")):
-                ended = f"memory: {(peak - base) / 2**20:,.0f} MB"
-            sender.send((number, ended, time.perf_counter() - begin, peak - base))
-    sender.close()
-
-
-def _too_slow(*_: Any) -> None:
-    raise TooSlowError
+def _target(reader: str) -> Any:
+    return TARGETS["kineto" if reader == WHOLE_PATH else reader]
 
 
 def run_reader(reader: str, numbers: range, seed: int, until: float) -> Tally:
     """All cases of a reader, or those before the deadline (time.monotonic)."""
     tally = Tally()
     while len(numbers) and time.monotonic() < until:
-        numbers = range(_one_worker(reader, numbers, seed, until, tally), numbers.stop)
+        with FORKING:  # else a worker forked meanwhile keeps this pipe open, and the end of this worker goes unnoticed
+            receiver, sender = FORK.Pipe(duplex=False)
+            worker = FORK.Process(target=_work, args=(reader, numbers, seed, until, sender), daemon=True)
+            worker.start()
+            sender.close()
+        count = tally.cases
+        try:
+            while True:
+                _note(tally, reader, *receiver.recv())
+        except EOFError:
+            worker.join()
+        numbers = numbers[tally.cases - count :]
+        if len(numbers) and worker.exitcode:
+            hung = worker.exitcode == -signal.SIGALRM
+            ended = f"hang: more than {LIMIT_S:g} s" if hung else f"the process died with exit code {worker.exitcode}"
+            _note(tally, reader, numbers[0], ended, LIMIT_S if hung else 0.0, 0)
+            numbers = numbers[1:]
     return tally
 
 
-def _one_worker(reader: str, numbers: range, seed: int, until: float, tally: Tally) -> int:
-    """Run one worker until it is through, the deadline, or it is lost; the next case."""
-    with FORKING:  # else a worker forked meanwhile keeps this pipe open, and the end of this worker goes unnoticed
-        receiver, sender = multiprocessing.Pipe(duplex=False)
-        process = multiprocessing.get_context("fork").Process(
-            target=work, args=(reader, numbers, seed, sender), daemon=True
-        )
-        process.start()
-        sender.close()
-    current = numbers.start
+def _work(reader: str, numbers: range, seed: int, until: float, sender: Connection) -> None:
+    """Run cases and send (number, how it ended, seconds, peak bytes) of each; SIGALRM ends a case that hangs."""
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + LIMIT_BYTES + 2**30, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        for number in numbers:
+            if (begin := time.monotonic()) >= until:
+                return
+            signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+            ended = _ended(reader, number, seed, Path(folder))
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - base
+            if peak > LIMIT_BYTES and not ended.startswith("Memory"):
+                ended = f"memory: {peak / 2**20:,.0f} MB"
+            sender.send((number, ended, time.monotonic() - begin, peak))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _ended(reader: str, number: int, seed: int, folder: Path) -> str:
+    """How a case ended: accepted, refused, or the failure."""
     try:
-        while current < numbers.stop and time.monotonic() < until:
-            if not receiver.poll(LIMIT_S + GRACE_S):
-                _note(tally, reader, current, f"hang: more than {LIMIT_S:g} s in native code", LIMIT_S, 0)
-                return current + 1
-            number, ended, took_s, peak = receiver.recv()
-            current = number
-            if ended is not None:
-                _note(tally, reader, number, ended, took_s, peak)
-                current = number + 1
-        return numbers.stop
-    except EOFError:
-        process.join()
-        if current < numbers.stop:
-            _note(tally, reader, current, f"the process died with exit code {process.exitcode}", 0.0, 0)
-        return current + 1
-    finally:
-        process.kill()
-        process.join()
-        receiver.close()
+        read_case(reader, number, seed, folder)
+        return "accepted"
+    except InputError:
+        return "refused"
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if "gnnperf" in f.filename]
+        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+        return f"{type(error).__name__} at {at}: {str(error)[:120]}"
 
 
 def _note(tally: Tally, reader: str, number: int, ended: str, took_s: float, peak: int) -> None:
@@ -154,11 +131,10 @@ def _note(tally: Tally, reader: str, number: int, ended: str, took_s: float, pea
 def keep(case: str, seed: int, ended: str, folder: Path) -> Path:
     """Write the input of a failed case and how it failed."""
     reader, _, number = case.partition(":")
-    data, _ = case_bytes(reader, int(number), seed)
     retained = folder / f"{reader}-{number}"
     shutil.rmtree(retained, ignore_errors=True)
     retained.mkdir(parents=True)
-    (retained / TARGETS["kineto" if reader == WHOLE_PATH else reader].file).write_bytes(data)
+    (retained / _target(reader).file).write_bytes(case_bytes(reader, int(number), seed)[0])
     (retained / "failure.txt").write_text(f"python -m research.benchmarks.fuzz --seed {seed} --case {case}\n{ended}\n")
     return retained
 

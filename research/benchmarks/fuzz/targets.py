@@ -22,7 +22,6 @@ class Target:
     file: str
     make: corpus.Make
     read: Callable[[Path], object]
-    share: float = 1.0
 
 
 def _reader(module: str, name: str, *more: Any) -> Callable[[Path], object]:
@@ -31,7 +30,6 @@ def _reader(module: str, name: str, *more: Any) -> Callable[[Path], object]:
 
 
 _run = _reader("gnnperf.trace", "read_run")
-_ops_to_measure = _reader("gnnperf.record.calibrate.ops_file", "read_ops")
 _cluster = _reader("gnnperf.hardware", "load_cluster", "h100_sxm")
 _collectives = _reader("gnnperf.analytic.collective.constants", "load_collectives")
 _checkpoint = _reader("gnnperf.gnn.checkpoint", "load_checkpoint")
@@ -104,34 +102,22 @@ def predicted_step(path: Path, rng: random.Random) -> float:
 
 
 TARGETS = {
-    "kineto": Target("rank_0.json", corpus.kineto_bytes, _run, 0.1),
-    "nsight": Target("rank_0.sqlite", corpus.nsight_bytes, _run, 0.1),
-    "execution_trace": Target("rank_0_et.json", corpus.execution_trace, _with_execution_trace, 0.1),
+    "kineto": Target("rank_0.json", corpus.kineto_bytes, _run),
+    "nsight": Target("rank_0.sqlite", corpus.nsight_bytes, _run),
+    "execution_trace": Target("rank_0_et.json", corpus.execution_trace, _with_execution_trace),
     "zip": Target("run.zip", corpus.zip_bytes, _run),
-    "tar": Target("run.tar", corpus.tar_bytes, _run, 0.1),
-    "tables": Target("events.parquet", corpus.table_bytes, _reader("gnnperf.trace.storage", "read_tables"), 0.05),
+    "tar": Target("run.tar", corpus.tar_bytes, _run),
+    "tables": Target("events.parquet", corpus.table_bytes, _reader("gnnperf.trace.storage", "read_tables")),
     "card": Target("run.json", corpus.of_value(corpus.CARD), _card),
     "splits": Target("splits.json", corpus.of_value(corpus.SPLITS), _split),
-    "op_rows": Target("ops.jsonl", corpus.op_rows, _reader("gnnperf.analytic", "read_op_rows"), 0.1),
-    "ops_to_measure": Target(
-        "ops.jsonl", corpus.op_rows, _reader("gnnperf.record.calibrate.ops_file", "read_ops"), 0.5
-    ),
+    "op_rows": Target("ops.jsonl", corpus.op_rows, _reader("gnnperf.analytic", "read_op_rows")),
+    "ops_to_measure": Target("ops.jsonl", corpus.op_rows, _reader("gnnperf.record.calibrate.ops_file", "read_ops")),
     "against": Target("prediction.json", corpus.of_value(corpus.PREDICTION), _against),
     "device": Target("device.yaml", corpus.yaml_of("hardware", "t4"), _reader("gnnperf.hardware", "load_device")),
-    "cluster": Target("cluster.yaml", corpus.yaml_of("cluster", "hgx8"), _cluster, 0.5),
+    "cluster": Target("cluster.yaml", corpus.yaml_of("cluster", "hgx8"), _cluster),
     "plan": Target("plan.yaml", corpus.yaml_of("plan", "gpt2_345m"), _plan),
-    "collectives": Target(
-        "laws.yaml",
-        corpus.yaml_of("analytic/collective_laws", "h100_sxm_nccl_2_29"),
-        _collectives,
-        0.2,
-    ),
-    "edits": Target("whatif.json", corpus.of_value(list(corpus.EDITS)), _edits, 0.1),
-    "checkpoint": Target(
-        "checkpoint.pt",
-        corpus.checkpoint_bytes,
-        _checkpoint,
-        0.002,
-    ),
+    "collectives": Target("laws.yaml", corpus.yaml_of("analytic/collective_laws", "h100_sxm_nccl_2_29"), _collectives),
+    "edits": Target("whatif.json", corpus.of_value(list(corpus.EDITS)), _edits),
+    "checkpoint": Target("checkpoint.pt", corpus.checkpoint_bytes, _checkpoint),
 }
 WHOLE_PATH = "whole_path"

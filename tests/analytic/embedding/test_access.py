@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.embedding.counted_access import ReuseDistances, counted_access
+from gnnperf.analytic.embedding.counted_access import counted_access
 from gnnperf.analytic.embedding.model import power_access, zipf_access
 from gnnperf.graph.execution_graph import lookups_held
 
@@ -120,10 +120,3 @@ def test_a_larger_cache_never_misses_more_than_there_are_lookups(counts: list[in
     small, large = sorted((first, second))
     fewer, more = (access.missed(one(lookups), one(size))[0] for size in (large, small))
     assert 0 <= fewer <= more * (1 + 1e-6) + 1e-6 <= lookups * (1 + 1e-5) + 1e-5
-
-
-def test_distances_hit_where_the_cache_holds_as_many_rows() -> None:
-    # 6 lookups come back after 2 different rows, 3 after 100, 1 row was never requested
-    reuse = ReuseDistances(np.array([2.0, 100.0, np.inf]), np.array([6.0, 3.0, 1.0]))
-    assert reuse.missed(np.full(3, 20.0), np.array([1.0, 2.0, 100.0])) == pytest.approx([20.0, 8.0, 2.0])
-    assert reuse.unique(one(20.0)) == pytest.approx([2.0])

@@ -34,7 +34,6 @@ def of_every_family(rows: int, columns: int, dtype: str) -> list[KernelCall]:
         ("aten::bmm", [[r, 33, c], [r, c, 48]], None),
         ("aten::addmm", [[48], [r, c], [c, 48]], None),
         ("aten::linear", [[r, 3, c], [48, c], [48]], None),
-        ("aten::_sparse_semi_structured_linear", [[r, 2 * c], [48, c], [48, 8]], None),
         ("triton_poi_fused_add_pow_0", [[r, c], [r, c]], None),
         ("triton_red_fused_sum_0", [[r, c], [r]], None),
         ("aten::convolution", convolution, strides),

@@ -16,10 +16,7 @@ from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.embedding.counted_access import counted_access, with_counts
 from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
-from gnnperf.analytic.gemm.calls import product_us
-from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
-from gnnperf.analytic.gemm.model import products
-from gnnperf.analytic.gemm.sparse_calls import density_of, sparse_products_us, sparse_us, two_four_us, values_per_index
+from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
@@ -27,7 +24,6 @@ from gnnperf.analytic.memory_bound.calls import chain_ops, chains_us
 from gnnperf.analytic.memory_bound.streams import chain_us
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
-from gnnperf.graph.cost import op_cost
 from gnnperf.graph.cost.matmul import index_bytes, thinned
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
@@ -35,9 +31,7 @@ from tests.analytic.kernels.calls import call as op_call
 from tests.analytic.kernels.calls import node_row
 
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
-SPARSE_UNITS = replace(ROUND, device=replace(DEVICE, sparse_matrix_speedup=2.0))
 H100 = load_device("h100_sxm")
-SHARE = typical(default_gemm_constants()["matrix"], "compute_share")
 
 
 # --- attention that is not fused
@@ -108,67 +102,27 @@ def test_a_fused_kernel_without_recorded_buffers_has_no_answer() -> None:
 # --- sparse products
 
 
-def two_four(name: str, shapes: list[list[int]], dtype: str = "float16") -> KernelCall:
-    return op_call(name, shapes, dtype)
-
-
-def test_two_of_four_by_name() -> None:
-    m, k, n = 512, 1024, 256
-    calls = [
-        two_four("aten::_cslt_sparse_mm", [[m * k * 9 // 16], [k, n], []]),
-        two_four("aten::_sparse_semi_structured_mm", [[m, k // 2], [m, k // 16], [k, n]]),
-        two_four("aten::_sparse_semi_structured_linear", [[2, n // 2, k], [m, k // 2], [m, k // 16]]),
-    ]
-    dense_us = product_us(ROUND, "float16", tf32=True)(products(m, n, k, 1, 2))
-    retained, moved = np.array([float(m * n * k)]), np.array([calls[0].moved_bytes])
-    for setting in (ROUND, SPARSE_UNITS):
-        expected = two_four_us(retained, moved, dense_us, 8e12 * SHARE, setting.device, CONSTANTS)[0]
-        assert sparse_products_us(calls, setting) == pytest.approx([expected] * 3)
-    assert (sparse_products_us(calls, SPARSE_UNITS) < sparse_products_us(calls, ROUND)).all()
-    assert kernel_times(calls, H100, 4.0).by_form.all()
-
-
-def test_integers_multiply_their_zeros_where_units_do_not_know_the_pattern() -> None:
-    shapes = [[4096, 4096 * 10 // 16], [4096, 4096]]
-    cost = op_cost("aten::_cslt_sparse_mm", json.dumps(shapes), '["signed char", "signed char"]', None)
-    requested = KernelCall("aten::_cslt_sparse_mm", json.dumps(shapes), "int8", "gemm", cost.flops, cost.bytes)
-    knows, does_not = (replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "int8_matrix": 1e13}, sparse_matrix_speedup=s)
-                       for s in (2.0, 1.0))  # fmt: skip
-    us = [sparse_products_us([requested], replace(ROUND, device=d))[0] for d in (knows, does_not)]
-    assert us == pytest.approx([2.0 + 4096**3 / (1e13 * SHARE) * 1e6, 2.0 + 2 * 4096**3 / (1e13 * SHARE) * 1e6])
-    assert np.isnan(sparse_products_us([requested], ROUND)[0])  # no units for 8 bits
-
-
-def test_blocks_in_float32_run_on_lanes_unless_tf32_is_allowed() -> None:
-    device = replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "float32_matrix": 4e12})
-    requested = stored(0.5, 32, dtype="float32")
-    lanes, units = sparse_products_us([requested, replace(requested, tf32=True)], replace(ROUND, device=device))
-    assert lanes == pytest.approx(2.0 + requested.flops / 1e12 * 1e6)
-    assert units == pytest.approx(2.0 + requested.flops / (4e12 * SHARE) * 1e6)
-
-
-def stored(density: float, block: int, edge: int = 1024, dtype: str = "float16") -> KernelCall:
-    """A square product whose first operand is stored in blocks (1: value by value)."""
-    dense = op_call("aten::mm", [[edge, edge], [edge, edge]], dtype)
+def stored(density: float, edge: int = 1024) -> KernelCall:
+    """A square product whose first operand is stored value by value."""
+    dense = op_call("aten::mm", [[edge, edge], [edge, edge]], "float16")
     retained = density * edge * edge
-    flops, moved = thinned(dense.flops, dense.moved_bytes, edge * edge, retained, dense.item_bytes,
-                           index_bytes(retained / block**2, edge / block))  # fmt: skip
+    flops, moved = thinned(dense.flops, dense.moved_bytes, edge * edge, retained, 2, index_bytes(retained, edge))
     return replace(dense, flops=flops, moved_bytes=moved)
 
 
-@pytest.mark.parametrize(("block", "rate"), [(32, 8e12 * SHARE), (16, 8e12 * SHARE), (8, 2e12), (1, 2e12)])
-def test_blocks_run_on_matrix_units_and_values_on_lanes(block: int, rate: float) -> None:
-    requested = stored(0.5, block)
-    assert density_of(requested) == pytest.approx(0.5)
-    assert values_per_index(requested, 0.5) == pytest.approx(block**2, rel=0.2)
-    expected = sparse_us(np.array([requested.flops]), np.array([requested.moved_bytes]), rate, DEVICE, CONSTANTS)
-    assert sparse_products_us([requested], ROUND) == pytest.approx(expected)
-    assert kernel_times([requested], DEVICE, 4.0).latency_us == pytest.approx(expected)
+def test_a_sparse_product_is_a_roofline_of_what_is_stored() -> None:
+    few, half, dense = kernel_times([stored(0.01), stored(0.5), stored(1.0)], H100, 4.0).latency_us
+    by_form = kernel_times([stored(0.5), stored(1.0)], H100, 4.0).by_form.tolist()
+    assert few < half and by_form == [False, True] and dense > 0
 
 
-def test_a_dense_product_is_no_sparse_one() -> None:
-    dense = op_call("aten::mm", [[64, 64], [64, 64]], "float16")
-    assert np.isnan(sparse_products_us([dense, replace(dense, input_dims=None)], ROUND)).all()
+def test_two_of_four_is_faster_only_where_units_know_the_pattern() -> None:
+    shapes = [[8192, 4096 * 9 // 16], [4096, 8192], []]
+    requested = op_call("aten::_cslt_sparse_mm", shapes, "float16")
+    knows, does_not = (
+        kernel_times([requested], replace(H100, sparse_matrix_speedup=s), 4.0).latency_us[0] for s in (2.0, 1.0)
+    )
+    assert does_not == pytest.approx(2.0 * knows, rel=0.02)
 
 
 # --- lookups that were counted

@@ -15,7 +15,7 @@ from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
-from gnnperf.analytic.op_tables.decomposition import gradient_calls
+from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.core.errors import InputError

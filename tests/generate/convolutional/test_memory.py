@@ -8,7 +8,7 @@ from gnnperf.generate.convolutional.build import replica_tensors
 from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Gradients, NetworkOptimizer
 from gnnperf.generate.uses import Stretch
 from gnnperf.memory.measured import Part, PeakMemory
-from gnnperf.memory.planned import ASKED, KEPT, planned_peak, profiles
+from gnnperf.memory.planned import ASKED, KEPT, courses, in_blocks, planned_peak
 from tests.generate.convolutional.networks import shipped, tiny
 
 PARAMETERS = 435
@@ -26,7 +26,7 @@ def test_between_the_passes_of_tiny() -> None:
     """
     first = replica_tensors(tiny())[0].stretches[0]
     assert isinstance(first, Stretch)
-    forward, backward = profiles(first.pair, lambda n: n)
+    forward, backward, _ = courses(first.pair, in_blocks(lambda n: n))
     image = 4 * 2 * 4 * 8 * 8
     assert forward.net[ASKED] == 6 * image + 3 * 2 * 4 * 4 + 4 * (2 * 4 + 2 * 3)
     assert (forward.net + backward.net)[ASKED] == 0
@@ -47,7 +47,7 @@ def test_gradients_that_are_set_to_zero_are_always_there() -> None:
     assert sum(retained.gradients_bytes) == 4 * PARAMETERS
     second = retained.stretches[1]
     assert isinstance(second, Stretch)
-    assert profiles(second.pair, lambda n: n)[1].net[KEPT] == 0
+    assert courses(second.pair, in_blocks(lambda n: n))[1].net[KEPT] == 0
 
 
 @pytest.mark.parametrize("optimizer", list(NetworkOptimizer))

@@ -32,7 +32,7 @@ def test_values_are_read_and_the_rest_is_default() -> None:
     ("section", "key", "value", "message"),
     [
         ("network", "block", "wide", "bad value 'wide'"),
-        ("network", "blocks", "three", "a list of whole numbers"),
+        ("network", "blocks", "three", "bad value 'three'. Allowed: a list"),
         ("network", "blocks", [1, 2, 3], "network.widths"),
         ("network", "strides", [0, 1], "network.strides"),
         ("network", "stem_kernel", 4, "an odd number"),

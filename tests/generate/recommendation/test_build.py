@@ -138,7 +138,7 @@ def test_kernels_wait_for_what_they_await_only() -> None:
     graph = build_recommendation(plan(2))
     kind, rank, names = (graph.nodes[name].astype(str).to_numpy() for name in ("node_type", "rank", "op_name"))
     waits = graph.edges[(graph.edges["lag_class"] == "event").to_numpy()]
-    pairs = zip(waits["src"], waits["dst"], strict=True)
+    pairs = sorted(zip(waits["src"], waits["dst"], strict=True), key=lambda pair: (pair[1], pair[0]))
     awaiting = [names[d] for s, d in pairs if rank[s] == "0" and (kind[s], kind[d]) == ("comm", "compute")]
     assert awaiting == [
         "fbgemm::permute_2D_sparse_data", "fbgemm::permute_2D_sparse_data", "aten::cat",

@@ -53,7 +53,7 @@ def test_without_a_placement_tables_go_largest_first() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rank": 4}, "unknown key 'rank'; did you mean ranks?"),
+        ({"rank": 4}, "did you mean 'ranks'?"),
         ({"batch": "many"}, "here.batch: bad value 'many'"),
         ({"batch": True}, "here.batch: bad value True"),
         ({"ranks": 5}, "5 ranks do not divide the batch, 64"),

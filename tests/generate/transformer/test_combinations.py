@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,9 @@ from gnnperf.generate.transformer.block import Block, Kernels
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload, Store
+from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
+from gnnperf.generate.transformer.items import Op
+from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import (
     Experts,
@@ -24,6 +28,7 @@ from gnnperf.generate.transformer.plan import (
     Transformer,
     TransformerPlan,
 )
+from gnnperf.generate.uses import Use
 from tests.generate.transformer.graphs import product_flops
 from tests.generate.transformer.plans import step_us
 from tests.generate.transformer.test_block import LLAMA
@@ -79,3 +84,14 @@ def test_what_is_accepted_is_a_graph(plan: TransformerPlan) -> None:
 def test_where_things_lie_does_not_change_what_is_computed(plan: TransformerPlan) -> None:
     plain = TransformerPlan("plain", plan.model, plan.parallelism, plan.schedule, plan.block, plan.experts)
     assert product_flops(build_plan(plan)) == product_flops(build_plan(plain))
+
+
+@settings(max_examples=50, deadline=None)
+@given(plans())
+def test_every_op_states_what_it_takes_and_makes(plan: TransformerPlan) -> None:
+    """An op without an account would be missing from the memory of plans."""
+    lines = [*embedding_forward(plan), *embedding_backward(plan), *head_forward(plan), *head_backward(plan)]
+    for layer in range(plan.model.layers):
+        lines += [*layer_forward(plan, layer), *layer_backward(plan, layer)]
+    for line, after in pairwise(lines):
+        assert not isinstance(line, Op) or (isinstance(after, Use) and after.op == line.name)

@@ -12,7 +12,7 @@ from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, 
 from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import stage_parameters
 from gnnperf.memory.measured import Part, PeakMemory
-from gnnperf.memory.planned import ASKED, planned_peak, profiles
+from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
 from tests.generate.transformer.plans import MODEL, small
 
 GPT3 = Transformer(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200)
@@ -26,7 +26,7 @@ def _plan(recompute: Recompute, tensor: int = 1, micro_batch: int = 1) -> Transf
 
 def _retained(plan: TransformerPlan) -> int:
     """Bytes of a layer between its passes: what it leaves, its input instead of its result."""
-    return int(profiles(layer_uses(plan), lambda n: n)[0].net[ASKED])
+    return int(courses(layer_uses(plan), in_blocks(lambda n: n))[0].net[ASKED])
 
 
 @pytest.mark.parametrize("tensor", [1, 8])
@@ -48,7 +48,9 @@ def test_the_ends_keep_what_korthikanti_counts() -> None:
     """Ibid., section 4.3: mask of the embedding's dropout sbh; inputs of norm and logits 4sbh; logits 4sbv."""
     plan = _plan(Recompute.NONE)
     tokens, hidden = GPT3.sequence, GPT3.hidden
-    first, last = (int(profiles(pair(plan), lambda n: n)[0].net[ASKED]) for pair in (embedding_uses, head_uses))
+    first, last = (
+        int(courses(pair(plan), in_blocks(lambda n: n))[0].net[ASKED]) for pair in (embedding_uses, head_uses)
+    )
     x, ids, statistics = 2 * tokens * hidden, 8 * tokens, 8 * tokens
     assert first == tokens * hidden + x + 2 * ids  # and its result, and tokens and positions
     assert last == 2 * x + 4 * tokens * GPT3.vocabulary + statistics + ids - x  # the last layer's result is copied

@@ -69,7 +69,7 @@ def test_a_mapping_becomes_a_plan() -> None:
     ("changes", "message"),
     [
         ({"modle": {}}, "unknown key 'modle'"),
-        ({"model": {"layers": 2}}, "hidden is required"),
+        ({"model": {"layers": 2}}, "hidden, heads, sequence are required"),
         ({"schedule": {"global_batch": "four", "micro_batch": 1}}, "bad value 'four'"),
         ({"schedule": {"global_batch": 4, "micro_batch": 1, "recompute": "some"}}, "none, selective, full"),
         ({"parallelism": {"tensr": 2}}, "unknown key 'tensr'"),

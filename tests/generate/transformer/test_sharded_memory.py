@@ -29,7 +29,7 @@ from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_par
 from gnnperf.generate.transformer.tensors import layer_uses
 from gnnperf.generate.uses import retained_bytes
 from gnnperf.memory import Part, PeakMemory
-from gnnperf.memory.planned import ASKED, planned_peak, profiles
+from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
 
 MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=128, dtype="bfloat16")
 LLAMA = Block(
@@ -149,7 +149,7 @@ def test_sequence_parallelism_divides_everything(ways: int) -> None:
         "g", model, Parallelism(tensor=ways, sequence=True), Schedule(1, 1, recompute=Recompute.NONE)
     )
     sbh, scores = 32 * 64, 5 * 4 * 32 * 32
-    retained = int(profiles(layer_uses(plan), lambda n: n)[0].net[ASKED])
+    retained = int(courses(layer_uses(plan), in_blocks(lambda n: n))[0].net[ASKED])
     assert retained == (34 * sbh + scores) // ways + 16 * 32 // ways
 
 

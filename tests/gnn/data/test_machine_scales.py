@@ -33,7 +33,7 @@ def few_nodes_are_enough() -> Iterator[None]:
 def there(run: RunStep, factor: float, name: str) -> RunStep:
     """The run on a machine that takes `factor` times as long for everything."""
     nodes = run.graph.nodes.assign(latency_us=run.graph.nodes["latency_us"] * factor)
-    isolated = IsolatedLabels(run.isolated.usual_us * factor, run.isolated.steady_us * factor, run.isolated.stretch)
+    isolated = IsolatedLabels(run.isolated.usual_us * factor, run.isolated.steady_us * factor)
     return replace(
         run, run=name, graph=replace(run.graph, nodes=nodes), step_us=run.step_us * factor, isolated=isolated
     )
@@ -59,7 +59,6 @@ def test_what_it_recorded_comes_back_as_ours(factor: float) -> None:
     np.testing.assert_allclose(given[known], ours[known], rtol=1e-9)
     np.testing.assert_allclose(result.isolated.usual_us[known], OURS[0].isolated.usual_us[known], rtol=1e-9)
     np.testing.assert_allclose(result.isolated.steady_us[known], OURS[0].isolated.steady_us[known], rtol=1e-9)
-    np.testing.assert_array_equal(result.isolated.stretch, OURS[0].isolated.stretch)
     assert result.step_us == pytest.approx(OURS[0].step_us)
     assert result.graph.edges["lag_us"].isna().all()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +12,13 @@ import pytest
 import torch
 from synthetic import SPLIT, cluster, prepared, read, toy_run
 
-from gnnperf.analytic.collective.constants import save_collectives, shipped_collectives
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
-from gnnperf.hardware import load_device
+from gnnperf.hardware import LAWS_GROUP, load_device, path_of
 from gnnperf.hardware.placement import Placement
 
 
@@ -49,7 +49,7 @@ def test_what_is_tested_on_is_no_part_of_what_is_learned_from(tmp_path: Path) ->
     external = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, test=("g",)), read)
     assert external.training_fingerprint == data.training_fingerprint
     assert external.fingerprint != data.fingerprint
-    fewer = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=3), SPLIT, read)
+    fewer = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, train=SPLIT.train[:3]), read)
     assert fewer.training_fingerprint != data.training_fingerprint
 
 
@@ -57,12 +57,6 @@ def test_training_features_have_mean_zero(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     x = torch.cat([s.data["compute"].x for s in data.steps["train"]])
     assert x.mean(0).abs().max() < 1e-5
-
-
-def test_max_runs_limits_training_only(tmp_path: Path) -> None:
-    data = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=2), SPLIT, read)
-    assert data.split.train == ("a", "b")
-    assert data.split.test == ("f",)
 
 
 def test_the_cache_knows_collective_models_of_collectives_by_their_content(tmp_path: Path) -> None:
@@ -73,7 +67,7 @@ def test_the_cache_knows_collective_models_of_collectives_by_their_content(tmp_p
         return replace(result, cluster=replace(result.cluster, collectives={"any": str(collective_models)}))
 
     for count, name in ((6, "a100_vtrain"), (6, "a100_vtrain"), (12, "perlmutter")):
-        save_collectives(shipped_collectives(name), collective_models)
+        shutil.copy(path_of(name, LAWS_GROUP), collective_models)
         prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, with_collective_models)
         assert len(list(tmp_path.rglob("*.pt"))) == count
 
@@ -122,26 +116,6 @@ def test_batches_leave_unused_edge_types_out(tmp_path: Path) -> None:
     assert batch.num_graphs == 2
     assert batch["compute"].num_nodes == 4
     assert all(batch[t].edge_index.shape[1] for t in batch.edge_types)
-
-
-def test_without_a_residual_target_labels_start_from_floors(tmp_path: Path) -> None:
-    data = prepare(DataConfig(cache_dir=str(tmp_path), residual_target=False), SPLIT, read)
-    assert not data.floors.residual
-    store = data.steps["val"][0].data["compute"]
-    assert store.base_us.tolist() == [data.floors.by_segment_us["compute/"]] * 2
-    assert store.target.double().exp().tolist() == pytest.approx((store.latency_us / store.base_us).tolist())
-    assert torch.isfinite(store.analytic_us).all()
-
-
-def test_batches_number_their_steps(tmp_path: Path) -> None:
-    module = StepDataModule(prepared(tmp_path), DataConfig(batch_size=2), num_hops=1, seed=0)
-    numbers = [n for batch in module.train_dataloader() for n in batch.step.tolist()]
-    assert sorted(numbers) == [0, 1, 2, 3]
-    assert [b.step.tolist() for b in module.val_dataloader()] == [[4]]  # those to validate on follow
-    cut = StepDataModule(prepared(tmp_path), DataConfig(batch_size=1, max_nodes_per_batch=12), num_hops=1, seed=0)
-    batches = list(cut.train_dataloader())
-    assert len(batches) > 4
-    assert {n for batch in batches for n in batch.step.tolist()} == {-1}
 
 
 def test_the_hardware_of_a_run() -> None:

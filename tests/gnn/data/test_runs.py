@@ -20,7 +20,7 @@ def recording(name: str, latency_us: float, step_us: float = 100.0) -> RunStep:
     result = read("a")
     nodes = result.graph.nodes.assign(latency_us=latency_us)
     isolated = np.full(result.graph.num_nodes, latency_us)
-    labels = IsolatedLabels(isolated, isolated / 2, np.full(len(isolated), 1.5))
+    labels = IsolatedLabels(isolated, isolated / 2)
     return RunStep(name, replace(result.graph, nodes=nodes, fingerprint=name), result.cluster, step_us, labels)
 
 
@@ -43,8 +43,7 @@ def test_recordings_of_a_run_become_one_example_with_mean_labels() -> None:
     assert [step.run for step in result] == ["x", "y"]
     assert labels(result[0]) == {3.0}
     assert result[0].step_us == 110.0
-    for values, expected in ((result[0].isolated.usual_us, 3.0), (result[0].isolated.steady_us, 1.5),
-                             (result[0].isolated.stretch, 1.5)):  # fmt: skip
+    for values, expected in ((result[0].isolated.usual_us, 3.0), (result[0].isolated.steady_us, 1.5)):
         assert set(values[np.isin(result[0].graph.nodes["node_type"], list(map(str, WORK_TYPES)))]) == {expected}
     assert result[0].graph.fingerprint != first.graph.fingerprint
     assert labels(result[1]) == {7.0}
@@ -104,7 +103,6 @@ def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> N
     assert set(result.graph.nodes["latency_us"][gemm]) == {107.25}
     assert result.isolated.usual_us[gemm] == pytest.approx([107.25, 107.25])
     assert result.isolated.steady_us[gemm] == pytest.approx([11.0, 11.0])
-    assert set(result.isolated.stretch) == {1.0}
 
 
 @pytest.mark.parametrize(

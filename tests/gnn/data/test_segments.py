@@ -145,15 +145,13 @@ def test_every_label_is_learned_from_once_in_a_pass() -> None:
 
 
 def test_a_whole_graph_stays_as_it_is_and_a_segment_joins_a_batch_with_others() -> None:
-    small = Examples([DATA], 7, max_nodes=1000, num_hops=2)
+    small = Examples([DATA], max_nodes=1000, num_hops=2)
     assert len(small) == 1
-    assert small[0].data is DATA
-    assert small[0].step == 7
-    cut = Examples([DATA], 7, max_nodes=20, num_hops=2)
-    assert {cut[i].step for i in range(len(cut))} == {-1}
-    batch = batch_of([cut[0].data, DATA])
+    assert small[0] is DATA
+    cut = Examples([DATA], max_nodes=20, num_hops=2)
+    batch = batch_of([cut[0], DATA])
     assert batch.num_graphs == 2
-    assert batch.num_nodes == (cut[0].data.num_nodes or 0) + (DATA.num_nodes or 0)
+    assert batch.num_nodes == (cut[0].num_nodes or 0) + (DATA.num_nodes or 0)
 
 
 def test_every_edge_type_is_there_as_in_the_whole_graph() -> None:

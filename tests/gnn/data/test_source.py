@@ -11,7 +11,6 @@ import pytest
 from synthetic import SPLIT, read
 
 from gnnperf.core import WORK_TYPES, InputError
-from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph, typical
 from gnnperf.gnn.data.source import (
@@ -19,7 +18,6 @@ from gnnperf.gnn.data.source import (
     SourceMeasurements,
     SourceRuns,
     aligned_us,
-    revealed,
     source_numbers,
     source_runs,
     with_model_ratio,
@@ -63,16 +61,6 @@ def test_added_nodes_were_not_measured() -> None:
     assert padded.model_ratio[5:].tolist() == [1.0, 1.0]
 
 
-def test_a_share_is_revealed_the_same_way_every_time() -> None:
-    many = SourceMeasurements(np.ones(10_000), np.ones(10_000))
-    half = revealed(many, 0.5, "run").measured_us
-    assert 0.45 < np.isfinite(half).mean() < 0.55
-    np.testing.assert_array_equal(half, revealed(many, 0.5, "run").measured_us)
-    assert not np.array_equal(half, revealed(many, 0.5, "other").measured_us, equal_nan=True)
-    assert np.isnan(revealed(many, 0.0, "run").measured_us).all()
-    assert revealed(many, 1.0, "run") is many
-
-
 # A source on which everything takes twice as long.
 
 
@@ -83,10 +71,10 @@ def twice(name: str) -> RunGraph:
     return replace(run, graph=replace(run.graph, nodes=nodes, fingerprint=f"{run.graph.fingerprint} twice"))
 
 
-def with_source(tmp_path: Path, shares: list[float], recorded: str = "abcde") -> PreparedData:
+def with_source(tmp_path: Path, recorded: str = "abcde") -> PreparedData:
     """The synthetic data set with that source."""
     source = SourceRuns({name: name for name in recorded}, twice)
-    return prepare(DataConfig(cache_dir=str(tmp_path), source_shares=shares), SPLIT, read, None, source)
+    return prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, read, None, source)
 
 
 def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
@@ -95,7 +83,7 @@ def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
 
 
 def test_the_network_corrects_what_the_source_measured(tmp_path: Path) -> None:
-    data = with_source(tmp_path, [1.0])
+    data = with_source(tmp_path)
     assert data.source_constants is not None
     labeled = 0
     for step in (*data.steps["train"], *data.steps["val"]):
@@ -107,19 +95,8 @@ def test_the_network_corrects_what_the_source_measured(tmp_path: Path) -> None:
     assert labeled > 0
 
 
-def test_training_shows_every_share_and_validation_all(tmp_path: Path) -> None:
-    data = with_source(tmp_path, [1.0, 0.0])
-    place = WORK_NAMES.index("source_known")
-    assert bool(data.normalizer.scale["compute"][place].isfinite())  # it varies in training
-    assert [step.run for step in data.steps["train"]] == [*"abcd", *"abcd"]
-    assert len(data.steps["val"]) == 1
-    known = [step.data["compute"].x[:, place] for step in data.steps["train"]]
-    assert all(bool((one > 0).all()) for one in known[:4])
-    assert all(bool((one < 0).all()) for one in known[4:])
-
-
 def test_a_run_that_the_source_did_not_record_starts_from_the_analytical_model(tmp_path: Path) -> None:
-    data = with_source(tmp_path, [1.0])
+    data = with_source(tmp_path)
     step = data.steps["test"][0]  # "f"
     store = step.data["compute"]
     np.testing.assert_allclose(store.base_us.numpy(), step.base.latency_us[store.node_id.numpy()])
@@ -127,16 +104,10 @@ def test_a_run_that_the_source_did_not_record_starts_from_the_analytical_model(t
 
 def test_a_source_without_a_training_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no recording of a training run"):
-        with_source(tmp_path, [1.0], recorded="f")
+        with_source(tmp_path, recorded="f")
 
 
 def test_the_first_recording_of_each_run_is_read(tmp_path: Path) -> None:
     for name in ("run/2", "run/1", "other/1"):
         write_card(tmp_path / name, 100.0)
     assert source_runs(tmp_path, read).recordings == {"run": "run/1", "other": "other/1"}
-
-
-@pytest.mark.parametrize("shares", [[], [1.5], [-0.1]])
-def test_shares_outside_of_zero_to_one_are_refused(shares: list[float]) -> None:
-    with pytest.raises(InputError, match=r"data\.source_shares"):
-        DataConfig(source_shares=shares)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 from toys import two_rank_graph
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data.floors import NOTHING, BaseKind, base_us, fit_floors, of_each, texts_of, words_of
+from gnnperf.gnn.data.floors import NOTHING, base_us, fit_floors, of_each, texts_of, words_of
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary, joined
 
 NODES = two_rank_graph().nodes
@@ -112,17 +110,8 @@ def test_medians_by_segment_then_type_then_all() -> None:
 def test_the_base_is_the_analytical_answer_where_there_is_one() -> None:
     analytic = np.full(len(NODES), np.nan)
     analytic[3], analytic[4], analytic[0] = 80.0, 0.0, 0.0
-    base, kinds = base_us(NODES, analytic, fit_floors([NODES]))
+    base = base_us(NODES, analytic, fit_floors([NODES]))
     assert base[[3, 10, 4, 0]].tolist() == [80.0, 110.0, 0.0, 10.0]  # an answer of 0 is no base for a host node
-    assert kinds[[3, 10]].tolist() == [BaseKind.COSTED, BaseKind.FLOOR]
-
-
-def test_without_a_residual_target_the_base_is_the_floor_everywhere() -> None:
-    floors = replace(fit_floors([NODES]), residual=False)
-    base, kinds = base_us(NODES, np.full(len(NODES), 80.0), floors)
-    assert base.tolist() == floors.floor_us(NODES).tolist()
-    assert base[[3, 0]].tolist() == [110.0, 10.0]
-    assert set(kinds) == {BaseKind.FLOOR}
 
 
 def test_no_label_at_all() -> None:

@@ -16,13 +16,7 @@ from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, joint_messages
-from gnnperf.gnn.models.message_passing import (
-    REVERSE_RELATIONS,
-    MessagePassing,
-    ModelConfig,
-    arrange,
-    message_relations,
-)
+from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, ModelConfig, arrange
 from gnnperf.graph.execution_graph import ExecutionGraph
 
 GRAPHS = [toy_run(1), toy_run(2)]
@@ -33,7 +27,6 @@ def data_of(graph: ExecutionGraph) -> HeteroData:
     return features(graph, cluster(), AnalyticPredictor().predict(graph, cluster()), VOCABULARY, FLOORS)
 
 
-ALL_RELATIONS = message_relations(ModelConfig())
 NORMALIZER = fit_normalizer([data_of(g) for g in GRAPHS])
 
 
@@ -101,19 +94,9 @@ def test_messages_reach_as_far_as_there_are_layers_and_only_there() -> None:
 def test_messages_join_work_only() -> None:
     data = data_of(GRAPHS[0])
     sizes = {t: len(data[t].x) for t in WORK}
-    messages = joint_messages(data, sizes, ALL_RELATIONS)
-    assert set(messages.slots_of) <= set(ALL_RELATIONS)
+    messages = joint_messages(data, sizes)
+    assert set(messages.slots_of) <= set(MESSAGE_RELATIONS)
     assert int(messages.receivers.max()) < sum(sizes.values())
-
-
-def test_without_reverse_relations_nothing_flows_back() -> None:
-    plain, changed = data_of(GRAPHS[0]), data_of(GRAPHS[0])
-    changed["compute"].x[0] += 1.0  # the gemm of rank 0
-    model = network(num_layers=1, reverse=False)
-    before, after = answer(model, plain), answer(model, changed)
-    assert torch.equal(before["host"], after["host"])  # its launch is given nothing
-    assert (before["comm"] != after["comm"]).tolist() == [True, False, False, False]  # the arrival behind it is
-    assert not [name for name, _ in model.named_parameters() if REVERSE_RELATIONS[0] in name]
 
 
 def test_a_mean_of_senders_by_hand() -> None:
@@ -132,7 +115,7 @@ def test_a_mean_of_senders_by_hand() -> None:
 
 def test_a_layer_without_any_edge_keeps_every_node() -> None:
     state, none = torch.randn(3, 8), arrange({}, num_nodes=3)
-    out = MessagePassing(8, 0.0, ALL_RELATIONS)(MessagePassing(8, 0.0, ())(state, none), none)
+    out = MessagePassing(8, 0.0, MESSAGE_RELATIONS)(MessagePassing(8, 0.0, ())(state, none), none)
     assert out.shape == (3, 8)
     assert torch.isfinite(out).all()
 

@@ -10,8 +10,8 @@ import torch
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import MAX_RESIDUAL, ModelConfig
+from gnnperf.gnn.models.gnn import MAX_RESIDUAL, TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import (
     evaluate,
@@ -60,22 +60,9 @@ def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedDa
 def test_the_same_seed_gives_the_same_bits_and_every_loss_changes_them(tmp_path: Path, data: PreparedData) -> None:
     one, two = (trained(config(tmp_path / name), data).state_dict() for name in ("one", "two"))
     assert same(one, two)
-    for optim in (OptimConfig(step_weight=0.5), OptimConfig(scheduled_weight=0.0)):
-        assert not same(one, trained(config(tmp_path / "three", optim=optim), data).state_dict()), optim
+    optim = OptimConfig(scheduled_weight=0.0)
+    assert not same(one, trained(config(tmp_path / "three", optim=optim), data).state_dict())
     assert not same(one, trained(config(tmp_path / "four", seed=1), data).state_dict())
-
-
-def test_the_step_loss_brings_steps_nearer(tmp_path: Path, data: PreparedData) -> None:
-    """Measured steps that are half of what their nodes give: only the step loss can learn that."""
-    halved = {part: tuple(replace(s, step_us=s.step_us / 2) for s in steps) for part, steps in data.steps.items()}
-    shorter = replace(data, steps=halved)
-    errors = {}
-    for weight in (0.0, 10.0):
-        optim = OptimConfig(step_weight=weight)
-        trained(config(tmp_path / str(weight), epochs=20, optim=optim), shorter)
-        curves = pd.read_csv(tmp_path / str(weight) / "curves" / "version_0" / "metrics.csv")
-        errors[weight] = curves["val_step_log_error"].dropna().iloc[-1]
-    assert errors[10.0] < 0.7 * errors[0.0]
 
 
 def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: PreparedData) -> None:
@@ -83,8 +70,6 @@ def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: Prepared
     made.data.batch_size, made.data.max_nodes_per_batch = 1, 12  # the toy has 15 nodes of work
     table = evaluate(trained(made, data), data)["test"]
     assert value(table, "compute", "gnn", "gmae") < 0.7 * value(table, "compute", "base", "gmae")
-    curves = pd.read_csv(tmp_path / "curves" / "version_0" / "metrics.csv")
-    assert "val_step_log_error" not in curves  # no segment has one
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(
@@ -164,7 +149,7 @@ def biased(data: PreparedData, compute_factor: float) -> tuple[TypedGNN, float]:
     """A network that corrects compute nodes by `compute_factor` times what validation needs, and this correction."""
     store = data.steps["val"][0].data["compute"]
     right = float(torch.log(store.latency_us / store.base_us).nanmedian())
-    network = TypedGNN(ModelConfig(hidden_channels=8, max_residual=MAX_RESIDUAL), data.vocabulary)
+    network = TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary)
     set_bias(network, "compute", compute_factor * right)
     return network, right
 
@@ -178,7 +163,7 @@ def set_bias(network: TypedGNN, node_type: str, residual: float) -> None:
 def test_a_node_type_that_loses_on_validation_keeps_its_base(data: PreparedData) -> None:
     network, _ = biased(data, 1.0)
     step = data.steps["val"][0]
-    set_bias(network, "host", 9.0)
+    set_bias(network, "host", 4.0)
     assert keep_what_helps(network, data) == {"host": 0.0}
     assert network.is_silent("host") and not network.is_silent("compute")
     store = step.data["host"]
@@ -191,4 +176,4 @@ def test_a_correction_that_is_twice_too_large_is_halved(data: PreparedData) -> N
     assert keep_what_helps(network, data) == {"compute": 0.5}
     store = step.data["compute"]
     corrected = isolated_prediction(network, step).usual_us[store.node_id.numpy()] / store.base_us.numpy()
-    assert np.log(corrected) == pytest.approx(right, rel=2e-2)  # tanh bends it a little
+    assert np.log(corrected) == pytest.approx(right, rel=3e-2)  # tanh bends it a little

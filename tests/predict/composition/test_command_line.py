@@ -31,8 +31,8 @@ def test_what_is_hydras_stays_hydras_with_all_overrides_in_a_row() -> None:
     """Its parser takes overrides in one place only."""
     assert keys("--cfg", "job", "--multirun", "--jsonl", "-m") == ["--cfg", "job", "--multirun", "--jsonl", "-m"]
     assert keys("trace=x", "--cfg", "job", "--json") == ["trace=x", "json=true", "--cfg", "job"]
-    assert keys("--json", "--cfg", "job", "trace=x") == ["--cfg", "job", "trace=x", "json=true"]
-    assert keys("--cfg", "job", "--quiet") == ["--cfg", "job", "quiet=true"]
+    assert keys("--json", "--cfg", "job", "trace=x") == ["trace=x", "json=true", "--cfg", "job"]
+    assert keys("--cfg", "job", "--quiet") == ["quiet=true", "--cfg", "job"]
 
 
 @pytest.mark.parametrize("path", ["a=b/c, d", "it's", "back\\", "a\\'b", "{x}", "ein Ordner/ä", "(1)", "null", "~/x"])
@@ -44,10 +44,9 @@ def test_any_path_comes_through(path: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--max-step-ms"], r"--max-step-ms: needs a value\. Allowed: --max-step-ms VALUE, or max_step_ms=VALUE"),
-        (["--against", "--json"], "--against: needs a value"),
-        (["--against="], "--against: needs a value"),
-        (["--json=yes"], "--json: takes no value, here 'yes'"),
+        (["--max-step-ms"], "--max-step-ms: expected one argument"),
+        (["--against", "--json"], "--against: expected one argument"),
+        (["--json=yes"], "--json: ignored explicit argument 'yes'"),
     ],
 )
 def test_a_flag_that_cannot_be_read_is_refused(words: list[str], message: str) -> None:

@@ -46,11 +46,6 @@ def test_where_records_go() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["experiment=trees", "optim.learning_rate=1e-2"], "optim.learning_rate: 0.01 is for the network"),
-        (["experiment=trees", "model=mlp"], "model.num_layers: 0 is for the network, and the learner trees"),
-        (["experiment=[demo,trees]"], "model.hidden_channels: 48"),
-        (["experiment=trivial", "resume=auto"], "resume: 'auto'"),
-        (["experiment=trees", "init_from=a/checkpoint.pt"], "init_from: 'a/checkpoint.pt'"),
         (["learner.kind=forest"], "learner.kind"),
         (["row=../up"], "row: bad value"),
     ],

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.judge import fitted_record, repeat_record
 from research.baselines.trivial import Base
 from research.baselines.whole_steps import MedianStep
 from research.evaluation.records import Origin
 from research.evaluation.row_errors import node_figures, step_figures
-from tests.research.baselines.made_data import Scaled, once_recorded, twice_recorded
+from tests.research.baselines.made_data import Scaled, twice_recorded
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +60,3 @@ def test_whole_steps_only(data: PreparedData) -> None:
 
 def test_the_part_that_is_judged(data: PreparedData) -> None:
     assert fitted_record(Base(), data, origin("val")).steps["recording"].tolist() == ["e"]
-
-
-def test_a_run_recorded_once_has_no_floor(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run was recorded twice"):
-        repeat_record(once_recorded(tmp_path), origin())
-
-
-def test_an_answer_that_is_none_names_its_row(data: PreparedData) -> None:
-    with pytest.raises(InputError, match="cell run/scaled: a predicted latency is not finite"):
-        fitted_record(Scaled(-1.0), data, origin())

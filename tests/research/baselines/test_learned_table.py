@@ -73,4 +73,4 @@ def test_options_go_to_the_benchmark_that_is_named(
     run.clear()
     assert benchmarks_main.main([]) == 0
     assert {name for name, _ in run} == set(benchmarks_main.names()) - set(benchmarks_main.BY_NAME)
-    assert {"links", "replay"} <= {name for name, _ in run} and "learned" in benchmarks_main.names()
+    assert {"speed", "replay"} <= {name for name, _ in run} and "learned" in benchmarks_main.names()

@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.step_time import step_time_us
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.models.gnn import MAX_RESIDUAL, WORK, TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from research.baselines.network import Network, TrainedNetwork
@@ -44,10 +44,10 @@ def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> No
     untrained = TrainedNetwork(TypedGNN(ModelConfig(hidden_channels=8, num_layers=1), data.vocabulary).eval())
     assert all(untrained.network.is_silent(t) for t in WORK)
     assert untrained.step_us(step) == pytest.approx(Analytic().step_us(step))
-    answer = TrainedNetwork(TypedGNN(ModelConfig(8, 1, max_residual=20.0), data.vocabulary).eval())
+    answer = TrainedNetwork(TypedGNN(ModelConfig(8, 1), data.vocabulary).eval())
     for node_type in WORK:
         head = answer.network.heads[node_type]
-        head.last.bias.data[0] = 20.0 * np.arctanh(0.5 / 20.0)  # type: ignore[union-attr, operator]
+        head.last.bias.data[0] = MAX_RESIDUAL * np.arctanh(0.5 / MAX_RESIDUAL)  # type: ignore[union-attr, operator]
     works = np.isfinite(answer.latency_us(step))
     assert answer.latency_us(step)[works] == pytest.approx(np.exp(0.5) * Base().latency_us(step)[works], rel=1e-5)
     assert answer.step_us(step) == step_time_us(step, answer.latency_us(step))

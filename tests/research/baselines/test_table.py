@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.core.errors import InputError
-from research.baselines.table import Place, SplitData, ensure_floor, ensure_record
-from research.evaluation.records import codes, read_record, read_records, record_path
+from research.baselines.table import Place, SplitData, ensure_record
+from research.evaluation.records import read_records
 from tests.research.baselines.made_data import Scaled, twice_recorded
 
 
@@ -39,25 +38,3 @@ def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, 
     assert ensure_record(place, Scaled(1.3, counted), other)
     assert ensure_record(replace(place, part="val"), Scaled(1.3, counted), other)
     assert fits(counted) == 4
-
-
-def test_a_damaged_record_stops_its_row_and_states_what_to_do(tmp_path: Path, split: SplitData) -> None:
-    place = Place(tmp_path, "scaled", 3)
-    ensure_record(place, Scaled(1.2), split)
-    path = record_path(tmp_path, "run", "scaled", 3)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(InputError, match=r"scaled/3\.parquet: is no cell that can be read .* delete it"):
-        ensure_record(place, Scaled(1.2), split)
-
-
-def test_the_floor_is_a_row_too(tmp_path: Path, split: SplitData) -> None:
-    place = Place(tmp_path, "another-recording", None)
-    assert [ensure_floor(place, split), ensure_floor(place, split)] == [True, False]
-
-
-def test_other_code_is_reported(tmp_path: Path, split: SplitData) -> None:
-    ensure_record(Place(tmp_path, "scaled", 0), Scaled(1.2), split)
-    record = read_record(record_path(tmp_path, "run", "scaled", 0))
-    older = replace(record, origin=replace(record.origin, code="older"))
-    assert len(codes([record])) == 1
-    assert "older" in codes([record, older])

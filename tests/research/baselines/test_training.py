@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
-from gnnperf.gnn.training.look import FolderLog
+from gnnperf.gnn.training.look import Log
 from research.baselines.judge import Fit, fitted
 from research.baselines.rows import TRIVIAL
 from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records
@@ -53,7 +53,7 @@ def test_the_error_that_a_search_makes_small(data: PreparedData) -> None:
 
 
 def test_what_is_shown_is_retained(data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["test"], ""), FolderLog(tmp_path))
+    show_rows(judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["test"], ""), Log(tmp_path))
     printed = capsys.readouterr().out
     for words in ("run, test: node latencies", "run, test: step time", "mine", "another-recording", "ridge-step"):
         assert words in printed
@@ -68,5 +68,4 @@ def test_a_part_without_runs_is_left_out(data: PreparedData) -> None:
 
 def test_data_that_are_reported_something_else_are_another_variant() -> None:
     assert variant_of(DataConfig()) == ""
-    assert variant_of(DataConfig(residual_target=False)) == "residual_target=False"
     assert variant_of(DataConfig(bucket_bytes=7e4)) == "bucket_bytes=70000.0"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +7,9 @@ import pytest
 import torch
 from synthetic import prepared
 
-from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.data.step_time import contended_step_time_us, step_time_us
 from gnnperf.gnn.data.vocabulary import FIELDS
 from research.baselines.hops import trees_with_hops
 from research.baselines.trees import (
@@ -82,13 +79,6 @@ def test_comm_nodes_keep_their_base_and_hardware_takes_no_time(data: PreparedDat
     assert (result[step.data["compute"].node_id.numpy()] > 0).all()
 
 
-def test_step_time_is_the_schedule_of_the_latencies(data: PreparedData) -> None:
-    answer, step = Trees(settings=SMALL).fit(data, seed=0), data.steps["test"][0]
-    scheduled_us = answer.isolated(step).scheduled_us
-    assert answer.step_us(step) == contended_step_time_us(step, scheduled_us)
-    assert answer.step_us(step) == step_time_us(step, scheduled_us)  # nothing of the toy overlaps
-
-
 def test_the_test_part_is_never_seen(data: PreparedData) -> None:
     step = data.steps["val"][0]
     without = PreparedData(**{**vars(data), "steps": {**data.steps, "test": ()}})
@@ -104,9 +94,3 @@ def test_longer_nodes_weigh_more(data: PreparedData) -> None:
     ])  # fmt: skip
     np.testing.assert_allclose(made.get_weight(), 0.5 + 0.5 * np.sqrt(share), rtol=1e-6)
     assert torch.isfinite(data.steps["train"][0].data["host"].target).all()
-
-
-def test_lightgbm_that_is_not_there_is_named(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(InputError, match=r"lightgbm is not installed.*research\[baselines\]"):
-        Trees().fit(data, 0)

@@ -63,17 +63,3 @@ def test_bad_input_is_one_message_and_exit_code_2(
     assert "is no folder" in capsys.readouterr().err
     assert main([command, str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("gnnperf: ")
-
-
-def test_a_data_set_in_which_no_pair_can_be_tried_states_why(
-    data_set: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (data_set / "slept" / "2" / "run.json").unlink()
-    assert main(["interventions", str(data_set)]) == 2
-    assert "1 repeats of both runs" in capsys.readouterr().err
-
-
-def test_one_recording_of_each_run_has_no_floor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record(tmp_path / "plain" / "1", 0.0)
-    assert main(["noise-floor", str(tmp_path)]) == 2
-    assert "no run was recorded twice" in capsys.readouterr().err

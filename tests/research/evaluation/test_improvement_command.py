@@ -38,32 +38,3 @@ def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert (won["seeds"], won["seeds_over"], won["runs"]) == (2, 1, 3)
     assert won["error"] == pytest.approx((0.1 * 0.2 * 0.4) ** (1 / 3))
     assert by_key["analytic", "link", "node GMAE"]["verdict"] == "lost beyond noise"
-
-
-def test_one_row_and_one_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["improvement", str(folder), "--of", "gnn", "--over", "pooled", "--split", "size"]) == 0
-    sentences = capsys.readouterr().out
-    assert "over pooled, step geomean: P >= 0.75 on 1 of 1 splits" in sentences
-    assert "link" not in sentences and "analytic" not in sentences
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--of", "nobody"], "--of: no 'nobody'. Allowed: analytic, gnn, pooled"),
-        (["--of", "gnn", "--over", "gnn"], "--over: no 'gnn'"),
-        (["--of", "gnn", "--split", "moon"], "--split: no 'moon'. Allowed: link, size"),
-        (["--of", "gnn", "--part", "val"], "cells of the part 'test'"),
-    ],
-)
-def test_what_is_not_there(
-    folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["improvement", str(folder), *arguments]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_row_without_another_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = folder_of(tmp_path, made(), made("mlp", split="link"))
-    assert main(["improvement", str(folder), "--of", "gnn"]) == 2
-    assert "no split has cells of 'gnn' and of another row" in capsys.readouterr().err

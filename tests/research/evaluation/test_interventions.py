@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pandas.testing import assert_frame_equal
 
-from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import OpSelector
-from research.evaluation.interventions import Trial, document, evaluate_pairs, relative_noise, summarize_trials
+from research.evaluation.interventions import Trial, evaluate_pairs, relative_noise, summarize_trials
 from research.evaluation.pairs import Change, Pair, Way, edits, read_pairs
 from research.evaluation.repeats import RepeatOp
 from research.evaluation.step_times import step_times_us
@@ -47,22 +47,11 @@ def test_a_sleep_predicts_from_one_repeat_and_measures_in_the_other() -> None:
     assert trials[0].sign_right
 
 
-def test_the_way_back_states_that_a_gap_was_too_short() -> None:
-    trials, _ = evaluate_pairs([SLEEP], recordings([60.0, 62.0], [69.0, 74.0]), load=lambda _: loop())
-    assert not trials[0].unknown
-    assert "shorter than the sleep" in trials[2].unknown[0]
-
-
 def test_touched_nodes_come_from_the_same_repeat_of_b_and_nothing_else_does() -> None:
     trials, _ = evaluate_pairs([LINK], recordings([60.0, 60.0], [90.0, 90.0]), load=loops)
     assert [t.predicted_us for t in trials if t.source == "a"] == pytest.approx([20.0, 30.0])
     assert [t.predicted_us for t in trials if t.source == "b"] == pytest.approx([-20.0, -30.0])
     assert [t.summed_us for t in trials] == pytest.approx([20.0, 30.0, -20.0, -30.0])
-
-
-def test_without_a_graph_the_sum_is_divided_among_the_ranks() -> None:
-    trials, _ = evaluate_pairs([SLEEP], recordings([60.0, 60.0], [70.0, 70.0]), load=lambda _: loop())
-    assert trials[0].summed_us == pytest.approx(5.0)
 
 
 def test_three_repeats_measure_by_the_median_of_the_other_two() -> None:
@@ -91,15 +80,6 @@ def test_pairs_without_two_repeats_and_impossible_edits_are_left_out_and_named()
     trials, left_out = evaluate_pairs([impossible], recordings([60.0, 60.0], [70.0, 70.0]), load=lambda _: loop())
     assert not trials
     assert ["rank 5 is not in the graph" in out.reason for out in left_out] == [True, True]
-
-
-def test_graphs_pass_through_a_correction_before_the_edit() -> None:
-    def slower(_: Recording) -> ExecutionGraph:
-        return loop(mm_us=(10.0, 24.0))  # rank 0 now has 14 us of slack
-
-    pair = Pair(Change.SLEEP, "a", "b", {"rank": 0, "place": "start", "sleep_us": 20.0})
-    (first, *_), _ = evaluate_pairs([pair], recordings([60.0, 60.0], [70.0, 70.0]), load=slower)
-    assert first.predicted_us == pytest.approx(6.0)
 
 
 def way(*, forward: bool) -> Way:
@@ -136,43 +116,10 @@ def test_blocking_both_ways() -> None:
         assert step_times_us(graph) == pytest.approx([expected, expected])
 
 
-@pytest.mark.parametrize(
-    ("kind", "edit", "message"),
-    [
-        (Change.SLEEP, {"rank": 1, "sleep_us": 5.0}, "'place' is missing"),
-        (Change.SLEEP, {"rank": 1, "place": "lunch", "sleep_us": 5.0}, "lunch"),
-        (Change.SLEEP, {"rank": None, "place": "start", "sleep_us": 5.0}, "malformed"),
-        (Change.REPEAT, {"op": "aten::mm"}, "'times' is missing"),
-        (Change.REPEAT, {"op": "aten::mm", "times": 2, "input_dims": "[[4"}, "malformed"),
-    ],
-)
-def test_malformed_edits_are_refused(kind: Change, edit: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        edits(Pair(kind, "a", "b", edit), Way(loop(), loop(), True))
-
-
 def test_pairs_are_read(tmp_path: Path) -> None:
     listed = [{"kind": "link", "a": "x", "b": "y", "edit": {"rate": 1}}, {"kind": "size", "a": "x", "b": "z"}]
     (tmp_path / "interventions.json").write_text(json.dumps({"pairs": listed}))
     assert read_pairs(tmp_path) == (Pair(Change.LINK, "x", "y", {"rate": 1}), Pair(Change.SIZE, "x", "z", {}))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({}, "lists no pairs"),
-        ({"pairs": []}, "lists no pairs"),
-        ({"pairs": [{"a": "x", "b": "y"}]}, r"pair 0: is no pair"),
-        ({"pairs": [{"kind": "luck", "a": "x", "b": "y"}]}, r"unknown kind 'luck'.*sleep, link"),
-        ({"pairs": [{"kind": "link", "a": "x", "b": "y", "edit": [1]}]}, "no JSON object"),
-    ],
-)
-def test_malformed_lists_are_refused(tmp_path: Path, content: object, message: str) -> None:
-    (tmp_path / "interventions.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=message):
-        read_pairs(tmp_path)
-    with pytest.raises(InputError, match="cannot be read"):
-        read_pairs(tmp_path / "nowhere")
 
 
 def trial(pair: int, kind: str, predicted_us: float, measured_us: float, noise_us: float = 1.0) -> Trial:
@@ -186,7 +133,7 @@ def test_summary_by_hand() -> None:
         trial(0, "sleep", 11.0, 10.0), trial(0, "sleep", -12.0, -10.0), trial(1, "sleep", 10.0, 10.0),
         trial(2, "link", -6.0, 5.0), trial(3, "link", 5.0, 5.0), trial(4, "link", 9.0, 3.0, noise_us=4.0),
     ]  # fmt: skip
-    sleep, link, both, rest = summarize_trials(trials)
+    sleep, link, both, rest = (SimpleNamespace(**row) for row in summarize_trials(trials).to_dict("records"))
     assert (sleep.kind, sleep.pairs, sleep.trials) == ("sleep", 2, 3)
     assert sleep.error_median == pytest.approx(0.1)
     assert sleep.sign_right == 1.0
@@ -197,12 +144,6 @@ def test_summary_by_hand() -> None:
     assert (both.no_change_error, both.summed_error_median) == (1.0, 0.5)
     assert both.remeasured_error_median == pytest.approx(0.2)
     assert sleep.error_low <= sleep.error_median <= sleep.error_high
-
-
-def test_the_document_is_json_without_nan() -> None:
-    result = json.loads(json.dumps(document([trial(0, "sleep", 11.0, 10.0)], []), allow_nan=False))
-    assert result["trials"][0]["error"] == pytest.approx(0.1)
-    assert result["summary"][0]["error_low"] is None  # one pair has no interval
 
 
 def test_no_edit_touches_the_recordings() -> None:

@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.recordings import Recording, Repeats
-from gnnperf.gnn.data.runs import node_kinds
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import OpSelector
 from research.evaluation.noise_floor import (
@@ -82,11 +80,6 @@ def test_nodes_without_a_counterpart_count_against_coverage_only() -> None:
     assert result["compute"]["median_ape"] == 0.0
 
 
-def test_kinds_of_nodes() -> None:
-    kinds = set(node_kinds(loop(1).nodes))
-    assert kinds == {"host T1", "host T5", "compute", "comm arrive", "comm exit", "collective"}
-
-
 def repeats(run: str, *times: float, **about: object) -> Repeats:
     return {k: recording(run, k, us, **about) for k, us in enumerate(times, start=1)}
 
@@ -130,11 +123,6 @@ def test_across_machines_is_another_floor() -> None:
     steps, _ = floor_tables({"a": {1: one, 2: other}}, lambda _: loop())
     assert set(steps["machines"]) == {ACROSS}
     assert set(step_summary(steps)["machines"]) == {ACROSS}
-
-
-def test_a_recording_without_steps_is_refused() -> None:
-    with pytest.raises(InputError, match="no whole step"):
-        typical_step(replace(loop(), steps=()))
 
 
 def test_intervals_draw_groups() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from toys import make_graph
 
-from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.whatif import Place
@@ -51,16 +50,9 @@ def test_a_sleep_delays_by_between_nothing_and_its_length(rank: int, place: Plac
     assert -1e-6 <= delay <= steps * sleep_us + 1e-6
 
 
-def test_no_sleep_changes_nothing_and_touches_nothing() -> None:
-    graph = loop()
-    result = Pause(0, Place.START, 0.0)(graph)
-    assert result.graph is graph
-    assert not result.touched.any()
-
-
 def test_the_inverse_takes_the_sleep_out() -> None:
-    graph, pause = loop(), Pause(1, Place.OPTIMIZER, 40.0)
-    back = pause.inverse()(pause(graph).graph)
+    graph = loop()
+    back = Pause(1, Place.OPTIMIZER, -40.0)(Pause(1, Place.OPTIMIZER, 40.0)(graph).graph)
     assert_frame_equal(back.graph.nodes, graph.nodes)
     assert not back.unknown
 
@@ -69,11 +61,6 @@ def test_a_gap_shorter_than_the_sleep_taken_out_is_stated() -> None:
     result = Pause(0, Place.BACKWARD, -5.0)(loop())
     assert result.graph.nodes["latency_us"].min() == 0.0
     assert "2 of 2 gaps are shorter than the sleep of 5 us" in result.unknown[0]
-
-
-def test_an_unknown_rank_is_refused() -> None:
-    with pytest.raises(InputError, match=r"rank 7 is not in the graph.*0, 1"):
-        Pause(7, Place.START, 1.0)(loop())
 
 
 SPIN = "at::cuda::(anonymous namespace)::spin_kernel(long)"
@@ -111,11 +98,6 @@ def test_the_kernel_delays_all_that_follow_on_its_stream() -> None:
     assert result.touched.sum() == 2  # the kernel and its launch
 
 
-def test_a_kernel_of_no_length_costs_its_launch_at_most() -> None:
-    graph = launching(*GEMMS)
-    assert 210.0 <= step_times_us(Spin(0, Place.START, 0.0)(graph).graph)[0] <= 215.0
-
-
 def test_taken_out_again() -> None:
     slow = launching((SPIN, 40.0), *GEMMS)
     assert spin_us(slow, 0) == 40.0
@@ -148,10 +130,3 @@ def test_before_a_backward_of_another_thread() -> None:
     spins = result.nodes[(result.nodes["latency_us"] == 40.0)]
     assert result.nodes["latency_us"].tolist()[-3:] == [100.0, 40.0, 100.0]
     assert len(spins) == 1
-
-
-def test_a_program_without_kernels_is_refused() -> None:
-    with pytest.raises(InputError, match="nothing is launched"):
-        Spin(0, Place.START, 40.0)(loop())
-    with pytest.raises(InputError, match="rank 0 runs no spin_kernel"):
-        NoSpin(0)(launching(*GEMMS))

@@ -25,41 +25,29 @@ def row(segment: str | None, latency_us: float, ops: int = 0, ranges: int = 0, *
             "opened_ops": ops, "opened_ranges": ranges, **columns}  # fmt: skip
 
 
-def corrected(*rows: dict[str, object]) -> tuple[list[float], float, float]:
-    """(latencies, removed, left) of a chain of nodes."""
-    result = without_profiler(make_graph(list(rows), []), COST)
-    return result.graph.nodes["latency_us"].tolist(), result.removed_us, result.left_us
-
-
-def test_a_node_is_shortened_by_the_events_that_open_in_it() -> None:
-    # gap: one op, one range: 2 + 3; op: two children: 4; call: 1
-    latency, removed, left = corrected(row("T1", 10, 1, 1), row(None, 100, 2), row("T4", 6))
-    assert (latency, removed, left) == ([5.0, 96.0, 5.0], 10.0, 0.0)
-
-
-def test_what_a_short_node_cannot_give_comes_out_of_the_next_one() -> None:
-    latency, removed, left = corrected(row("T1", 0.5, 1), row(None, 1.0), row("T1", 4, 1))
-    assert (latency, removed, left) == ([0.0, 0.0, 1.5], 4.0, 0.0)
-
-
-def test_what_no_node_can_give_is_left_and_counted() -> None:
-    assert corrected(row("T1", 1.0, 3)) == ([0.0], 1.0, 5.0)
-    # Of another thread nothing is taken, nor after a wait.
-    assert corrected(row("T1", 1.0, 3), row(None, 50, thread=1)) == ([0.0, 50.0], 1.0, 5.0)
-    assert corrected(row("T1", 1.0, 3), row(None, 50, rank=1)) == ([0.0, 50.0], 1.0, 5.0)
-    assert corrected(row("T1", 1.0, 3), row("T1", 50, 1, blocked_us=7.0)) == ([0.0, 48.0], 3.0, 5.0)
-
-
-def test_the_mark_between_steps_costs_the_step_before_it() -> None:
-    end = row("T1", 100, 0, 1, op_name=STEP_END)
-    last = row("T1", 100, 0, 0, op_name=STEP_END)  # nothing opens: the profiler ends here
-    assert corrected(end, last) == ([57.0, 100.0], 43.0, 0.0)
-
-
-def test_unknown_latencies_stay_unknown_and_give_nothing() -> None:
-    latency, removed, left = corrected(row("T1", np.nan, 1), row(None, 10.0))
-    assert np.isnan(latency[0])
-    assert (latency[1], removed, left) == (8.0, 2.0, 0.0)
+@pytest.mark.parametrize(
+    ("rows", "latency"),
+    [
+        # gap: one op, one range: 2 + 3; op: two children: 4; call: 1
+        ([row("T1", 10, 1, 1), row(None, 100, 2), row("T4", 6)], [5.0, 96.0, 5.0]),
+        # what a short node cannot give comes out of the next one
+        ([row("T1", 0.5, 1), row(None, 1.0), row("T1", 4, 1)], [0.0, 0.0, 1.5]),
+        # what no node can give stays in; of another thread or rank nothing is taken, nor after a wait
+        ([row("T1", 1.0, 3)], [0.0]),
+        ([row("T1", 1.0, 3), row(None, 50, thread=1)], [0.0, 50.0]),
+        ([row("T1", 1.0, 3), row(None, 50, rank=1)], [0.0, 50.0]),
+        ([row("T1", 1.0, 3), row("T1", 50, 1, blocked_us=7.0)], [0.0, 48.0]),
+        # the mark between steps costs the step before it; nothing opens in the last one: the profiler ends there
+        ([row("T1", 100, 0, 1, op_name=STEP_END), row("T1", 100, 0, 0, op_name=STEP_END)], [57.0, 100.0]),
+        # unknown latencies stay unknown and give nothing
+        ([row("T1", np.nan, 1), row(None, 10.0)], [np.nan, 8.0]),
+    ],
+)
+def test_nodes_are_shortened_by_the_events_that_open_in_them(
+    rows: list[dict[str, object]], latency: list[float]
+) -> None:
+    result = without_profiler(make_graph(rows, []), COST)
+    assert result.nodes["latency_us"].tolist() == pytest.approx(latency, nan_ok=True)
 
 
 def launched(segment: str | None) -> ExecutionGraph:
@@ -69,18 +57,16 @@ def launched(segment: str | None) -> ExecutionGraph:
 
 
 def test_a_host_collective_starts_earlier_by_its_ops_events_and_its_own() -> None:
-    result = without_profiler(launched("T5"), COST)
-    assert result.graph.edges["lag_us"].tolist() == [15.0]  # 20 - 2 - 3
-    assert result.removed_us == 7.0
+    assert without_profiler(launched("T5"), COST).edges["lag_us"].tolist() == [15.0]  # 20 - 2 - 3
 
 
 def test_the_latency_of_a_device_launch_stays() -> None:
-    assert without_profiler(launched("T4"), COST).graph.edges["lag_us"].tolist() == [20.0]
+    assert without_profiler(launched("T4"), COST).edges["lag_us"].tolist() == [20.0]
 
 
 def test_everything_else_of_the_graph_stays() -> None:
     graph = make_graph([row("T1", 10, 1), row(None, 20), row("T1", 5, 1)], FOLLOWS)
-    result = without_profiler(graph, COST).graph
+    result = without_profiler(graph, COST)
     changed = ["latency_us"]
     assert result.nodes.drop(columns=changed).equals(graph.nodes.drop(columns=changed))
     assert result.edges.equals(graph.edges)
@@ -90,16 +76,14 @@ def test_everything_else_of_the_graph_stays() -> None:
     st.lists(st.tuples(st.floats(0, 50), st.integers(0, 5), st.integers(0, 2)), min_size=1, max_size=8),
     st.floats(0, 20), st.floats(0, 20),
 )  # fmt: skip
-def test_nothing_is_lost_and_nothing_becomes_negative(
+def test_no_more_is_taken_than_is_due_and_nothing_becomes_negative(
     nodes: list[tuple[float, int, int]], op_us: float, range_us: float
 ) -> None:
     cost = ProfilerCost(op_us, range_us, 0.0, 0.0)
     graph = make_graph([row("T1", *n) for n in nodes], [])
-    result = without_profiler(graph, cost)
-    latency = result.graph.nodes["latency_us"].to_numpy()
+    latency = without_profiler(graph, cost).nodes["latency_us"].to_numpy()
     assert (latency >= 0).all()
-    assert result.removed_us == pytest.approx(graph.nodes["latency_us"].sum() - latency.sum(), abs=1e-6)
-    assert result.removed_us + result.left_us == pytest.approx(node_cost_us(graph.nodes, cost).sum(), abs=1e-6)
+    assert graph.nodes["latency_us"].sum() - latency.sum() <= node_cost_us(graph.nodes, cost).sum() + 1e-6
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
@@ -121,10 +105,6 @@ def test_the_cost_of_a_card_is_the_mean_over_its_ranks() -> None:
 def test_a_card_with_half_a_cost_is_refused() -> None:
     with pytest.raises(InputError, match="profiler"):
         cost_of_card({"ranks": [{"profiler_cost": {"op_us": 1.0}}]})
-
-
-def test_scaling_scales_every_kind() -> None:
-    assert COST.scaled(0.5, "half").by_kind() == {"op_us": 1.0, "range_us": 1.5, "call_us": 0.5, "step_us": 20.0}
 
 
 def period_us(graph: ExecutionGraph) -> float:
@@ -161,8 +141,9 @@ def test_the_period_is_that_of_the_schedule() -> None:
 def test_correction_moves_the_step_until_another_rank_is_the_last_one() -> None:
     graph = two_ranks(10, 0)
     cost = ProfilerCost(op_us=2.0, range_us=0.0, call_us=0.0, step_us=0.0)
-    assert period_us(without_profiler(graph, cost).graph) == pytest.approx(90.0)  # 100 - 20, and the transfer
-    assert period_us(without_profiler(graph, cost.scaled(3.0, "")).graph) == pytest.approx(70.0)  # rank 1: 60 + 10
+    assert period_us(without_profiler(graph, cost)) == pytest.approx(90.0)  # 100 - 20, and the transfer
+    cost = ProfilerCost(op_us=6.0, range_us=0.0, call_us=0.0, step_us=0.0)
+    assert period_us(without_profiler(graph, cost)) == pytest.approx(70.0)  # rank 1: 60 + 10
 
 
 def test_the_median_of_measurements_is_taken_kind_by_kind() -> None:

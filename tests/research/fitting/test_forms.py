@@ -14,7 +14,6 @@ from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for
 from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import KernelCall, Setting
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.core.errors import InputError
 from research.fitting import forms
 from research.fitting.forms import (
     CONVOLUTION,
@@ -22,7 +21,6 @@ from research.fitting.forms import (
     STREAM,
     FormConstants,
     base_us,
-    families,
     fit_forms,
     form_names,
     shipped_forms,
@@ -58,13 +56,6 @@ def test_what_no_constant_was_fitted_for_has_no_form() -> None:
     assert set(form_names(product_rows().assign(tf32=True))) == {""}
 
 
-def test_families_of_products() -> None:
-    rows = product_rows((A100,))
-    assert set(families(rows)) == {"vector"}
-    assert set(families(rows.assign(op="aten::bmm"))) == {"vector_batched"}
-    assert set(families(rows.assign(dtype="bfloat16"))) == {"matrix"}
-
-
 def test_the_base_is_the_closed_form_without_the_launch() -> None:
     rows = pd.concat([product_rows((A100, V100)), add_rows()], ignore_index=True)
     result = base_us(rows, SHIPPED)
@@ -98,15 +89,6 @@ def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
     given = usable(table(several)).rows
     waits = with_others.convolution.call_us + with_others.convolution.growth_us * given["calls_before"]
     assert base_us(given, with_others) + waits.to_numpy() == pytest.approx(given["latency_us"].to_numpy(), rel=0.1)
-
-
-def test_a_form_without_constants_is_refused() -> None:
-    with pytest.raises(InputError, match="stream op aten::add"):
-        base_us(add_rows(), replace(SHIPPED, memory=None))
-    with pytest.raises(InputError, match="product op aten::linear"):
-        base_us(product_rows(), replace(SHIPPED, gemm={}))
-    with pytest.raises(InputError, match="convolution op aten::conv2d"):
-        base_us(_convolution(), replace(SHIPPED, convolution=None))
 
 
 def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

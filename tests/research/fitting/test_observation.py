@@ -47,13 +47,6 @@ def test_a_gpu_waits_as_its_smallest_rows_say_and_an_unseen_one_as_the_typical()
     assert result.of(slow).call_us[0] == pytest.approx(3 * float(unseen.call_us[0]))
 
 
-def test_methods_without_the_launch_see_the_device() -> None:
-    rows = product_rows(launch=False)
-    result = fit_observation(rows, NO_CONSTANTS)
-    assert not result.waits
-    assert result.of(rows).call_us.tolist() == [0.0] * len(rows)
-
-
 def test_an_unknown_table_waits_like_its_source() -> None:
     """But not like one whose wait grew from call to call."""
     waits = Observation({("toys", "mul"): Wait(10.0, 0.5, 8.0), ("toys", "div"): Wait(30.0, 0.5, 8.0),

@@ -3,10 +3,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.items import Op
 from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.hardware import default_cluster, load_device
@@ -39,10 +37,6 @@ def test_a_backward_pass_adds_up_gradients_where_a_result_goes_to_two_nodes() ->
     assert backward["aten::add_"] == 2 * 4 + 2 + 1  # parameters
 
 
-def test_without_training_nothing_is_retained() -> None:
-    assert _ops(Part.BOTH, training=False) == _ops(Part.FORWARD, training=False)
-
-
 def test_compute_nodes_are_the_ops_of_the_program_in_order() -> None:
     graph = build_listed("m", residual(), 2, Part.BOTH, training=True)
     names = [e.item.name for e in listed_program(sections(residual(), 2, True), Part.BOTH) if isinstance(e.item, Op)]
@@ -67,16 +61,3 @@ def test_sums_over_ranks_are_transfers_of_the_group() -> None:
     sums = graph.nodes[graph.nodes["node_type"] == "collective"]
     assert len(sums) == 4 and set(sums["message_bytes"]) == {256.0} and set(sums["group_size"]) == {4}
     assert graph.world_size == 4
-
-
-def test_a_list_with_all_layers_is_taken_as_it_is() -> None:
-    second = op("m_h_1_ln", "VECln", "add_1", (X,), X)
-    (only,) = sections((*residual()[:5], second, residual()[5]), 7, training=False)
-    assert only.repeats == 1 and len(only.calls) == 7
-
-
-def test_lists_without_a_layer_or_a_number_of_them_are_refused() -> None:
-    with pytest.raises(InputError, match="no node of a numbered layer"):
-        sections(residual()[:2], 1, training=False)
-    with pytest.raises(InputError, match="0 layers"):
-        sections(residual(), 0, training=False)

@@ -71,8 +71,3 @@ def test_parts_of_a_split_share_strides_and_their_gradients_are_joined() -> None
     )
     assert _names(ops, "reshape") == ["copy_"]  # rows lie 24 apart
     assert _names(ops, "split", backward=True) == ["cat"] and _names(ops, "getitem_1", backward=True) == []
-
-
-def test_numbers_and_parameters_do_nothing() -> None:
-    ops = (START, op("size", "misc", "h_0_fc", (X,), NUMBER), op("h_0_bias", "misc", "", (), (8,)))
-    assert _names(ops, "size") == [] and _names(ops, "h_0_bias") == []

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from gnnperf.core.errors import InputError
 from research.listed.operator_list import NUMBER, ListedOp, read_operator_list
 
 HEAD = "Name,OpName,FwOps,BwOps,AccOps,Prev,Next,InputShapes,OutputShape"
@@ -43,27 +40,3 @@ def test_sums_over_ranks_and_rows_of_tables_are_read(tmp_path: Path) -> None:
     assert (gradient.forward_sum, gradient.backward_sum, gradient.aside) == (0, 12, True)
     assert (result.forward_sum, result.backward_sum, result.aside) == (7, 7, False)
     assert table.table_rows == 50
-
-
-@pytest.mark.parametrize(
-    ("line", "sentences"),
-    [
-        ('a,misc,[],[],[],set(),set(),[],"(1, -2)"', "shape"),
-        ('a,misc,[],[],[],set(),set(),[],"f(1)"', "cell"),
-        ("a,misc,[],[],[],set(),set(),[],3", "cell"),
-    ],
-)
-def test_bad_records_are_refused_by_line(tmp_path: Path, line: str, sentences: str) -> None:
-    with pytest.raises(InputError, match=sentences) as raised:
-        read_operator_list(_list(tmp_path, line))
-    assert "line 2" in str(raised.value)
-
-
-def test_missing_columns_and_equal_names_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "other.csv"
-    path.write_text("Name,OpName\na,misc\n", encoding="utf-8")
-    with pytest.raises(InputError, match="no column"):
-        read_operator_list(path)
-    line = 'a,misc,[],[],[],set(),set(),[],"(1,)"'
-    with pytest.raises(InputError, match="several nodes named a"):
-        read_operator_list(_list(tmp_path, line, line))

@@ -96,18 +96,6 @@ def test_building_writes_tables_splits_and_a_card(recorded: tuple[Path, list[Out
     assert built.size_bytes == sum(p.stat().st_size for p in (tmp_path / NAME).iterdir())
 
 
-def test_a_prefix_of_a_plan_is_a_data_set(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
-    names = [DLRM.name, DOOMED.name]
-    plan = replace(PLAN, splits={"run": {"train": names, "val": [], "test": []}}, pairs=(
-        Pair(Change.SIZE, DLRM, DOOMED, {}),))  # fmt: skip
-    assert build(plan, recorded[0], tmp_path).recordings == 1
-    assert json.loads((tmp_path / "splits.json").read_text())["run"]["train"] == [NAME]
-    assert json.loads((tmp_path / "interventions.json").read_text())["pairs"] == []
-    readme = (tmp_path / "README.md").read_text()
-    assert "No two runs differ by one known change" in readme
-    assert "gnnperf interventions" not in readme  # which refuses a data set without pairs
-
-
 def test_what_is_built_stays_when_its_raw_traces_are_gone(
     monkeypatch: pytest.MonkeyPatch, recorded: tuple[Path, list[Outcome]], tmp_path: Path
 ) -> None:
@@ -119,18 +107,6 @@ def test_what_is_built_stays_when_its_raw_traces_are_gone(
         record_all(DONE, raw, quiet, built=out)
     assert build(DONE, raw, out).recordings == 1
     assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
-
-
-def test_building_refuses_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no accepted recording"):
-        build(PLAN, tmp_path / "raw", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_no_recording_begins_after_the_budget(tmp_path: Path) -> None:
-    sentences: list[str] = []
-    assert record_all(PLAN, tmp_path, sentences.append, budget_s=-1.0) == []
-    assert "--resume goes on" in sentences[0]
 
 
 def test_a_run_during_which_the_machine_drifts_is_recorded_again(
@@ -155,11 +131,6 @@ def test_attempts_are_bounded_and_a_rejected_run_is_not_complete(
     (outcome,) = record_all(replace(DONE, max_attempts=3), tmp_path, quiet)
     assert not outcome.accepted and next(probes, None) is None
     assert json.loads((tmp_path / NAME / "run.json").read_text())["status"] == "rejected"
-
-
-def test_recordings_that_are_there_are_not_mixed_up_unasked(recorded: tuple[Path, list[Outcome]]) -> None:
-    with pytest.raises(InputError, match=r"holds 1 of 1 recordings.*--resume"):
-        record_all(DONE, recorded[0], quiet)
 
 
 def test_repeats_of_a_run_are_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -220,15 +191,3 @@ def test_calibration_runs_once_and_goes_into_the_data_set(calibrations: list[lis
     for _ in range(2):
         copy_calibration(raw, tmp_path / "set")
     assert (tmp_path / "set" / "calibration" / "device.yaml").read_text() == "name: here\n"
-
-
-def test_a_plan_may_do_without_calibration(calibrations: list[list[str]], tmp_path: Path) -> None:
-    calibrate_first(tmp_path / "raw", 0.0, print)
-    copy_calibration(tmp_path / "raw", tmp_path / "set")
-    assert calibrations == [] and list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_calibration_stops_the_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(dataset.subprocess, "run", lambda command, check: subprocess.CompletedProcess(command, 2))
-    with pytest.raises(InputError, match=r"exit code 2.*--resume"):
-        calibrate_first(tmp_path, 3.0, print)

@@ -34,10 +34,6 @@ def test_eight_bits_have_our_name_and_size(tmp_path: Path) -> None:
     assert rows["moved_bytes"].tolist() == [2 * (8 + 12 + 6), 8 + 12 + 6]
 
 
-def test_without_tables_there_are_no_rows(tmp_path: Path) -> None:
-    assert len(read_aiconfigurator(tmp_path).rows) == 0
-
-
 def test_the_mirror_holds_the_same_shapes_on_every_gpu(mirror: Path) -> None:
     rows = read_aiconfigurator(mirror).rows
     shapes = rows.groupby("device")["shapes"].nunique()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from research.tables.model_labels import ROOT, layers_of, node_times, peer_us, read_model_labels, run_of
+from research.tables.model_labels import ROOT, node_times, peer_us, read_model_labels, run_of
 
 
 def _write(path: Path, text: str) -> None:
@@ -43,23 +43,3 @@ def test_peers_and_nodes_belong_to_a_label(tmp_path: Path) -> None:
     assert peer_us(tmp_path, label, "micro") == 4000.0
     times = node_times(tmp_path, label)
     assert times is not None and times.loc["add"].tolist() == [500.0, 375.0]
-
-
-def test_bad_files_are_refused(tmp_path: Path) -> None:
-    _write(tmp_path / ROOT / "label" / "Tesla_T4" / "m-inf-8-1.json", json.dumps({"fw_latency": "1"}))
-    with pytest.raises(InputError, match="fw_latency is '1'"):
-        read_model_labels(tmp_path)
-    _write(tmp_path / ROOT / "label" / "Tesla_T4" / "m-inf-8-1.json", "[]")
-    with pytest.raises(InputError, match="not a mapping"):
-        read_model_labels(tmp_path)
-
-
-def test_layers_are_those_of_the_configuration(tmp_path: Path) -> None:
-    configs = tmp_path / ROOT / "data" / "DLmodel_configs"
-    _write(configs / "m.json", json.dumps({"num_hidden_layers": 5}))
-    _write(configs / "n.json", json.dumps({"layers": 5}))
-    assert layers_of(tmp_path, "m") == 5
-    with pytest.raises(InputError, match="no number of layers"):
-        layers_of(tmp_path, "n")
-    with pytest.raises(InputError, match="no configuration"):
-        layers_of(tmp_path, "o")

@@ -13,9 +13,9 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import load_graph
 from gnnperf.predict.assembly import choose_step
-from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif.findings import Basis, Finding, Observed, find, measured_step
-from gnnperf.whatif.findings.communication import exposed_communication, slow_copies, straggler
+from gnnperf.whatif.findings.communication import exposed_communication, skewed_tables, slow_copies, straggler
 from gnnperf.whatif.findings.host import host_bound, input_stall, launch_bound, stalls
 from gnnperf.whatif.findings.kernels import misaligned_products, unfused_chains
 from gnnperf.whatif.findings.search import Rule, repeated_models
@@ -306,3 +306,35 @@ def test_stalls_are_counted_and_gain_what_the_step_is_shorter_without_them() -> 
     )
     assert (result.edit, result.gain_us) == ("stalls=remove", 5000.0)
     assert find(replace(observed, stall_us=np.array([5000.0, 0.0, 0.0]), without_stalls_us=15_000.0), (stalls,)) == ()
+
+
+def _on_tables(*us: float) -> Observed:
+    """Ranks that look up for so long, a MB per us, and meet in an exchange of 10 us."""
+    step = Steps(len(us))
+    for rank, own in enumerate(us):
+        step.work(own, rank, family="embedding", bytes=own * 1e6, op_name="fbgemm::lookup")
+    step.transfer(10.0, kind="all_to_all")
+    return step.observed()
+
+
+def test_where_no_tables_are_shown_an_even_division_bounds_the_gain() -> None:
+    """40, 100 and 40: the mean is 60."""
+    (result,) = find(_on_tables(40.0, 100.0, 40.0), (skewed_tables,))
+    assert result.cause.startswith("rank 1 ")
+    assert (result.gain_us, result.at_most) == (pytest.approx(40.0), True)
+    assert result.evidence == (
+        "rank 1 works 100 us for embedding tables, the others 40 us in the median; it comes 60 us later to collectives "
+        "than the others, in sum",
+        "it reads and writes 100 MB for them, the others 40 MB in the median",
+    )
+
+
+def test_equal_on_tables_or_one_rank_or_no_one_who_waits() -> None:
+    assert find(_on_tables(50.0, 51.0), (skewed_tables,)) == ()
+    assert find(_on_tables(50.0), (skewed_tables,)) == ()
+    step = Steps(2)
+    for rank, us in enumerate((100.0, 40.0)):
+        step.work(us, rank, family="embedding", bytes=us * 1e6)
+        step.work(100.0 - us, rank)
+    step.transfer(10.0)
+    assert find(step.observed(), (skewed_tables,)) == ()  # the other rank has more of other work

@@ -13,7 +13,7 @@ from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph import build_graph
 from gnnperf.hardware import default_cluster, match_device
 from gnnperf.predict.assembly import choose_step
-from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.trace import read_run
 from gnnperf.whatif.findings import Observed, find, measured_step
 from gnnperf.whatif.findings.serialized_streams import demands, serialized_streams

@@ -7,23 +7,14 @@ from typing import Any
 
 import pytest
 
-from research.recording.workloads.autoencoder import Autoencoder
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.dlrm import Dlrm
-from research.recording.workloads.graph_network import GraphNetwork
-from research.recording.workloads.mixer import Mixer
 from research.recording.workloads.moe import Moe
 from research.recording.workloads.pipeline import Order
-from research.recording.workloads.point_cloud import PointCloud
 from research.recording.workloads.random_graph import RandomGraph
-from research.recording.workloads.recurrent import Recurrent
 from research.recording.workloads.rl import Rl
 from research.recording.workloads.sharded_tables import Sharding
-from research.recording.workloads.temporal import Temporal
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
-from research.recording.workloads.two_towers import TwoTowers
-from research.recording.workloads.unet import Unet
-from research.recording.workloads.workload import Workload
 
 # Of every program: the name of its defaults; one with every field changed, and its name.
 CHANGED: tuple[tuple[str, Any, str], ...] = (
@@ -60,17 +51,3 @@ def test_every_field_shows_in_the_name(base_name: str, changed: Any, name: str) 
     assert (base.name, changed.name) == (base_name, name)
     one_changed = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(base)}
     assert len(one_changed | {base.name}) == len(fields(base)) + 1
-
-
-@pytest.mark.parametrize(
-    ("program", "name"),
-    [
-        (Unet(), "unet_l2_c16_i16_b8"), (GraphNetwork(), "graph_network_l2_h64_n256_d8_b4"),
-        (Autoencoder(), "autoencoder_c16_i16_z32_b16"), (Mixer(), "mixer_l2_h64_p4_b8"),
-        (TwoTowers(), "two_towers_v2k_h64_l2_b64"), (Temporal(), "temporal_n4_c32_s128_b16"),
-        (PointCloud(), "point_cloud_p256_h32_l4_b8"), (Recurrent(bucket_mb=0.5), "recurrent_l1_h64_s32_b16_mb0.5"),
-        (Transformer(causal=False), "bert_l4_w128_s64_b8"),
-    ],
-)  # fmt: skip
-def test_names_say_the_sizes(program: Workload, name: str) -> None:
-    assert program.name == name

@@ -2,16 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from random import Random
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.core.errors import InputError
-from research.recording.workloads.op_rules import BINARY, Value, broadcast
-from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS
+from research.recording.workloads.op_rules import broadcast
 from research.recording.workloads.random_graph import FAMILIES, LARGEST_BOUND, Program, RandomGraph, compose, sources
 from research.recording.workloads.workload import arithmetic
 
@@ -62,21 +59,3 @@ def test_a_seed_is_a_program() -> None:
 )
 def test_shapes_broadcast(a: tuple[int, ...], b: tuple[int, ...], expected: tuple[int, ...] | None) -> None:
     assert broadcast(a, b) == expected == broadcast(b, a)
-
-
-def test_rules_refuse_what_does_not_fit() -> None:
-    named = {rule.name: rule for family in (BINARY, PRODUCTS, CONVOLUTIONS) for rule in family}
-    vectors, matrix, image = Value((2, 3), 1.0), Value((3, 16), 1.0), Value((2, 8, 9, 16), 1.0)
-    product = named["matmul"].propose(Random(0), vectors, matrix)
-    assert product is not None and product.output.shape == (2, 16) and product.work == 2 * 16 * 3
-    assert named["matmul"].propose(Random(0), matrix, vectors) is None
-    assert named["bmm"].propose(Random(0), vectors, matrix) is None
-    assert named["cat"].propose(Random(0), vectors, matrix) is None
-    assert named["conv2d"].propose(Random(0), vectors) is None
-    pooled = named["max_pool2d"].propose(Random(0), image)
-    assert pooled is not None and pooled.output.shape == (2, 8, 4, 8)
-
-
-def test_a_scale_that_no_op_fits_is_refused() -> None:
-    with pytest.raises(InputError, match=r"0 of 16 ops fit 10 elements"):
-        compose(RandomGraph(scale=10))

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.collective.tables import COLUMNS, collective_table, link_name, read_calibrated
 from gnnperf.core.errors import InputError
 from gnnperf.record.calibrate.ops_file import COLUMNS as OP_COLUMNS
 from gnnperf.record.calibrate.ops_file import parquet_bytes
@@ -21,6 +20,7 @@ from research.tables.collective_sources import (
     read_vidur,
     read_vtrain,
 )
+from research.tables.collective_tables import COLUMNS, collective_table, link_name, read_collective_table
 
 ONE: dict[str, Any] = {
     "kind": "all_reduce", "message_bytes": 8.0, "group_size": 2, "nodes": 1, "device": "d", "platform": "p",
@@ -117,7 +117,7 @@ def test_own_collectives_are_read_and_other_rows_are_not(tmp_path: Path) -> None
     path = tmp_path / "ops.parquet"
     rows = [ROW, {**ROW, "op": "send", "link": "0.25g"}, {**ROW, "op": "aten::mm", "kind": "op", "ranks": None}]
     path.write_bytes(parquet_bytes(rows))
-    result = read_calibrated(path).rows
+    result = read_collective_table(path).rows
     assert result[["kind", "message_bytes", "group_size", "nodes", "link", "latency_us"]].values.tolist() == [
         ["all_reduce", 1024.0, 2, 1, "loopback", 70.0],
         ["send_recv", 1024.0, 2, 2, "network", 70.0],
@@ -135,6 +135,6 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ops.parquet"
     pd.DataFrame({"op": ["all_reduce"]}).to_parquet(path)
     with pytest.raises(InputError, match="'kind' is missing"):
-        read_calibrated(path)
+        read_collective_table(path)
     with pytest.raises(InputError, match="cannot be read"):
-        read_calibrated(tmp_path / "none.parquet")
+        read_collective_table(tmp_path / "none.parquet")

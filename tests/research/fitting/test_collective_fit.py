@@ -10,11 +10,18 @@ import pandas as pd
 import pytest
 import yaml
 
-from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink, load_collectives, save_collectives
-from gnnperf.analytic.collective.fit import fit_collectives
+from gnnperf.analytic.collective.constants import (
+    CollectiveConstants,
+    MeasuredLink,
+    collective_models_of,
+    load_collectives,
+)
 from gnnperf.analytic.collective.model import CollectiveModel, ProtocolSwitch, calls_of
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster
+from research.fitting import collectives
+from research.fitting.collective_fit import fit_and_judge, fit_collectives, specified_us, splits
+from research.fitting.files import save_collectives
 from research.tables.collective_sources import read_aiconfigurator
 
 CLUSTER = load_cluster("hgx_h100")
@@ -81,16 +88,6 @@ def test_far_below_what_was_measured_the_shorter_answer_rules() -> None:
     assert 3.0 < long <= measured < 300.0
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
-    with pytest.raises(InputError, match="link"):
-        fit_collectives(table((2,)).drop(columns="link"), CLUSTER)
-    with pytest.raises(InputError, match="no row"):
-        fit_collectives(table((2,)).iloc[:0], CLUSTER)
-    two = pd.concat([table((2,)), table((4,)).assign(platform="there")])
-    with pytest.raises(InputError, match="several platforms"):
-        fit_collectives(two, CLUSTER)
-
-
 def test_constants_survive_their_file(tmp_path: Path) -> None:
     constants = CollectiveConstants(
         MeasuredLink("nvlink", 3e11, 1.9),
@@ -137,3 +134,59 @@ def test_unseen_sizes_and_an_unseen_group_of_a_public_table(mirror: Path) -> Non
     sizes = error(fit_collectives(own[octave % 2 == 0], CLUSTER), own[octave % 2 == 1])
     group = error(fit_collectives(own[own["group_size"] < 8], CLUSTER), own[own["group_size"] == 8])
     assert sizes.mean() < 0.10 and group.mean() < 0.20
+
+
+def measured(groups: tuple[int, ...] = (2, 4, 8)) -> pd.DataFrame:
+    """An all-reduce that takes 20 us + 2 (n-1)/n S / 200 GB/s."""
+    rows = [("all_reduce", size, n, "nvlink", 20 + 2 * (n - 1) / n * size / 2e5)
+            for n in groups for size in 2.0 ** np.arange(10, 30)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["kind", "message_bytes", "group_size", "link", "latency_us"])
+
+
+def test_what_was_held_out_is_by_hand_and_better_than_the_specification() -> None:
+    rows = measured().assign(nodes=1)
+    result = fit_and_judge(rows, CLUSTER, "a test")
+    assert [(each.name, each.collective_models.num_nodes) for each in result.held_out] == [
+        ("unseen sizes", 30),
+        ("unseen group of 8 inside", 20),
+    ]
+    assert all(each.collective_models.mean_ape < 0.05 < each.specified.mean_ape for each in result.held_out)
+    odd = next(splits(rows))[2]
+    assert set(np.log2(odd["message_bytes"]).astype(int) % 2) == {1}
+    two = rows.iloc[:1].assign(message_bytes=1e9, group_size=16, nodes=2)
+    assert specified_us(two, CLUSTER) == pytest.approx(2 * 15 / 16 * 1e9 / (40e9 * 8) * 1e6, rel=0.05)
+
+
+def fit(table: pd.DataFrame, out: Path) -> None:
+    file = out.with_suffix(".csv")
+    table.to_csv(file, index=False)
+    collectives.main([str(file), "--cluster", "hgx_h100", "--out", str(out)])
+
+
+def test_a_table_becomes_collective_models_that_a_cluster_uses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "laws.yaml"
+    fit(measured(), out)
+    shown = capsys.readouterr().out
+    assert "unseen sizes: " in shown and "unseen group of 8 inside: " in shown
+    models = collective_models_of(replace(CLUSTER, collectives={"any": str(out)}))
+    assert models is not None and "60 rows" in models.provenance and "laws.csv" in models.provenance
+    requested = np.array(["all_reduce"], object), np.array([2.0**22]), np.array([8]), np.array([1]), np.array([np.nan])
+    assert models.latency_us(*requested)[0] == pytest.approx(20 + 1.75 * 2**22 / 2e5, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop(columns="link"), "column 'link' is missing"),
+        (lambda t: t.assign(kind="allreduce"), "unknown kind 'allreduce'.*all_reduce"),
+        (lambda t: t.assign(latency_us="fast"), "column 'latency_us' holds no numbers"),
+        (lambda t: t.assign(latency_us=0.0), "no measured collective"),
+        (lambda t: t.assign(platform=["a", "b"] * 30), "several platforms: a, b"),
+    ],
+)
+def test_a_bad_table_is_one_message(change, message, tmp_path):  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=message):
+        fit(change(measured()), tmp_path / "laws.yaml")
+    assert not (tmp_path / "laws.yaml").exists()

@@ -7,7 +7,7 @@ that no smooth law follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -15,13 +15,15 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
+from gnnperf import __version__
+from gnnperf.analytic import CollectiveConstants, collective_us, default_constants
+from gnnperf.analytic.collective.constants import Group, MeasuredLink
 from gnnperf.analytic.collective.model import CollectiveCalls, CollectiveModel, ProtocolSwitch, calls_of, rings_of
-from gnnperf.analytic.least_squares import robust_least_squares
-from gnnperf.core import InputError
-from gnnperf.hardware import ClusterSpec
+from gnnperf.core import each
+from gnnperf.gnn import ErrorSummary, summarize
+from gnnperf.hardware import ClusterSpec, touched_bytes
+from research.fitting.logs import robust_least_squares
 
-NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")
 BINS_PER_OCTAVE = 6  # tables in steps of 1 MiB have half of their rows in the last octave: every bin counts once
 ROBUST_SCALE = 0.05  # of a log latency: larger misses count linearly
 LAW_STEPS, GROUP_STEPS = 80, 40
@@ -50,18 +52,10 @@ def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str =
     """The laws of one platform.
 
     Args:
-        table: rows of one platform (columns of tables.collective.COLUMNS; NEEDED is used).
+        table: rows of one platform (research.tables.collective_tables.COLUMNS).
         cluster: where they were measured: its links, and its rings where there is no switch.
         provenance: kept with the result.
-
-    Raises:
-        InputError: a column is missing, no row, or rows of several platforms.
     """
-    missing = [column for column in NEEDED if column not in table]
-    if missing or table.empty:
-        raise InputError(f"column {missing[0]!r} is missing" if missing else "no row", where="collective table")
-    if "platform" in table and len(table["platform"].unique()) > 1:
-        raise InputError("rows of several platforms", where="collective table", remedy="fit each platform by itself")
     lanes, thin = dict(rings_of(cluster) or {}), thinned(table)
     collective_models, groups = {}, {}
     for (kind, link), rows in thin.groupby(["kind", "link"]):
@@ -79,6 +73,12 @@ def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str =
         rings=lanes,
         provenance=provenance,
     )
+
+
+def links_inside(table: pd.DataFrame) -> tuple[tuple[int, str], ...]:
+    """(largest group, link) of each link inside a machine, by size of the group."""
+    largest = table[table["nodes"] == 1].groupby("link")["group_size"].max()
+    return tuple(sorted((int(size), str(link)) for link, size in largest.items()))
 
 
 def thinned(table: pd.DataFrame) -> pd.DataFrame:
@@ -145,3 +145,99 @@ def _own_collective_models(
         best, _ = robust_least_squares(misses, common, ROBUST_SCALE, GROUP_STEPS)
         result[kind, int(ranks), int(nodes)] = _measured_from(collective_model_of(best), points)
     return result
+
+
+# What the models are worth: errors on held-out rows, compared with the specification.
+
+SIZES, GROUP = "unseen sizes", "unseen group"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Errors on rows that a fit has not seen.
+
+    Attributes:
+        name: what was held out.
+        collective_models: errors of the laws fitted on the other rows.
+        specified: errors of the cluster's specification on the same rows.
+    """
+
+    name: str
+    collective_models: ErrorSummary
+    specified: ErrorSummary
+
+    def __str__(self) -> str:
+        """One line, errors as means."""
+        errors = self.collective_models
+        return (
+            f"{self.name}: {errors.mean_ape:.1%} mean error ({errors.num_nodes} rows; specification "
+            f"{self.specified.mean_ape:.1%})"
+        )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Laws fitted on all rows, and what fits on a part of them are off by on the rest."""
+
+    constants: CollectiveConstants
+    num_rows: int
+    held_out: tuple[HeldOut, ...]
+
+
+def fit_and_judge(rows: pd.DataFrame, cluster: ClusterSpec, origin: str) -> Judged:
+    """Laws of one platform."""
+    result = tuple(
+        HeldOut(name, summarize(fitted_us(train, test, cluster), test["latency_us"].to_numpy()),
+                summarize(specified_us(test, cluster), test["latency_us"].to_numpy()))
+        for name, train, test in each(list(splits(rows)), "fitting without a part", "parts")
+    )  # fmt: skip
+    groups = "; ".join(f"{n} ranks on {m}" for n, m in sorted(set(zip(rows["group_size"], rows["nodes"], strict=True))))
+    provenance = (f"{origin}; {len(rows)} rows, groups: {groups}; fitted with gnnperf {__version__} on all rows"
+                  f"{''.join(f'; {each}' for each in result)}")  # fmt: skip
+    return Judged(fit_collectives(rows, cluster, provenance), len(rows), result)
+
+
+def splits(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """(what is held out, rows to fit on, held-out rows): odd octaves of sizes; the largest group inside, and between.
+
+    An octave is that of the larger of a rank's input and output, as nccl-tests count.
+    """
+    odd = in_odd_octave(rows)
+    if odd.any() and not odd.all():
+        yield SIZES, rows[~odd], rows[odd]
+    for place, here in (("inside", rows[rows["nodes"] == 1]), ("between machines", rows[rows["nodes"] > 1])):
+        largest = here["group_size"] == here["group_size"].max()
+        if len(set(here.loc[~largest, "group_size"])) > 1:  # one smaller group tells no growth
+            yield f"{GROUP} of {here['group_size'].max()} {place}", here[~largest], here[largest]
+
+
+def in_odd_octave(rows: pd.DataFrame) -> np.ndarray:
+    """[n] bool."""
+    kinds, ranks = rows["kind"].to_numpy(object), rows["group_size"].to_numpy()
+    size = touched_bytes(kinds, rows["message_bytes"].to_numpy(float), ranks)
+    odd: np.ndarray = np.floor(np.log2(size)).astype(int) % 2 == 1
+    return odd
+
+
+def fitted_us(train: pd.DataFrame, test: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+    """[n] us of `test` by laws fitted on `train`, as a prediction takes them."""
+    return fit_collectives(train, cluster).latency_us(*arrays(test), specified_us(test, cluster))
+
+
+def specified_us(rows: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+    """[n] us by specification, with as many ranks per node as each row's group has."""
+    result = np.full(len(rows), np.nan)
+    where = rows.reset_index(drop=True)
+    for _, own in where.groupby(["group_size", "nodes"]):
+        kinds, size, group, machines = arrays(own)
+        ranks, nodes = int(group[0]), int(machines[0])
+        per_node = ranks // nodes if nodes > 1 else max(ranks, cluster.ranks_per_node)
+        there = replace(cluster, ranks_per_node=per_node)
+        result[own.index] = collective_us(kinds, size, group, there, default_constants(cluster.device.kind))
+    return result
+
+
+def arrays(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(kind, message bytes, ranks, machines) of each row, [n] each."""
+    return (rows["kind"].to_numpy(object), rows["message_bytes"].to_numpy(float), rows["group_size"].to_numpy(),
+            rows["nodes"].to_numpy())  # fmt: skip

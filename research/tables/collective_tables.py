@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, read_parquet, untrusted
+from gnnperf.hardware import KINDS
 
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 
@@ -28,14 +29,11 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "source": (TEXT, "owner/name of the repository that published it"),
     "method": (TEXT, "how it was measured"),
 }
-# Rows that agree in these repeat one measurement: their spread is the table's noise.
-POINT = ("source", "platform", "kind", "link", "group_size", "nodes", "dtype", "message_bytes")
 UNMEASURED = "latency, size or group is missing or not positive"
 NEEDED = ("kind", "message_bytes", "group_size", "link", "latency_us")
 ASSUMED = {"nodes": 1, "device": "", "platform": "", "dtype": "", "source": "", "method": ""}
 SUFFIXES = (".parquet", ".csv")
 
-CALIBRATED_COLUMNS = ("op", "kind", "message_bytes", "ranks", "link", "device", "latency_us")
 OP_TABLE_COLUMN = "num_rounds"  # of calibrate's op table only
 HOSTS_OF_A_RATE = 2  # a link named by its rate ("0.25g") joins two namespaces, one rank or block each
 POINT_TO_POINT = {"send": "send_recv", "recv": "send_recv"}
@@ -78,7 +76,7 @@ def read_collective_table(path: Path) -> CollectiveTable:
         raise InputError(f"has the suffix {path.suffix!r}", where=str(path), allowed=", ".join(SUFFIXES))
     with untrusted.reading(path, remedy="check the path and the file"):
         result = read_parquet(path).to_pandas() if path.suffix == ".parquet" else pd.read_csv(path)
-    table = read_calibrated(path) if OP_TABLE_COLUMN in result else _own(result, path)
+    table = calibrated(result) if OP_TABLE_COLUMN in result else _own(result, path)
     if table.rows.empty:
         raise InputError("no measured collective", where=str(path), allowed=f"rows with {', '.join(NEEDED)}")
     return table
@@ -101,12 +99,9 @@ def _own(result: pd.DataFrame, path: Path) -> CollectiveTable:
     return collective_table(columns, len(result))
 
 
-def read_calibrated(path: Path) -> CollectiveTable:
-    """The collectives of an ops.parquet, each from the last rank's arrival to the last end.
-
-    Raises InputError: not such a file.
-    """
-    rows = rows_of_kind(path, "collective", CALIBRATED_COLUMNS)
+def calibrated(table: pd.DataFrame) -> CollectiveTable:
+    """The collectives of an ops.parquet, each from the last rank's arrival to the last end."""
+    rows = table[(table["kind"] == "collective").to_numpy()].reset_index(drop=True)
     links = rows["link"].astype(str).map(link_name)
     return collective_table(
         {"kind": rows["op"].replace(POINT_TO_POINT), "message_bytes": rows["message_bytes"],
@@ -127,30 +122,11 @@ def link_name(measured: str) -> str:
     return "network" if measured.endswith("g") and measured[:1].isdigit() else "pcie"
 
 
-def rows_of_kind(path: Path, kind: str, needed: Sequence[str]) -> pd.DataFrame:
-    """Rows of an op table of one kind ("op", "collective"), numbered from 0.
-
-    Raises InputError: not readable, or one of the needed columns is missing.
-    """
-    remedy = "name an ops.parquet"
-    with untrusted.reading(path, remedy=remedy):
-        result = read_parquet(path).to_pandas()
-    missing = [column for column in (*needed, "kind") if column not in result]
-    if missing:
-        raise InputError(f"column {missing[0]!r} is missing", where=str(path), remedy=remedy)
-    return result[(result["kind"] == kind).to_numpy()].reset_index(drop=True)
-
-
-def of_platform(rows: pd.DataFrame, platform: str | None, where: str) -> pd.DataFrame:
-    """The rows of one platform; None: of the only one.
-
-    Raises:
-        InputError: no such platform, or none was named and there are several.
-    """
-    names = sorted(set(rows["platform"]))
-    if platform is None and len(names) == 1:
-        return rows
-    if platform not in names:
-        what = "holds several platforms" if platform is None else f"holds no platform {platform!r}"
-        raise InputError(what, where=where, allowed=", ".join(names), remedy="pass --platform TEXT")
-    return rows[rows["platform"] == platform].reset_index(drop=True)
+def one_platform(rows: pd.DataFrame, where: str) -> pd.DataFrame:
+    """The rows. Raises InputError: of several platforms, or a kind that graphs do not have."""
+    names, odd = sorted(set(rows["platform"])), sorted(set(rows["kind"]) - set(KINDS))
+    if odd:
+        raise InputError(f"unknown kind {odd[0]!r}", where=where, allowed=", ".join(KINDS))
+    if len(names) > 1:
+        raise InputError(f"holds several platforms: {', '.join(names)}", where=where, remedy="fit each by itself")
+    return rows

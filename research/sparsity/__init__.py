@@ -1,1 +1,0 @@
-"""What a sparse weight can gain on a layer, by pattern: `gnnperf sparsity-roofline`."""
