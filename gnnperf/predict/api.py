@@ -84,7 +84,7 @@ def requested_graph(request: Request) -> ExecutionGraph:
 
         return build_graph_of(plan)
     assert request.trace is not None, "checked"
-    graph = load_graph(Path(request.trace), request.cache_folder, request.recording)
+    graph = load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen)
     return replace(graph, placement=with_bucket(graph.placement, request.bucket_bytes))
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnperf.core import NodeType
+from gnnperf.graph import load_run
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
-from gnnperf.trace import RunTrace, read_run
+from gnnperf.trace import RunTrace
 
 if TYPE_CHECKING:
     from gnnperf.generate import Plan, RankTensors
@@ -108,7 +109,9 @@ def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    run = read_run(Path(str(request.trace)), recording=request.recording)
+    fingerprint = answer.prediction.graph.fingerprint
+    run = load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
+    load_run.cache_clear()  # nothing else needs it
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, notes=(*answer.notes, NO_SHAPES))
     from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory

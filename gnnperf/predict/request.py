@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gnnperf.core import InputError, require
 from gnnperf.hardware import DeviceSpec, HardwareConfig, load_device
 from gnnperf.predict.throughput import PriceConfig, RunConfig
+from gnnperf.trace import Selection, selection
 
 if TYPE_CHECKING:
     from gnnperf.generate import Plan
@@ -71,6 +72,8 @@ class Request(HardwareConfig):
     Attributes:
         trace: trace file, directory of rank files, or archive; None: a plan is requested.
         recording: which one of several in the folder of `trace`, from 1 in order of time; None: the only one.
+        ranks: of the trace that are read, such as 0-7,12; None: all.
+        steps: likewise, by the numbers of their marks, such as 3:6 (without 6); None: all.
         mode: who answers.
         hardware: device to predict for, a choice of conf/hardware or a YAML file; empty: the trace's own.
         other_hardware: more devices, which are compared with `hardware` in one table: hardware=[h100_sxm,h200].
@@ -110,6 +113,8 @@ class Request(HardwareConfig):
 
     trace: Path | str | None = None
     recording: int | None = None
+    ranks: Any = None
+    steps: Any = None
     plan: Any = field(default_factory=dict)
     other_hardware: list[Any] = field(default_factory=list)
     mode: Mode = Mode.hybrid
@@ -142,6 +147,11 @@ class Request(HardwareConfig):
     def cache_folder(self) -> Path | None:
         """Where graphs and effects of ops are kept; None: nowhere."""
         return None if self.cache_dir is None else Path(self.cache_dir).expanduser()
+
+    @property
+    def chosen(self) -> Selection:
+        """Ranks and steps of the trace that are read."""
+        return selection(self.ranks, self.steps)
 
     def plan_spec(self) -> Plan | None:
         """The plan requested; None: a trace.

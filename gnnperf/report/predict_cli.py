@@ -88,6 +88,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file; a,b,c: one table")
     parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
     parser.add_argument("--run", dest="recording", type=int, metavar="N", help="which of several recordings in TRACE")
+    parser.add_argument("--ranks", metavar="LIST", help="ranks of the trace that are read, e.g. 0-7,12")
+    parser.add_argument("--trace-steps", metavar="A:B", help="steps that are read, by the numbers of their marks")
     parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
     parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
@@ -155,8 +157,8 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     """Values that need no grammar: paths, numbers and edits."""
     from gnnperf.predict import parse_edit
 
-    names = ("trace", "recording", "step", "checkpoint", "max_step_ms", "out", "tables")
-    values = {name: getattr(args, name) for name in names}
+    same = ("trace", "recording", "ranks", "step", "checkpoint", "max_step_ms", "out", "tables")
+    values = {"steps": args.trace_steps, **{name: getattr(args, name) for name in same}}
     values |= {name: getattr(args, name) or None for name in ("json", "quiet", "verbose")}
     values |= {"run.tokens": args.tokens, "run.steps": args.steps, "price.usd_per_gpu_hour": args.usd_per_gpu_hour}
     edits = [parse_edit(text) for text in args.edits]
