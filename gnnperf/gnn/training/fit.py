@@ -35,7 +35,6 @@ from gnnperf.gnn.training.resume import ReportsTraining, check_fits, lightning_c
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of corrections, from which shrinkage chooses
-OVERHEAD = (NodeType.HOST, NodeType.COLLECTIVE)
 MIN_RUNS, DEVIATIONS = 6, 2.0  # validation runs, and standard errors of a gain over them, that change a step's share
 
 
@@ -162,11 +161,11 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Kept]:
     """Shrink the corrections of each node type, of usual and of scheduled latencies apart.
 
     A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
-    share whose nodes err least on the validation runs. Scheduled ones keep the same share of hosts and collectives and
-    none of kernels, unless the steps of the validation runs err less with another one, by more than chance.
+    share whose nodes err least on the validation runs. Scheduled ones keep the same share of hosts and none of
+    kernels and transfers, unless the steps of the validation runs err less with another one, by more than chance.
 
-    Corrections of host work are overhead, which steps of all sizes share. Those of kernels improve single nodes, and
-    err together in a step of another size or program. Where the base is a measurement, kernels keep theirs, too.
+    Corrections of host work are overhead, which steps of all sizes share. Those of kernels and transfers improve single
+    nodes, and err together in a step of another size or program. Where the base is a measurement, all are kept alike.
 
     Returns:
         node type -> shares, where not all corrections are kept; 0 leaves the base.
@@ -175,7 +174,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Kept]:
     residuals = [_stored_residuals(network.eval(), step) for step in steps]
     usual = _usual_shares(steps, [both[0] for both in residuals])
     has_source = data.source_constants is not None
-    scheduled = {t: share if has_source or t in OVERHEAD else 0.0 for t, share in usual.items()}
+    scheduled = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
     for node_type in usual:
         scheduled[node_type] = _scheduled_share(steps, [both[1] for both in residuals], scheduled, node_type)
     kept = {t: Kept(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
