@@ -111,7 +111,8 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     low, high = ([_extended(n.of_kinds[end], more, fill) for n in (earlier, later)]
                  for end, fill in (("low", torch.inf), ("high", -torch.inf)))  # fmt: skip
     of_kinds = {"low": torch.minimum(*low), "high": torch.maximum(*high)}
-    return Normalizer(*({t: result[place] for t, result in both.items()} for place in range(4)), of_kinds)
+    mean, scale, lowest, highest = ({t: result[place] for t, result in both.items()} for place in range(4))
+    return Normalizer(mean, scale, lowest, highest, of_kinds)
 
 
 def _extended(rows: Tensor, count: int, fill: float) -> Tensor:

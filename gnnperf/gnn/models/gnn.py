@@ -121,8 +121,8 @@ class TypedGNN(nn.Module):
         last = self._head(node_type).last
         with torch.no_grad():
             shares = last.bias.new_tensor([usual, scheduled])  # [2]
-            last.weight *= shares[:, None]
-            last.bias *= shares
+            last.weight.mul_(shares[:, None])
+            last.bias.mul_(shares)
 
     def is_silent(self, node_type: str) -> bool:
         """Whether nodes of this type get their base: the head was shrunk to nothing, or had no target."""
