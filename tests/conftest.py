@@ -35,6 +35,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the passes of the schedule before workers start: each would compile the same, half a minute of a core."""
+    folder = Path(__file__).parents[1] / "gnnperf" / "schedule"
+    starts_workers = getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput")
+    if starts_workers and not any((folder / "__pycache__").glob("contention.*.nbi")):
+        from compiled import compile_passes
+
+        compile_passes()
+
+
 @pytest.fixture(scope="session")
 def mirror() -> Path:
     """The folder of mirrored public measurements; tests that need it are skipped without one."""
