@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 # No deadline: a busy machine is no failure. CI tries the same examples every time; at home new ones are welcome.
-settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=30)
+settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile=thorough
 settings.load_profile("gnnperf")
 

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
@@ -96,7 +96,6 @@ def test_ranks_that_have_just_met_do_not_wait_and_those_of_other_groups_do() -> 
     assert sorted(waits) == pytest.approx([0, 0, last, last, first, first], rel=1e-3, abs=1e-9)
 
 
-@settings(max_examples=30)
 @given(rows=st.integers(1, 2), columns=st.integers(2, 4), program=st.lists(items, min_size=1, max_size=6))
 def test_folded_waits_as_whole_and_neither_is_shorter_than_without(
     rows: int, columns: int, program: list[Item]
