@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 # No deadline: a busy machine is no failure. CI tries the same examples every time; at home new ones are welcome.
-settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=30)
+settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile=thorough
 settings.load_profile("gnnperf")
 
@@ -33,6 +33,17 @@ def pytest_collection_finish() -> None:
     """Leave modules and collected tests out of later garbage collections, which would walk over all of them."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the passes of the schedule before workers start: each would compile the same, half a minute of a core."""
+    folder = Path(__file__).parents[1] / "gnnperf" / "schedule"
+    starts_workers = getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput")
+    if starts_workers and not any((folder / "__pycache__").glob("contention.*.nbi")):
+        from compiled import compile_passes
+
+        compile_passes()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import MAIN, Event, annotation, call, graph_of, kernel, mark, op, run_of, trace
 
@@ -146,7 +146,6 @@ def _nested(depth_first: list[int]) -> TraceTable:
     return trace(*events)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8))
 def test_segments_tile_the_thread_without_gap_or_overlap(lengths: list[int]) -> None:
     events = rank_events(_nested(lengths), 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from traces import Event, all_reduce, annotation, call, copy, kernel, mark, op, run_of, trace
 
@@ -175,7 +175,6 @@ CALLS = ("cudaEventRecord", "cudaStreamWaitEvent", "cudaStreamSynchronize", "cud
 KERNELS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(7, 8)), min_size=1, max_size=10)
 
 
-@settings(max_examples=25, deadline=None)
 @given(KERNELS, st.integers(0, 99))
 def test_any_timing_of_kernels_against_their_host(kernels: list[tuple[int, int, int]], seed: int) -> None:
     """Kernels of drawn delay, duration and stream; event waits, records, synchronizations and timers between."""

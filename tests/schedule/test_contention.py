@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
@@ -215,7 +215,6 @@ CONTENTIONS = st.sampled_from([LINKS, ONE_CORE, OWN_CORES])
 
 
 @given(steps(), CONTENTIONS, st.integers(1, 3))
-@settings(max_examples=30)
 def test_never_faster_than_the_first_pass(graph: ExecutionGraph, contention: Contention, copies: int) -> None:
     latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
     result = run(graph, contention, num_unrolled=copies)
@@ -225,7 +224,6 @@ def test_never_faster_than_the_first_pass(graph: ExecutionGraph, contention: Con
 
 
 @given(steps(), st.integers(1, 3))
-@settings(max_examples=30)
 def test_links_that_are_not_shared_are_the_identity(graph: ExecutionGraph, copies: int) -> None:
     free = Contention(ranks_per_node=8, ranks_per_inner_link=0)
     result = run(graph, free, num_unrolled=copies)
@@ -233,7 +231,6 @@ def test_links_that_are_not_shared_are_the_identity(graph: ExecutionGraph, copie
 
 
 @given(steps(), CONTENTIONS)
-@settings(max_examples=30)
 def test_without_overlap_it_is_the_first_pass(graph: ExecutionGraph, contention: Contention) -> None:
     """All nodes one after the other, whatever they share."""
     chain = [(node, node + 1, str(Relation.WAITS)) for node in range(graph.num_nodes - 1)]
@@ -252,7 +249,6 @@ def test_without_overlap_it_is_the_first_pass(graph: ExecutionGraph, contention:
 
 
 @given(st.lists(st.floats(0.1, 100.0), min_size=1, max_size=6), st.floats(1.0, 5.0), st.floats(0.0, 5.0))
-@settings(max_examples=30)
 def test_more_cores_are_never_slower_for_work_that_is_there_from_the_start(
     latencies: list[float], cores: float, more: float
 ) -> None:
@@ -262,7 +258,6 @@ def test_more_cores_are_never_slower_for_work_that_is_there_from_the_start(
 
 
 @given(st.lists(st.floats(0.1, 100.0), min_size=1, max_size=6), st.floats(1.0, 8.0))
-@settings(max_examples=30)
 def test_bandwidth_is_never_slower_for_transfers_that_are_there_from_the_start(
     latencies: list[float], faster: float
 ) -> None:
@@ -317,7 +312,6 @@ def test_nothing_is_shared_where_nothing_can_be() -> None:
 latencies = st.lists(st.floats(1.0, 1000.0), min_size=6, max_size=6)
 
 
-@settings(max_examples=30)
 @given(latencies, st.sampled_from([1.0, 2.0, 3.0]))
 def test_contention_and_back(latency_us: list[float], cores: float) -> None:
     """Six threads' work, two on each of three ranks, that shares cores: scheduled, then observed."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
@@ -170,7 +170,6 @@ def makespan(graph: ExecutionGraph, lag: np.ndarray, latency: np.ndarray | None 
     return schedule(graph, own if latency is None else latency, lag).makespan_us
 
 
-@settings(max_examples=30)
 @given(graphs())
 def test_makespan_lies_between_the_longest_node_and_the_sum(drawn: tuple[ExecutionGraph, np.ndarray]) -> None:
     graph, lag = drawn
@@ -178,7 +177,6 @@ def test_makespan_lies_between_the_longest_node_and_the_sum(drawn: tuple[Executi
     assert latency.max() - 1e-9 <= makespan(graph, lag) <= latency.sum() + lag.sum() + 1e-6
 
 
-@settings(max_examples=30)
 @given(graphs(), st.data())
 def test_an_edge_more_never_shortens(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
     graph, lag = drawn
@@ -189,7 +187,6 @@ def test_an_edge_more_never_shortens(drawn: tuple[ExecutionGraph, np.ndarray], d
     assert makespan(fewer, np.delete(lag, gone)) <= makespan(graph, lag) + 1e-9
 
 
-@settings(max_examples=30)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_the_order_of_edge_rows_is_irrelevant(drawn: tuple[ExecutionGraph, np.ndarray], random) -> None:  # type: ignore[no-untyped-def]
     graph, lag = drawn
@@ -203,7 +200,6 @@ def test_the_order_of_edge_rows_is_irrelevant(drawn: tuple[ExecutionGraph, np.nd
     assert before.makespan_us == after.makespan_us
 
 
-@settings(max_examples=30)
 @given(graphs(), st.data())
 def test_more_latency_is_never_earlier(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
     graph, lag = drawn
@@ -216,7 +212,6 @@ def test_more_latency_is_never_earlier(drawn: tuple[ExecutionGraph, np.ndarray],
     assert after.makespan_us >= before.makespan_us
 
 
-@settings(max_examples=30)
 @given(graphs(), st.data())
 def test_slack_is_exactly_the_slack_there_is(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
     """Starting a node later by its slack keeps the makespan; by 1 us more, it grows by 1 us."""
@@ -230,7 +225,6 @@ def test_slack_is_exactly_the_slack_there_is(drawn: tuple[ExecutionGraph, np.nda
         assert schedule(graph, latency, lag, ready_us=ready).makespan_us == pytest.approx(before.makespan_us + extra)
 
 
-@settings(max_examples=30)
 @given(graphs())
 def test_the_critical_path_is_as_long_as_the_step(drawn: tuple[ExecutionGraph, np.ndarray]) -> None:
     graph, lag = drawn

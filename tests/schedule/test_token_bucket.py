@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph
 
@@ -166,7 +166,6 @@ def test_a_recorded_transfer_that_detected_tokens_would_take_longer_isolated() -
 TRANSFERS = st.lists(st.tuples(st.floats(0.0, 200.0), st.floats(0.0, 200.0)), min_size=1, max_size=6)
 
 
-@settings(max_examples=30)
 @given(TRANSFERS, st.booleans())
 def test_there_and_back(transfers: list[tuple[float, float]], chained: bool) -> None:
     graph = (one_after_another if chained else sends)(*transfers)
@@ -176,7 +175,6 @@ def test_there_and_back(transfers: list[tuple[float, float]], chained: bool) -> 
     np.testing.assert_allclose(isolated_us(replace(graph, nodes=seen), APART), isolated, rtol=1e-9, atol=1e-6)
 
 
-@settings(max_examples=30)
 @given(TRANSFERS, st.booleans())
 def test_no_transfer_is_spared_more_than_a_full_bucket(transfers: list[tuple[float, float]], chained: bool) -> None:
     graph = (one_after_another if chained else sends)(*transfers)

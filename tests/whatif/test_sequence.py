@@ -47,7 +47,6 @@ def test_by_hand() -> None:
     assert "sequences of 6 become 12" in edited.result[0]
 
 
-@settings(max_examples=25)
 @given(sizes, st.sampled_from([2.0, 3.0, 0.5]))
 def test_edited_is_what_the_program_would_be_and_back(size: Size, factor: float) -> None:
     assume(round(size.s * factor) != size.h)  # a length equal to the number of heads is ambiguous on the way back

@@ -96,7 +96,6 @@ def test_random_programs(rows: int, columns: int, program: list[Item], extra: li
     assert (again.graph.num_nodes, again.graph.stands_for) == (folded.graph.num_nodes, folded.graph.stands_for)
 
 
-@settings(max_examples=25, deadline=None)
 @given(rows=st.integers(1, 3), columns=st.integers(2, 4), program=programs.map(_without_rings))
 def test_a_program_without_roles_needs_one_rank(rows: int, columns: int, program: list[Item]) -> None:
     assert fold(grid(rows, columns, program)).graph.stands_for == (rows * columns,)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.generate.transformer.block import Block, Kernels
@@ -71,7 +71,6 @@ def _states(ways: Parallelism, schedule: Schedule) -> list[Sharded]:
     return [state for state in Sharded if state is not Sharded.PARAMETERS or schedule.checkpoint_every == 1]
 
 
-@settings(max_examples=25, deadline=None)
 @given(plan=plans())
 def test_what_is_accepted_is_a_graph(plan: TransformerPlan) -> None:
     reduced, whole = build_plan(plan), build_plan(plan, every_rank(plan.parallelism))
@@ -79,7 +78,6 @@ def test_what_is_accepted_is_a_graph(plan: TransformerPlan) -> None:
     assert step_us(reduced) == pytest.approx(step_us(whole), rel=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
 @given(plan=plans())
 def test_where_things_lie_does_not_change_what_is_computed(plan: TransformerPlan) -> None:
     plain = TransformerPlan("plain", plan.model, plan.parallelism, plan.schedule, plan.block, plan.experts)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import cluster
 from torch_geometric.data import Batch, HeteroData
@@ -112,7 +112,6 @@ def test_an_unknown_link_class_is_refused() -> None:
         of(make_graph(rows, [(0, 1, Relation.CROSSES)]))
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import cluster
 from torch_geometric.data import HeteroData
@@ -92,7 +92,6 @@ def network(**settings: object) -> TypedGNN:
 
 
 @given(max_nodes=st.integers(2, 60), num_hops=st.integers(0, 4))
-@settings(max_examples=20)
 def test_windows_are_a_partition_in_order_of_time(max_nodes: int, num_hops: int) -> None:
     whole = SegmentedGraph(DATA, num_hops)
     windows = whole.windows(max_nodes)

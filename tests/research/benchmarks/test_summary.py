@@ -40,14 +40,14 @@ def test_results_are_saved_on_request_with_the_commit(tmp_path: Path, monkeypatc
     monkeypatch.setattr(_results, "ROOT", tmp_path)
     monkeypatch.setattr(_results, "FOLDER", tmp_path / "results")
     monkeypatch.setattr(_results, "_commit", "")
-    save_result("links", 99.0)
+    save_result("import_speed", 99.0)
     assert not (tmp_path / "results").exists()
     start_saving()
-    save_result("links", 99.0)
-    result = read_result("links")
+    save_result("import_speed", 99.0)
+    result = read_result("import_speed")
     assert (result.values, result.source, len(result.commit)) == ((99.0,), "command", 8)
-    with pytest.raises(ValueError, match="links has 1 values"):
-        save_result("links", 99.0, 1.0)
+    with pytest.raises(ValueError, match="import_speed has 1 values"):
+        save_result("import_speed", 99.0, 1.0)
     (tmp_path / "code.py").write_text("2")
     with pytest.raises(InputError, match="commit them first"):
         start_saving()

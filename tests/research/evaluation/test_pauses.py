@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from toys import make_graph
@@ -37,7 +37,6 @@ def test_by_hand(rank: int, place: Place, sleep_us: float, expected: float) -> N
     assert not result.unknown
 
 
-@settings(max_examples=20)
 @given(
     rank=st.sampled_from([0, 1]),
     place=st.sampled_from(list(Place)),
