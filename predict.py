@@ -2,7 +2,8 @@
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
                   [hardware=[NAME,NAME]] [measured=FILE] [collectives=NAME] [whatif=[{batch:{factor:2}}]]
-                  [--json] [--quiet] [--verbose] [--max-step-ms MS] [--max-regression PERCENT --against FOLDER]
+                  [--json] [--quiet] [--verbose] [--tables FOLDER] [--max-step-ms MS]
+                  [--max-regression PERCENT --against FOLDER]
 python predict.py plan=megatron_18b hardware=a100_sxm_80gb [plan.parallelism.tensor=4] [cluster=NAME]
 Every key: python predict.py --cfg job
 
@@ -17,7 +18,7 @@ from gnnperf.predict import entry_point
 if TYPE_CHECKING:
     from gnnperf.predict import Request
 
-FLAGS = ("json", "quiet", "verbose", "max_step_ms", "max_regression", "against")
+FLAGS = ("tables", "json", "quiet", "verbose", "max_step_ms", "max_regression", "against")
 
 
 @entry_point("predict", "gnnperf.predict.request.Request", flags=FLAGS)

@@ -14,7 +14,6 @@ are), 130 interrupted, 141 the reader of standard output left, 143 ended by SIGT
 """
 
 from gnnperf.core import bars_on_terminal, load_plugin, plugin_names
-from gnnperf.gnn import processes
 from gnnperf.predict import EntryConfig, entry_point
 
 EVALUATIONS = "gnnperf.evaluations"  # entry points: tables and files that installed distributions add
@@ -26,11 +25,12 @@ def main(config: EntryConfig) -> float | None:
 
     That is the GMAE of node latencies on the validation runs; None in all but the first of several processes.
     """
+    from gnnperf.gnn import processes  # loads torch: --help and typing errors end before
+
     with bars_on_terminal(quiet=not config.trainer.progress_bar or not processes().is_first):
         if config.other_trainer:
             result: float | None = load_plugin("gnnperf.trainers", config.other_trainer, where="experiment")(config)
             return result
-        # torch is imported after the configuration is known to be right: a typing error is answered at once
         from gnnperf.gnn import validation_gmae, wide_console
         from gnnperf.predict import train
 

@@ -8,14 +8,16 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gnnperf import __version__
-from gnnperf.core import InputError, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names
+from gnnperf.core import InputError, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names, say
 
 Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
 # `gnnperf inspect` answers at once.
 MODULE_OF_COMMAND = {
+    "completion": "gnnperf.cli",
     "predict": "gnnperf.report.predict_cli",
+    "what-if": "gnnperf.report.predict_cli",
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
     "data": "gnnperf.trace.cli",
@@ -31,6 +33,26 @@ MODULE_OF_COMMAND = {
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
 }
+EPILOG = """\
+examples:
+  gnnperf predict trace.json.gz                         time of the step, and what holds it up
+  gnnperf what-if trace.json.gz batch=2x                after a change
+  gnnperf predict trace.json.gz --gpu h100_sxm,h200     on other GPUs
+  gnnperf compare outputs/a outputs/b                   two predictions
+  eval "$(gnnperf completion)"                          completion for bash, and for zsh after bashcompinit
+
+train.py and predict.py take the keys of `gnnperf train` and `gnnperf predict` as Hydra overrides.
+"""
+COMPLETION = """\
+_gnnperf() {{
+  case "${{COMP_WORDS[1]}}:$3" in
+    *:--gpu|*:--hardware) words="{devices}" ;;
+{cases}
+    *) [ "$COMP_CWORD" = 1 ] && words="{commands}" || words= ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$2"))
+}}
+complete -o default -F _gnnperf gnnperf"""
 COMMANDS = "gnnperf.commands"  # entry points: subcommands of other installed distributions, each an add_parsers
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 
@@ -66,7 +88,8 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gnnperf",
         description="Learned performance model for multi-GPU training: look at traces, build graphs, record runs.",
-        epilog="train.py and predict.py take the keys of `gnnperf train` and `gnnperf predict` as Hydra overrides.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gnnperf {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -91,3 +114,22 @@ def _adders(first: str) -> list[Adder]:
 def _adder(module: str) -> Adder:
     adder: Adder = importlib.import_module(module).add_parsers
     return adder
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `completion` command."""
+    parser = subparsers.add_parser("completion", help="shell completion of commands, options and devices",
+                                   epilog='example:  eval "$(gnnperf completion)"')  # fmt: skip
+    parser.set_defaults(run=_completion)
+
+
+def _completion(parsed: argparse.Namespace) -> int:
+    from gnnperf.hardware import device_names
+
+    commands = dict[str, argparse.ArgumentParser]()
+    for action in parser_of([])._actions:
+        commands |= action.choices or {} if isinstance(action, argparse._SubParsersAction) else {}
+    cases = [f'    {name}:*) words="{" ".join(option for one in command._actions for option in one.option_strings)}" ;;'
+             for name, command in commands.items()]  # fmt: skip
+    say(COMPLETION.format(devices=" ".join(device_names()), cases="\n".join(cases), commands=" ".join(commands)))
+    return 0

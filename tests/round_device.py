@@ -13,7 +13,8 @@ DEVICE = DeviceSpec(
 KERNEL = RowKernel(rereads=1.0, cycles_per_row=100.0, cycles_per_element=1.0, rows_in_flight_per_sm=10.0,
                    bandwidth_share=1.0, overlap_power=1.0)  # fmt: skip
 CONSTANTS = MemoryConstants(
-    stream_share=0.5, cache_share=1.0, cache_speedup=2.0, lane_cycles={"other": 1.0, "pow": 100.0},
+    stream_share=0.5, cache_share=1.0, partitioned_share=0.5, cache_bytes_per_clock=100.0,
+    lane_cycles={"other": 1.0, "pow": 100.0},
     rows={"layer_norm": KERNEL, "softmax_warp": KERNEL, "softmax_block": KERNEL},
     gaps={"add": EventGap(call_us=20.0, issue_share=0.5)}, provenance="round numbers",
 )  # fmt: skip

@@ -120,6 +120,18 @@ def test_inspect_of_a_missing_path_exits_2_without_torch() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [("wh", "what-if"), ("predict trace --gpu h20", "h20 h200"), ("predict trace --checkp", "--checkpoint")],
+)
+def test_completion_in_bash(words: str, result: str) -> None:
+    given, made = words.split(), _python("-m", "gnnperf", "completion")
+    call = f"_gnnperf gnnperf {given[-1]} {' '.join(given[-2:-1])}"
+    script = f"{made.stdout}\nCOMP_WORDS=(gnnperf {words}); COMP_CWORD={len(given)}; {call}; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == result
+
+
 def test_module_and_version() -> None:
     done = _python("-m", "gnnperf", "--version")
     assert done.returncode == 0, done.stderr
@@ -142,7 +154,7 @@ sys.exit(cli.main(["talk"]))
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("arguments", [["-m", "gnnperf", "--help"], ["predict.py", "--help"]])
+@pytest.mark.parametrize("arguments", [["-m", "gnnperf", "--help"], ["predict.py", "--help"], ["train.py", "--help"]])
 def test_help_loads_no_numerical_library(arguments: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, timeout=60, check=False,
@@ -151,4 +163,4 @@ def test_help_loads_no_numerical_library(arguments: list[str]) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 0 and "argparse" in loaded
     assert loaded.isdisjoint({"numpy", "pandas", "numba", "torch"})
-    assert "import" in done.stdout or "cache_dir: ~/.cache/gnnperf" in done.stdout
+    assert "import" in done.stdout or "Keys (key=value):" in done.stdout

@@ -12,9 +12,16 @@ from functools import partial
 
 import numpy as np
 
-from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, of_turns, sized
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, RowKernel
-from gnnperf.analytic.memory_bound.streams import DEFAULT_LANES_PER_SM, US, stream_us, traffic_us
+from gnnperf.analytic.memory_bound.streams import (
+    DEFAULT_LANES_PER_SM,
+    US,
+    cache_bytes,
+    missing_share,
+    stream_us,
+    traffic_us,
+)
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec
 
@@ -22,6 +29,7 @@ REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from 
 WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once
 WARP_THREADS = 32.0
 VECTOR_BYTES = 16  # of one load
+SHARED_BYTES = 48 * 1024  # of a block (CUDA C++ programming guide), what SoftMax.cu compares a row with
 WORD_BYTES = 4  # as long do elements take that no vector load can read (TraceLens, MIT: bf16 rows of 3137 and 5185)
 NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
 SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
@@ -29,25 +37,25 @@ SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
 
 def row_kernel_us(
     rows: np.ndarray, columns: np.ndarray, item_bytes: int | np.ndarray, device: DeviceSpec, constants: MemoryConstants,
-    kernel: RowKernel, tensors: tuple[int, int] = (1, 1), resident: bool = False,
+    kernel: RowKernel, tensors: tuple[int, int] = (1, 1), turns: np.ndarray | float = np.inf,
 ) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a kernel over rows: floor + (issue^p + memory^p)^(1/p).
 
     issue  = rows of one SM, in whole waves and a last one, x (cycles per row + cycles per element x columns) / clock
     memory = (read + written + read x rereads x share that left the cache) / bandwidth
 
-    `tensors`: how many [rows, columns] are read and written. `resident`: the call before left its operands in the
-    cache (the same call in a loop).
+    `tensors`: how many [rows, columns] are read and written. `turns` [n] as of KernelCall; 1: the same call in a loop,
+    whose operands are in the cache as far as it holds them.
     """
     num_read, num_written = tensors
     item = np.asarray(item_bytes, float)
     tensor_bytes = rows * columns * item  # [n]
     in_flight = device.num_sms * kernel.rows_in_flight_per_sm * columns * item * (num_read + num_written)
-    ratio = constants.cache_share * device.l2_bytes / np.maximum(in_flight, 1.0)  # [n]
+    ratio = cache_bytes(device, constants) / np.maximum(in_flight, 1.0)  # [n]
     left = 1.0 / (1.0 + ratio**REUSE_SHARPNESS)  # [n]
     moved = tensor_bytes * (num_read + num_written + num_read * kernel.rereads * left)  # [n]
-    working_set = tensor_bytes * (num_read + num_written) if resident else np.full_like(tensor_bytes, np.inf)
-    memory = traffic_us(moved, working_set, device, constants) / kernel.bandwidth_share  # [n]
+    missing = missing_share(tensor_bytes * (num_read + num_written), turns, device, constants)  # [n]
+    memory = traffic_us(moved, missing, device, constants) / kernel.bandwidth_share  # [n]
     issue = _issue_us(rows, columns, device, kernel)  # [n]
     p = kernel.overlap_power
     return device.launch_floor_us + (memory**p + issue**p) ** (1.0 / p)
@@ -66,27 +74,32 @@ def _issue_us(rows: np.ndarray, columns: np.ndarray, device: DeviceSpec, kernel:
 
 def layer_norm_us(
     rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
-    resident: bool = False,
+    turns: np.ndarray | float = np.inf,
 ) -> np.ndarray:  # fmt: skip
     """Forward [n] us: statistics, then a second pass over the row (torch's vectorized_layer_norm_kernel)."""
     kernel = constants.row_kernel("layer_norm", device.architecture)
-    return row_kernel_us(rows, columns, item_bytes, device, constants, kernel, resident=resident)
+    return row_kernel_us(rows, columns, item_bytes, device, constants, kernel, turns=turns)
 
 
 def layer_norm_backward_us(
-    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants
-) -> np.ndarray:
+    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
+    turns: np.ndarray | float = np.inf,
+) -> np.ndarray:  # fmt: skip
     """Backward [n] us: a row kernel for the input's gradient, then column sums for scale and shift over both inputs."""
     kernel = constants.row_kernel("layer_norm", device.architecture)
-    grad_input = row_kernel_us(rows, columns, item_bytes, device, constants, kernel, NORM_BACKWARD)
-    return grad_input + stream_us(2.0 * rows * columns * item_bytes, device, constants)
+    grad_input = row_kernel_us(rows, columns, item_bytes, device, constants, kernel, NORM_BACKWARD, turns)
+    moved = 2.0 * rows * columns * item_bytes  # [n]
+    return grad_input + stream_us(moved, device, constants, missing_share(moved, turns, device, constants))
 
 
 def softmax_us(
     rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
-    backward: bool = False, resident: bool = False,
+    backward: bool = False, turns: np.ndarray | float = np.inf, staged: bool = True,
 ) -> np.ndarray:  # fmt: skip
     """[n] us: short rows stay in a warp's registers, long ones are read again for maximum, sum and result.
+
+    `staged`: forward, long rows that start where vectors do stay in shared memory and are read once, as fast as a
+    warp's (cunn_SoftMaxForwardSmem, torch 2.1 and later; the op tables that constants were fitted on are older).
 
     Rows shorter than a warp share one (torch's PersistentSoftmax.cuh: as many threads as the next power of two), and
     so its instructions: they cost what fewer rows of a whole warp do. Long rows that do not start where vectors do are
@@ -100,9 +113,13 @@ def softmax_us(
     in_block = np.where(aligned, item_bytes, max(item_bytes, WORD_BYTES))  # [n]
     warp, block = (
         row_kernel_us(rows / s, columns * s, item, device, constants,
-                      constants.row_kernel(name, device.architecture), tensors, resident)
+                      constants.row_kernel(name, device.architecture), tensors, turns)
         for name, s, item in (("softmax_warp", sharing, item_bytes), ("softmax_block", 1.0, in_block))
     )  # fmt: skip
+    if staged and not backward:
+        once = constants.row_kernel("softmax_warp", device.architecture)
+        fits = aligned & (columns * item_bytes <= SHARED_BYTES)  # [n]
+        block = np.where(fits, row_kernel_us(rows, columns, item_bytes, device, constants, once, turns=turns), block)
     return np.where(short, warp, block)
 
 
@@ -126,12 +143,15 @@ def rows_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """
     sizes = sized(calls, _rows_and_columns, 2)
     result = np.full(len(calls), np.nan)
-    kinds = [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls]
+    kinds, turns = (
+        [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls],
+        of_turns(calls),
+    )
     for kind in {k for k in kinds if k is not None}:
         same = np.array([k == kind for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         form, item = kind
-        result[rows] = form(sizes[rows, 0], sizes[rows, 1], item, setting.device, setting.memory)
+        result[rows] = form(sizes[rows, 0], sizes[rows, 1], item, setting.device, setting.memory, turns=turns[rows])
     return result
 
 

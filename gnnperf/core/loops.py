@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
-IN_PYTHON = 1_000_000  # elements of arguments, over all calls of the process, until numba takes over
+IN_PYTHON = 2_500_000  # elements until numba takes over
 _done = 0
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, in Python at first and compiled from IN_PYTHON elements on. Both give the same numbers.
+def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Callable[..., Any]:
+    """The function, in Python at first and compiled from so many elements on. Both give the same numbers.
 
-    It takes arrays and numbers, and calls no other compiled function.
+    Args:
+        function: takes arrays and numbers, and calls no other compiled function.
+        in_python: elements of arguments, over all calls of the process; 0: it is compiled at its first call.
     """
 
     @functools.cache
@@ -33,6 +35,6 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         global _done
         _done += sum(one.size for one in arguments if isinstance(one, np.ndarray))
-        return (by_numba() if _done > IN_PYTHON else function)(*arguments)
+        return (by_numba() if _done > in_python else function)(*arguments)
 
     return call

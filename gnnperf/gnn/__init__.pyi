@@ -3,7 +3,6 @@ from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .data.features import features as features
-from .data.prepare import DataConfig as DataConfig
 from .data.prepare import PreparedData as PreparedData
 from .data.prepare import Step as Step
 from .data.prepare import load_data as load_data
@@ -45,7 +44,8 @@ from .models.gnn import WORK as WORK
 from .models.gnn import NodeAnswer as NodeAnswer
 from .models.gnn import TypedGNN as TypedGNN
 from .models.gnn import answers_of as answers_of
-from .models.message_passing import ModelConfig as ModelConfig
+from .settings import DataConfig as DataConfig
+from .settings import ModelConfig as ModelConfig
 from .training.config import NAME as NAME
 from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind

@@ -22,8 +22,8 @@ from gnnperf.gnn.data.prepare import Earlier, PreparedData
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals.steps import Intervals
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import check_network, feature_names, network_of
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import Trust, fit_trust
 
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 12

@@ -21,7 +21,7 @@ from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.vocabulary import UNKNOWN
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 
 
 def load_start(path: Path, model: ModelConfig) -> Checkpoint:

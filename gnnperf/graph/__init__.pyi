@@ -49,6 +49,7 @@ from .rank_graph import lane_ends as lane_ends
 from .rank_graph import lane_keys as lane_keys
 from .steps import WINDOW as WINDOW
 from .storage import load_graph as load_graph
+from .storage import load_run as load_run
 from .storage import read_graph as read_graph
 from .storage import write_graph as write_graph
 from .tables import EdgeList as EdgeList

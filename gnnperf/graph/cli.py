@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from gnnperf.core import InputError, untrusted
 
+if TYPE_CHECKING:
+    from gnnperf.graph.execution_graph import ExecutionGraph
+    from gnnperf.trace import RunTrace
+
 _NAMED = 10
 TABLES, GRAPH = "tables", "graph"
+PROCESS_BYTES = 300 * 2**20  # of the process before it reads
+WINDOW = re.compile(r"steps_\d+-\d+")
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,31 +26,35 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("path", nargs="+", type=Path, help="files of ONE run: rank files, a directory, an archive")
     parser.add_argument("--out", required=True, type=Path, help="directory to write: tables/ and graph/")
     parser.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="which of several in one folder")
+    parser.add_argument("--ranks", metavar="LIST", help="only these, e.g. 0-7,12; the rest is not decoded")
+    parser.add_argument("--steps", metavar="A:B", help="only these, by the numbers of their marks, B excluded; 3:6")
+    parser.add_argument("--memory-gib", type=float, metavar="G", help="most memory to take (default: what is free); a "
+                        "larger trace is imported in windows of some steps, into DIR/steps_A-B")  # fmt: skip
     parser.set_defaults(run=_import)
 
 
 def _import(args: argparse.Namespace) -> int:
-    from gnnperf.core import replacing_folder, say, task
+    from gnnperf.core import replacing_folder, say
     from gnnperf.graph import storage as graph_storage
-    from gnnperf.graph.build import build_graph
-    from gnnperf.trace import read_run
+    from gnnperf.trace import read_run, selection, windowed
     from gnnperf.trace import storage as trace_storage
 
+    chosen = selection(args.ranks, args.steps)
     with untrusted.reading(args.out, "cannot be written"):
         # The whole folder is replaced, so it may hold only what an earlier import wrote.
-        if args.out.is_dir() and (others := sorted({p.name for p in args.out.iterdir()} - {TABLES, GRAPH})):
+        names = {p.name for p in args.out.iterdir()} if args.out.is_dir() else set()
+        if others := sorted(n for n in names - {TABLES, GRAPH} if not WINDOW.fullmatch(n)):
             raise InputError(f"holds other files ({others[0]!r})", where=str(args.out),
                              allowed="a new or empty directory, or an earlier import",
                              remedy="choose another --out")  # fmt: skip
         trace_storage.refuse_foreign(args.out / TABLES)
         graph_storage.refuse_foreign(args.out / GRAPH)
-    run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording)
-    graph = build_graph(run)
-    with task("writing", 2, "folders") as advance, replacing_folder(args.out) as temporary:
-        for name, storage, content in ((TABLES, trace_storage, run), (GRAPH, graph_storage, graph)):
-            (temporary / name).mkdir()
-            storage.write_files(content, temporary / name)
-            advance(1.0)
+    budget_bytes = args.memory_gib * 2**30 - PROCESS_BYTES if args.memory_gib else untrusted.available_bytes()
+    if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
+        return _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)
+    run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording, chosen=chosen)
+    with replacing_folder(args.out) as temporary:
+        graph = _written(run, temporary)
     say(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps")
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
     say(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges")
@@ -54,3 +67,38 @@ def _import(args: argparse.Namespace) -> int:
         say(f"warning: {warning}")
     say(f"written: {args.out / TABLES}, {args.out / GRAPH}")
     return 0
+
+
+def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | None) -> int:
+    """A file that is larger than memory: each window of some steps in a folder of its own."""
+    from gnnperf.core import each, replacing_folder, say
+    from gnnperf.trace import Selection, read_run, run_name, split
+
+    with (
+        TemporaryDirectory(dir=out.resolve().parent, prefix=".windows-") as scratch,
+        replacing_folder(out) as temporary,
+    ):
+        for window in each(split(path, Path(scratch), budget_bytes, steps), "importing", "windows"):
+            name = window.file.parent.name
+            chosen = Selection(steps=window.steps if steps is not None else None)
+            (temporary / name).mkdir()
+            graph = _written(read_run(window.file, name=f"{run_name(path)}/{name}", chosen=chosen), temporary / name)
+            window.file.unlink()
+            say(f"written: {out / name}: {len(graph.steps)} steps, {graph.num_nodes:,} nodes")
+    return 0
+
+
+def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
+    """The graph of a run, after tables and graph are in the folder."""
+    from gnnperf.core import task
+    from gnnperf.graph import storage as graph_storage
+    from gnnperf.graph.build import build_graph
+    from gnnperf.trace import storage as trace_storage
+
+    graph = build_graph(run)
+    with task("writing", 2, "folders") as advance:
+        for name, storage, content in ((TABLES, trace_storage, run), (GRAPH, graph_storage, graph)):
+            (folder / name).mkdir()
+            storage.write_files(content, folder / name)
+            advance(1.0)
+    return graph

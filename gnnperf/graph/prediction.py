@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.core import WORK_TYPES, NodeType, Segment, Source
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -105,7 +106,8 @@ class Prediction:
         """[num_nodes] why each node has its source."""
         if self.reason is not None:
             return self.reason
-        return np.array([REASONS[Source(one)] for one in self.source], dtype=object)
+        code, distinct = pd.factorize(self.source)
+        return np.array([REASONS[Source(one)] for one in distinct], dtype=object)[code]
 
     @property
     def scheduled_us(self) -> np.ndarray:

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from gnnperf.core import (
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts
 from gnnperf.hardware import Placement
-from gnnperf.trace import is_regular, read_run, run_name
+from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, read_run, run_name
 
 _FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
@@ -53,26 +53,40 @@ class _Meta:
 
 
 def load_graph(
-    paths: Path | Sequence[Path], cache_dir: Path | None = None, recording: int | None = None
-) -> ExecutionGraph:
+    paths: Path | Sequence[Path], cache_dir: Path | None = None, recording: int | None = None,
+    chosen: Selection = EVERYTHING,
+) -> ExecutionGraph:  # fmt: skip
     """Import a run and build its graph, or take it from the cache.
 
     Args:
         paths: trace file, directory, archive, saved TraceTables, or several of them of one run.
         cache_dir: where graphs are kept; None builds anew.
         recording: which one of several in a folder, from 1.
+        chosen: ranks and steps.
 
     Raises:
         InputError: the input cannot be read.
     """
     inputs = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
-    key = fingerprint(inputs, recording)
+    key = fingerprint(inputs, recording, chosen)
     cached = cache_dir / key if cache_dir else None
     if cached and (cached / "nodes.parquet").exists():
         return read_graph(cached)
-    run = read_run(inputs if len(inputs) > 1 else inputs[0], recording=recording)
-    graph = replace(build_graph(run), fingerprint=key)
+    graph = replace(build_graph(load_run(tuple(inputs), recording, chosen, key)), fingerprint=key)
     return graph if cached is None else _cached(graph, cached)
+
+
+@lru_cache(maxsize=1)
+def load_run(paths: tuple[Path, ...], recording: int | None, chosen: Selection, key: str) -> RunTrace:
+    """The traces that a graph is built from, read once for the graph and for what else needs them.
+
+    Args:
+        paths: as for `load_graph`.
+        recording: likewise.
+        chosen: likewise.
+        key: the graph's fingerprint.
+    """
+    return read_run(list(paths), recording=recording, chosen=chosen)
 
 
 def _cached(graph: ExecutionGraph, directory: Path) -> ExecutionGraph:
@@ -84,9 +98,9 @@ def _cached(graph: ExecutionGraph, directory: Path) -> ExecutionGraph:
     return graph
 
 
-def fingerprint(inputs: Sequence[Path], recording: int | None = None) -> str:
-    """Hash of the importing and graph-building code, of the content of every input file and of the recording chosen."""
-    digest = hashlib.sha256(f"{_code_hash()} {recording}".encode())
+def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Selection = EVERYTHING) -> str:
+    """Hash of the importing and graph-building code, of the content of every input file and of what of it is read."""
+    digest = hashlib.sha256(f"{_code_hash()} {recording} {chosen}".encode())
     for path in inputs:
         digest.update(run_name(path).encode())
         files = sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]

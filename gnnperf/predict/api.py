@@ -12,13 +12,10 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor, node_bounds
 from gnnperf.core import InputError, each, task
-from gnnperf.generate import build_graph_of, drawn_graphs, misplaced
-from gnnperf.gnn import Processor, StepIntervals
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
 from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.assembly import Question, assemble, choose_step, collect, other_step, step_time_kind
-from gnnperf.predict.edited import with_edits
+from gnnperf.predict.assembly import Question, assemble, choose_step
 from gnnperf.predict.intervals import (
     calibrated_on,
     other_processor,
@@ -28,13 +25,9 @@ from gnnperf.predict.intervals import (
     with_unseen_device_bounds,
     without_bounds,
 )
-from gnnperf.predict.measured import MeasuredPredictor, read_measured
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.predictors import Bounds, Once, Predictors
-from gnnperf.predict.rank_memory import with_memory
-from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
-from gnnperf.predict.similar import SimilarPredictor
 from gnnperf.predict.step_prediction import TRANSFER, Alternative, StepPrediction, provenance
 from gnnperf.predict.step_rates import with_throughput
 from gnnperf.predict.target import (
@@ -43,15 +36,16 @@ from gnnperf.predict.target import (
     collective_models_text,
     num_nodes,
     placement_text,
-    traced_device,
     traced_name,
 )
 from gnnperf.predict.token_buckets import missing_bucket, trained_bucket_bytes
 from gnnperf.predict.trace_evidence import TracePredictor
-from gnnperf.schedule import MeasuredStep, ReplayResult, forecast_step, measured_step, replay_step
+from gnnperf.schedule import MeasuredStep, forecast_step, measured_step
 
 if TYPE_CHECKING:
-    from gnnperf.gnn import Checkpoint
+    from gnnperf.gnn import Checkpoint, Processor, StepIntervals
+    from gnnperf.predict.measured import MeasuredPredictor
+    from gnnperf.predict.replay import Replay
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
 COPY = (
@@ -86,9 +80,11 @@ def requested_graph(request: Request) -> ExecutionGraph:
     """The graph of the trace, or of the plan."""
     plan = request.plan_spec()
     if plan is not None:
+        from gnnperf.generate import build_graph_of
+
         return build_graph_of(plan)
     assert request.trace is not None, "checked"
-    graph = load_graph(Path(request.trace), request.cache_folder, request.recording)
+    graph = load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen)
     return replace(graph, placement=with_bucket(graph.placement, request.bucket_bytes))
 
 
@@ -101,6 +97,8 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
 def setup_of(graph: ExecutionGraph, request: Request) -> Setup | Replay:
     """What the prediction of one step needs."""
     if request.mode is Mode.replay:
+        from gnnperf.predict.replay import Replay
+
         return Replay(graph, request)
     return Setup(graph, request, models_for(request.mode, request.checkpoint, request.measured, request.transfer))
 
@@ -139,6 +137,8 @@ def models_for(
     """The models of a mode; the network, and torch with it, is loaded only where it is used."""
     models = _models_of(mode, checkpoint)
     if measured is not None:
+        from gnnperf.predict.measured import read_measured
+
         models = replace(models, table=read_measured(Path(measured), AnalyticPredictor()))
     if transfer is not None:
         from gnnperf.gnn import load_checkpoint
@@ -261,6 +261,8 @@ class Setup:
         elif models.transfer is not None:
             order = (*tables, self._transfer(models.transfer))
         elif models.table is not None:
+            from gnnperf.predict.similar import SimilarPredictor
+
             order = (SimilarPredictor(models.table, model),)  # rows correct similar calls of the model
         bounds: tuple[Bounds, ...] = (*models.bounds, with_unseen_device_bounds)
         if self.other_processor:
@@ -320,7 +322,11 @@ class Setup:
 
     def _misplaced(self) -> tuple[str, ...]:
         plan = self.request.plan_spec()
-        return () if plan is None else misplaced(plan, self.target.cluster.ranks_per_node)
+        if plan is None:
+            return ()
+        from gnnperf.generate import misplaced
+
+        return misplaced(plan, self.target.cluster.ranks_per_node)
 
     def predict(self) -> Prediction:
         """Latency of every node of the step."""
@@ -330,7 +336,11 @@ class Setup:
     def answer(self, prediction: Prediction) -> StepPrediction:
         """Schedule the latencies; add interval, comparison, findings, edits, throughput and memory."""
         answer = with_throughput(self._with_edits(self._scheduled(prediction)), self.request)
-        return with_memory(answer, self.request) if self.request.memory else answer
+        if not self.request.memory:
+            return answer
+        from gnnperf.predict.rank_memory import with_memory
+
+        return with_memory(answer, self.request)
 
     def _scheduled(self, prediction: Prediction) -> StepPrediction:
         request, question = self.request, self.question
@@ -363,8 +373,11 @@ class Setup:
     def _drawn_us(self) -> np.ndarray:
         """[num_draws] step times of a plan whose samples differ in length; [0] of other plans and of traces."""
         plan = self.request.plan_spec()
-        graphs = () if plan is None else drawn_graphs(plan)
-        steps = [graph.step(self.label.step).for_predictors() for graph in graphs]
+        if plan is None:
+            return np.zeros(0)
+        from gnnperf.generate import drawn_graphs
+
+        steps = [graph.step(self.label.step).for_predictors() for graph in drawn_graphs(plan)]
         given = [
             self.predictors.predict(step, self.target.cluster) for step in each(steps, "predicting", "drawn steps")
         ]
@@ -374,6 +387,7 @@ class Setup:
         request = self.request
         if not request.whatif:
             return answer
+        from gnnperf.predict.edited import with_edits
 
         def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
             return self._target_of(edited).cluster
@@ -410,57 +424,3 @@ def _of_trace(measured: MeasuredStep | None, same_hardware: bool) -> tuple[str, 
         return stalls
     made_of = FORECAST.format(measured.graph.steps[0].step) if measured.from_other_steps else COPY
     return (made_of, *stalls)
-
-
-@dataclass(frozen=True)
-class Replay:
-    """The trace as its own prediction: the structure of a neighboring step, compared with the requested step.
-
-    Attributes:
-        graph: of the trace.
-        request: with mode=replay.
-
-    Raises:
-        InputError: the trace has one step of one rank only.
-    """
-
-    graph: ExecutionGraph
-    request: Request
-
-    @cached_property
-    def label(self) -> StepLabel:
-        """The requested step."""
-        return choose_step(self.graph, self.request.step)
-
-    @cached_property
-    def result(self) -> ReplayResult:
-        """The replayed step."""
-        check_evidence(self.graph)
-        return replay_step(self.graph, other_step(self.graph, self.label).step, self.label.step)
-
-    def predict(self) -> Prediction:
-        """Latency of every node: measured, or the median of its class."""
-        return as_prediction(self.result)
-
-    def answer(self, prediction: Prediction) -> StepPrediction:
-        """Collect the replay's own schedule; add findings and memory."""
-        graph, request, label = self.graph, self.request, self.label
-        structure = other_step(graph, label).step
-        question = Question(
-            label=label,
-            structure_step=structure,
-            mode=request.mode,
-            hardware=traced_name(graph),
-            cluster="",
-            traced_hardware=traced_name(graph),
-            same_hardware=True,
-            provenance=provenance(request, graph.fingerprint),
-            warnings=caveats(self.result, structure),
-            device=traced_device(graph),
-            traced_device=traced_device(graph),
-        )
-        replayed_us = replayed_step_time_us(self.result, step_time_kind(label))
-        answer = with_interval(collect(prediction, self.result.schedule, replayed_us, question), None)
-        answer = with_findings(answer, question) if request.findings else answer
-        answer = with_throughput(answer, request)
-        return with_memory(answer, request) if request.memory else answer

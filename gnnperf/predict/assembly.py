@@ -12,7 +12,7 @@ from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncov
 from gnnperf.predict.measurements import step_us
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import Question, StepPrediction
-from gnnperf.schedule import CHECK, NUM_UNROLLED, Schedule, schedule, schedule_with_contention, timed_edges
+from gnnperf.schedule import CHECK, NUM_UNROLLED, Schedule, schedule
 
 # Which step of a trace is predicted, and which of the three step labels it is compared with.
 
@@ -75,7 +75,7 @@ def _listed(steps: tuple[StepLabel, ...]) -> str:
 def critical_chain(graph: ExecutionGraph, schedule: Schedule) -> np.ndarray:
     """[num_on_path] node ids of the critical path, in the order in which time passes along it."""
     position = np.empty(graph.num_nodes, dtype=np.int64)  # [num_nodes] topological, decides between equal starts
-    position[timed_edges(graph).order] = np.arange(graph.num_nodes)
+    position[schedule.order] = np.arange(graph.num_nodes)
     on_path = np.flatnonzero(schedule.on_critical_path)
     return on_path[np.lexsort((position[on_path], schedule.start_us[on_path]))]
 
@@ -127,9 +127,11 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     scheduled_us = prediction.scheduled_us
     known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
     ready_us = _ready_us(prediction)
-    if prediction.isolated is None or not prediction.isolated.nodes.any():
+    if prediction.isolated is None or not (prediction.isolated.nodes & (known_us > 0)).any():  # nothing can stretch
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled, ready_us=ready_us)
     else:
+        from gnnperf.schedule import schedule_with_contention
+
         result = schedule_with_contention(
             prediction.graph, known_us, prediction.lag_us, prediction.isolated, num_unrolled=unrolled, ready_us=ready_us
         )

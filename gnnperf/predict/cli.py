@@ -31,6 +31,10 @@ fused kernels have op names of their own.
 
 Times are the device's own, without the launch. A row without an answer says why. Where the table has measured
 latency_us, the errors are printed as well.
+
+examples:
+  gnnperf ops predict ops.jsonl --hardware h100_sxm
+  gnnperf ops predict mine/ops.parquet --hardware mine/device.yaml --out answers.csv
 """
 
 
@@ -68,8 +72,9 @@ def _ops(arguments: argparse.Namespace) -> int:
 
 
 COVERAGE = """\
-Who would answer for which part of a trace, before its prediction is believed.
+Which source predicts which part of a trace.
 
+examples:
   gnnperf coverage TRACE --checkpoint FILE                  shares by source, uncovered ops
   gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
   gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
@@ -89,13 +94,14 @@ def _add_coverage(subparsers: Subparsers) -> None:
     parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
     parser.add_argument("--choose", type=int, metavar="N",
                         help="list at most N calls by which answers for the others are corrected")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=_coverage)
 
 
 def _coverage(arguments: argparse.Namespace) -> int:
     from gnnperf.hardware import load_device
     from gnnperf.predict.api import predict
-    from gnnperf.predict.coverage import calls_to_measure, coverage_lines, ops_to_measure
+    from gnnperf.predict.coverage import calls_to_measure, coverage_document, coverage_lines, ops_to_measure
     from gnnperf.predict.request import Request
 
     if arguments.ops is not None and arguments.ops.exists():
@@ -105,11 +111,15 @@ def _coverage(arguments: argparse.Namespace) -> int:
     hardware = None if arguments.hardware is None else load_device(arguments.hardware)
     answer = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
                              measured=arguments.measured))  # fmt: skip
-    for line in coverage_lines(answer):
-        say(line)
+    if arguments.json:
+        write_out(to_json(coverage_document(answer)))
+    else:
+        for line in coverage_lines(answer):
+            say(line)
     chosen = arguments.choose
     lines = list(ops_to_measure(answer) if chosen is None else calls_to_measure(answer, chosen))
     if arguments.ops is not None:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
+    if arguments.ops is not None and not arguments.json:
         say(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
     return 0

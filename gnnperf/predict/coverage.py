@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -77,25 +78,40 @@ def ops_to_measure(answer: StepPrediction) -> Iterator[str]:
             yield _line(*(call[name] for name in CALL))
 
 
-def coverage_lines(answer: StepPrediction) -> Iterator[str]:
-    """What is printed: a line per source, then the ops that nothing answers for."""
+def coverage_document(answer: StepPrediction) -> dict[str, Any]:
+    """Shares by source, uncovered ops and the calls that would cover them; null: nothing was measured."""
     prediction = answer.prediction
     nodes = prediction.graph.nodes.assign(source=[str(source) for source in prediction.source])
     nodes = nodes[~nodes["node_type"].isin(["device", "link"])]
     measured_us = nodes["latency_us"].sum()
-    for source, rows in nodes.groupby("source", sort=False):
-        of_measured = f"{rows['latency_us'].sum() / measured_us:.1%}" if measured_us > 0 else "unknown"
-        yield (f"{source}: {len(rows):,} nodes, {of_measured} of the measured node time, "
-               f"{answer.source_share.get(str(source), 0.0):.1%} of the predicted step time")  # fmt: skip
+    sources = {
+        str(source): {
+            "num_nodes": len(rows),
+            "measured_share": float(rows["latency_us"].sum() / measured_us) if measured_us > 0 else None,
+            "step_share": answer.source_share.get(str(source), 0.0),
+        }
+        for source, rows in nodes.groupby("source", sort=False)
+    }
+    calls = [json.loads(line) for line in ops_to_measure(answer)]
+    return {"sources": sources, "uncovered_share": uncovered_share(answer), "uncovered_ops": answer.uncovered_ops,
+            "calls_to_measure": calls}  # fmt: skip
+
+
+def coverage_lines(answer: StepPrediction) -> Iterator[str]:
+    """What is printed: a line per source, then the ops that nothing covers."""
+    result = coverage_document(answer)
+    for source, one in result["sources"].items():
+        of_measured = "unknown" if one["measured_share"] is None else f"{one['measured_share']:.1%}"
+        yield (f"{source}: {one['num_nodes']:,} nodes, {of_measured} of the measured node time, "
+               f"{one['step_share']:.1%} of the predicted step time")  # fmt: skip
     if not answer.uncovered_ops:
         yield "every op is covered"
         return
-    yield f"not covered: {uncovered_share(answer):.1%} of the step"
+    yield f"not covered: {result['uncovered_share']:.1%} of the step"
     for name, count in answer.uncovered_ops.items():
         yield f"  {name}: {count:,} nodes"
-    calls = len(list(ops_to_measure(answer)))
     yield (
-        f"{calls} distinct calls have shapes: gnnperf coverage TRACE --ops ops.jsonl lists "
+        f"{len(result['calls_to_measure'])} distinct calls have shapes: gnnperf coverage TRACE --ops ops.jsonl lists "
         "them, gnnperf calibrate --out mine --ops ops.jsonl measures them, measured=mine/ops.parquet uses them"
     )
 

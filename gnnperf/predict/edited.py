@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gnnperf.core import Source
+from gnnperf.core import NodeType, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Isolated, Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
@@ -16,7 +16,6 @@ from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import EDIT, step_bounds_us
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.predict.target import with_collective_models
-from gnnperf.predict.whatif import written
 from gnnperf.whatif import Edit, Edited, HardwareChange, Requested, apply, requested
 
 # One prediction of a graph whose nodes run on different hardware: every node as on its own cluster.
@@ -28,6 +27,9 @@ from gnnperf.whatif import Edit, Edited, HardwareChange, Requested, apply, reque
 
 SHARED = "What if: what overlapping work takes from other work is told as in cluster {} with {}, on all ranks."
 
+CHANGED = ("{:.3g} of {:.3g} ms on devices and links change ({:.0f} % of it without a model: by its family or bound); "
+           "changed nodes hold {:.3g} of the {:.3g} ms of the critical path")  # fmt: skip
+ON_DEVICES = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COLLECTIVE)
 NO_BUCKETS = "What if: token buckets of links are left out, because transfers cross lines with different limits."
 
 
@@ -104,6 +106,8 @@ def with_edits(
     cluster_of: Callable[[ExecutionGraph], ClusterSpec] | None = None,
 ) -> StepPrediction:
     """The answer with what the edits make of the same step; their blind spots are among its warnings."""
+    from gnnperf.predict.whatif import written  # loads all edits
+
     edited = _with_collective_models(apply(unedited.prediction.graph, edits), collectives)
     grown = edited.graph.world_size != unedited.prediction.graph.world_size
     chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
@@ -114,14 +118,31 @@ def with_edits(
     if question.from_trace and not edited.hardware and chosen == cluster and unedited.step_time_us > 0:
         interval = step_bounds_us(EDIT, answer.step_time_us / unedited.step_time_us)
     unknown = tuple(dict.fromkeys(edited.unknown))
-    whatif = WhatIfAnswer(
-        tuple(map(written, edits)), answer, int(edited.touched.sum()), unknown, edited.result, interval
-    )
+    result = (*edited.result, *([_changed(unedited, edited, prediction)] if question.from_trace else []))
+    whatif = WhatIfAnswer(tuple(map(written, edits)), answer, int(edited.touched.sum()), unknown, result, interval)
     own = [note for note in answer.notes if note not in unedited.notes]
     return replace(
         unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *unedited.warnings),
         notes=(*own, *unedited.notes),
     )  # fmt: skip
+
+
+def _changed(unedited: StepPrediction, edited: Edited, prediction: Prediction) -> str:
+    """How much of the measured work changes, how much of that no model covers, and how much of it sets the step time.
+
+    A copy counts as the node that it is a copy of. A transfer that the wait for untraced ranks hides counts as edited.
+    """
+    nodes, latency_us = unedited.prediction.graph.nodes, np.nan_to_num(unedited.prediction.latency_us)
+    works = nodes["node_type"].isin(ON_DEVICES).to_numpy()
+    hidden = edited.touched & (latency_us[edited.came_from] == 0.0)
+    latency_us[edited.came_from[hidden]] = np.nan_to_num(prediction.latency_us)[hidden]
+    touched, unmodeled = np.zeros(len(nodes), dtype=bool), np.zeros(len(nodes), dtype=bool)
+    touched[edited.came_from[edited.touched]] = True
+    unmodeled[edited.came_from[edited.touched & np.isnan(prediction.analytic_latency_us)]] = True
+    total, moved, open_ = (latency_us[works & chosen].sum() for chosen in (works, touched, unmodeled))
+    share = 100.0 * open_ / moved if moved > 0 else 0.0
+    critical = unedited.critical_us[touched].sum()
+    return CHANGED.format(moved / 1e3, total / 1e3, share, critical / 1e3, unedited.step_time_us / 1e3)
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:

@@ -22,12 +22,7 @@ from gnnperf.gnn import (
     StepMiss,
     answer_table,
     as_processor,
-    fit_node_intervals,
-    fit_step_intervals,
-    miss_of,
-    node_kinds,
     processors_of,
-    run_of,
     shares_of,
     shipped_device_intervals,
 )
@@ -102,7 +97,11 @@ def with_ratio_interval(
     ends = [replace(moved, latency_us=moved.latency_us * factor, isolated=None, mean_latency_us=None)
             for factor in (factors.low, factors.high)]  # fmt: skip
     low_us, high_us = (assemble(end, question).step_time_us for end in ends)
-    bounds_us = min(low_us, answer.step_time_us), max(high_us, answer.step_time_us)
+    step_us, repeat = answer.step_time_us, step_ratio_intervals().log_bounds[REPEAT]
+    ends_us = min(low_us, step_us), max(high_us, step_us)
+    down, up = (np.hypot(np.log(end_us / step_us), bound) if min(end_us, step_us) > 0 else 0.0
+                for end_us, bound in zip(ends_us, repeat, strict=True))  # fmt: skip
+    bounds_us = float(step_us * np.exp(-down)), float(step_us * np.exp(up))
     own_us = answer.traced_prediction_us
     interval = (bounds_us[0] / own_us, bounds_us[1] / own_us) if own_us else None
     known = np.isnan(moved.latency_low_us)
@@ -226,6 +225,8 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
     Raises:
         InputError: a recording cannot be predicted.
     """
+    from gnnperf.gnn import fit_node_intervals, fit_step_intervals, miss_of, run_of
+
     tables: list[pd.DataFrame] = []
     misses: dict[Mode, list[StepMiss]] = {mode: [] for mode in predictors}
     for step in each(recordings, "calibrating intervals", "recordings"):
@@ -241,6 +242,8 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
 
 
 def _table(answer: Prediction, device: str) -> pd.DataFrame:
+    from gnnperf.gnn import node_kinds  # loads numba
+
     nodes = answer.graph.nodes
     family = nodes["family"].astype(object).to_numpy()
     return answer_table(device, answer.source, node_kinds(nodes), family, answer.latency_us)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnnperf.core import NodeType
-from gnnperf.generate import RankTensors, rank_tensors
+from gnnperf.graph import load_run
 from gnnperf.hardware import DeviceSpec
-from gnnperf.memory import PeakMemory, most_reserved_bytes, planned_peak, planned_timeline
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
-from gnnperf.trace import RunTrace, read_run
+from gnnperf.trace import RunTrace
+
+if TYPE_CHECKING:
+    from gnnperf.generate import Plan, RankTensors
+    from gnnperf.memory import PeakMemory
+    from gnnperf.whatif import Edit
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
-NO_EDITS_OF_PLANS = "What if: not known is peak memory with edits of a plan; set its own keys instead, as plan.{}"
-EXAMPLE_KEY = "schedule.micro_batch=2."
+NO_EDITS_OF_PLANS = "What if: not known is peak memory of a plan with {}; set keys of the plan instead"
 OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
@@ -42,25 +47,71 @@ def _capacity(device: DeviceSpec | None) -> float | None:
 
 
 def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
+    from gnnperf.generate import rank_tensors
+
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
-    result = tuple(RankMemory(_peak(tensors, answer), None, _capacity(device)) for tensors in rank_tensors(plan))
-    sentences = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
-    return replace(answer, peak_memory=result, notes=(*sentences, *answer.notes))
+    peaks = tuple(RankMemory(_peak(tensors, answer), None, _capacity(device)) for tensors in rank_tensors(plan))
+    given = replace(answer, peak_memory=peaks)
+    if given.whatif is None:
+        return given
+    from gnnperf.memory import planned_peak
+    from gnnperf.whatif import ChangeDevice
+
+    edited, edits = given.whatif.answer, request.edits()
+    after = _edited_plan(plan, edits)
+    if after is None:
+        note = NO_EDITS_OF_PLANS.format(", ".join(type(edit).__name__ for edit in edits))
+        return replace(given, notes=(note, *given.notes))
+    device = edited.device if any(isinstance(edit, ChangeDevice) for edit in edits) else device
+    own = tuple(RankMemory(planned_peak(tensors), None, _capacity(device)) for tensors in rank_tensors(after))
+    return replace(given, whatif=replace(given.whatif, answer=replace(edited, peak_memory=own)))
+
+
+def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
+    """The plan that states the edits; None: its keys do not."""
+    from gnnperf.generate import TransformerPlan
+    from gnnperf.whatif import (
+        Block,
+        ChangeCluster,
+        ChangeDevice,
+        ChangeLink,
+        DeclarePause,
+        InputStall,
+        OpLatency,
+        ScaleBatch,
+        Straggler,
+    )
+
+    keep_memory = (OpLatency, Straggler, InputStall, DeclarePause, ChangeLink, ChangeCluster, ChangeDevice, Block)
+    for edit in edits:
+        if isinstance(plan, TransformerPlan) and isinstance(edit, ScaleBatch):
+            schedule = plan.schedule
+            micro, step = float(schedule.micro_batch * edit.factor), float(schedule.global_batch * edit.factor)
+            if not (micro.is_integer() and step.is_integer()):
+                return None
+            plan = replace(plan, schedule=replace(schedule, micro_batch=int(micro), global_batch=int(step)))
+        elif not isinstance(edit, keep_memory):
+            return None
+    return plan
 
 
 def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
     """The peak of a rank, the interval of the allocator, and what is there as its kernels run."""
+    from gnnperf.memory import most_reserved_bytes, planned_peak, planned_timeline
+
     nodes = answer.prediction.graph.nodes
     own = (nodes["rank"] == tensors.rank) & (nodes["node_type"] == NodeType.COMPUTE)
     rows = np.flatnonzero(own.to_numpy())
-    ops = nodes["op_name"].astype(str).to_numpy()[rows].tolist()
+    ops = nodes["op_name"].iloc[rows].astype(str).tolist()
     over_time = planned_timeline(tensors, ops, answer.schedule.start_us[rows].tolist())
     return replace(planned_peak(tensors), most_reserved_bytes=most_reserved_bytes(tensors), timeline=over_time)
 
 
 def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    run = read_run(Path(str(request.trace)), recording=request.recording)
+    fingerprint = answer.prediction.graph.fingerprint
+    run = load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
+    load_run.cache_clear()  # nothing else needs it
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, notes=(*answer.notes, NO_SHAPES))
     from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory

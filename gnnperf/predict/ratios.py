@@ -3,10 +3,12 @@
 repeat    the step predicted for its own hardware, from measurements        by steps of public runs
 edit      step with edits / step without                                    by pairs of recorded runs
 gpu       step on other hardware / step predicted for the traced hardware   by calls that were measured on both GPUs
+host      host time on another host / predicted                             by ops that public traces share
 
-An interval of the first two is a factor of the step. Of the third, each node that the change concerns takes its lowest
-latency, then its highest, and both steps are scheduled: the kernels of one GPU are off together. Nodes that no closed
-form covers may be bound by arithmetic, bandwidth or launch, so their interval spans the three ratios.
+An interval of the first two is a factor of the step. On other hardware, each node that the change concerns takes its
+lowest latency, then its highest, and both steps are scheduled: the kernels of one GPU are off together. A step also
+repeats no better than `repeat`; both errors add up in squares. Nodes that no closed form covers may be bound by
+arithmetic, bandwidth or launch, so their interval spans the three ratios.
 """
 
 from __future__ import annotations
@@ -23,8 +25,7 @@ from gnnperf.graph import Prediction
 from gnnperf.hardware import ClusterSpec, conf_dir
 
 FILE, STEP_FILE = "gpu_ratio.yaml", "step_ratio.yaml"
-UNMODELED, REPEAT, EDIT = "unmodeled", "repeat", "edit"
-HOSTS_UNKNOWN = 1.5  # a host that is not named may be this much faster or slower: the range of conf/host
+UNMODELED, REPEAT, EDIT, HOST = "unmodeled", "repeat", "edit", "host"
 
 
 @cache
@@ -83,10 +84,8 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
         low[scaled] += np.minimum(bound.min(axis=0), 0.0)
         high[scaled] += np.maximum(bound.max(axis=0), 0.0)
     host = measured & (kind == str(NodeType.HOST))
-    known = traced.host is not None and cluster.host is not None
-    reach = np.abs(np.log(np.where(host, ratio, 1.0)))  # it moves by the ratio, or not at all
-    low[host] = np.where(ratio[host] > 1.0, -reach[host], 0.0) if known else -np.log(HOSTS_UNKNOWN)
-    high[host] = np.where(ratio[host] < 1.0, reach[host], 0.0) if known else np.log(HOSTS_UNKNOWN)
+    if traced.host is None or traced.host != cluster.host:
+        low[host], high[host] = step_ratio_intervals().log_bounds[HOST]
     return RatioBounds(np.exp(low), np.exp(high))
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from gnnperf.core import InputError, Source, StepTimeKind
-from gnnperf.graph import ExecutionGraph, Prediction
-from gnnperf.schedule import ReplayResult
+from gnnperf.graph import ExecutionGraph, Prediction, StepLabel
+from gnnperf.predict.advice import with_findings
+from gnnperf.predict.assembly import choose_step, collect, other_step, step_time_kind
+from gnnperf.predict.intervals import with_interval
+from gnnperf.predict.rank_memory import with_memory
+from gnnperf.predict.request import Request
+from gnnperf.predict.step_prediction import Question, StepPrediction, provenance
+from gnnperf.predict.step_rates import with_throughput
+from gnnperf.predict.target import traced_device, traced_name
+from gnnperf.schedule import ReplayResult, replay_step
 
 
 def as_prediction(result: ReplayResult) -> Prediction:
@@ -65,3 +75,57 @@ def check_evidence(graph: ExecutionGraph) -> None:
             "mode=replay fits on other steps or other ranks, and the trace has one step of one rank", where=graph.name,
             remedy="record at least two steps, or use another mode",
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The trace as its own prediction: the structure of a neighboring step, compared with the requested step.
+
+    Attributes:
+        graph: of the trace.
+        request: with mode=replay.
+
+    Raises:
+        InputError: the trace has one step of one rank only.
+    """
+
+    graph: ExecutionGraph
+    request: Request
+
+    @cached_property
+    def label(self) -> StepLabel:
+        """The requested step."""
+        return choose_step(self.graph, self.request.step)
+
+    @cached_property
+    def result(self) -> ReplayResult:
+        """The replayed step."""
+        check_evidence(self.graph)
+        return replay_step(self.graph, other_step(self.graph, self.label).step, self.label.step)
+
+    def predict(self) -> Prediction:
+        """Latency of every node: measured, or the median of its class."""
+        return as_prediction(self.result)
+
+    def answer(self, prediction: Prediction) -> StepPrediction:
+        """Collect the replay's own schedule; add findings and memory."""
+        graph, request, label = self.graph, self.request, self.label
+        structure = other_step(graph, label).step
+        question = Question(
+            label=label,
+            structure_step=structure,
+            mode=request.mode,
+            hardware=traced_name(graph),
+            cluster="",
+            traced_hardware=traced_name(graph),
+            same_hardware=True,
+            provenance=provenance(request, graph.fingerprint),
+            warnings=caveats(self.result, structure),
+            device=traced_device(graph),
+            traced_device=traced_device(graph),
+        )
+        replayed_us = replayed_step_time_us(self.result, step_time_kind(label))
+        answer = with_interval(collect(prediction, self.result.schedule, replayed_us, question), None)
+        answer = with_findings(answer, question) if request.findings else answer
+        answer = with_throughput(answer, request)
+        return with_memory(answer, request) if request.memory else answer

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gnnperf.core import InputError, require
 from gnnperf.hardware import DeviceSpec, HardwareConfig, load_device
 from gnnperf.predict.throughput import PriceConfig, RunConfig
+from gnnperf.trace import Selection, selection
 
 if TYPE_CHECKING:
     from gnnperf.generate import Plan
@@ -71,6 +72,8 @@ class Request(HardwareConfig):
     Attributes:
         trace: trace file, directory of rank files, or archive; None: a plan is requested.
         recording: which one of several in the folder of `trace`, from 1 in order of time; None: the only one.
+        ranks: of the trace that are read, such as 0-7,12; None: all.
+        steps: likewise, by the numbers of their marks, such as 3:6 (without 6); None: all.
         mode: who answers.
         hardware: device to predict for, a choice of conf/hardware or a YAML file; empty: the trace's own.
         other_hardware: more devices, which are compared with `hardware` in one table: hardware=[h100_sxm,h200].
@@ -88,6 +91,7 @@ class Request(HardwareConfig):
         run: length of the training run, of which accelerator-hours and cost are given.
         price: of a device.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
+        tables: directory for tables as CSV; None: none.
         collectives: models of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification":
             none (links answer); None: as the cluster says.
         bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
@@ -109,6 +113,8 @@ class Request(HardwareConfig):
 
     trace: Path | str | None = None
     recording: int | None = None
+    ranks: Any = None
+    steps: Any = None
     plan: Any = field(default_factory=dict)
     other_hardware: list[Any] = field(default_factory=list)
     mode: Mode = Mode.hybrid
@@ -122,6 +128,7 @@ class Request(HardwareConfig):
     price: PriceConfig = field(default_factory=PriceConfig)
     collectives: str | None = None
     out: str | None = None
+    tables: str | None = None
     bucket_bytes: float | None = None
     step: int | None = None
     cache_dir: Path | str | None = None
@@ -140,6 +147,11 @@ class Request(HardwareConfig):
     def cache_folder(self) -> Path | None:
         """Where graphs and effects of ops are kept; None: nowhere."""
         return None if self.cache_dir is None else Path(self.cache_dir).expanduser()
+
+    @property
+    def chosen(self) -> Selection:
+        """Ranks and steps of the trace that are read."""
+        return selection(self.ranks, self.steps)
 
     def plan_spec(self) -> Plan | None:
         """The plan requested; None: a trace.
@@ -251,8 +263,11 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
 
 def _check_run(request: Request) -> None:
     """Refuse a run in tokens or samples of which a step's share cannot become known; samples of a trace may."""
-    from gnnperf.generate import StepWork, step_work
+    from gnnperf.generate import StepWork
 
-    plan = request.plan_spec()
-    known = StepWork(samples=1.0) if plan is None else step_work(plan)
+    known, plan = StepWork(samples=1.0), request.plan_spec()
+    if plan is not None:
+        from gnnperf.generate import step_work
+
+        known = step_work(plan)
     request.run.num_steps(request.run.completed(known))

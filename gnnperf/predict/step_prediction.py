@@ -7,7 +7,7 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,13 +15,15 @@ from gnnperf import __version__
 from gnnperf.core import StepTimeKind
 from gnnperf.graph import Prediction, StepLabel
 from gnnperf.hardware import DeviceSpec
-from gnnperf.memory import Measured, PeakMemory
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.request import Mode, Request
-from gnnperf.predict.throughput import Throughput
 from gnnperf.schedule import Schedule
 from gnnperf.trace import file_names
-from gnnperf.whatif import Finding
+
+if TYPE_CHECKING:
+    from gnnperf.memory import Measured, PeakMemory
+    from gnnperf.predict.throughput import Throughput
+    from gnnperf.whatif import Finding
 
 TRANSFER = "transfer"  # evidence of a prediction for another machine, from measurements of the trace
 

@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnnperf.analytic import rate_key_of
 from gnnperf.core import OpFamily
-from gnnperf.generate import StepWork, TransformerPlan, step_work
+from gnnperf.generate import StepWork
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Request
@@ -19,7 +20,10 @@ from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import GENERIC_CPU, GENERIC_GPU
 from gnnperf.predict.throughput import Throughput
 from gnnperf.trace import run_card
-from gnnperf.whatif import Edit, ResizeTables, ScaleBatch, ScaleSequence, WorldSize
+
+if TYPE_CHECKING:
+    from gnnperf.generate import Plan
+    from gnnperf.whatif import Edit
 
 COUNTED = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 BY_SHAPES = "FLOPs of matrix products, convolutions and attention, by the shapes of the step's ops"
@@ -40,7 +44,7 @@ def with_throughput(answer: StepPrediction, request: Request) -> StepPrediction:
 def _rates(answer: StepPrediction, work: StepWork, request: Request) -> Throughput:
     graph = answer.prediction.graph
     device = answer.device if answer.device is not None and is_known(answer.device) else None
-    stated = isinstance(request.plan_spec(), TransformerPlan)  # else the FLOPs are those of the graph's ops
+    stated = _states_flops(request.plan_spec())  # else the FLOPs are those of the graph's ops
     peak = None
     if device is not None:
         peak = peak_flops_per_s(device, work.dtype) if stated else mean_peak_flops_per_s(graph, device)
@@ -90,13 +94,24 @@ def _counted_ops(graph: ExecutionGraph) -> tuple[np.ndarray, Sequence[str], Sequ
 
 def _work(answer: StepPrediction, request: Request) -> StepWork:
     graph, plan = answer.prediction.graph, request.plan_spec()
-    if isinstance(plan, TransformerPlan):
-        return step_work(plan)
+    if plan is not None:
+        from gnnperf.generate import step_work
+
+        if _states_flops(plan):
+            return step_work(plan)
     flops = counted_flops(graph)
     if plan is not None:  # nothing is computed twice there
         return replace(step_work(plan), model_flops=flops, hardware_flops=flops, formula=BY_SHAPES)
     card = run_card(Path(str(request.trace))) or {}
     return StepWork(samples=samples_of_card(card, graph.world_size), hardware_flops=flops, formula=BY_SHAPES)
+
+
+def _states_flops(plan: Plan | None) -> bool:
+    if plan is None:
+        return False
+    from gnnperf.generate import TransformerPlan
+
+    return isinstance(plan, TransformerPlan)
 
 
 def samples_of_card(card: Mapping[str, object], world_size: int) -> float | None:
@@ -111,6 +126,8 @@ def samples_of_card(card: Mapping[str, object], world_size: int) -> float | None
 
 def _edited_work(work: StepWork, edits: Sequence[Edit], edited: StepPrediction, unedited_ranks: int) -> StepWork:
     """Work of the edited step; the FLOPs of a plan follow the batch, others the edited shapes."""
+    from gnnperf.whatif import ResizeTables, ScaleBatch, ScaleSequence, WorldSize
+
     samples, tokens, model, counted = work.samples, work.tokens, work.model_flops, work.model_flops is None
     for edit in edits:
         if isinstance(edit, ScaleBatch):

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gnnperf.core import InputError, require
-from gnnperf.generate import StepWork
+
+if TYPE_CHECKING:
+    from gnnperf.generate import StepWork
 
 US_PER_S, US_PER_HOUR, W_PER_KW = 1e6, 3600e6, 1e3
 MILLION = 1e6

@@ -4,9 +4,9 @@ node                                       latency                              
 not touched, on the traced cluster         measured                                         trace
 touched by an edit, or on other hardware   measured x model after / model before            trace
 the same, and the model does not know it   measured x ratio of its family's modeled nodes,  scaled
-                                           without any that of memory bandwidths
+                                           without any that of memory or link bandwidths
 host work on another host                  measured x ratio of single-thread speeds         trace
-a stall                                    measured                                         trace
+a stall, the wait for untraced ranks       measured                                         trace
 never measured                             NaN: the next predictor of the order             -
 
 Delays that no modeled constraint explains, lags and the starts of ranks stay as measured.
@@ -20,11 +20,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, Segment, Source
+from gnnperf.core import NodeType, Relation, Segment, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only
 from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule import MeasuredStep
-from gnnperf.whatif import Edited
+from gnnperf.whatif import Edited, ends
 
 OTHER_STEPS = "measured in another step of this trace"
 BY_MODEL = "measured in this trace, times the ratio that the model predicts for the change"
@@ -63,8 +63,10 @@ class TracePredictor:
             cluster: to predict for.
         """
         came_from, touched = self._origin(graph)
-        measured_us = self.measured.latency_us[came_from]  # [num_nodes]
-        known, moved = np.isfinite(measured_us), cluster != self.traced
+        moved = cluster != self.traced
+        changes = moved or bool(touched.any())
+        measured_us = (self._with_transfers_us if changes else self.measured.latency_us)[came_from]  # [num_nodes]
+        known = np.isfinite(measured_us)
         after = self.model.predict(graph, cluster)
         changed = known & (touched | moved) & ~self._stays(graph, came_from)
         ratio = np.ones(len(known))
@@ -76,11 +78,14 @@ class TracePredictor:
             on_device = graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
             by_bound = unmodeled_ratio(measured_us, self.traced, cluster)
             by_family = np.where(np.isnan(by_family) & on_device, by_bound, by_family)
+            on_link = (graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+            by_link = self._by_link(graph, cluster, came_from)
+            by_family = np.where(np.isnan(by_family) & on_link, by_link, by_family)
             by_family = np.nan_to_num(by_family, nan=1.0)  # nothing that was modeled changed: as measured
             ratio = np.where(np.isfinite(by_model), by_model, by_family)
             ratio[by_host] = 1.0 / host_ratio(self.traced, cluster)
             ratio[~changed] = 1.0
-            guessed = changed & ~by_host & ~np.isfinite(by_model)
+            guessed = changed & ~by_host & ~np.isfinite(by_model) & (ratio != 1.0)
             source[guessed] = Source.SCALED
             reason[changed], reason[by_host], reason[guessed] = BY_MODEL, BY_HOST, BY_FAMILY
             reason[changed & (ratio == 1.0)] = self._as_measured
@@ -105,6 +110,32 @@ class TracePredictor:
     def _before_us(self) -> np.ndarray:
         """[num_nodes of the measured step] what the model predicts for the traced cluster."""
         return self.model.predict(self.measured.graph, self.traced).latency_us
+
+    @cached_property
+    def _with_transfers_us(self) -> np.ndarray:
+        """[num_nodes of the measured step] latencies; what is measured as one is divided into wait and transfer.
+
+        Of ranks that wait for untraced peers, only the sum is measured. The transfer takes what the model predicts for
+        the traced cluster, at most the shortest such sum.
+        """
+        result, (part, transfer) = self.measured.latency_us.copy(), ends(self.measured.graph, Relation.JOINS)
+        of_peers = (self.measured.graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()[part]
+        part, transfer = part[of_peers], transfer[of_peers]
+        moving_us = np.nan_to_num(self._before_us)
+        np.minimum.at(moving_us, transfer, result[part])
+        result[transfer] = moving_us[transfer]
+        result[part] -= moving_us[transfer]
+        return result
+
+    def _by_link(self, graph: ExecutionGraph, cluster: ClusterSpec, came_from: np.ndarray) -> np.ndarray:
+        """[num_nodes] ratio of transfers of unknown size: bandwidth between the ranks, and bytes that a ring moves."""
+        rates, moved = [], []
+        before = self.measured.graph
+        for one, size, ranks in ((self.traced, before.nodes["group_size"].to_numpy()[came_from], before.world_size),
+                                 (cluster, graph.nodes["group_size"].to_numpy(), graph.world_size)):  # fmt: skip
+            rates.append((one.intra if ranks <= one.ranks_per_node else one.inter).sustained_bytes_per_s)
+            moved.append(1.0 - 1.0 / np.maximum(size, 2))
+        return moved[1] / moved[0] * rates[0] / rates[1]
 
     def _origin(self, graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
         """[num_nodes] each: the measured node that a node is or is a copy of; whether the edit touched it."""

@@ -18,6 +18,7 @@ from gnnperf.predict import predict as answer_of
 from gnnperf.report.compare.text import read_threshold
 from gnnperf.report.console import PIPE_WIDTH, summary
 from gnnperf.report.summary import nodes_table
+from gnnperf.report.tables import write_tables
 from gnnperf.report.text import headline
 from gnnperf.report.write import check_output, write_report
 from gnnperf.whatif import Finding
@@ -120,6 +121,8 @@ def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **key
         check_covered(step, request.fallback)
         if out is not None:
             write_report(step, out)
+        if request.tables:
+            write_tables(step, Path(request.tables))
     threshold.check(step)
     return Answer(step)
 

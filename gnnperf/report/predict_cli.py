@@ -1,4 +1,4 @@
-"""`gnnperf predict TRACE`: plain flags for the keys of predict.py.
+"""`gnnperf predict TRACE` and `gnnperf what-if TRACE EDIT`: plain flags for the keys of predict.py.
 
     gnnperf predict trace.json.gz
     gnnperf predict trace.json.gz --gpu h200 --what-if batch=2x --what-if link=pcie_gen4_x16
@@ -35,32 +35,65 @@ examples:
   gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
   gnnperf predict --plan llama3_70b_fsdp --gpu h100_sxm --tokens 15e12 --usd-per-gpu-hour 2.5
 
-what-if: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
-  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, repeat, sequence,
-  stall, straggler, stream, table_size, world_size
+what-if: `gnnperf what-if --help` lists the edits
 every key: python predict.py --cfg job, or docs/reference
 
 exit code: 0, or 2 input that cannot be used, 3 too much is not covered, 4 the step is beyond --max-step-ms
 """
 
 
+WHAT_IF = """\
+Predict a step after changes, next to the step without them. Everything that an edit leaves alone stays as measured.
+
+The same as gnnperf predict with --what-if EDIT for each edit.
+"""
+WHAT_IF_EXAMPLES = """\
+examples:
+  gnnperf what-if trace.json.gz batch=2x                              twice the batch
+  gnnperf what-if trace.json.gz batch=2x link=pcie_gen4_x16           two changes, one after the other
+  gnnperf what-if runs/trace_dir straggler=rank:1,factor:1.3 --json   for a program to read
+  gnnperf what-if runs/trace_dir dtype=of:float32,to:bfloat16 --gpu h200
+
+EDIT: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
+  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, repeat, sequence,
+  stall, straggler, stream, table_size, world_size
+every setting: docs/how-to/predict.md, Edits
+"""
+
+
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the `predict` command."""
+    """Add the `predict` and `what-if` commands."""
     parser = subparsers.add_parser(
         "predict", help="one step of a trace or plan: its time, what holds it up, what-ifs, other GPUs",
         description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("trace", nargs="?", metavar="TRACE", help="trace file, directory of rank files, or archive")
+    parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
+    parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT", help="e.g. batch=2x")
+    _add_options(parser)
+    parser = subparsers.add_parser(
+        "what-if", help="the step after changes, next to the step without them",
+        description=WHAT_IF, epilog=WHAT_IF_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("trace", metavar="TRACE", help="trace file, directory of rank files, or archive")
+    parser.add_argument("edits", nargs="+", metavar="EDIT", help="NAME, NAME=VALUE or NAME=SETTING:VALUE,...")
+    parser.set_defaults(plan=None)
+    _add_options(parser)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """What predictions with and without edits share."""
     parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
                         help="any other key of predict.py; may be repeated")  # fmt: skip
-    parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
     parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file; a,b,c: one table")
     parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
-    parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT", help="e.g. batch=2x")
     parser.add_argument("--run", dest="recording", type=int, metavar="N", help="which of several recordings in TRACE")
+    parser.add_argument("--ranks", metavar="LIST", help="ranks of the trace that are read, e.g. 0-7,12")
+    parser.add_argument("--trace-steps", metavar="A:B", help="steps that are read, by the numbers of their marks")
     parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
     parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
+    parser.add_argument("--tables", metavar="DIR", help="also write CSV: ops, kernels, collectives, ranks")
     parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if the step takes longer")
     parser.add_argument("--tokens", type=float, metavar="N", help="accelerator-hours of a run of so many tokens")
     parser.add_argument("--steps", type=float, metavar="N", help="... or of so many steps")
@@ -86,7 +119,11 @@ def run_request(request: Request) -> None:
     """
     # imported after the user's files are known to be plain: one that is not is refused at once
     from gnnperf.predict import check, check_covered, requested_graph, setup_of, with_alternatives
-    from gnnperf.report import check_output, default_out, document, print_summary, read_threshold, write_report
+    from gnnperf.report.compare.text import read_threshold
+    from gnnperf.report.console import print_summary
+    from gnnperf.report.json_document import document
+    from gnnperf.report.tables import write_tables
+    from gnnperf.report.write import check_output, default_out, write_report
 
     check(request)
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
@@ -100,6 +137,8 @@ def run_request(request: Request) -> None:
         answer = with_alternatives(answer, setup)  # hardware=[...]: the same on each device
         check_covered(answer, request.fallback)
         written = write_report(answer, Path(request.out or default_out(answer)))
+        if request.tables:
+            written = (*written, *write_tables(answer, Path(request.tables)))
     if request.json:
         write_out(to_json(document(answer)))
     elif not request.quiet:
@@ -118,7 +157,8 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     """Values that need no grammar: paths, numbers and edits."""
     from gnnperf.predict import parse_edit
 
-    values = {name: getattr(args, name) for name in ("trace", "recording", "step", "checkpoint", "max_step_ms", "out")}
+    same = ("trace", "recording", "ranks", "step", "checkpoint", "max_step_ms", "out", "tables")
+    values = {"steps": args.trace_steps, **{name: getattr(args, name) for name in same}}
     values |= {name: getattr(args, name) or None for name in ("json", "quiet", "verbose")}
     values |= {"run.tokens": args.tokens, "run.steps": args.steps, "price.usd_per_gpu_hour": args.usd_per_gpu_hour}
     edits = [parse_edit(text) for text in args.edits]

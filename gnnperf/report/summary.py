@@ -139,9 +139,9 @@ def _predicted(answer: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
         "latency_low_us": prediction.latency_low_us,
         "latency_high_us": prediction.latency_high_us,
         "analytic_latency_us": prediction.analytic_latency_us,
-        "bound": _text(pd.Series(pd.Categorical(bound))),
-        "source": pd.Series([str(s) for s in prediction.source], dtype="str"),
-        "reason": pd.Series(prediction.reasons.tolist(), dtype="str"),
+        "bound": _text(_coded(bound)),
+        "source": _text(_coded(prediction.source)),
+        "reason": _text(_coded(prediction.reasons)),
         "on_critical_path": np.asarray(answer.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(answer.critical_us, dtype=np.float64),
     }
@@ -169,10 +169,16 @@ def _transfer(answer: StepPrediction) -> np.ndarray:
     return result
 
 
+def _coded(values: np.ndarray) -> pd.Series:
+    """A category column of [n] objects, in the order in which they occur; None is unknown."""
+    code, distinct = pd.factorize(values)
+    return pd.Series(pd.Categorical.from_codes(code, pd.Index([str(one) for one in distinct], dtype="str")))
+
+
 def _text(column: pd.Series) -> pd.Series:
     """A category column as text, each word once; unknown stays unknown."""
-    words = np.array([*map(str, column.cat.categories), None], dtype=object)  # the last one is that of code -1
-    return pd.Series(words[column.cat.codes.to_numpy()], index=column.index).astype("str")
+    words = pd.array([*map(str, column.cat.categories), None], dtype="str")  # the last one is that of code -1
+    return pd.Series(words.take(column.cat.codes.to_numpy(np.int64)), index=column.index)
 
 
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family says little
@@ -218,6 +224,19 @@ def longest_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
     return _with_medians(there, result.head(num_calls).reset_index(drop=True))
 
 
+def kernels(work: pd.DataFrame) -> pd.DataFrame:
+    """Totals per kernel, copy or memset by its own name, most predicted time first; plans have no such names."""
+    there = work[work["node_type"].isin([str(t) for t in HAVE_SHAPES]) & work["event_name"].notna()]
+    result = totals(there.rename(columns={"event_name": "kernel"}), ["kernel"])
+    return result.sort_values("predicted_us", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def collectives(work: pd.DataFrame) -> pd.DataFrame:
+    """Totals per collective op and message size, most predicted time first."""
+    result = totals(work[work["node_type"] == NodeType.COLLECTIVE], ["op_name", "message_bytes"])
+    return result.sort_values("predicted_us", ascending=False, kind="stable").reset_index(drop=True)
+
+
 def _with_medians(work: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     chosen = work.merge(calls[CALL].assign(call=np.arange(len(calls))), on=CALL)
     medians = chosen.groupby("call")[["predicted_us", "latency_low_us", "latency_high_us", "measured_us"]].median()
@@ -260,16 +279,17 @@ def by_rank(work: pd.DataFrame) -> pd.DataFrame:
 def num_nodes_by_source(answer: StepPrediction) -> dict[str, int]:
     """Number of work nodes per source, best source first; sources that do not occur are left out."""
     is_work = answer.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
-    counts = pd.Series([str(s) for s in answer.prediction.source[is_work]]).value_counts()
+    counts = _coded(answer.prediction.source[is_work]).value_counts()
     return {str(s): int(counts[str(s)]) for s in Source if str(s) in counts.index}
 
 
 def num_nodes_by_reason(answer: StepPrediction) -> dict[str, dict[str, int]]:
     """Source -> why -> number of work nodes, most frequent first."""
     work = answer.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()  # [num_nodes]
-    source = answer.prediction.source[work].astype(str)
-    table = pd.DataFrame({"source": source, "reason": answer.prediction.reasons[work]})
-    counts = table.value_counts().reset_index().sort_values(["count", "reason"], ascending=[False, True])
+    table = pd.DataFrame({"source": _coded(answer.prediction.source[work]),
+                          "reason": _coded(answer.prediction.reasons[work])})  # fmt: skip
+    counts = table.groupby(["source", "reason"], observed=True).size().reset_index(name="count")
+    counts = counts.astype({"reason": "str"}).sort_values(["count", "reason"], ascending=[False, True])
     return {str(s): dict(zip(rows["reason"], map(int, rows["count"]), strict=True))
             for s in Source if len(rows := counts[counts["source"] == str(s)])}  # fmt: skip
 

@@ -199,15 +199,15 @@ CRITICAL_PID = 0  # the ranks follow, from FIRST_RANK_PID
 CHUNK = 32_768  # events that are encoded at one time
 
 
-def write_timeline(answer: StepPrediction, path: Path) -> None:
-    """Write the document as gzip; the same bytes for the same answer."""
+def write_timeline(answer: StepPrediction, slices: pd.DataFrame, path: Path) -> None:
+    """Write the document of an answer and its `tracks` as gzip; the same bytes for the same answer."""
     with path.open("wb") as file, igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-        for piece in _pieces(answer):
+        for piece in _pieces(answer, slices):
             packed.write(piece)
 
 
-def _pieces(answer: StepPrediction) -> Iterator[bytes]:
-    slices, chain = tracks(answer), critical_chain(answer.prediction.graph, answer.schedule)
+def _pieces(answer: StepPrediction, slices: pd.DataFrame) -> Iterator[bytes]:
+    chain = critical_chain(answer.prediction.graph, answer.schedule)
     begin_us = np.append(answer.schedule.start_us[chain], answer.schedule.makespan_us)  # [num_on_path + 1]
     begin_ns = np.rint(begin_us * 1000.0).astype(np.int64)
     opens_ns = min(int(slices["start_ns"].min()) if len(slices) else 0, int(begin_ns.min()), 0)

@@ -12,7 +12,7 @@ from gnnperf.predict import StepPrediction
 from gnnperf.report.json_document import FORMAT, document
 from gnnperf.report.page import html_report
 from gnnperf.report.summary import nodes_table
-from gnnperf.report.timeline import write_timeline
+from gnnperf.report.timeline import tracks, write_timeline
 
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
 
@@ -66,12 +66,12 @@ def _write_files(answer: StepPrediction, folder: Path) -> None:
     with task("writing the report", len(FILES), "files") as advance:
         (folder / "prediction.json").write_bytes(to_json(document(answer)))
         advance(1.0)
-        nodes = nodes_table(answer)
+        nodes, slices = nodes_table(answer), tracks(answer)
         nodes.to_parquet(folder / "nodes.parquet", index=False)
         advance(1.0)
-        write_timeline(answer, folder / "timeline.json.gz")
+        write_timeline(answer, slices, folder / "timeline.json.gz")
         advance(1.0)
-        (folder / "report.html").write_text(html_report(answer, nodes), encoding="utf-8")
+        (folder / "report.html").write_text(html_report(answer, nodes, slices), encoding="utf-8")
         advance(1.0)
 
 

@@ -6,11 +6,10 @@ step j   A B   D E F        longest common subsequence (Myers 1986); C and E sta
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, Relation
+from gnnperf.core import NodeType, Relation, compiled
 from gnnperf.graph import ExecutionGraph, content_keys, lane_keys
 
 _MAX_EDITS = 3000
@@ -47,7 +46,7 @@ def common_subsequence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """[2, n] positions of a longest common subsequence of two key sequences."""
     if len(a) == len(b) and (a == b).all():
         return np.stack([np.arange(len(a)), np.arange(len(a))])
-    result = _myers(a, b, _MAX_EDITS)
+    result = _compiled_myers(a, b, _MAX_EDITS)
     return result if len(result[0]) or not len(np.intersect1d(a, b)) else _by_occurrence(a, b)
 
 
@@ -60,7 +59,6 @@ def _by_occurrence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return both[["at_x", "at_y"]].to_numpy().T
 
 
-@numba.njit(cache=True)
 def _myers(a, b, max_edits):  # type: ignore[no-untyped-def] # pragma: no cover
     """Myers' greedy diff, O((n + m) d); an empty result beyond `max_edits` edits."""
     n, m = len(a), len(b)
@@ -104,6 +102,9 @@ def _myers(a, b, max_edits):  # type: ignore[no-untyped-def] # pragma: no cover
         pairs[0, count], pairs[1, count] = x, y
         count += 1
     return pairs[:, :count][:, ::-1]
+
+
+_compiled_myers = compiled(_myers, in_python=0)
 
 
 def _align_collectives(structure: ExecutionGraph, other: ExecutionGraph, matched: np.ndarray) -> None:

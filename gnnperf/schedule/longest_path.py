@@ -121,6 +121,7 @@ class Schedule:
         makespan_us: latest completion minus the earliest rank's start, of the last unrolled step.
         period_us: increment of the completion time between the last two unrolled steps; None if not unrolled.
         rank_step_time_us: [num_ranks] completion of each rank minus the earliest rank's start.
+        order: [num_nodes] nodes in a topological order.
     """
 
     start_us: np.ndarray
@@ -130,6 +131,7 @@ class Schedule:
     makespan_us: float
     period_us: float | None
     rank_step_time_us: np.ndarray
+    order: np.ndarray
 
     @property
     def step_time_us(self) -> float:
@@ -261,6 +263,7 @@ def schedule_copies(
         makespan_us=float(completion - step_start),
         period_us=None if previous_end is None else float(completion - previous_end),
         rank_step_time_us=np.array([end[work & (rank == r)].max(initial=0.0) for r in graph.ranks]) - step_start,
+        order=edges.order,
     )
 
 

@@ -5,8 +5,13 @@ from .groups import is_channel as is_channel
 from .metadata import device_name as device_name
 from .reader import read_run as read_run
 from .reader import run_card as run_card
+from .selection import EVERYTHING as EVERYTHING
+from .selection import Selection as Selection
+from .selection import selection as selection
 from .storage import read_card as read_card
 from .table import CAPTURED as CAPTURED
 from .table import RunTrace as RunTrace
 from .table import TraceTable as TraceTable
 from .trace_sources import is_regular as is_regular
+from .windows import split as split
+from .windows import windowed as windowed

@@ -131,6 +131,9 @@ class Head(msgspec.Struct, gc=False):
     distributedInfo: Raw = Raw(b"")
 
 
+HEAD_FIELDS = ("baseTimeNanoseconds", "deviceProperties", "distributedInfo")  # that are read of a Kineto file
+
+
 def decoded(raw: Raw, kind: Any) -> Any:
     """The value of a field; None where there is none, or none of this kind."""
     try:
@@ -250,14 +253,31 @@ def _cuts(data: bytes, begin: int) -> list[tuple[int, int]]:
     return cuts
 
 
+# What a first look at a file of which some steps are read needs: begins and correlations.
+
+STEP_MARK = re.compile(rb'"ProfilerStep#?\s*(\d{1,9})"[^{}]{0,300}?"ts"\s*:\s*([\d.]{1,24})')
+LAUNCHES = frozenset(word for word, kind in KINDS.items() if kind is EventKind.RUNTIME)
+
+
+class _Link(msgspec.Struct, gc=False):
+    correlation: int | None = None
+
+
+class Stamp(msgspec.Struct, gc=False):
+    """When an event begins, and what ties it to others."""
+
+    cat: str | None = None
+    ts: float | None = None
+    args: _Link | None = None
+
+
 def _decoded_head(text: bytes) -> Head:
     return msgspec.json.decode(text, type=Head, strict=False)
 
 
 def _merged(first: Head, second: Head) -> Head:
     """What either states; the events of neither."""
-    fields = ("baseTimeNanoseconds", "deviceProperties", "distributedInfo")
-    return Head(**{f: getattr(first, f) if bytes(getattr(first, f)) else getattr(second, f) for f in fields})
+    return Head(**{f: getattr(first, f) if bytes(getattr(first, f)) else getattr(second, f) for f in HEAD_FIELDS})
 
 
 @cache

@@ -17,7 +17,7 @@ import re
 import sqlite3
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,8 @@ MAX_TEXT_BYTES = 2**20  # of one value
 BASE_STEPS, STEPS_PER_BYTE = 2_000_000, 8  # of the database engine; an export takes about one per byte
 STEPS_AT_ONCE = 10_000
 PLAIN = ("CREATE TABLE ", "CREATE INDEX ", "CREATE UNIQUE INDEX ")
-TEXTS = ("name", "value", "text")  # columns of texts
+# Columns of texts.
+TEXTS = ("name", "value", "text", "tag", "string", "type", "product_name", "display_name", "kernel_name")
 EVENT_BYTES = 300  # memory of one event while its table is made
 ROWS_AT_ONCE = 20_000
 EXPORT = "export the report again: nsys export --type sqlite REPORT.nsys-rep"
@@ -68,6 +69,8 @@ class Database:
         """Names of the tables; refuses views and virtual tables, which compute what they hold."""
         tables = set()
         for name, text in self.connection.execute("SELECT name, sql FROM sqlite_master"):
+            if str(name).startswith("rocpd_") and not str(text).startswith(PLAIN):
+                continue  # rocprof's views, which are never read
             if text is not None and not str(text).startswith(PLAIN):
                 raise InputError("holds a view, trigger or virtual table, which no export does", where=self.where,
                                  remedy=EXPORT)  # fmt: skip
@@ -89,12 +92,12 @@ class Database:
         """
         if table not in self.tables:
             return
-        stated = {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}  # not computed ones
+        stated = {row[1] for row in self.connection.execute(f'PRAGMA table_info("{table}")')}  # not computed ones
         if missing := [name for name in columns.split() if name not in stated]:
             raise InputError(f"lacks the column {missing[0]} of {table}", where=self.where, remedy=EXPORT)
         names = (columns + " " + optional).split()
         chosen = ", ".join(_plain(name) if name in stated else "NULL" for name in names)
-        yield from self.connection.execute(f"SELECT {chosen} FROM {table} {of and 'WHERE ' + of}")
+        yield from self.connection.execute(f'SELECT {chosen} FROM "{table}" {of and "WHERE " + of}')
 
     def counted(self, text: str) -> str:
         """The text, which was read; refuses more texts than the file can hold, as pages that rows share would."""
@@ -165,10 +168,15 @@ class Reader:
             uri = f"{self.path.resolve().as_uri()}?mode=ro&immutable=1"
             with closing(sqlite3.connect(uri, uri=True)) as connection:
                 database = Database(connection, size, self.where)
-                _refuse_others(database)
-                process = _process(database)
-                self.head = _head(database, process)
-                events = self._events(database, process)
+                if any(name.startswith("rocpd_") for name in database.tables):
+                    from gnnperf.trace.rocpd import Rocpd  # its layout only
+
+                    session = Rocpd(database)
+                    self.head, events = session.head, session.events()
+                else:
+                    _refuse_others(database)
+                    process = _process(database)
+                    self.head, events = _head(database, process), self._events(database, process)
                 while stretch := list(islice(events, ROWS_AT_ONCE)):
                     count += len(stretch)
                     untrusted.require_memory(EVENT_BYTES * count, size, self.where)
@@ -196,17 +204,14 @@ class Reader:
                 self._drop("copies of managed memory")
                 continue
             ends = f" ({MEMORIES[source]} -> {MEMORIES[target]})" if {source, target} <= set(MEMORIES) else ""
-            yield _on_device("gpu_memcpy", f"Memcpy {COPIES.get(kind, 'Unknown')}{ends}", at)
+            yield device_event("gpu_memcpy", f"Memcpy {COPIES.get(kind, 'Unknown')}{ends}", at)
         for *at, memory in database.rows("CUPTI_ACTIVITY_KIND_MEMSET", stated, "memKind", of):
-            yield _on_device("gpu_memset", f"Memset ({MEMORIES.get(memory, 'Unknown')})", at)
+            yield device_event("gpu_memset", f"Memset ({MEMORIES.get(memory, 'Unknown')})", at)
 
 
 def _refuse_others(database: Database) -> None:
     """Refuse databases of other programs and versions, and reports without CUDA."""
     where, allowed = database.where, "an export of Nsight Systems with schema version 3.x"
-    if any(name.startswith("rocpd_") for name in database.tables):
-        raise InputError("is a rocprof database (rocpd)", where=where, allowed=allowed,
-                         remedy="record with torch.profiler: its Chrome traces of AMD GPUs are read")  # fmt: skip
     if "META_DATA_EXPORT" not in database.tables:
         raise InputError("is an SQLite file without META_DATA_EXPORT", where=where, allowed=allowed, remedy=EXPORT)
     stated = dict(database.rows("META_DATA_EXPORT", "name value"))
@@ -243,7 +248,8 @@ def _head(database: Database, process: int) -> Head:
     return Head(deviceProperties=Raw(msgspec.json.encode(devices)), baseTimeNanoseconds=Raw(msgspec.json.encode(start)))
 
 
-def _event(category: str, name: str, start: int | None, end: int | None, tid: int | None, args: Args) -> Any:
+def event_of(category: str, name: str, start: int | None, end: int | None, tid: int | None, args: Args) -> Any:
+    """An event, begin and end in ns."""
     duration = None if start is None or end is None else (end - start) / 1000
     return Event("X", category, name, None, tid, None if start is None else start / 1000, duration, None, args)
 
@@ -253,11 +259,12 @@ def _id(value: int | None) -> int:
     return -1 if value is None or value == NO_ID else value
 
 
-def _on_device(category: str, name: str, at: Sequence[int | None], **args: Any) -> Any:
+def device_event(category: str, name: str, at: Sequence[int | None], **args: Any) -> Any:
+    """Device work; `at` has begin, end, device, stream, correlation and, for copies, bytes."""
     start, end, device, stream, correlation, *size = at
     stated = Args(correlation=_id(correlation), device=_id(device), stream=_id(stream),
                   bytes=size[0] if size else None, **args)  # fmt: skip
-    return _event(category, name, start, end, _id(stream), stated)
+    return event_of(category, name, start, end, _id(stream), stated)
 
 
 def _kernels(database: Database, of: str) -> Iterator[Any]:
@@ -269,13 +276,14 @@ def _kernels(database: Database, of: str) -> Iterator[Any]:
         "CUPTI_ACTIVITY_KIND_KERNEL", columns, of=of
     ):
         shared = "" if static is None or dynamic is None else static + dynamic
-        yield _on_device(
-            "kernel", database.text(name), at, grid=_raw([gx, gy, gz]), block=_raw([bx, by, bz]),
-            registers=_raw(registers), shared_bytes=_raw(shared),
+        yield device_event(
+            "kernel", database.text(name), at, grid=as_raw([gx, gy, gz]), block=as_raw([bx, by, bz]),
+            registers=as_raw(registers), shared_bytes=as_raw(shared),
         )  # fmt: skip
 
 
-def _raw(value: object) -> Raw:
+def as_raw(value: object) -> Raw:
+    """A number or a list of numbers as JSON."""
     return Raw(str(value).encode())
 
 
@@ -283,7 +291,7 @@ def _calls(database: Database, of: str) -> Iterator[Any]:
     rows = database.rows("CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid correlationId nameId", of=of)
     for start, end, thread, correlation, name in rows:
         called = VERSION_OF_CALL.sub("", database.text(name))
-        yield _event("cuda_runtime", called, start, end, thread & TID, Args(correlation=_id(correlation)))
+        yield event_of("cuda_runtime", called, start, end, thread & TID, Args(correlation=_id(correlation)))
 
 
 def _waits(database: Database, of: str) -> Iterator[Any]:
@@ -298,27 +306,39 @@ def _waits(database: Database, of: str) -> Iterator[Any]:
     for *at, kind, event in database.rows("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", columns, of=of):
         before = records[event][: bisect_left(records[event], (_id(at[4]), -1))] if kind in WAITS_FOR_EVENT else []
         recorded, awaited = before[-1] if before else (-1, -1)
-        yield _on_device("cuda_sync", WAITS.get(kind, "Sync"), at, wait_on_stream=awaited, wait_event=recorded)
+        yield device_event("cuda_sync", WAITS.get(kind, "Sync"), at, wait_on_stream=awaited, wait_event=recorded)
 
 
 def _ranges(database: Database, of: str) -> Iterator[Any]:
-    """Ops at once; the others when it is known which of them mark steps."""
-    others, words = [], set()
     columns, optional = "start end eventType globalTid", "text textId domainId"
-    ranges = f"eventType IN ({PUSHED}, {STARTED}) AND {of}"
-    for start, end, kind, thread, given, number, domain in database.rows("NVTX_EVENTS", columns, optional, ranges):
-        text = database.text(number) if given is None else database.counted(given)
-        op = OP.fullmatch(text) if kind == PUSHED and not domain else None  # libraries have domains of their own
+    chosen = f"eventType IN ({PUSHED}, {STARTED}) AND {of}"
+    rows = database.rows("NVTX_EVENTS", columns, optional, chosen)
+    return range_events(
+        (start, end, thread & TID, database.text(number) if given is None else database.counted(given),
+         kind == PUSHED and not domain)  # libraries have domains of their own
+        for start, end, kind, thread, given, number, domain in rows
+    )  # fmt: skip
+
+
+def range_events(ranges: Iterable[tuple[int | None, int | None, int, str, bool]]) -> Iterator[Any]:
+    """Ops at once; the others when it is known which of them mark steps.
+
+    Args:
+        ranges: begin, end, thread and text of each, and whether it may be an op.
+    """
+    others, words = [], set()
+    for start, end, thread, text, may_be_op in ranges:
+        op = OP.fullmatch(text) if may_be_op else None
         if op is None:
             mark = MARK.fullmatch(text)
             words |= {mark[1].lower()} if mark else set()
-            others.append((start, end, thread & TID, text, mark))
+            others.append((start, end, thread, text, mark))
             continue
         name, sequence, own_id, sizes = op.groups()
         args = Args(external_id=int(own_id or -1), sequence=int(sequence or -1), dims=Raw((sizes or "").encode()),
                     forward_thread=1 if sequence and BACKWARD.search(name) else -1)  # fmt: skip
-        yield _event("cpu_op", name, start, end, thread & TID, args)
+        yield event_of("cpu_op", name, start, end, thread, args)
     word = next((word for word in MARK_WORDS if word in words), "")
     for start, end, thread, text, mark in others:
         name = f"ProfilerStep#{mark[2]}" if mark and mark[1].lower() == word else text
-        yield _event("user_annotation", name, start, end, thread, Args())
+        yield event_of("user_annotation", name, start, end, thread, Args())

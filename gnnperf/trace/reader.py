@@ -20,11 +20,15 @@ from gnnperf.trace.event_names import file_name, run_name, with_public_names, wi
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.groups import name_groups
 from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, read_devices, read_distributed
+from gnnperf.trace.selection import EVERYTHING, Selection, in_steps
 from gnnperf.trace.table import EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
+from gnnperf.trace.windows import of_steps
 
 # The bytes of one Kineto file -> TraceTable: the pipeline as a table of contents.
 
+# What a Kineto file states before its events.
+STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,8})\s*[,}]')
 MIN_MATCHED_SHARE = 0.5  # below it, an execution trace is of another run
 
 
@@ -131,10 +135,13 @@ class _Result:
 
     kineto: list[str] = field(default_factory=list)  # paths, in order
     traces: list[tuple[int | None, ExecutionTrace]] = field(default_factory=list)
+    left_out: set[str] = field(default_factory=set)  # paths of Kineto files whose ranks are not chosen
     refused: list[InputError] = field(default_factory=list)
 
 
-def read_run(path: Path | list[Path], *, name: str | None = None, recording: int | None = None) -> RunTrace:
+def read_run(
+    path: Path | list[Path], *, name: str | None = None, recording: int | None = None, chosen: Selection = EVERYTHING
+) -> RunTrace:
     """All ranks of one run.
 
     Args:
@@ -142,6 +149,7 @@ def read_run(path: Path | list[Path], *, name: str | None = None, recording: int
             that together are one run (Kineto files and execution traces are paired by rank).
         name: the run's name; by default the file's or folder's.
         recording: which one, from 1 in order of time, where each rank has several files.
+        chosen: ranks and steps; the rest is not decoded.
 
     Raises:
         InputError: nothing that can be read, or more than one run.
@@ -152,36 +160,40 @@ def read_run(path: Path | list[Path], *, name: str | None = None, recording: int
     where = str(given[0]) if len(given) == 1 else f"{given[0]} and {len(given) - 1} more"
     with untrusted.reading(where):
         paths = [_imported(p) for p in given]
-        tables, groups, remarks = _read_tables(paths, where)
+        tables, groups, remarks = _read_tables(paths, where, chosen)
         tables = one_recording(tables, recording, where)  # by the files' own names, which errors may show
+        if chosen.steps is not None:
+            tables = [in_steps(table, chosen.steps) for table in tables]
         tables = with_public_names(name_groups(tables, groups) if groups else tables)
         warnings = (*remarks, *check_run(tables, where))
         return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
 
 
 def _read_tables(
-    paths: Sequence[Path], where: str
+    paths: Sequence[Path], where: str, chosen: Selection
 ) -> tuple[list[TraceTable], dict[int, tuple[tuple[int, ...], ...]], list[str]]:
     """All tables, the ranks of each process group by rank of the file that states them, and remarks."""
     tables: list[TraceTable] = []
     for saved in [p for p in paths if _is_saved(p)]:
         from gnnperf.trace.storage import read_tables  # pyarrow is not needed to read a trace file
 
-        tables += read_tables(saved)
+        tables += read_tables(saved, chosen.has_rank)
     others = [p for p in paths if not _is_saved(p)]
-    if not others:
-        return tables, {}, []
-    result = _first_look(others)
-    _refuse_without_kineto(result, where, has_tables=bool(tables))
+    result = _first_look(others, chosen)
+    _refuse_without_kineto(result, where, has_tables=bool(tables) or not others)
     folders: dict[int, str] = {}
     groups: dict[int, tuple[tuple[int, ...], ...]] = {}
     with task("reading the trace", len(result.kineto), "files") as advance:
-        for source in (s for s in _all_sources(others) if s.path in result.kineto):
-            table, distributed = _read_kineto(source, result)
+        for source in (s for s in _all_sources(others) if s.path in result.kineto and s.path not in result.left_out):
+            table, distributed = _read_kineto(source, result, chosen.steps)
+            if not chosen.has_rank(table.meta.rank):
+                continue
             _refuse_second_run(folders, table.meta.rank, source, where)
             tables.append(table)
             groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
             advance(1.0)
+    if not tables:
+        raise InputError("holds none of these ranks", where=where, remedy="see `gnnperf inspect`")
     return tables, groups, _unused(result, tables)
 
 
@@ -204,20 +216,26 @@ def _all_sources(paths: Sequence[Path]) -> Iterator[Source]:
                 yield source
 
 
-def _first_look(paths: Sequence[Path]) -> _Result:
-    """Sort the files; read the execution traces, which are small."""
+def _first_look(paths: Sequence[Path], chosen: Selection) -> _Result:
+    """Sort the files by their first bytes; read the execution traces, which are small."""
     result = _Result(refused=[error for path in paths for error in skipped(path)])
     for source in _all_sources(paths):
-        start = source.peek()
+        start, named = source.peek(), rank_from_name(source.path)
         try:
             with untrusted.reading(source.path):
                 refuse_chakra(start, source.path)
                 if is_execution_trace(start):
+                    if named is not None and not chosen.has_rank(named):
+                        continue
                     head = kineto.read_head(source.unpack(), source.path)
                     trace = read_execution_trace(head, file_name(source.name))
-                    result.traces.append((rank_from_name(source.path), trace))
+                    result.traces.append((named, trace))
                 else:
                     result.kineto.append(source.path)
+                    stated = STATED_RANK.search(start)
+                    rank = int(stated[1]) if stated else named
+                    if rank is not None and not chosen.has_rank(rank):
+                        result.left_out.add(source.path)
         except InputError as error:
             result.refused.append(error)
     return result
@@ -234,17 +252,18 @@ def _refuse_without_kineto(result: _Result, where: str, *, has_tables: bool) -> 
     raise InputError("holds no trace file", where=where, allowed=FORMS)
 
 
-def _read_kineto(source: Source, result: _Result) -> tuple[TraceTable, Distributed]:
-    assembled = _assemble(source)
+def _read_kineto(source: Source, result: _Result, steps: range | None) -> tuple[TraceTable, Distributed]:
+    assembled = _assemble(source, steps)
     distributed = read_distributed(assembled.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, result.kineto)
     trace = _execution_trace(result, rank)
     return import_kineto(assembled, source, rank, rank_source, distributed, trace), distributed
 
 
-def _assemble(source: Source) -> Assembled:
+def _assemble(source: Source, steps: range | None) -> Assembled:
     if source.database is None:
-        return assemble(source.unpack(), source.path)
+        text = source.unpack()
+        return assemble(text if steps is None else of_steps(text, steps), source.path)
     from gnnperf.trace.nsight import Reader  # sqlite3 is not needed to read a trace file
 
     reader = Reader(source.database, source.path)

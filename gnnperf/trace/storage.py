@@ -9,7 +9,7 @@ time: two ranks of 3,000 events take about 24 KB, and 15 ms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -118,8 +118,8 @@ def _write_feeds(tables: Sequence[TraceTable], path: Path) -> None:
         pq.write_table(arrow, path, compression="zstd", column_encoding="DELTA_BINARY_PACKED", use_dictionary=False)
 
 
-def read_tables(path: Path) -> list[TraceTable]:
-    """The saved tables of a directory, or of its `events.parquet`, by rank.
+def read_tables(path: Path, has_rank: Callable[[int], bool] = lambda rank: True) -> list[TraceTable]:
+    """The saved tables of a directory, or of its `events.parquet`, by rank; those of some ranks.
 
     Raises:
         InputError: not written by this program, cut off, damaged, or of another version.
@@ -130,14 +130,14 @@ def read_tables(path: Path) -> list[TraceTable]:
     with untrusted.reading(path, "is not a readable table", remedy=REMEDY):
         if path.name == EVENTS_FILE and not is_regular(path, folder):
             raise InputError("is not a regular file of its folder", where=str(path), remedy="copy the file there")
-        tables = _read_events(path)
+        tables = _read_events(path, has_rank)
         if not is_regular(feeds, folder):
             return tables
         rows = read_parquet(feeds, FEEDS_SCHEMA.names).select(FEEDS_SCHEMA.names).cast(FEEDS_SCHEMA).to_pandas()
         return [replace(table, feeds=_feeds_of(rows, table, feeds)) for table in tables]
 
 
-def _read_events(path: Path) -> list[TraceTable]:
+def _read_events(path: Path, has_rank: Callable[[int], bool]) -> list[TraceTable]:
     dtypes = packed_dtypes()
     row_bytes = sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
     stored = read_parquet(path, {*dtypes, *(f"{name}_texts" for name in TEXTS)}, row_bytes=row_bytes)
@@ -146,9 +146,11 @@ def _read_events(path: Path) -> list[TraceTable]:
     texts = {name: _texts(stored, f"{name}_texts") for name in TEXTS}
     tables = []
     for rank, rows in zip(about.ranks, _rows_of_ranks(about, len(stored), path), strict=True):
-        events = unpack({name: values[rows] for name, values in columns.items()}, texts, str(path))
-        schema.validate(events, schema.EVENT_COLUMNS, str(path))
-        tables.append(TraceTable(_meta(rank, path), events))
+        meta = _meta(rank, path)
+        if has_rank(meta.rank):
+            events = unpack({name: values[rows] for name, values in columns.items()}, texts, str(path))
+            schema.validate(events, schema.EVENT_COLUMNS, str(path))
+            tables.append(TraceTable(meta, events))
     return sorted(tables, key=lambda table: table.meta.rank)
 
 

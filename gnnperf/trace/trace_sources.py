@@ -21,17 +21,17 @@ from gnnperf.core import InputError, untrusted
 from gnnperf.trace import limits
 
 JSON_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")
-TRACE_ENDINGS = (*JSON_ENDINGS, ".sqlite")
+TRACE_ENDINGS = (*JSON_ENDINGS, ".sqlite", ".db")
 REPORT_ENDINGS = (".nsys-rep", ".qdrep")
 ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 ISAL_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub is not a type
 GZIP_MAGIC, SQLITE_MAGIC = b"\x1f\x8b", b"SQLite format 3\0"
-PEEK_BYTES = 4096
+PEEK_BYTES = 2**15  # holds the head of a file that names eight devices
 COPIES = 2  # of a file in memory while it is unpacked or decoded
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without a limit
 FORMS = (
-    "a Kineto file (.json, .json.gz), an SQLite export of Nsight Systems, a directory of rank files, "
-    "a .zip, .tar.gz or .tgz archive, saved tables"
+    "a Kineto file (.json, .json.gz), an SQLite export of Nsight Systems, a database of rocprofv3, "
+    "a directory of rank files, a .zip, .tar.gz or .tgz archive, saved tables"
 )
 
 

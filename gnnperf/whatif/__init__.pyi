@@ -13,6 +13,7 @@ from .edit import Edit as Edit
 from .edit import Edited as Edited
 from .edit import HardwareChange as HardwareChange
 from .edit import apply as apply
+from .edit import ends as ends
 from .findings.communication import length_us as length_us
 from .findings.communication import union as union
 from .findings.finding import Basis as Basis

@@ -28,9 +28,23 @@ from gnnperf.whatif.costs import (
     listed,
     with_shapes,
 )
-from gnnperf.whatif.edit import Edited, ends, is_type, of_transfers, rewritten, unedited
+from gnnperf.whatif.edit import (
+    ON_DEVICE,
+    Edited,
+    chosen,
+    ends,
+    is_type,
+    latency_change,
+    of_transfers,
+    rewritten,
+    unedited,
+)
 
 OF_PARAMETERS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")  # where the message is flat
+LAUNCH_US = 10.0  # kernels of unknown shapes that take at most so long are bound by their launch
+UNSHAPED = "{:,} kernels and copies without shapes ({:.3g} ms): they are assumed to change as the rest of their family"
+NO_SHAPES = ("no shapes were recorded: kernels and copies of forward and backward above {:g} us, and messages but "
+             "those of parameters, are assumed to take {:g} times as long")  # fmt: skip
 NO_NEW_OPS = ("whether another {} makes the program run other ops (another kernel, bucket, number of micro-batches): "
               "the ops stay")  # fmt: skip
 BY_DATA = "sizes that data decide ({}): they are assumed to grow with the {}"
@@ -53,11 +67,30 @@ class ScaleBatch:
         """Apply the edit."""
         if self.factor == 1:
             return unedited(graph)
+        if graph.runs_on_gpu and graph.nodes["input_dims"].isna().all():
+            return _without_shapes(graph, self.factor)
         batch = find_batch(graph)
         by_data = check_whole(batch, self.factor)
         doubts = Doubts("batch")
         changed = change_calls(graph.nodes, lambda call: _scaled(call, batch, self.factor, doubts))
         return with_traffic(graph, changed, self.factor, doubts, by_data)
+
+
+def _unshaped(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] bool: device work of forward and backward of unknown shapes and cost."""
+    nodes = graph.nodes
+    unknown = nodes[["input_dims", "flops", "bytes"]].isna().all(axis=1) & (nodes["stream"] >= 0)
+    of_data = nodes["phase"].isin([str(Phase.FORWARD), str(Phase.BACKWARD)])
+    return chosen(nodes, *ON_DEVICE) & (unknown & of_data).to_numpy()
+
+
+def _without_shapes(graph: ExecutionGraph, factor: float) -> Edited:
+    """Work and messages of data take `factor` times as long: a bound of arithmetic or bandwidth, no other is known."""
+    nodes = graph.nodes
+    works = _unshaped(graph) & (nodes["latency_us"] > LAUNCH_US).to_numpy()
+    sent = chosen(nodes, NodeType.COLLECTIVE) & ~nodes["collective"].isin(OF_PARAMETERS).to_numpy()
+    unknown = (NO_SHAPES.format(LAUNCH_US, factor), NO_NEW_OPS.format("batch"))
+    return rewritten(graph, works | sent, unknown, change=latency_change(works | sent, factor))
 
 
 def _scaled(
@@ -88,9 +121,12 @@ def with_traffic(
     nodes, what = changed.nodes, doubts.dimension
     copies = _copied(graph, changed.grown)
     sent, unclear = _messages(graph, changed.grown)
-    touched = changed.touched | copies | sent
+    unshaped = _unshaped(graph) & ~copies
+    touched = changed.touched | copies | sent | unshaped
     sizes = ", ".join(map(str, by_data[:NAMED_OPS])) + (", ..." if len(by_data) > NAMED_OPS else "")
     unknown = (NO_NEW_OPS.format(what), *([BY_DATA.format(sizes, what)] if by_data else []), *doubts.sentences())
+    if unshaped.any():
+        unknown += (UNSHAPED.format(int(unshaped.sum()), nodes["latency_us"][unshaped].sum() / 1e3),)
     return rewritten(
         graph,
         touched,

@@ -160,6 +160,7 @@ def _carried_on(batch: Batch, graph: ExecutionGraph) -> Batch:
 
     [512,12] -> [64,8,12]          512 = 64 x 8: samples or their length; lengths are sides of squares (scores)
     [64,8,2,3] -> [16,64,3]        16 = 8 samples x 2 heads, of as many elements
+    [16,64,64]                     scores: 64 x 8 = 512 are sizes of the batch, so 16 = 8 samples x 2 heads
     """
     reached, is_followed = _reached(batch, graph)
     shapes = {shape for call in reached if call[1] != Phase.OPTIMIZER for shape in all_shapes(call[2])}
@@ -175,6 +176,7 @@ def _carried_on(batch: Batch, graph: ExecutionGraph) -> Batch:
              if len(s) > 3 and s[at] in batch.sizes | samples}  # fmt: skip
     factors = {s for call in reached if op_of(call[0]) in BATCHED for s in all_shapes(call[2])}
     merged = frozenset(s[0] for s in factors if len(s) == 3 and (s[0], prod(s)) in heads) - batch.sizes
+    merged |= frozenset(_of_scores(factors, batch.sizes | samples)) - batch.sizes
     more = replace(batch, samples=samples, merged=merged, reached=frozenset(reached))
     if not is_followed:
         return more
@@ -182,6 +184,13 @@ def _carried_on(batch: Batch, graph: ExecutionGraph) -> Batch:
     data = {prod(s) for s in shapes if len(s) > 2 and own.looks_like(s)}
     flat = frozenset(s[0] for s in shapes if len(s) == 1 and s[0] in data and s not in batch.parameters)
     return replace(more, flat=flat - batch.elements)
+
+
+def _of_scores(factors: set[Shape], sizes: frozenset[int]) -> Iterator[int]:
+    """Leading sizes, samples x heads, of squares whose side is a length: samples x length is a size of the batch."""
+    for shape in factors:
+        if len(shape) == 3 and shape[1] == shape[2] and shape[0] not in sizes:
+            yield from (shape[0] for b in sizes if b > 1 and b * shape[1] in sizes and shape[0] % b == 0)
 
 
 def _sides(call: Call) -> Iterator[int]:

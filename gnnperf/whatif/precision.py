@@ -19,12 +19,13 @@ from gnnperf.generate import FLOATING, SUM, WORK, check_compression, parse
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.hardware import ClusterSpec
 from gnnperf.whatif.costs import formula_cost
-from gnnperf.whatif.edit import Edited, HardwareChange, chosen, is_type, refusal, rewritten, unedited
+from gnnperf.whatif.edit import ON_DEVICE, Edited, HardwareChange, chosen, is_type, refusal, rewritten, unedited
 
 MATRIX = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 SCOPES = ("mixed", "all")
-FP8 = "float8"
-UNITS_NEEDED = tuple(name for name in FLOATING if name.startswith(FP8))  # dtypes without kernels on other units
+FP8, BF16 = "float8", "bfloat16"
+UNITS_NEEDED = tuple(name for name in FLOATING if name.startswith((FP8, BF16)))  # on GPUs without them: no kernels
+UNKNOWN_DTYPE = "{:,} kernels and copies of unknown dtype ({:.3g} ms): they stay as they are"
 CASTS = "what casting from {} to {} and back costs: no cast is added"
 BETWEEN = "which ops between matrix products, convolutions and attention follow them into {}: they stay in {}"
 OPTIMIZER = "what optimizers do with parameters in {}: copies in full precision are not added"
@@ -67,7 +68,7 @@ class ChangeDtype:
         return rewritten(
             graph,
             own,
-            self._unknown(estimated),
+            (*self._unknown(estimated), *_of_unknown_dtype(graph)),
             predicted=own & ~is_type(graph, NodeType.HOST),
             hardware=(HardwareChange(lambda cluster: cluster, check=self._check),) if self.to in UNITS_NEEDED else (),
             dtype=pd.Categorical(np.where(own, self.to, nodes["dtype"].astype(object))),
@@ -76,9 +77,9 @@ class ChangeDtype:
         )
 
     def _check(self, cluster: ClusterSpec) -> None:
-        """Refuse a device without matrix units for the dtype: it has no kernels for it."""
-        device = cluster.device
-        if f"{FP8}_matrix" not in device.flops_per_s:
+        """Refuse a GPU without matrix units for the dtype: it has no kernels for it."""
+        device, needed = cluster.device, BF16 if self.to == BF16 else FP8
+        if (device.kind == "gpu" or needed == FP8) and f"{needed}_matrix" not in device.flops_per_s:
             units = ", ".join(key.removesuffix("_matrix") for key in device.flops_per_s if key.endswith("_matrix"))
             raise InputError(f"{device.name} has no units for {self.to}", where="to of a dtype",
                              allowed=f"on this device: {units or 'no dtype with matrix units'}, float32",
@@ -106,6 +107,13 @@ class ChangeDtype:
         if estimated:
             sentences.append(f"which inputs of {', '.join(estimated)} are {self.of}: all are assumed to be")
         return tuple(sentences)
+
+
+def _of_unknown_dtype(graph: ExecutionGraph) -> tuple[str, ...]:
+    """What a change of dtype does not reach."""
+    nodes = graph.nodes
+    own = chosen(nodes, *ON_DEVICE) & (nodes["dtype"].isna() & (nodes["stream"] >= 0)).to_numpy()
+    return (UNKNOWN_DTYPE.format(int(own.sum()), nodes["latency_us"][own].sum() / 1e3),) if own.any() else ()
 
 
 UNSIZED = "how many bytes {} messages have: they stay as they are"

@@ -214,11 +214,15 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
 
 
 def _templates(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
-    """(arrive node, transfer) [n]: the last all_reduce of every rank and step."""
+    """(arrive node, transfer) [n]: the last all_reduce of every rank and step; it may wait for untraced ranks."""
     nodes = graph.nodes
     reduces = chosen(nodes, NodeType.COMM, collective="all_reduce", segment=Segment.ARRIVE)
+    first, then = ends(graph, Relation.FOLLOWS)
+    waits = reduces[first] & (nodes["segment"] == Segment.PEER_WAIT).to_numpy()[then]
+    arrive_of = np.where(reduces, np.arange(len(nodes)), -1)
+    arrive_of[then[waits]] = first[waits]
     part, transfer = ends(graph, Relation.JOINS)
-    part, transfer = part[reduces[part]], transfer[reduces[part]]
+    part, transfer = arrive_of[part][arrive_of[part] >= 0], transfer[arrive_of[part] >= 0]
     last = nodes.loc[part, ["rank", "step"]].assign(part=part, transfer=transfer).groupby(["rank", "step"]).last()
     if len(last) < len(graph.ranks):
         raise refusal(graph, "not every rank takes part in an all_reduce, so none can be copied for gradients",

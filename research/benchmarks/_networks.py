@@ -25,8 +25,8 @@ def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Che
         if not path.is_file():
             config = replace(network.config, seed=seed, out=str(path.parent), resume="auto")
             trained = fit(config, data, build_model(config, data))
-            retained = keep_what_helps(trained, data)
-            save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed, "kept": retained}))
+            keep_what_helps(trained, data)
+            save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}))
     return load_checkpoint(path)
 
 

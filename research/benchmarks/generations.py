@@ -15,7 +15,7 @@ ratio of memory bandwidths instead, over all calls: it judges kernels without a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn import LEVEL
-from gnnperf.gnn.intervals.devices import FILE, fit_device_intervals, save_device_intervals
+from gnnperf.gnn.intervals.devices import FILE, fit_device_intervals, pooled_deviation, save_device_intervals
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE as RATIO_FILE
 from gnnperf.predict.ratios import UNMODELED
@@ -83,12 +83,13 @@ def main(arguments: Sequence[str]) -> None:
         parts = list(scores_of(OPS if given.ops else GEMM, given.out))
     scores = pd.concat(parts, ignore_index=True)
     print_head(*HEAD)
-    for row in judged(scores):
+    pooled = _pooled if given.ratios else _own
+    for row in judged(scores, pooled):
         print_row(*row)
     if given.write:
         devices = ", ".join(sorted(set(scores["device"])))
         provenance, file = (RATIO_PROVENANCE, RATIO_FILE) if given.ratios else (PROVENANCE, FILE)
-        save_device_intervals(fit_device_intervals(scores, LEVEL), provenance.format(devices=devices),
+        save_device_intervals(fit_device_intervals(scores, LEVEL, pooled(scores)), provenance.format(devices=devices),
                               conf_dir("analytic") / file)  # fmt: skip
 
 
@@ -147,11 +148,21 @@ def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).replace([np.inf, -np.inf], np.nan).dropna()
 
 
-def judged(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    """Each generation by the bounds that the other generations give."""
+def _pooled(scores: pd.DataFrame) -> float | None:
+    """Ratios have three or four generations per group, too few to show how far one more may be off."""
+    return pooled_deviation(scores, LEVEL)
+
+
+def _own(scores: pd.DataFrame) -> float | None:
+    return None
+
+
+def judged(scores: pd.DataFrame, pooled: Callable[[pd.DataFrame], float | None]) -> Iterator[tuple[str, ...]]:
+    """Each generation by the bounds that the other generations give; no group holds rows of it."""
     for (family, dtype), rows in scores.groupby(["family", "dtype"]):
         for generation, own in rows.groupby(GENERATION):
-            others = fit_device_intervals(rows[rows[GENERATION] != generation], LEVEL)
+            moderated = pooled(scores[scores[GENERATION] != generation])
+            others = fit_device_intervals(rows[rows[GENERATION] != generation], LEVEL, moderated)
             families, dtypes = (np.full(len(own), name, dtype=object) for name in (family, dtype))
             low, high = others.bounds_us(families, dtypes, np.ones(len(own)))
             ratio = np.exp(own["score"].to_numpy())

@@ -24,14 +24,14 @@ import pandas as pd
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn import build_model, fit, keep_what_helps
-from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
+from gnnperf.gnn.data.prepare import PreparedData, Step, prepare
 from gnnperf.gnn.data.recordings import Repeats, read_recordings
 from gnnperf.gnn.data.runs import read_runs, run_of
 from gnnperf.gnn.data.source import source_runs, with_model_ratio
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.evaluation.metrics import gmae
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import DataConfig, ModelConfig
 from gnnperf.gnn.training.config import OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import isolated_prediction
 from gnnperf.schedule import align

@@ -6,6 +6,9 @@ repeat    score = log(measured step / step predicted from another step of the sa
           or more steps, outlier steps apart. A project is left out at a time.
 edit      score = log(measured B / A / predicted ratio); recorded CPU runs A and B that differ in batch or dtype, the
           edit made on A's first recording. A workload is left out at a time.
+host      score = log(host time of ops that two public traces share, relative / ratio of single-thread speeds). Programs
+          and software differ, too: the squared reach of pairs on one host is subtracted from that of pairs on two.
+          The host of the second trace is left out.
 gpu       score = log(measured ratio / predicted ratio) of steps; public workloads that were recorded on two GPUs. They
           are too few for bounds, and are printed.
 
@@ -26,11 +29,11 @@ from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import DeviceIntervals, save_device_intervals, student_quantile
 from gnnperf.graph import build_graph
-from gnnperf.hardware import conf_dir
+from gnnperf.hardware import conf_dir, default_cluster
 from gnnperf.predict import Request, choose_step, outlier_steps, predicted, step_us
-from gnnperf.predict.ratios import EDIT, REPEAT, STEP_FILE
+from gnnperf.predict.ratios import EDIT, HOST, REPEAT, STEP_FILE
 from gnnperf.predict.request import TraceEvidence
-from gnnperf.predict.target import choose_target
+from gnnperf.predict.target import choose_target, traced_device
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
@@ -40,11 +43,14 @@ from research.benchmarks.declared_edits import shape_pairs
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
 from research.evaluation.loading import as_recorded
 
+HOST_CLASS = ("segment", "op_name", "event_name")
+LEAST_CALLS, LEAST_CLASSES = 8, 8  # of a class in a trace; of a pair of traces
 GENERATION = "generation"  # what is left out: a project, a workload
 PROVENANCE = (
     "log of measured over predicted: steps of public GPU runs from other steps of the same run ({repeats} steps of "
-    "{projects} projects), and ratios that edits make, on recorded CPU runs ({edits} pairs of {workloads} workloads); "
-    "by research/benchmarks/step_ratios.py"
+    "{projects} projects), ratios that edits make, on recorded CPU runs ({edits} pairs of {workloads} workloads), and "
+    "host times of ops that public traces on two hosts share ({hosts} ordered pairs); by "
+    "research/benchmarks/step_ratios.py"
 )
 
 
@@ -65,15 +71,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for family, rows in scores.groupby("family"):
         for name, own in rows.groupby(GENERATION):
             print_row(family, name, *held(own, rows[rows[GENERATION] != name]))
-    for workload, way, score in gpu_pairs() if not given.write else ():
-        print(f"gpu: {workload}, {way}: measured ratio / predicted ratio {np.exp(score):.2f}")
+    host_pairs = hosts()
+    for name, own in host_pairs[host_pairs["host"] != host_pairs["from"]].groupby("host"):
+        others = host_pairs[(host_pairs["host"] != name) & (host_pairs["from"] != name)]
+        reach = reach_of_pairs(others[others["host"] != others["from"]])
+        print_row("host, with other software", str(name), *within(own["score"].to_numpy(float), -reach, reach))
+    for workload, way, score, low, high in gpu_pairs() if not given.write else ():
+        inside = "within" if low <= score <= high else "outside"
+        print(f"gpu: {workload}, {way}: measured ratio / predicted ratio {np.exp(score):.2f}, {inside} "
+              f"{np.exp(low):.2f} to {np.exp(high):.2f}")  # fmt: skip
     if given.write:
         counts = dict(list(scores.groupby("family")))
         text = PROVENANCE.format(
             repeats=len(counts[REPEAT]), projects=counts[REPEAT][GENERATION].nunique(),
+            hosts=int((host_pairs["host"] != host_pairs["from"]).sum()),
             edits=len(counts[EDIT]), workloads=counts[EDIT][GENERATION].nunique(),
         )  # fmt: skip
-        bounds = {str(family): bounds_of(rows) for family, rows in counts.items()}
+        reach = host_reach(host_pairs)
+        bounds = {str(family): bounds_of(rows) for family, rows in counts.items()} | {HOST: (-reach, reach)}
         names = tuple(sorted(set(scores[GENERATION])))
         save_device_intervals(DeviceIntervals(LEVEL, bounds, names), text, conf_dir("analytic") / STEP_FILE)
     return 0
@@ -120,8 +135,39 @@ def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
         )
 
 
-def gpu_pairs() -> Iterator[tuple[str, str, float]]:
-    """(workload, from -> to, score) of both directions."""
+def hosts() -> pd.DataFrame:
+    """Columns host, from, score of ordered pairs of public traces whose devices name a host: common host classes."""
+    traces = []
+    for run, graph in gpu_recordings():
+        device = traced_device(graph)
+        host = None if device is None else default_cluster(device).host
+        if host is not None:
+            nodes = graph.nodes[((graph.nodes["node_type"] == "host") & (graph.nodes["latency_us"] > 0)).to_numpy()]
+            us = nodes.groupby([nodes[name].astype(str) for name in HOST_CLASS])["latency_us"].agg(["median", "count"])
+            traces.append((run, host, us[us["count"] >= LEAST_CALLS]))
+    rows = []
+    for (run, before, first), (other, after, second) in permutations(traces, 2):
+        both = first.merge(second, left_index=True, right_index=True, suffixes=("", "_there"))
+        if run != other and len(both) >= LEAST_CLASSES:
+            measured = (both["median_there"] * both["count"]).sum() / (both["median"] * both["count"]).sum()
+            predicted_ratio = before.single_thread_speed / after.single_thread_speed
+            rows.append((after.name, before.name, float(np.log(measured / predicted_ratio))))
+    return pd.DataFrame(rows, columns=["host", "from", "score"])
+
+
+def reach_of_pairs(rows: pd.DataFrame) -> float:
+    """Quantile LEVEL of |score|; infinite without any."""
+    return float(rows["score"].abs().quantile(LEVEL)) if len(rows) else float("inf")
+
+
+def host_reach(rows: pd.DataFrame) -> float:
+    """What another host adds to the scatter of programs and software on one host."""
+    own = rows["host"] == rows["from"]
+    return float(np.sqrt(max(reach_of_pairs(rows[~own]) ** 2 - reach_of_pairs(rows[own]) ** 2, 0.0)))
+
+
+def gpu_pairs() -> Iterator[tuple[str, str, float, float, float]]:
+    """(workload, from -> to, score, bounds of the score) of both directions."""
     by_name: dict[tuple[str, str], list[Entry]] = {}
     for entry in load_catalog():
         if entry.kind == "kineto" and entry.gpu:
@@ -132,18 +178,25 @@ def gpu_pairs() -> Iterator[tuple[str, str, float]]:
         graphs = [build_graph(read_run(mirror() / entry.name)) for entry in entries]
         for source, target in permutations(graphs, 2):
             here, there = (choose_target(graph, None, None).cluster.device for graph in (source, target))
-            ratio = predicted(source, Request(hardware=there)).step_time_ratio
-            if ratio is not None:
+            answer = predicted(source, Request(hardware=there))
+            ratio, interval = answer.step_time_ratio, answer.ratio_interval
+            if ratio is not None and interval is not None:
                 measured = step_us(choose_step(target, None)) / step_us(choose_step(source, None))
-                yield name.split(".json")[0], f"{here.name} -> {there.name}", float(np.log(measured / ratio))
+                low, high = np.log(np.array(interval) / ratio)
+                score = float(np.log(measured / ratio))
+                yield name.split(".json")[0], f"{here.name} -> {there.name}", score, float(low), float(high)
 
 
 def held(own: pd.DataFrame, others: pd.DataFrame) -> tuple[str, ...]:
     """Of what was left out, by the bounds of the others: cases, median error, share within, width."""
-    ratio = np.exp(own["score"].to_numpy(float))
+    return within(own["score"].to_numpy(float), *bounds_of(others))
+
+
+def within(scores: np.ndarray, log_low: float, log_high: float) -> tuple[str, ...]:
+    """Cases, median error, share within, width."""
+    ratio, (low, high) = np.exp(scores), np.exp([log_low, log_high])
     error = f"{100 * np.median(np.abs(ratio - 1.0)):.1f} %"
-    low, high = np.exp(bounds_of(others))
-    return f"{len(own)}", error, f"{100 * ((low <= ratio) & (ratio <= high)).mean():.0f} %", f"{high / low:.2f}"
+    return f"{len(scores)}", error, f"{100 * ((low <= ratio) & (ratio <= high)).mean():.0f} %", f"{high / low:.2f}"
 
 
 def bounds_of(rows: pd.DataFrame) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Kernels of public GPU traces: closed forms next to the plain roofline and trivial answers.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks trace_kernels
+    ... trace_kernels --coverage        share of kernel time with a modeled latency, all GPU recordings
 
 Every op call with device time, all its kernels together. Only constants of AMD's GPUs were fitted on these traces
 (`research.fitting.cdna`). "op, other runs" is the trivial
@@ -10,7 +11,8 @@ a GPU's device time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,15 +20,17 @@ from rich.table import Table
 
 from gnnperf.analytic import default_constants
 from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
-from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.core import NodeType
+from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
+from gnnperf.core import InputError, NodeType
 from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import match_device
+from gnnperf.predict.target import choose_target
 from gnnperf.trace import RunTrace
 from gnnperf.trace.public.catalog import load_catalog
-from research.benchmarks._frame import run_main, show
+from research.benchmarks._frame import parser_of, run_main, show
 from research.benchmarks._public_runs import Recording, imported, recordings
+from research.benchmarks.trace_evidence import gpu_recordings as every_recording
 
 FORM, ROOFLINE, OTHER_RUNS = "form", "roofline", "op, other runs"
 ANSWERS = (FORM, ROOFLINE, OTHER_RUNS)
@@ -142,8 +146,53 @@ def print_summary(calls: pd.DataFrame) -> None:
         print(f"{family:12s} {len(part):6,} calls, {part['gpu'].nunique()} GPUs; mean / median error: {text}")
 
 
-def main() -> None:
-    """Print the three tables."""
+def modeled_kernels() -> pd.DataFrame:
+    """One row per kernel of all GPU recordings, shapes or not: measured, modeled by shapes, modeled with launches."""
+    parts = []
+    for name, graph in every_recording():
+        try:
+            device = choose_target(graph, None, None).cluster.device
+        except InputError as error:  # no GPU of the catalog
+            print(f"left out: {name}: {error.what}", file=sys.stderr)
+            continue
+        nodes = graph.nodes[((graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)).to_numpy()]
+        power = default_constants(device.kind).roofline_power
+        parts.append(pd.DataFrame({
+            "project": name.split("-")[0].split("/")[0], "run": name,
+            "family": nodes["family"].astype(object).to_numpy(), "measured_us": nodes["latency_us"].to_numpy(float),
+            "by shapes": compute_nodes_us(nodes.drop(columns="grid"), device, power),
+            FORM: compute_nodes_us(nodes, device, power),
+        }))  # fmt: skip
+    return pd.concat(parts, ignore_index=True)
+
+
+def print_coverage(kernels: pd.DataFrame) -> None:
+    """Shares of measured time with a modeled latency; errors of what launches add."""
+    printed = Table("", "ms", "modeled by shapes", "with launches", "of these: mean |log error|, by time", "total")
+    kernels = kernels[kernels["measured_us"] > 0]
+    groups = [("all", kernels), *kernels.groupby("family"), *kernels.groupby("project")]
+    for name, part in groups:
+        us, added = part["measured_us"], part[part["by shapes"].isna() & part[FORM].notna()]
+        shares = (us[part[column].notna()].sum() / us.sum() for column in ("by shapes", FORM))
+        errors = ("", "")
+        if len(added):
+            spent, missed = added["measured_us"], np.log(added[FORM] / added["measured_us"]).abs()
+            errors = (f"{(missed * spent).sum() / spent.sum():.2f}", f"{added[FORM].sum() / spent.sum():.2f}")
+        printed.add_row(str(name), f"{us.sum() / 1e3:,.0f}", *(f"{share:.1%}" for share in shares), *errors)
+    show(printed, width=130)
+    for column in ("by shapes", FORM):
+        modeled_us = kernels["measured_us"].where(kernels[column].notna(), 0.0)
+        share = modeled_us.groupby(kernels["run"]).sum() / kernels.groupby("run")["measured_us"].sum()
+        print(f"mean over {len(share)} recordings, {column}: {share.mean():.1%}")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the three tables, or what has a modeled latency."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--coverage", action="store_true", help="share of kernel time with a modeled latency")
+    if parser.parse_args(arguments).coverage:
+        print_coverage(modeled_kernels())
+        return
     calls = measured_calls()
     print_groups(calls, "gpu", "family")
     print_groups(calls, "gpu")

@@ -1,6 +1,7 @@
 """Whole models that others measured: every row of NeuSight, next to what its authors and others predicted for it.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
+    ... whole_models --nodes        forward passes of nodes only; --gaps: fit what events add to them, and print it
 
 A list of operators becomes a graph (research.listed); a predictor and the schedule answer: the analytical model
 with the constants that ship, or the network of a checkpoint next to it. Nothing is fitted on these rows. Peers are
@@ -16,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,8 +25,10 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.analytic import AnalyticPredictor, default_constants
+from gnnperf.analytic.kernels.dispatch import kernel_times
+from gnnperf.analytic.kernels.nodes import distinct_calls
+from gnnperf.analytic.memory_bound.constants import EventGap
 from gnnperf.generate.transformer.items import Op
 from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.gnn import summarize
@@ -37,6 +40,7 @@ from gnnperf.schedule import schedule, schedule_with_contention
 from research.benchmarks._frame import ERROR_COLUMNS, error_texts, parser_of, run_main, show
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._results import save_result
+from research.fitting.logs import fit_logs, softened
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp, read_operator_list
 from research.tables.model_labels import (
@@ -49,7 +53,7 @@ from research.tables.model_labels import (
     peer_us,
     read_model_labels,
 )
-from research.tables.observation import between_events_us
+from research.tables.observation import NODE_GAPS, between_events_us
 
 # As NeuSight divided them: it trained on these, and so did every constant of gnnperf that float32 without TF32 uses.
 SEEN = ("Tesla P4", "Tesla P100-PCIE-16GB", "Tesla V100-PCIE-32GB", "Tesla T4", "NVIDIA A100-PCIE-40GB")
@@ -151,14 +155,19 @@ def makespan_us(result: Prediction) -> float:
 
 
 def kernels_us(row: Row, predictor: Predictor) -> pd.DataFrame:
-    """[num_nodes] forward_us and backward_us by name of the list: the node's kernels, once."""
+    """[num_nodes] forward_us and backward_us by name of the list: the node's kernels, once.
+
+    Nodes were measured in loops, so that the cache holds their operands; the analytical model predicts that.
+    """
     part = Part.BOTH if row.label.run.training else Part.FORWARD
     graph = row.graph(part)
-    given = predictor.predict(graph, row.cluster)
     compute = (graph.nodes["node_type"] == "compute").to_numpy()
     owned = [each for each in row.program(part) if isinstance(each.item, Op)]
     backward = (graph.nodes["phase"].astype(str) == "backward").to_numpy()[compute]
-    us = given.latency_us[compute]  # [num_ops]; NaN stays NaN in the sums
+    if isinstance(predictor, AnalyticPredictor):
+        us = repeated_us(graph.nodes[compute], row.device)  # [num_ops]; NaN stays NaN in the sums
+    else:
+        us = predictor.predict(graph, row.cluster).latency_us[compute]
     nodes = pd.Index([each.node for each in owned], name="node")
     table = pd.DataFrame({"forward_us": us * ~backward, "backward_us": us * backward}, index=nodes)
     total = table.fillna(np.inf).groupby("node").sum().replace(np.inf, np.nan)  # unknown parts leave no sum
@@ -166,7 +175,14 @@ def kernels_us(row: Row, predictor: Predictor) -> pd.DataFrame:
     return total.div(total.index.map(often).to_numpy(float), axis=0)
 
 
-NEUSIGHT = "neusight"
+def repeated_us(nodes: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
+    """[n] us of compute nodes, each called in a loop."""
+    calls, code = distinct_calls(nodes)
+    times = kernel_times([replace(call, turns=1.0) for call in calls], device, default_constants().roofline_power)
+    return times.latency_us[code] / np.maximum(nodes["num_siblings"].to_numpy(float), 1.0)
+
+
+NEUSIGHT, GAP_SCALE = "neusight", 0.1  # GAP_SCALE: of a log latency, larger misses count linearly
 CLASSES = {"BMM": "bmm", "Linear": "linear", "VECsoftmax": "softmax", "VECln": "layer norm"}
 ELEMENTWISE = "elementwise"  # VECadd, VECmulu, VECgelu, ...
 MEASURED, PEER = "measured", "NeuSight"
@@ -194,14 +210,10 @@ def class_sums(row: Row, who: Mapping[str, Predictor], folder: Path) -> pd.DataF
 
 
 def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:
-    """[num_nodes] what two events around a node's pass read, from its kernels: the host's gap is in what is short.
-
-    The gaps are those that ship, fitted on op tables; products are long, and taken as they are.
-    """
-    gaps = default_memory_constants().gaps
+    """[num_nodes] what two events around a node's pass read, from its kernels: the host's gap is in what is short."""
     result = kernels.copy()
     for node in kernels.index:
-        gap = gaps.get(kinds[str(node)].removeprefix("VEC").lower())
+        gap = NODE_GAPS.get(class_of(kinds[str(node)]) or "")
         if gap is not None:
             own_us = kernels.loc[node].to_numpy(float)  # [2] forward and backward; 0: no kernel, no measurement
             result.loc[node] = np.where(own_us == 0.0, 0.0, between_events_us(own_us, gap))
@@ -220,6 +232,47 @@ def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Pat
             printed.add_row(str(gpu), str(kind), name, *error_texts(part[name], part[MEASURED]))
         printed.add_section()
     return printed
+
+
+def forward_nodes(chosen: Sequence[Row], folder: Path) -> pd.DataFrame:
+    """One row per node of a class: GPU, class, kernels (us, in a loop), the analytical answer, measured, NeuSight's."""
+    result = []
+    for row in chosen:
+        measured, peer = node_times(folder, row.label), peer_node_times(folder, row.label, NEUSIGHT)
+        if measured is None or peer is None or row.label.run.variant:
+            continue
+        kinds = {call.op.name: call.op.kind for s in row.sections for call in s.calls}
+        kernels = kernels_us(row, AnalyticPredictor())
+        table = pd.DataFrame({
+            "kernels": kernels["forward_us"], ANALYTIC: between_events(kernels, kinds)["forward_us"],
+            MEASURED: measured["forward_us"], PEER: peer["forward_us"],
+        }).dropna()  # fmt: skip
+        classes = [class_of(kinds.get(str(node), "")) for node in table.index]
+        result.append(table.assign(GPU=row.label.device, **{"class": classes}))
+    nodes = pd.concat(result, ignore_index=True).dropna(subset=["class"])
+    return nodes[(nodes[MEASURED] > 0) & (nodes["kernels"] > 0)]
+
+
+def node_table(nodes: pd.DataFrame) -> Table:
+    """Errors of forward nodes, by GPU and class."""
+    printed = Table("GPU", "class", "answer", *ERROR_COLUMNS)
+    for (gpu, kind), part in nodes.groupby(["GPU", "class"]):
+        for name in (ANALYTIC, PEER):
+            printed.add_row(str(gpu), str(kind), name, *error_texts(part[name], part[MEASURED]))
+    return printed
+
+
+def fitted_gap(part: pd.DataFrame) -> EventGap:
+    """What events add to the nodes of one class; every GPU counts the same."""
+    log_us, kernels = np.log(part[MEASURED].to_numpy()), part["kernels"].to_numpy()
+    weight = np.sqrt(1.0 / part.groupby("GPU")[MEASURED].transform("size").to_numpy())
+
+    def residuals(values: np.ndarray) -> np.ndarray:
+        gap = EventGap(float(values[0]), float(values[1] / (1.0 + values[1])))
+        return softened(np.log(between_events_us(kernels, gap)) - log_us, GAP_SCALE) * weight * np.sqrt(len(part))
+
+    call, odds = fit_logs(residuals, np.array([30.0, 0.5]))
+    return EventGap(float(call), float(odds / (1.0 + odds)))
 
 
 ANALYTIC, NETWORK, FLOOR = "analytical", "network", "nodes summed"
@@ -295,6 +348,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--checkpoint", type=Path, help="a trained network, compared with the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")
+    parser.add_argument("--nodes", action="store_true", help="forward passes of nodes only")
+    parser.add_argument("--gaps", action="store_true", help="fit NODE_GAPS on the nodes of --seen GPUs, and print them")
     requested = parser.parse_args(argv)
     folder = mirror()
     chosen, left_out = rows(folder)
@@ -304,6 +359,13 @@ def main(argv: Sequence[str]) -> None:
     chosen = [row for row in chosen if row.seen or not requested.seen]
     if not chosen:
         sys.exit("no labels of sitar-lab/NeuSight: set GNNPERF_DATA_MIRROR to a folder that holds them")
+    if requested.nodes or requested.gaps:
+        nodes = forward_nodes([row for row in chosen if row.seen or not requested.gaps], folder)
+        if requested.nodes:
+            _show("Forward passes of nodes", node_table(nodes))
+        for kind, part in nodes.groupby("class") if requested.gaps else ():
+            print(kind, fitted_gap(part))
+        return
     result = answered(chosen, who, folder)
     every = (*who, *PEERS.values(), FLOOR)
     print_rows(result, every)

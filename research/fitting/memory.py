@@ -25,7 +25,7 @@ from gnnperf.analytic.memory_bound.constants import (
     MemorySystem,
     RowKernel,
 )
-from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us
+from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us, missing_share
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._op_tables import memory_rows
@@ -44,9 +44,11 @@ HEAVY = {"pow": "pow", "powu": "pow"}  # tables whose op costs more instructions
 DIGITS = 4  # significant, in the file
 ITEM_BYTES = 4
 FLOOR_QUANTILE = 0.05  # of a table's rows by size: these are the call's own time, whatever the kernel does
+LOOP = 1.0  # turns: the same call again and again
 EVERY = 7  # of the rows is enough for a handful of constants
 START = MemoryConstants(
-    stream_share=0.8, cache_share=0.9, cache_speedup=2.5, lane_cycles={OTHER: 4.0, "pow": 30.0},
+    stream_share=0.8, cache_share=0.9, partitioned_share=0.65, cache_bytes_per_clock=16.0,
+    lane_cycles={OTHER: 4.0, "pow": 30.0},
     rows={
         "layer_norm": RowKernel(1.0, 400.0, 0.5, 12.0, 0.9, 3.0),
         "softmax_warp": RowKernel(0.0, 50.0, 0.3, 16.0, 0.85, 3.0),
@@ -71,11 +73,12 @@ def device_us(rows: pd.DataFrame, table: str, device: DeviceSpec, constants: Mem
     """The kernel's own time [n] us for rows of one table, operands resident as far as the cache holds them."""
     num_rows, columns = rows["rows"].to_numpy(float), rows["columns"].to_numpy(float)  # [n]
     if table == LAYER_NORM:
-        return layer_norm_us(num_rows, columns, ITEM_BYTES, device, constants, resident=True)
+        return layer_norm_us(num_rows, columns, ITEM_BYTES, device, constants, turns=LOOP)
     if table == SOFTMAX:
-        return softmax_us(num_rows, columns, ITEM_BYTES, device, constants, resident=True)
+        return softmax_us(num_rows, columns, ITEM_BYTES, device, constants, turns=LOOP, staged=False)
     moved = rows["moved_bytes"].to_numpy(float)  # [n]
-    return elementwise_us(HEAVY.get(table, OTHER), num_rows * columns, moved, device, constants, moved)
+    missing = missing_share(moved, LOOP, device, constants)
+    return elementwise_us(HEAVY.get(table, OTHER), num_rows * columns, moved, device, constants, missing)
 
 
 def predicted_us(rows: pd.DataFrame, device: DeviceSpec, constants: MemoryConstants) -> np.ndarray:
@@ -151,16 +154,17 @@ def _fit_streams(
     known = [name for name in measured if devices[name].memory_bus_bits and devices[name].memory_pin_bits_per_s]
 
     def build(values: np.ndarray) -> Loaded:
-        retained, speedup, heavy, issue, *shares = map(float, values)
+        retained, parts, per_clock, heavy, issue, *shares = map(float, values)
         cycles = {**START.lane_cycles, "pow": heavy}
         systems = {devices[name].name: _system(devices[name], share)
                    for name, share in zip(measured, shares, strict=True) if name in known}  # fmt: skip
         result = replace(START, stream_share=float(np.exp(np.mean(np.log(shares)))), cache_share=retained,
-                        cache_speedup=speedup, lane_cycles=cycles, systems=systems)  # fmt: skip
+                        partitioned_share=parts, cache_bytes_per_clock=per_clock, lane_cycles=cycles,
+                        systems=systems)  # fmt: skip
         return result, issue
 
-    start = np.array([START.cache_share, START.cache_speedup, START.lane_cycles["pow"], START_ISSUE_SHARE,
-                      *[START.stream_share] * len(measured)])  # fmt: skip
+    start = np.array([START.cache_share, START.partitioned_share, START.cache_bytes_per_clock,
+                      START.lane_cycles["pow"], START_ISSUE_SHARE, *[START.stream_share] * len(measured)])  # fmt: skip
     constants, issue = _fit(rows, devices, calls, build, start)
     return constants, dict.fromkeys(map(str, rows["table"].unique()), issue)
 

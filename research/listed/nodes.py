@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op
@@ -22,23 +24,52 @@ def calls_of(ops: Sequence[ListedOp], training: bool) -> tuple[Call, ...]:
     permuted_names = {name for op_ in ops if op_.function in PERMUTING for name in op_.sources}
     result = []
     for listed in ops:
-        call = _call(listed, results, training, listed.name in permuted_names)
+        call = _call(_divided(listed, results), results, training, listed.name in permuted_names)
         results[listed.name] = result_of(call)
         result.append(call)
     return tuple(result)
 
 
+def _divided(listed: ListedOp, results: dict[str, Result]) -> ListedOp:
+    """The node with its rank's part of the last axis, where its source has a part and the list states the whole.
+
+    Lists of tensor parallelism divide the shapes of products, and not those of what uses them, element by element.
+    Axes of heads are left as they are: what has them is a view.
+    """
+    whole = max(listed.tensors, key=prod, default=())
+    if listed.kind in (*TRAINED, "BMM", "getitem") or not 0 < len(whole) <= 3 or len(listed.output) > 3:
+        return listed
+    own = [r.layout.shape for name in listed.sources if (r := results.get(name)) is not None and r.layout is not None]
+    part = max(own, key=prod, default=whole)
+    ways = prod(whole) // max(prod(part), 1)
+    if part in listed.tensors or part[-1:] != (whole[-1] // max(ways, 1),) or prod(part) * ways != prod(whole):
+        return listed
+    shapes = [(*shape[:-1], shape[-1] // ways) if shape[-1:] == whole[-1:] else shape
+              for shape in (*listed.inputs, listed.output)]  # fmt: skip
+    return replace(listed, inputs=tuple(shapes[:-1]), output=shapes[-1])
+
+
 def _call(listed: ListedOp, results: dict[str, Result], training: bool, permuted_later: bool) -> Call:
-    """Arguments are distinguished by their shapes: the list does not order sources."""
+    """Arguments are distinguished by their shapes: the list does not order sources.
+
+    In lists of tensor parallelism (`_divided`), a source whose shape no argument has stands for the next argument
+    without a source, with the shape that the argument states.
+    """
     left = [results[name] for name in sorted(listed.sources) if name in results]
-    arguments = []
+    arguments: list[Result | None] = []
     for shape in listed.tensors:
         same = next((r for r in left if r.layout is not None and r.layout.shape == shape), None)
         if same is not None:
             left.remove(same)
-        arguments.append(same or Result(contiguous(shape)))
-    tuples = [r for r in left if r.layout is not None and listed.kind == "getitem"]
-    return Call(listed, tuple(arguments), tuples[0] if tuples else None, training, permuted_later)
+        arguments.append(same)
+    tensors = [r for r in left if r.layout is not None]
+    parts_of = tensors[0] if tensors and listed.kind == "getitem" else None
+    divided = iter(() if parts_of is not None else sorted(tensors, key=lambda r: not r.differentiable))
+    given = tuple(
+        own or Result(contiguous(shape), getattr(next(divided, None), "differentiable", False))
+        for shape, own in zip(listed.tensors, arguments, strict=True)
+    )
+    return Call(listed, given, parts_of, training, permuted_later)
 
 
 def result_of(call: Call) -> Result:

@@ -15,9 +15,11 @@ from round_device import CONSTANTS, DEVICE
 from gnnperf.analytic.constants_file import read_constants
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, MemorySystem, default_memory_constants
 from gnnperf.analytic.memory_bound.streams import (
+    cache_bytes,
     chain_us,
     elementwise_us,
     miss_share,
+    missing_share,
     reduction_us,
     stream_share,
     stream_us,
@@ -42,8 +44,20 @@ def test_a_calibrated_device_keeps_its_own_share() -> None:
 
 def test_half_of_a_sweep_as_large_as_the_cache_misses() -> None:
     assert miss_share(np.array([0.0, 1e6, np.inf]), 1e6) == pytest.approx([0.0, 0.5, 1.0])
-    small = stream_us(np.array([1e3]), DEVICE, CONSTANTS, np.array([1e3]))  # all from the cache: twice as fast
-    assert small == pytest.approx([2.0 + 0.001])
+    small = np.array([1e3])  # all from the cache: 100 bytes per clock of 10 SMs, twice as fast
+    missing = missing_share(small, 1.0, DEVICE, CONSTANTS)
+    assert stream_us(small, DEVICE, CONSTANTS, missing) == pytest.approx([2.0 + 0.001])
+
+
+def test_ops_of_programs_and_after_others_find_nothing_in_the_cache() -> None:
+    for turns in (np.nan, 1e6, np.inf):
+        assert missing_share(np.array([1e3, 1e9]), turns, DEVICE, CONSTANTS) == pytest.approx([1.0, 1.0])
+
+
+def test_a_cache_in_two_partitions_keeps_less() -> None:
+    wide = replace(DEVICE, architecture="hopper", memory_bus_bits=5120)
+    assert cache_bytes(wide, CONSTANTS) == 0.5e6 and cache_bytes(replace(wide, memory_bus_bits=384), CONSTANTS) == 1e6
+    assert cache_bytes(replace(wide, architecture="volta"), CONSTANTS) == 1e6
 
 
 def test_a_heavy_op_is_bound_by_its_instructions() -> None:
@@ -78,8 +92,8 @@ def test_few_results_need_a_second_pass() -> None:
 @given(MANY_BYTES, MANY_BYTES)
 def test_more_bytes_are_never_faster(one: float, other: float) -> None:
     moved = np.sort(np.array([one, other]))
-    for working_set in (np.inf, moved):
-        first, second = stream_us(moved, DEVICE, CONSTANTS, working_set)
+    for turns in (np.nan, 1.0, 7.0, np.inf):
+        first, second = stream_us(moved, DEVICE, CONSTANTS, missing_share(moved, turns, DEVICE, CONSTANTS))
         assert first <= second * (1 + 1e-12)
 
 
@@ -91,7 +105,7 @@ def test_more_bandwidth_is_never_slower(moved: float, factor: float) -> None:
 
 def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:
     constants = default_memory_constants()
-    assert 0.5 < constants.stream_share < 1.0 and constants.cache_speedup > 1.0
+    assert 0.5 < constants.stream_share < 1.0 and constants.partitioned_share < constants.cache_share
     assert constants.provenance
 
 

@@ -19,8 +19,8 @@ from gnnperf.gnn.data.archive import read_archive, write_archive
 from gnnperf.gnn.intervals.nodes import NodeIntervals
 from gnnperf.gnn.intervals.steps import Intervals, StepIntervals
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import MAX_WEIGHT
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.predict.gnn import GnnPredictor
 
 

@@ -13,7 +13,7 @@ from synthetic import prepared
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, Head, TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 
 
 @cache

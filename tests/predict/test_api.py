@@ -20,7 +20,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import Placement, load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.predict import api
+from gnnperf.predict import api, replay
 from gnnperf.predict.api import missing_bucket, predict, trained_bucket_bytes
 from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Mode, Request, TraceEvidence, check
@@ -84,8 +84,8 @@ def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
 
 
 def test_replay_states_what_it_could_not_fit(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = api.replay_step
-    monkeypatch.setattr(api, "replay_step", lambda *args: replace(original(*args), num_unknown=3))
+    original = replay.replay_step
+    monkeypatch.setattr(replay, "replay_step", lambda *args: replace(original(*args), num_unknown=3))
     answer = predict(Request(trace=trace, mode=Mode.replay))
     assert any("3 nodes and gaps were never measured" in warning for warning in answer.warnings)
 
@@ -201,7 +201,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
     """An untrained network with the toy runs' vocabulary."""
     from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.gnn.models.gnn import TypedGNN
-    from gnnperf.gnn.models.message_passing import ModelConfig
+    from gnnperf.gnn.settings import ModelConfig
 
     data, config = toy_data(), ModelConfig(hidden_channels=8)
     torch.manual_seed(0)

@@ -266,3 +266,24 @@ def test_requested_collective_models_hold_in_every_cluster() -> None:
         expected = AnalyticPredictor().predict(graph, cluster).latency_us
         assert latency_us[COLLECTIVE] == pytest.approx(expected[COLLECTIVE])
     assert given[0][COLLECTIVE] != given[1][COLLECTIVE]
+
+
+def test_an_edit_states_how_much_measured_work_it_changes(trace: Path) -> None:
+    """Of 100 + 120 us of products and a transfer of 50; the path: host 10, product 120, transfer 50, wait 5."""
+    answer = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
+    assert answer.whatif is not None
+    assert answer.whatif.result[-1].startswith("0.22 of 0.27 ms on devices and links change (0 % of it without a model")
+    assert answer.whatif.result[-1].endswith("changed nodes hold 0.12 of the 0.185 ms of the critical path")
+
+
+def test_a_plan_with_a_larger_batch_has_its_memory() -> None:
+    plan, device = small(2, 1, 1, micro_batch=5), load_device("a100_sxm_80gb")
+    larger = replace(plan, schedule=replace(plan.schedule, micro_batch=10, global_batch=2 * plan.schedule.global_batch))
+    edited = predict(Request(plan=plan, hardware=device, whatif=[ScaleBatch(2)], findings=False, memory=True))
+    wanted = predict(Request(plan=larger, hardware=device, findings=False, memory=True))
+    assert edited.whatif is not None
+    assert edited.whatif.step_time_us == pytest.approx(wanted.step_time_us)
+    sizes = [[rank.peak.peak_bytes for rank in one.peak_memory] for one in (edited.whatif.answer, wanted)]
+    assert sizes[0] == sizes[1]
+    unknown = predict(Request(plan=plan, hardware=device, whatif=[FuseElementwise()], findings=False, memory=True))
+    assert any("peak memory of a plan with FuseElementwise" in note for note in unknown.notes)

@@ -17,7 +17,7 @@ from gnnperf.core.schema import NODE_COLUMNS, NodeType, Relation, Source
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import LONG_US, UNKNOWN_OP
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement

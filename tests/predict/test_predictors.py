@@ -15,7 +15,7 @@ from synthetic import cluster
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.prediction import Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.hardware.contention import Contention
@@ -29,7 +29,7 @@ from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_r
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
 from gnnperf.schedule.step_measurements import measured_step
-from gnnperf.whatif import ChangeCluster
+from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, requested
 from gnnperf.whatif.edit import Edited
 from tests.generate.transformer.plans import small
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed
@@ -315,3 +315,54 @@ def test_a_model_runs_once_per_graph_and_cluster(trace: Path, monkeypatch: pytes
         monkeypatch.setattr(api, "models_for", lambda *_, model=counted: api.Models(model))
         predict(Request(trace=trace, hardware=hardware))
         assert counted.runs == runs
+
+
+def _awaiting(message_bytes: float, blocked_us: float) -> ExecutionGraph:
+    """A kernel, then an all_reduce of 16 ranks of which one was traced: wait and transfer are one measurement."""
+    comm: dict[str, object] = {"collective": "all_reduce", "op_name": "c10d::allreduce_", "family": "collective",
+                               "message_bytes": message_bytes, "group_size": 8, "dtype": "float32"}  # fmt: skip
+    rows: list[dict[str, object]] = [
+        {"node_type": "compute", "device": 0, "stream": 0, "op_name": "aten::mm", "latency_us": 9.0, "start_us": 0.0},
+        {
+            **comm,
+            "node_type": "comm",
+            "segment": "arrive",
+            "device": 0,
+            "stream": 1,
+            "latency_us": 0.0,
+            "start_us": 9.0,
+        },
+        {**comm, "node_type": "comm", "segment": "exit", "device": 0, "stream": 1, "start_us": 9.0 + blocked_us},
+        {**comm, "node_type": "host", "segment": "peer_wait", "blocked_us": blocked_us, "start_us": 9.0},
+        {**comm, "rank": -1, "node_type": "collective"},
+    ]
+    edges = [(0, 1, "waits"), (1, 3, "follows"), (3, 4, "joins"), (4, 2, "releases")]
+    label = StepLabel(0, "ProfilerStep#0", None, 9.0 + blocked_us, (0.0,), (9.0 + blocked_us,))
+    return replace(make_graph(rows, edges, ranks=(0,), steps=(label,)), world_size=8)
+
+
+def test_a_transfer_that_a_wait_for_untraced_ranks_hides_moves_with_the_link() -> None:
+    """The model's transfer comes out of the measured sum; what is left is the wait, which stays."""
+    graph, slower = _awaiting(4e6, 1e6), apply(_awaiting(4e6, 1e6), [ChangeLink(bandwidth_factor=0.5)])
+    predictor = TracePredictor(measured_step(graph, graph.steps[0]), DGX1, AnalyticPredictor())
+    on = requested(slower.graph, DGX1, slower.hardware).clusters[-1]
+    here, there = (AnalyticPredictor().predict(graph, cluster).latency_us[4] for cluster in (DGX1, on))
+    assert predictor.predict(predictor.measured.graph, DGX1).latency_us[[3, 4]].tolist() == [1e6, 0.0]
+    edited = predictor.on_edit(slower).predict(slower.graph, on)
+    assert there > 1.5 * here
+    assert edited.latency_us[[3, 4]] == pytest.approx([1e6 - here, there])
+    short = _awaiting(4e6, here / 2)  # shorter than the model's transfer: nobody waited
+    result = TracePredictor(measured_step(short, short.steps[0]), DGX1, AnalyticPredictor(), slower)
+    assert result.predict(slower.graph, on).latency_us[[3, 4]] == pytest.approx([0.0, there / 2])
+
+
+def test_a_transfer_of_unknown_size_moves_by_bandwidth_and_by_what_a_ring_moves() -> None:
+    graph = replace(TOY, nodes=TOY.nodes.assign(message_bytes=np.nan))
+    predictor = TracePredictor(measured_step(graph, graph.steps[0]), DGX1, AnalyticPredictor())
+    for edit, ratio in ((ChangeLink(bandwidth_factor=0.5), 2.0), (WorldSize(4, data_parallel=2), 1.5)):
+        edited = apply(graph, [edit])
+        on = requested(edited.graph, DGX1, edited.hardware).clusters[-1]
+        result = predictor.on_edit(edited).predict(edited.graph, on)
+        transfer = np.flatnonzero(edited.graph.nodes["node_type"] == "collective")
+        assert result.latency_us[transfer] == pytest.approx(50.0 * ratio)
+        assert set(result.source[transfer]) == {Source.SCALED}

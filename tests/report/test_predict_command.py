@@ -10,13 +10,13 @@ import pytest
 
 from gnnperf import cli
 from gnnperf.predict import edit_settings, parse_edit
-from gnnperf.report.predict_cli import EXAMPLES
+from gnnperf.report.predict_cli import EXAMPLES, WHAT_IF_EXAMPLES
 
 RUN = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
 
 
-def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
-    assert cli.main(["predict", *words, "--json"]) == 0
+def predicted(capsys: pytest.CaptureFixture[str], *words: str, command: str = "predict") -> dict[str, object]:
+    assert cli.main([command, *words, "--json"]) == 0
     document: dict[str, object] = json.loads(capsys.readouterr().out)
     return document
 
@@ -27,6 +27,9 @@ def test_a_trace_with_what_ifs_gives_the_edited_step(capsys: pytest.CaptureFixtu
     whatif = document["whatif"]
     assert isinstance(whatif, dict) and whatif["edits"] == ["batch=factor:2", "latency=op:aten::mm,factor:0.5"]
     assert (tmp_path / "out/report.html").is_file()
+    words = [edit for edit in edits if edit != "--what-if"]
+    short = predicted(capsys, RUN, *words, "--out", str(tmp_path / "b"), "--set", "memory=false", command="what-if")
+    assert short["whatif"] == whatif
 
 
 def test_another_device_and_keys_of_predict_py(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -68,8 +71,17 @@ def test_an_edit_without_braces(text: str, entry: object) -> None:
     assert parse_edit(text) == entry
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("line", re.findall(r"^  gnnperf (.+?)(?:   .*)?$", EXAMPLES + WHAT_IF_EXAMPLES, re.MULTILINE))
+def test_examples_of_the_help_run(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [RUN if word in ("trace.json.gz", "runs/trace_dir") else word for word in line.split()]
+    less = ["--set", "findings=false", "--set", "memory=false", "--out", str(tmp_path / "out")]
+    assert cli.main([*words, *less]) == 0, capsys.readouterr().err
+    assert "step" in capsys.readouterr().out
+
+
 def test_help_lists_every_edit() -> None:
-    listed = EXAMPLES.partition("SETTING:VALUE,...\n")[2].partition("every key")[0]
+    listed = WHAT_IF_EXAMPLES.partition("SETTING:VALUE,...\n")[2].partition("every setting")[0]
     assert sorted(re.findall(r"\w+", listed)) == sorted(edit_settings())
 
 

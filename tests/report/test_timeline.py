@@ -21,7 +21,7 @@ from gnnperf.graph.execution_graph import StepLabel
 from gnnperf.predict.assembly import assemble
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report import timeline as timeline_module
-from gnnperf.report.timeline import write_timeline
+from gnnperf.report.timeline import tracks, write_timeline
 from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import make_graph
 
@@ -30,7 +30,7 @@ def written(answer: StepPrediction) -> bytes:
     """The file as it lies on disk."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "timeline.json.gz"
-        write_timeline(answer, path)
+        write_timeline(answer, tracks(answer), path)
         return path.read_bytes()
 
 
@@ -170,7 +170,8 @@ def test_no_more_than_a_chunk_of_events_is_made_at_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         timeline_module._Nodes, "args", lambda *given: (requested.append(len(given[1])), args(*given))[1]
     )
-    pieces = timeline_module._pieces(_row_of_kernels(50))
+    answer = _row_of_kernels(50)
+    pieces = timeline_module._pieces(answer, tracks(answer))
     while not requested:
         next(pieces)
     assert requested == [16]  # the others wait until the first ones are written

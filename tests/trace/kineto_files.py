@@ -71,6 +71,23 @@ def write(path: Path, content: Any, *, packed: bool = False) -> Path:
     return path
 
 
+STEP_US = 1000
+
+
+def marked_steps(path: Path, steps: int = 6, rank: int = 0) -> Path:
+    """Steps 5, 6, ... of an op that launches a kernel, which begins in the next step."""
+    events = []
+    for i in range(steps):
+        at = STEP_US * i
+        events += [
+            host(f"ProfilerStep#{5 + i}", at, STEP_US - 1, "user_annotation"),
+            host("aten::mm", at + 10, 50),
+            call("cudaLaunchKernel", at + 20, 5, 900 + i),
+            device("gemm", at + STEP_US + 10, 30, 900 + i),
+        ]
+    return write(path, document(events, rank, 4), packed=path.suffix == ".gz")
+
+
 def tar(path: Path, members: Mapping[str, bytes], kind: bytes = tarfile.REGTYPE) -> Path:
     """A packed tar archive; its links lead to /etc/passwd."""
     with tarfile.open(path, "w:gz") as archive:

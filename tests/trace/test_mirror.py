@@ -12,8 +12,9 @@ import pytest
 from gnnperf.core import schema
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import DEVICE_KINDS
-from gnnperf.trace import read_run
+from gnnperf.trace import read_run, selection
 from gnnperf.trace.inspect import inspect
+from gnnperf.trace.selection import in_steps, step_numbers
 from gnnperf.trace.table import RunTrace, TraceTable
 
 pytestmark = pytest.mark.mirror
@@ -91,3 +92,16 @@ def test_nanoseconds_survive_in_files_of_absolute_microseconds(mirror: Path) -> 
     path = next(mirror.glob("facebookresearch+HolisticTraceAnalysis/**/ns_resolution_trace/*.gz"))
     events = read_run(path).tables[0].events
     assert len(np.unique(events["start_ns"] % 1000)) > 900  # all the nanoseconds, not multiples of 250
+
+
+@pytest.mark.parametrize("name", ["trace_diff/control", "ns_resolution_trace", "negative_queue_length_values_check"])
+def test_a_step_that_is_chosen_is_that_of_the_whole_trace(mirror: Path, name: str) -> None:
+    """Files list calls before or after the work that they launch; only its own is decoded."""
+    path = next(mirror.glob(f"facebookresearch+HolisticTraceAnalysis/**/{name}/*.gz"))
+    whole = read_run(path).tables[0]
+    number = int(step_numbers(whole)[1])
+    chosen = selection(steps=number)
+    assert chosen.steps is not None
+    expected, events = in_steps(whole, chosen.steps).events, read_run(path, chosen=chosen).tables[0].events
+    columns = ["kind", "name", "start_ns", "duration_ns", "thread", "stream", "correlation", "launch_event"]
+    assert expected[columns].astype(str).equals(events[columns].astype(str))

@@ -238,12 +238,6 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     refused(step(Export()).write(tmp_path / "a.sqlite", schema), "lacks the column gridZ of CUPTI_ACTIVITY_KIND_KERNEL")
 
 
-def test_a_rocprof_database_is_refused_with_what_works(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "results.db")) as connection:
-        connection.execute("CREATE TABLE rocpd_kernel_dispatch_0000b1c7 (id INTEGER PRIMARY KEY)")
-    refused(tmp_path / "results.db", r"rocprof database \(rocpd\).*torch.profiler.*Chrome traces of AMD GPUs are read")
-
-
 def test_a_report_is_refused_with_the_command_that_exports_it(tmp_path: Path) -> None:
     (tmp_path / "a.nsys-rep").write_bytes(b"report")
     refused(tmp_path / "a.nsys-rep", "report of Nsight Systems.*nsys export --type sqlite a.nsys-rep")

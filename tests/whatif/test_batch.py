@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
+from gnnperf.generate.transformer.build import build_plan
 from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace import read_run
 from gnnperf.whatif import ScaleBatch, apply
 from gnnperf.whatif.batch_shapes import find_batch, scale_call
+from tests.generate.transformer.plans import small
 from tests.whatif.loops import loop
 from tests.whatif.programs import (
     ARRIVE,
@@ -25,6 +28,7 @@ from tests.whatif.programs import (
     GRADIENT_IN,
     GRADIENT_W,
     LINEAR,
+    LOSS,
     SEND,
     TRANSFER,
     UPDATE,
@@ -176,6 +180,45 @@ def test_without_followed_tensors_layouts_decide() -> None:
     result = ScaleBatch(2.0)(sequence_first(3, followed=False)).graph.nodes
     assert result["input_dims"][[3, 11]].tolist() == ["[[7,6,10],[10],[]]", "[[12,7,7],[12,7,5]]"]
     assert result["message_bytes"].dropna().tolist() == [4.0 * 42 * 10] * 3
+
+
+def test_a_plan_of_larger_micro_batches_is_the_edited_plan() -> None:
+    """Heads are a dimension with the samples in it; the scores of a plan give how many."""
+    plan = small(2, 1, 1, micro_batch=5)
+    larger = replace(plan, schedule=replace(plan.schedule, micro_batch=10, global_batch=2 * plan.schedule.global_batch))
+    result, expected = (
+        graph.nodes[graph.nodes["node_type"] == "compute"].reset_index(drop=True)
+        for graph in (ScaleBatch(2)(build_plan(plan)).graph, build_plan(larger))
+    )
+    assert [json.loads(dims) for dims in result["input_dims"]] == [json.loads(dims) for dims in expected["input_dims"]]
+    np.testing.assert_allclose(result["flops"], expected["flops"])
+
+
+def _on_a_stream(dims: str | None) -> ExecutionGraph:
+    """The layer's linear op on a GPU, and two kernels without shapes; an exchange of unknown size."""
+    graph = layer(2, 3, 5, 7)
+    nodes = graph.nodes.assign(stream=np.where(graph.nodes["node_type"] == "compute", 0, -1))
+    blank = ["input_dims", "flops", "bytes"]
+    rows = [LOSS, GRADIENT_IN] if dims else nodes.index.tolist()
+    nodes = nodes.astype({"input_dims": object})
+    nodes.loc[rows, blank] = np.nan
+    nodes.loc[LOSS, "latency_us"] = 30.0
+    return replace(graph, nodes=nodes.astype({"input_dims": "category"}), device_names=("A100",))
+
+
+def test_kernels_without_shapes_change_as_the_rest_of_their_family() -> None:
+    result = ScaleBatch(2)(_on_a_stream("known"))
+    assert result.touched[[LOSS, GRADIENT_IN]].all()
+    assert result.graph.nodes["latency_us"][[LOSS, GRADIENT_IN]].isna().all()
+    assert any(sentence.startswith("2 kernels and copies without shapes (0.035 ms)") for sentence in result.unknown)
+
+
+def test_without_any_shapes_work_and_messages_of_data_take_as_many_times_as_long() -> None:
+    result = ScaleBatch(3)(_on_a_stream(None))
+    factor = result.latency_change.factor
+    assert factor[[LOSS, TRANSFER]].tolist() == [3.0, 3.0]
+    assert factor[[LINEAR, UPDATE]].tolist() == [1.0, 1.0]  # of 5 us: bound by its launch; of parameters
+    assert "no shapes were recorded" in result.unknown[0]
 
 
 @pytest.mark.mirror

@@ -69,16 +69,23 @@ def test_refusals() -> None:
 MESSAGE = 4.0 * (7 * 5 + 7)  # the flat gradient
 
 
-@pytest.mark.parametrize(("device", "fits"), [("h100_sxm", True), ("v100_sxm2_32gb", False), ("a100_sxm_80gb", False)])
-def test_fp8_needs_a_device_with_units_for_it(device: str, fits: bool) -> None:
+@pytest.mark.parametrize(
+    ("device", "dtype", "fits"),
+    [
+        ("h100_sxm", "float8_e4m3fn", True), ("v100_sxm2_32gb", "float8_e4m3fn", False),
+        ("a100_sxm_80gb", "float8_e4m3fn", False), ("v100_sxm2_32gb", "bfloat16", False),
+        ("a100_sxm_80gb", "bfloat16", True), ("epyc_7742", "bfloat16", True),
+    ],
+)  # fmt: skip
+def test_a_dtype_needs_a_device_with_units_for_it(device: str, dtype: str, fits: bool) -> None:
     """Whatever the order of the edits, the device that the edited step is predicted for decides."""
-    both: list[Edit] = [ChangeDtype("float32", "float8_e4m3fn"), ChangeDevice(device)]
+    both: list[Edit] = [ChangeDtype("float32", dtype), ChangeDevice(device)]
     for edits in (both, both[::-1]):
         edited = apply(layer(2, 3, 5, 7), edits)
         if fits:
             assert requested(edited.graph, load_cluster("dgx1_v100"), edited.hardware).clusters
         else:
-            with pytest.raises(InputError, match=f"{device} has no units for float8_e4m3fn.*bfloat16|float16, float32"):
+            with pytest.raises(InputError, match=f"{device} has no units for {dtype}.*float16"):
                 requested(edited.graph, load_cluster("hgx_h100"), edited.hardware)
 
 

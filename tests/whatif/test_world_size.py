@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +156,23 @@ def test_a_tensor_parallel_plan_gets_a_data_parallel_dimension() -> None:
     assert {phases[src] for src, dst in ends if dst in new} == {"backward"}
     assert {phases[dst] for src, dst in ends if src in new} == {"optimizer"}
     assert any("one all_reduce of 1.786 MB per rank" in sentence for sentence in edited.unknown)
+
+
+def test_a_wait_for_untraced_ranks_hides_no_all_reduce_from_new_replicas() -> None:
+    """The same plan as if another rank were missing: its parts wait for peers before the transfer."""
+    graph = build_plan(small(4, 1, 1))
+    joins = graph.edges.index[graph.edges["relation"] == "joins"]
+    parts = graph.edges.loc[joins, "src"].to_numpy()
+    waits = graph.nodes.iloc[parts].assign(node_type="host", segment="peer_wait", stream=-1)
+    nodes = pd.concat([graph.nodes.astype(object), waits.astype(object)], ignore_index=True)
+    nodes = nodes.assign(node_id=np.arange(len(nodes))).astype(graph.nodes.dtypes.drop(["node_type", "segment"]))
+    nodes = nodes.astype({"node_type": "category", "segment": "category"})
+    new, edges = graph.num_nodes + np.arange(len(parts)), graph.edges.copy()
+    edges.loc[joins, "src"] = new
+    after = graph.edges.loc[joins].assign(src=parts, dst=new, relation="follows").astype(graph.edges.dtypes)
+    hidden = replace(graph, nodes=nodes, edges=pd.concat([edges, after], ignore_index=True).astype(edges.dtypes))
+    edited = WorldSize(8, data_parallel=1)(hidden)
+    assert edited.touched.sum() == 3
 
 
 @pytest.mark.mirror

@@ -17,7 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.analytic.memory_bound.streams import US, miss_share, sustained_bytes_per_s
+from gnnperf.analytic.memory_bound.streams import (
+    US,
+    cache_bytes,
+    cache_bytes_per_s,
+    miss_share,
+    sustained_bytes_per_s,
+)
 from gnnperf.hardware import DeviceSpec
 
 # Rows are described in bins of equally likely rows, so that a table of a billion rows is a few hundred numbers. Lookups
@@ -164,14 +170,14 @@ def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, L
     """
     line = LINE_BYTES[device.kind]
     dram_byte_us = US / sustained_bytes_per_s(device, constants)
-    cache_byte_us = dram_byte_us / constants.cache_speedup
+    cache_byte_us = US / cache_bytes_per_s(device, constants)
     coefficients = LookupCoefficients(
         call=device.launch_floor_us, row=INDEX_BYTES * dram_byte_us, element=US / device.flops_per_s["float32"],
         near_line=line * cache_byte_us, last_line=line * dram_byte_us, result_byte=dram_byte_us,
         gradient_byte=dram_byte_us,
     )  # fmt: skip
     near_bytes = NEAR_BYTES_PER_SM[device.kind] * device.num_sms
-    return Caches(near_bytes, constants.cache_share * device.l2_bytes, line), coefficients
+    return Caches(near_bytes, cache_bytes(device, constants), line), coefficients
 
 
 def lookup_us(

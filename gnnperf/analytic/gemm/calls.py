@@ -33,7 +33,9 @@ PROGRAM_TURNS = {True: 6.0, False: 1.0}
 SCALED = "aten::_scaled_mm"  # takes operands in 8 bits; other ops in 8 bits quantize their input
 ODD_SLOWDOWN = 3.4  # of what arithmetic or bytes take at least; TraceLens (MIT): bmm of bf16 with edges 3137, 5185
 DENSE = 1.0 - 1e-6  # of the FLOPs that shapes imply; with fewer, an operand is sparse: its stored values are a roofline
-SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with
+# Generations after those of the tables have tiles of 32 and 64 for batched float32 products of such edges (NeuSight's
+# nodes on L4); the others multiply them in tiles of 128 (its tables, ampere_sgemm_128x128 in traces).
+SHORT_EDGE, NARROW_TILES = 64, ("ada", "hopper", "blackwell")
 Size = tuple[float, float, float, float]  # batch, m, n, k
 
 
@@ -127,8 +129,8 @@ def has_rate(device: DeviceSpec, dtype: str, tf32: bool = False) -> bool:
 def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool = False) -> ProductTime:
     """The model of matrix products on the setting's device. Its floor is no shorter than the device's.
 
-    The tiles of batched float32 products are those of square matrices. Results with a shorter edge come with other ones
-    as well (a kernel named volta_sgemm_128x32 multiplies 64 x 64 by 64 x 3): the better of both families answers.
+    The tiles of batched float32 products are those of square matrices. On NARROW_TILES, results with a short edge come
+    with other ones as well: the better of both families answers.
     """
     device = as_specified(setting, dtype, tf32)
     key = rate_key(device, dtype, tf32)
@@ -143,7 +145,7 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool
             other, least = (
                 gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (requested, one)
             )
-            short = np.minimum(requested.m, requested.n) < SHORT_EDGE
+            short = (np.minimum(requested.m, requested.n) <= SHORT_EDGE) & (device.architecture in NARROW_TILES)
             better = np.where(short, np.minimum(us[rows], other), us[rows])
             us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it
         return np.maximum(us, setting.device.launch_floor_us)

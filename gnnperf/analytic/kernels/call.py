@@ -51,7 +51,7 @@ class KernelCall:
     num_kernels: int = 1  # that the call launched; 1 where that is not known
     # float32 products may use TF32; torch's default is not. Convolutions may in any case, as torch has it.
     tf32: bool = False
-    # products in turn on operands of their own, which compete for the cache; None: as in programs (`gemm.calls`)
+    # calls in turn on operands of their own, which compete for the cache (1: one call in a loop); None: in a program
     turns: float | None = None
     access: LookupAccess = LookupAccess()  # of an embedding lookup; shapes say nothing about it
 
@@ -124,6 +124,11 @@ def of_item_bytes(calls: Sequence[KernelCall]) -> Array:
 def of_bytes(calls: Sequence[KernelCall]) -> Array:
     """[n] bytes moved; NaN unknown."""
     return np.array([call.moved_bytes for call in calls], float)
+
+
+def of_turns(calls: Sequence[KernelCall]) -> Array:
+    """[n] calls in turn; NaN: in a program."""
+    return np.array([call.turns for call in calls], float)
 
 
 def of_flops(calls: Sequence[KernelCall]) -> Array:

@@ -11,7 +11,8 @@ from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.cpu.counts import ARITHMETIC, AT_ONCE, CALLS, COUNTS, KEYS, TRAFFIC
 from gnnperf.analytic.embedding.counted_access import with_counts
 from gnnperf.analytic.kernels.call import Array, Bound, KernelCall, KernelTimes
-from gnnperf.analytic.kernels.dispatch import bounds, kernel_times, roofline_us
+from gnnperf.analytic.kernels.dispatch import bounds, has_forms, kernel_times, roofline_us
+from gnnperf.analytic.kernels.launched import launched_us
 from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph, TableCounts
 from gnnperf.hardware import DeviceSpec
@@ -22,14 +23,18 @@ TEXTS = ("op_name", "input_dims", "dtype", "family")
 def compute_nodes_us(
     nodes: pd.DataFrame, device: DeviceSpec, roofline_power: float, tables: Sequence[TableCounts] = ()
 ) -> Array:
-    """[n] us of compute nodes (schema.NODE_COLUMNS); NaN where neither FLOPs nor bytes are known.
+    """[n] us of compute nodes (schema.NODE_COLUMNS); NaN where neither FLOPs nor bytes nor the launch are known.
 
     A node holds its share of the op call's FLOPs and bytes, so the call is the node times its siblings, and the node's
     latency is its share of the call's. `tables` are the counts of embedding tables that the run's card holds.
     """
     calls, code = distinct_calls(nodes)
     latency = kernel_times(with_counts(calls, tables), device, roofline_power).latency_us  # [num_calls]
-    return latency[code] / _siblings(nodes)
+    result = latency[code] / _siblings(nodes)  # [n]
+    unknown = np.isnan(result)
+    if unknown.any() and has_forms(device):
+        result[unknown] = launched_us(nodes[unknown], device)
+    return result
 
 
 def distinct_calls(nodes: pd.DataFrame) -> tuple[list[KernelCall], np.ndarray]:

@@ -26,20 +26,37 @@ from gnnperf.analytic.kernels.call import (
     of_bytes,
     of_flops,
     of_item_bytes,
+    of_turns,
     sized,
 )
-from gnnperf.analytic.memory_bound.streams import US, chain_us, elementwise_us, reduction_us, stream_us
+from gnnperf.analytic.memory_bound.streams import (
+    US,
+    cache_bytes,
+    chain_us,
+    elementwise_us,
+    miss_share,
+    missing_share,
+    reduction_us,
+    stream_us,
+)
 from gnnperf.analytic.roofline import flops_per_s
 from gnnperf.core import OpFamily
 from gnnperf.graph import UnknownCost, broadcast, lookup, supported_ops
 
 TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cuh: depth_to_max_tensors
+BROADCAST_STREAMS = 3.0  # that pass between two sweeps of a broadcast operand: itself, another one, the result
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
 
 
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of copies, gathers, fills, losses, pooling: bytes at the sustained bandwidth; NaN: bytes unknown."""
-    return _no_faster_than_arithmetic(stream_us(of_bytes(calls), setting.device, setting.memory), calls, setting)
+    moved = of_bytes(calls)
+    us = stream_us(moved, setting.device, setting.memory, _missing(moved, calls, setting))
+    return _no_faster_than_arithmetic(us, calls, setting)
+
+
+def _missing(moved: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
+    return missing_share(moved, of_turns(calls), setting.device, setting.memory)
 
 
 def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -53,21 +70,24 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
     """[n] us of elementwise ops: bytes, or instructions where an op takes many; NaN: bytes unknown."""
     elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes only
     moved, result = of_bytes(calls), np.full(len(calls), np.nan)
+    missing = _missing(moved, calls, setting)
+    moved = moved + np.array([_read_again(call, setting) for call in calls])
     names = np.array([call.plain_name.removeprefix("aten::") for call in calls])
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
-        result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory)
+        result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows])
     return _no_faster_than_arithmetic(result, calls, setting)
 
 
 def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes only."""
-    elements, items = sized(calls, _first_elements, 1)[:, 0], of_item_bytes(calls)
+    elements, items, turns = sized(calls, _first_elements, 1)[:, 0], of_item_bytes(calls), of_turns(calls)
     results = np.maximum(of_bytes(calls) / items - elements, 1.0)  # what the input leaves of the bytes
     result = streams_us(calls, setting)
     for item in np.unique(items):
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
-        result[rows] = reduction_us(elements[rows], results[rows], int(item), setting.device, setting.memory)
+        sizes = elements[rows], results[rows], int(item)
+        result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows])
     return _no_faster_than_arithmetic(result, calls, setting)
 
 
@@ -93,6 +113,28 @@ def _elements(call: KernelCall) -> tuple[float]:
         return (float(prod(broadcast(shapes))),)
     except UnknownCost:  # buffers of a fused kernel, conditions of other shapes
         return (float(max(map(prod, shapes), default=0)),)
+
+
+def _read_again(call: KernelCall, setting: Setting) -> float:
+    """Bytes of operands that are broadcast, beyond the first reading of each, as far as they left the cache.
+
+    An operand [2, 1, 2048, 2048] is swept once for each index of the second axis. Between two sweeps, a result and an
+    operand of its own size pass as well.
+    """
+    try:
+        shapes = [t.shape for t in call.parsed().all_tensors()]
+        result = broadcast(shapes)
+    except UnknownCost:
+        return 0.0
+    again = 0.0
+    for shape in shapes:
+        axes = [1] * (len(result) - len(shape)) + list(shape)
+        along = [axis for axis, (own, whole) in enumerate(zip(axes, result, strict=True)) if own == 1 < whole]
+        if along:
+            sweep = prod(axes[along[-1] :]) * call.item_bytes  # bytes
+            missed = miss_share(np.array([BROADCAST_STREAMS * sweep]), cache_bytes(setting.device, setting.memory))[0]
+            again += (prod(result) - prod(axes)) * call.item_bytes * missed
+    return float(again)
 
 
 def _first_elements(call: KernelCall) -> tuple[float]:
@@ -121,8 +163,9 @@ def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls that `is_chain` knows; NaN: no buffers recorded."""
     elements = np.nan_to_num(sized(calls, _largest_buffer, 1)[:, 0])  # unknown: bytes only
     moved = of_bytes(calls)
+    missing = _missing(moved, calls, setting)
     result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
-                      setting.memory)[0] for row, call in enumerate(calls)]  # fmt: skip
+                      setting.memory, missing[row : row + 1])[0] for row, call in enumerate(calls)]  # fmt: skip
     return np.array(result, float)
 
 

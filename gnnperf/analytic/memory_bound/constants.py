@@ -48,7 +48,8 @@ class MemoryConstants:
 
     stream_share: AboveZero  # sustained / data-sheet bandwidth of long streams, for devices that were not calibrated
     cache_share: AboveZero  # part of the last-level cache that keeps what the call before left there
-    cache_speedup: AboveZero  # last-level cache's bandwidth over sustained DRAM bandwidth
+    partitioned_share: AboveZero  # the same of a cache in two partitions (`streams.PARTITIONED`)
+    cache_bytes_per_clock: AboveZero  # of one SM from the last-level cache
     # elementwise op -> cycles of one float32 lane per element; "other" for the rest
     lane_cycles: Mapping[str, FromZero]
     rows: Mapping[str, RowKernel]  # ROW_KERNELS -> its constants, of all generations together

@@ -2,9 +2,10 @@
 
 A kernel takes its launch floor, then the slower of moving bytes and issuing instructions (roofline: Williams, Waterman,
 Patterson 2009). Bytes that the call before left in the last-level cache come from there: with a working set W and a
-cache that keeps C bytes, the share that misses is W^6 / (W^6 + C^6), a soft form of what a cache of C bytes does to a
+cache that keeps C bytes, the share that misses is W^9 / (W^9 + C^9), a soft form of what a cache of C bytes does to a
 cyclic sweep over W (all hits below C, none above under least-recently-used replacement; GPUs do not replace strictly in
-that order, so the step is soft).
+that order, so the step is soft). Ops of
+programs are taken to miss: no share of hits predicts the kernels of public traces better.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import numpy as np
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.hardware import DeviceSpec
 
-CACHE_SHARPNESS = 6.0
+CACHE_SHARPNESS, FLUSHED = 9.0, 1e30  # FLUSHED: so many turns leave nothing in a cache
 DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification does not say
 US = 1e6  # us per s
 OTHER = "other"
+# Their boards with HBM have a last-level cache in two partitions, each of which keeps lines of the other one as well
+# (NVIDIA A100 white paper 2020, H100 white paper 2022).
+PARTITIONED, WIDE_BUS_BITS = ("ampere", "hopper", "blackwell"), 512
 
 
 def sustained_bytes_per_s(device: DeviceSpec, constants: MemoryConstants) -> float:
@@ -48,21 +52,40 @@ def miss_share(working_set_bytes: np.ndarray, cache_bytes: float) -> np.ndarray:
     return 1.0 / (1.0 + np.minimum(ratio, 1e6) ** CACHE_SHARPNESS)
 
 
-def traffic_us(
-    moved_bytes: np.ndarray, working_set_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants
+def cache_bytes(device: DeviceSpec, constants: MemoryConstants) -> float:
+    """What the last-level cache keeps."""
+    wide = device.memory_bus_bits is not None and device.memory_bus_bits > WIDE_BUS_BITS
+    parts = device.architecture in PARTITIONED and wide
+    return (constants.partitioned_share if parts else constants.cache_share) * device.l2_bytes
+
+
+def cache_bytes_per_s(device: DeviceSpec, constants: MemoryConstants) -> float:
+    """Bandwidth of the last-level cache: every SM takes so many bytes per clock; no less than DRAM's."""
+    rate = constants.cache_bytes_per_clock * device.num_sms * device.clock_hz
+    return max(rate, sustained_bytes_per_s(device, constants))
+
+
+def missing_share(
+    moved_bytes: np.ndarray, turns: np.ndarray | float, device: DeviceSpec, constants: MemoryConstants
 ) -> np.ndarray:
-    """Time [n] us to move bytes, from DRAM and from the last-level cache."""
-    missing = miss_share(working_set_bytes, constants.cache_share * device.l2_bytes)  # [n]
-    per_byte_us = US / sustained_bytes_per_s(device, constants)
-    return moved_bytes * per_byte_us * (missing + (1.0 - missing) / constants.cache_speedup)
+    """Share [n] of the bytes that come from DRAM; `turns` [n] as of KernelCall, NaN: in a program."""
+    between = np.nan_to_num(turns, nan=FLUSHED, posinf=FLUSHED)
+    return miss_share(between * moved_bytes, cache_bytes(device, constants))
+
+
+def traffic_us(
+    moved_bytes: np.ndarray, missing: np.ndarray | float, device: DeviceSpec, constants: MemoryConstants
+) -> np.ndarray:
+    """Time [n] us to move bytes, a share `missing` [n] of them from DRAM, the rest from the last-level cache."""
+    near, far = cache_bytes_per_s(device, constants), sustained_bytes_per_s(device, constants)
+    return moved_bytes * US * (missing / far + (1.0 - np.asarray(missing)) / near)
 
 
 def stream_us(
-    moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
-    working_set_bytes: np.ndarray | float = np.inf,
-) -> np.ndarray:  # fmt: skip
+    moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants, missing: np.ndarray | float = 1.0
+) -> np.ndarray:
     """Device time [n] us of a copy, fill or cast: floor + bytes / bandwidth. Zero bytes cost the floor."""
-    return device.launch_floor_us + traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)
+    return device.launch_floor_us + traffic_us(moved_bytes, missing, device, constants)
 
 
 def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec) -> np.ndarray:
@@ -73,17 +96,18 @@ def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec) -> np
 
 def elementwise_us(
     op: str, elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
-    working_set_bytes: np.ndarray | float = np.inf,
+    missing: np.ndarray | float = 1.0,
 ) -> np.ndarray:  # fmt: skip
     """Device time [n] us of one elementwise kernel."""
     cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
-    memory = traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)  # [n]
+    memory = traffic_us(moved_bytes, missing, device, constants)  # [n]
     return device.launch_floor_us + np.maximum(memory, issue_us(elements, cycles, device))
 
 
 def chain_us(
-    ops: Sequence[str], elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants
-) -> np.ndarray:
+    ops: Sequence[str], elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
+    missing: np.ndarray | float = 1.0,
+) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a fused chain of elementwise ops: one floor, every buffer once, the instructions of all.
 
     Not fused, each op is a call of its own, and each intermediate is written and read (Ansel et al. 2024, PyTorch 2).
@@ -93,13 +117,14 @@ def chain_us(
     plain = constants.lane_cycles[OTHER]
     heavy = sum(constants.lane_cycles[op] - plain for op in ops if op in constants.lane_cycles)
     issue = issue_us(elements, plain + max(len(ops) - 1, 0) + heavy, device)  # [n]
-    memory = traffic_us(moved_bytes, np.asarray(np.inf), device, constants)  # [n]
+    memory = traffic_us(moved_bytes, missing, device, constants)  # [n]
     return device.launch_floor_us + np.maximum(memory, issue)
 
 
 def reduction_us(
-    elements: np.ndarray, results: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants
-) -> np.ndarray:
+    elements: np.ndarray, results: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
+    turns: np.ndarray | float = np.inf,
+) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a sum, mean or maximum: elements read once, results written once.
 
     Fewer results than SMs are split over blocks that meet in a second pass (ATen's Reduce.cuh, global_reduce), which
@@ -107,4 +132,4 @@ def reduction_us(
     """
     moved = (elements + results) * float(item_bytes)  # [n]
     second = np.where(results < device.num_sms, device.launch_floor_us, 0.0)  # [n]
-    return stream_us(moved, device, constants) + second
+    return stream_us(moved, device, constants, missing_share(moved, turns, device, constants)) + second

@@ -12,8 +12,9 @@ from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.core import InputError
 from gnnperf.gnn.data.features import EdgeType
-from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.segments import SegmentedGraph
+from gnnperf.gnn.settings import DataConfig
 
 # How far a segment sees beyond its own nodes in training. With fewer hops than layers, states at its rim are
 # approximate; with as many, ranks that often talk make it nearly the whole graph.

@@ -1,8 +1,9 @@
 """Mean, spread and range of each feature by node type, from training steps only.
 
 Outside the training range a feature counts as the nearest end of the range: the base extrapolates, its correction does
-not. Collectives over a link or in a group outside the range keep their collective model (`known_collective_model`):
-what a correction there stands for, such as a slow processor, is absent on a link ten times slower.
+not. Collectives over a link or in a group outside the range of their kind keep their collective model
+(`known_collective_model`): what a correction there stands for, such as a slow processor, is absent on a link ten times
+slower, and what one kind learned of that link does not hold for another one.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
+from torch_geometric.data.storage import NodeStorage
 
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
+from gnnperf.gnn.data.vocabulary import FIELDS
 
 COLLECTIVE = str(NodeType.COLLECTIVE)
 LAW = [WORK_NAMES.index(n) for n in ("log_group_size", "log_machines", "log_link_bytes_per_s", "log_link_latency_us")]
+KIND = FIELDS.index("collective")
 ROUNDING = 1e-3  # of logs
 REACH = 3.0  # scales beyond its earlier range that a feature counts in a later training
 
@@ -32,21 +36,25 @@ class Normalizer:
         scale: node type -> [num_features] float32; infinite where the feature is constant in training, so that its
             untrained weight never acts.
         low, high: node type -> [num_features] float32, the range in training, raw.
+        of_kinds: "low", "high" -> [num_kinds, len(LAW)] float32, the range of LAW by kind of collective (its code);
+            infinite and reversed where training had none.
     """
 
     mean: Mapping[str, Tensor]
     scale: Mapping[str, Tensor]
     low: Mapping[str, Tensor]
     high: Mapping[str, Tensor]
+    of_kinds: Mapping[str, Tensor]
 
     def apply(self, data: HeteroData) -> HeteroData:
-        """A shallow copy with normalized x, clipped to the training range, and known_law; `data` stays as it is."""
+        """A shallow copy with normalized x, clipped to the training range, and known_collective_model."""
         normalized = data.__copy__()
         for node_type in data.node_types:
             known = data[node_type].x.clamp(self.low[node_type], self.high[node_type])  # [n, num_features]
             normalized[node_type].x = (known - self.mean[node_type]) / self.scale[node_type]
             if node_type == COLLECTIVE:
-                normalized[node_type].known_collective_model = self._known_collective_model(data[node_type].x)
+                kind = data[node_type].codes[:, KIND]
+                normalized[node_type].known_collective_model = self._known_collective_model(data[node_type].x, kind)
         return normalized
 
     def occurred(self, node_type: str) -> bool:
@@ -58,10 +66,12 @@ class Normalizer:
         """[num_features] bool: what did not vary."""
         return self.scale[node_type].isinf()
 
-    def _known_collective_model(self, x: Tensor) -> Tensor:
-        """[n, num_features] raw features of collectives -> [n] bool, link and group within the training range."""
-        collective_model, low, high = x[:, LAW], self.low[COLLECTIVE][LAW], self.high[COLLECTIVE][LAW]
-        return ((collective_model >= low - ROUNDING) & (collective_model <= high + ROUNDING)).all(1)
+    def _known_collective_model(self, x: Tensor, kind: Tensor) -> Tensor:
+        """[n, num_features] raw features, [n] kinds of collectives -> [n] bool, whether the kind's range has them."""
+        low, high = self.of_kinds["low"], self.of_kinds["high"]  # [num_kinds, len(LAW)]
+        seen = kind.clamp(max=len(low) - 1)  # [n]
+        inside = (x[:, LAW] >= low[seen] - ROUNDING) & (x[:, LAW] <= high[seen] + ROUNDING)  # [n, len(LAW)]
+        return inside.all(1) & (kind < len(low))
 
 
 def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
@@ -77,7 +87,17 @@ def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
         low[node_type] = (x.amin(0) if len(x) else zero).float()
         high[node_type] = (x.amax(0) if len(x) else zero).float()
         scale[node_type] = torch.where(sigma > 1e-6, sigma, torch.full_like(sigma, float("inf"))).float()
-    return Normalizer(mean, scale, low, high)
+    collectives = [g[COLLECTIVE] for g in graphs if COLLECTIVE in g.node_types]
+    return Normalizer(mean, scale, low, high, _of_kinds(collectives))
+
+
+def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:
+    kind = torch.cat([torch.zeros(0, dtype=torch.int64), *(store.codes[:, KIND] for store in collectives)])  # [n]
+    values = torch.cat([torch.zeros(0, len(LAW)), *(store.x[:, LAW] for store in collectives)])  # [n, len(LAW)]
+    rows = kind[:, None].expand_as(values)
+    none = torch.full((int(kind.max()) + 1 if len(kind) else 1, len(LAW)), torch.inf)
+    low, high = none.scatter_reduce(0, rows, values, "amin"), (-none).scatter_reduce(0, rows, values, "amax")
+    return {"low": low, "high": high}
 
 
 def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
@@ -87,7 +107,16 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     A feature with another constant now varies between the two. A node type that did not occur then is as it is later.
     """
     both = {t: _of_both(earlier, later, t) for t in later.mean}
-    return Normalizer(*({t: result[place] for t, result in both.items()} for place in range(4)))
+    more = max(len(n.of_kinds["low"]) for n in (earlier, later))
+    low, high = ([_extended(n.of_kinds[end], more, fill) for n in (earlier, later)]
+                 for end, fill in (("low", torch.inf), ("high", -torch.inf)))  # fmt: skip
+    of_kinds = {"low": torch.minimum(*low), "high": torch.maximum(*high)}
+    mean, scale, lowest, highest = ({t: result[place] for t, result in both.items()} for place in range(4))
+    return Normalizer(mean, scale, lowest, highest, of_kinds)
+
+
+def _extended(rows: Tensor, count: int, fill: float) -> Tensor:
+    return torch.cat([rows, rows.new_full((count - len(rows), len(LAW)), fill)])
 
 
 def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -100,8 +129,6 @@ def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Te
     mean, scale = torch.where(moved, (low + high) / 2, now[0]), torch.where(moved, (high - low) / 2, now[1])
     varied = ~earlier.constant(node_type)  # [num_features]
     farthest = REACH * torch.where(varied, then[1], torch.zeros_like(then[1]))  # [num_features]
-    if node_type == COLLECTIVE:
-        farthest[LAW] = float("inf")  # where it trained, a collective has a correction: known_law goes by these
     return (
         torch.where(varied, then[0], mean),
         torch.where(varied, then[1], scale),

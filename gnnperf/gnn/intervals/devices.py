@@ -72,12 +72,13 @@ def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:
     return (named + np.where(known != "", SEPARATOR + known, "")).to_numpy(str)
 
 
-def fit_device_intervals(held_out: pd.DataFrame, level: float) -> DeviceIntervals:
+def fit_device_intervals(held_out: pd.DataFrame, level: float, pooled: float | None = None) -> DeviceIntervals:
     """Groups that at least LEAST_GENERATIONS generations tell of; families that they tell of in several dtypes.
 
     Args:
         held_out: columns generation, family, dtype, score = log(measured / predicted without the generation).
         level: share that should lie within.
+        pooled: deviation between generations (`pooled_deviation`) that moderates that of each group; None: nothing.
     """
     result: dict[str, tuple[float, float]] = {}
     for keys in (held_out["family"], held_out["family"] + SEPARATOR + held_out["dtype"]):
@@ -85,18 +86,35 @@ def fit_device_intervals(held_out: pd.DataFrame, level: float) -> DeviceInterval
             generation = rows["generation"].to_numpy(str)
             given = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype tells nothing of another
             if given and len(set(generation)) >= LEAST_GENERATIONS:
-                result[str(key)] = expected_bounds(rows["score"].to_numpy(float), generation, level)
+                result[str(key)] = expected_bounds(rows["score"].to_numpy(float), generation, level, pooled)
     return DeviceIntervals(level, result, tuple(sorted(map(str, set(held_out["generation"])))))
 
 
-def expected_bounds(scores: np.ndarray, generation: np.ndarray, level: float) -> tuple[float, float]:
-    """Where quantiles of one more generation are expected, from scores [n] of generations [n]; one gives none."""
+def pooled_deviation(held_out: pd.DataFrame, level: float) -> float:
+    """Root mean square over groups of the deviation between generations of their quantiles."""
+    groups = [generation_quantiles(rows["score"].to_numpy(float), rows["generation"].to_numpy(str), level)
+              for _, rows in held_out.groupby(["family", "dtype"])]  # fmt: skip
+    deviations = [each.std(axis=0, ddof=1) for each in groups if len(each) >= LEAST_GENERATIONS]
+    return float(np.sqrt(np.mean(np.square(deviations))))
+
+
+def expected_bounds(
+    scores: np.ndarray, generation: np.ndarray, level: float, pooled: float | None = None
+) -> tuple[float, float]:
+    """Where quantiles of one more generation are expected, from scores [n] of generations [n]; one gives none.
+
+    Few generations show little of how far they differ: `pooled` counts as much as their own variance, with as many
+    degrees of freedom (moderated variances, Smyth 2004, https://doi.org/10.2202/1544-6115.1027).
+    """
     each = generation_quantiles(scores, generation, level)  # [num_generations, 2]
     count = len(each)
     if count < 2:
         return -np.inf, np.inf
-    reach = student_quantile(GENERATION_LEVEL, count - 1) * np.sqrt(1.0 + 1.0 / count)
-    low, high = each.mean(axis=0) + reach * each.std(axis=0, ddof=1) * np.array([-1.0, 1.0])
+    deviation, freedom = each.std(axis=0, ddof=1), count - 1
+    if pooled is not None:
+        deviation, freedom = np.sqrt((deviation**2 + pooled**2) / 2.0), 2 * freedom
+    reach = student_quantile(GENERATION_LEVEL, freedom) * np.sqrt(1.0 + 1.0 / count)
+    low, high = each.mean(axis=0) + reach * deviation * np.array([-1.0, 1.0])
     return float(low), float(high)
 
 

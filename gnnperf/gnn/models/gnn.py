@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,11 +13,11 @@ from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, Vocabulary
-from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, Messages, ModelConfig, arrange
+from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, Messages, arrange
+from gnnperf.gnn.settings import ModelConfig
 
 WORK = tuple(map(str, WORK_TYPES))
 MAX_RESIDUAL = 5.0  # |log(latency / base)|: a factor of 148
-MAX_EXCESS = math.log(2.0)  # between the usual latency and the scheduled one
 MAX_NODES = 100_000  # predicted at once; without gradients some 3 KB per node
 
 
@@ -75,15 +74,9 @@ class Head(nn.Module):
         nn.init.zeros_(self.last.bias)
 
     def forward(self, state: Tensor) -> NodeAnswer:
-        """[n, hidden_channels] -> two of [n]; the loss of scheduled latencies never moves the usual ones."""
-        usual, excess = self.last(torch.relu(self.hidden(self.norm(state)))).unbind(1)  # [n] each
-        residual = _limited(usual, MAX_RESIDUAL)
-        return NodeAnswer(residual, residual.detach() + _limited(excess, MAX_EXCESS))
-
-
-def _limited(values: Tensor, most: float) -> Tensor:
-    """[n] -> [n] within -most to most, smoothly."""
-    return most * torch.tanh(values / most)
+        """[n, hidden_channels] -> two of [n], each by its own weights: both are shrunk apart."""
+        both = self.last(torch.relu(self.hidden(self.norm(state))))  # [n, 2]
+        return NodeAnswer(*(MAX_RESIDUAL * torch.tanh(both / MAX_RESIDUAL)).unbind(1))  # limited smoothly
 
 
 class TypedGNN(nn.Module):
@@ -121,19 +114,16 @@ class TypedGNN(nn.Module):
         )
         return answers
 
-    def shrink(self, node_type: str, share: float) -> None:
-        """Keep this share of the corrections of a node type, in log space; 0 leaves the base.
+    def shrink(self, node_type: str, usual: float = 1.0, scheduled: float = 1.0) -> None:
+        """Keep these shares of the corrections of a node type, in log space; 0 leaves the base.
 
-        It applies before the limit (MAX_RESIDUAL), which hardly changes small corrections. What is
-        scheduled beyond the usual latency stays, except with a share of 0.
+        They apply before the limit (MAX_RESIDUAL), which hardly changes small corrections.
         """
         last = self._head(node_type).last
         with torch.no_grad():
-            for values in (last.weight, last.bias):
-                if share == 0:
-                    values.zero_()
-                else:
-                    values[0] *= share
+            shares = last.bias.new_tensor([usual, scheduled])  # [2]
+            last.weight.mul_(shares[:, None])
+            last.bias.mul_(shares)
 
     def is_silent(self, node_type: str) -> bool:
         """Whether nodes of this type get their base: the head was shrunk to nothing, or had no target."""

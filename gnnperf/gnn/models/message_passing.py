@@ -9,33 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnperf.core import Relation, require
+from gnnperf.core import Relation
 from gnnperf.gnn.data.features import REVERSE_PREFIX
-
-
-@dataclass
-class ModelConfig:
-    """The typed graph network (not frozen: Hydra composes into it).
-
-    Attributes:
-        hidden_channels: width of every node's state.
-        num_layers: rounds of message passing; 0 is a multi-layer perceptron per node.
-        dropout: share of the state dropped in training.
-        op_dropout: share of codes replaced by the unknown code in training, so that its embedding is trained.
-    """
-
-    hidden_channels: int = 64
-    num_layers: int = 6
-    dropout: float = 0.05
-    op_dropout: float = 0.05
-
-    def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
-        require(1 <= self.hidden_channels <= 4096, "model.hidden_channels", self.hidden_channels, "1 to 4096")
-        require(0 <= self.num_layers <= 64, "model.num_layers", self.num_layers, "0 to 64")
-        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
-        require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")
-
 
 # Hardware numbers are features of work: device and link nodes neither send nor receive.
 FORWARD_RELATIONS: tuple[str, ...] = tuple(map(str, (

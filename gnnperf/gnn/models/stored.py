@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.normalizer import Normalizer
+from gnnperf.gnn.data.normalizer import LAW, Normalizer
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 
 # Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.
 MAX_WEIGHT, MAX_INPUT = 1e3, 1e7
@@ -77,6 +77,9 @@ def _normalizer(normalizer: Normalizer) -> Iterator[bool]:
         yield is_within(scale, shape, torch.inf) and all(is_within(part, shape, 1e9) for part in (mean, low, high))
         yield bool((scale > 0).all()) and bool((low <= high).all())
         yield all(is_within((end - mean) / scale, shape, MAX_INPUT) for end in (low, high))
+    kinds = normalizer.of_kinds.get("low", torch.zeros(0)).shape[:1]
+    yield bool(kinds[0]) and set(normalizer.of_kinds) == {"low", "high"}
+    yield all(is_within(end, (*kinds, len(LAW)), torch.inf) for end in normalizer.of_kinds.values())
 
 
 def _weights(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> Iterator[bool]:

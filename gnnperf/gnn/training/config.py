@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gnnperf.core import require
-from gnnperf.gnn.data.prepare import DataConfig
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import DataConfig, ModelConfig
 from gnnperf.hardware import HardwareConfig
 
 EVALUATED = ("val", "test")  # parts of a split

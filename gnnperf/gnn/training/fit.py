@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 
 import lightning
@@ -18,9 +19,11 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from gnnperf.core import each
+from gnnperf.core import NodeType
+from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.module import StepDataModule
-from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.models.gnn import WORK, TypedGNN, answers_of
 from gnnperf.gnn.models.stored import check_storable
 from gnnperf.gnn.training.config import TrainConfig
@@ -32,6 +35,7 @@ from gnnperf.gnn.training.resume import ReportsTraining, check_fits, lightning_c
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of corrections, from which shrinkage chooses
+MIN_RUNS, DEVIATIONS = 6, 2.0  # validation runs, and standard errors of a gain over them, that change a step's share
 
 
 def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
@@ -153,35 +157,85 @@ def quiet() -> Iterator[None]:
             one.setLevel(level)
 
 
-def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, float]:
-    """Shrink the corrections of each node type to the share that errs least on the validation runs.
+def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Kept]:
+    """Shrink the corrections of each node type, of usual and of scheduled latencies apart.
 
-    A head trained on few nodes overfits: its corrections are right in direction and too large.
+    A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
+    share whose nodes err least on the validation runs. Scheduled ones keep the same share of hosts and none of
+    kernels and transfers, unless the steps of the validation runs err less with another one, by more than chance.
+
+    Corrections of host work are overhead, which steps of all sizes share. Those of kernels and transfers improve single
+    nodes, and err together in a step of another size or program. Where the base is a measurement, all are kept alike.
 
     Returns:
-        the node types that keep less than all of their corrections -> the share; 0 leaves the base.
+        node type -> shares, where not all corrections are kept; 0 leaves the base.
     """
-    errors = [_errors(_with_share(network, share), data) for share in each(SHARES, "trying shares", "shares")]
-    best = {t: SHARES[int(np.nanargmin([e[t] for e in errors]))] for t in WORK if np.isfinite(errors[0][t])}
-    reduced = {t: share for t, share in best.items() if share < 1 and not network.is_silent(t)}
-    for node_type, share in reduced.items():
-        network.shrink(node_type, share)
-    return reduced
+    steps = data.steps["val"]
+    residuals = [_stored_residuals(network.eval(), step) for step in steps]
+    usual = _usual_shares(steps, [both[0] for both in residuals])
+    has_source = data.source_constants is not None
+    scheduled = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
+    for node_type in usual:
+        scheduled[node_type] = _scheduled_share(steps, [both[1] for both in residuals], scheduled, node_type)
+    kept = {t: Kept(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
+    for node_type, shares in kept.items():
+        network.shrink(node_type, shares.usual, shares.scheduled)
+    return {t: shares for t, shares in kept.items() if shares != Kept(1.0, 1.0)}
 
 
-def _with_share(network: TypedGNN, share: float) -> TypedGNN:
-    copy = deepcopy(network)
+@dataclass(frozen=True)
+class Kept:
+    """Shares of the corrections of a node type."""
+
+    usual: float
+    scheduled: float
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"{self.usual:.0%} of its corrections are kept for node latencies, {self.scheduled:.0%} for step times"
+
+
+def _stored_residuals(network: TypedGNN, step: Step) -> np.ndarray:
+    """[2, num_nodes] residuals of usual and of scheduled latencies; 0 at device and link nodes."""
+    result = np.zeros((2, len(step.nodes)))
+    for node_type, answer in answers_of(network, step.data).items():
+        both = torch.stack([answer.residual, answer.scheduled_residual])  # [2, n]
+        result[:, step.data[node_type].node_id.numpy()] = both.double().numpy()
+    return result
+
+
+def _usual_shares(steps: Sequence[Step], residuals: Sequence[np.ndarray]) -> dict[str, float]:
+    """Work type with labels -> the share with the least mean |log(predicted / label)| of its isolated nodes."""
+    target, residual = np.concatenate([step.stored("target") for step in steps]), np.concatenate(residuals)
+    types = np.concatenate([step.nodes["node_type"].astype(str).to_numpy() for step in steps])  # [all nodes]
+    result = {}
     for node_type in WORK:
-        copy.shrink(node_type, share)
-    return copy
+        own = (types == node_type) & np.isfinite(target)
+        if own.any():
+            errors = [np.abs(share * residual[own] - target[own]).mean() for share in SHARES]
+            result[node_type] = SHARES[int(np.argmin(errors))]
+    return result
 
 
-def _errors(network: TypedGNN, data: PreparedData) -> Mapping[str, float]:
-    """Work type -> mean |log(predicted / label)| over its labeled nodes, of isolated ops; NaN without any."""
-    result: dict[str, list[np.ndarray]] = {t: [] for t in WORK}
-    for step in data.steps["val"]:
-        for node_type, answer in answers_of(network.eval(), step.data).items():
-            off = (answer.residual - step.data[node_type].target).abs().numpy()  # [n]
-            result[node_type].append(off[np.isfinite(off)])
-    every = {t: np.concatenate([*parts, np.zeros(0)]) for t, parts in result.items()}
-    return {t: float(errors.mean()) if len(errors) else float("nan") for t, errors in every.items()}
+def _scheduled_share(
+    steps: Sequence[Step], residuals: Sequence[np.ndarray], shares: Mapping[str, float], node_type: str
+) -> float:
+    """The share of a type whose steps err least, if they err less than with `shares` by more than chance over runs."""
+    before = _step_errors(steps, residuals, shares)  # [num_steps]
+    best, least = shares[node_type], before.mean()
+    for share in SHARES if len(steps) >= MIN_RUNS else ():
+        errors = _step_errors(steps, residuals, {**shares, node_type: share})
+        gain = before - errors
+        if errors.mean() < least and gain.mean() > DEVIATIONS * gain.std(ddof=1) / math.sqrt(len(gain)):
+            best, least = share, errors.mean()
+    return best
+
+
+def _step_errors(steps: Sequence[Step], residuals: Sequence[np.ndarray], shares: Mapping[str, float]) -> np.ndarray:
+    """[num_steps] |log(predicted / measured)|."""
+    result = []
+    for step, residual in zip(steps, residuals, strict=True):
+        share = of_each(step.nodes["node_type"], lambda name: shares.get(name, 0.0))  # [num_nodes]
+        predicted_us = contended_step_time_us(step, step.stored("base_us") * np.exp(share * residual))
+        result.append(abs(math.log(predicted_us / step.step_us)))
+    return np.array(result)

@@ -8,6 +8,7 @@ import re
 import typing
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -108,11 +109,16 @@ def _config_keys(raw: DictConfig, prefix: str = "") -> Iterator[str]:
             yield from _config_keys(child, f"{prefix}{key}.")
 
 
+@cache
+def _hints(node: type) -> dict[str, Any]:
+    return typing.get_type_hints(node)
+
+
 def _hint(node: type, key: str) -> Any:
     """The type of the field at a dotted key; None if there is none."""
     hint: Any = node
     for part in key.split("."):
-        hint = typing.get_type_hints(hint).get(part) if dataclasses.is_dataclass(hint) else None
+        hint = _hints(hint).get(part) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
     return hint
 
 

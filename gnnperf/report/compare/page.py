@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from gnnperf.report.compare.changes import Change, Comparison, leading
-from gnnperf.report.compare.text import headline, rate_lines, sides, signed, warnings
-from gnnperf.report.page.markup import Markup, Row, Td, bar, note, page, paragraph, section, table, text_td, time_td
-from gnnperf.report.text import time_text
-
-NUM_PARTS = 15
-SMALL = 0.5  # changes below this share of a step are drawn without the part of it that stays
-HEADS = ("part", "change", "", "A", "B", "all ranks A", "all ranks B")
+from gnnperf.report.compare.changes import Comparison
+from gnnperf.report.compare.text import headline, rate_lines, sides, warnings
+from gnnperf.report.page.changes import waterfall
+from gnnperf.report.page.markup import page, paragraph, section
 
 
 def comparison_page(result: Comparison) -> str:
@@ -20,28 +14,3 @@ def comparison_page(result: Comparison) -> str:
     parts = [section(by.replace(" ", "-"), f"By {by}: time on the critical path", waterfall(by, changes, result))
              for by, changes in result.changes.items()]  # fmt: skip
     return page(headline(result), *lines, *parts)
-
-
-def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Markup:
-    """From step A down to step B, the largest change first; each bar begins where the one before it ended."""
-    parts = leading(changes, NUM_PARTS)
-    levels_us = np.cumsum([result.a.step_time_us, *(part.change_us for part in parts)])
-    first_us = _first_us(levels_us)
-    span_us = float(levels_us.max()) - first_us or 1.0
-    at = ((levels_us - first_us) / span_us).tolist()  # [num_parts + 1]
-    rows: list[Row] = [
-        (text_td(part.name), Td(signed(part.change_us), part.change_us),
-         bar(abs(end - begin), "red" if end > begin else "green", min(begin, end)),
-         *map(time_td, (part.a_us, part.b_us, part.a_total_us, part.b_total_us)))
-        for part, begin, end in zip(parts, at, at[1:], strict=False)
-    ]  # fmt: skip
-    ends: list[Row] = [(Td(f"step {letter}"), time_td(side.step_time_us), bar(place, "blue"), *[Td("")] * 4)
-            for letter, side, place in (("A", result.a, at[0]), ("B", result.b, at[-1]))]  # fmt: skip
-    cut = note(f"Bars begin at {time_text(first_us)}.") if first_us else ""
-    return Markup(cut + table(f"Change by {by}", HEADS, [ends[0], *rows, ends[1]]))
-
-
-def _first_us(levels_us: np.ndarray) -> float:
-    """Where bars begin: at 0, unless that hides what changes."""
-    low, high = float(levels_us.min()), float(levels_us.max())
-    return max(low - (high - low), 0.0) if high - low < SMALL * high else 0.0

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from gnnperf.core import WORK_TYPES, InputError, Source, StepTimeKind, reading
 from gnnperf.graph import ExecutionGraph, Prediction, load_graph
 from gnnperf.hardware import match_device
-from gnnperf.predict import Mode, Question, assemble, choose_step, step_time_kind, step_us, traced_name
+from gnnperf.predict import Mode, Question, StepPrediction, assemble, choose_step, step_time_kind, step_us, traced_name
 from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
 from gnnperf.report.summary import nodes_table
 from gnnperf.schedule import measured_latencies
@@ -45,6 +45,12 @@ class Side:
     evidence: str = ""
     # numbers of prediction.json's `throughput` that are compared, by key; {} a measured step, or unknown
     rates: dict[str, float] = field(default_factory=dict)
+
+
+def predicted_side(answer: StepPrediction, nodes: pd.DataFrame, where: str = "") -> Side:
+    """A step as predicted; `nodes` is its `nodes_table`."""
+    return Side(where, answer.prediction.graph.name, str(answer.mode), answer.hardware, answer.step_time_us,
+                answer.step_time_kind, answer.is_lower_bound, work(nodes))  # fmt: skip
 
 
 def is_prediction(path: Path) -> bool:

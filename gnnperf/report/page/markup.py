@@ -134,11 +134,12 @@ def paragraph(text: str) -> Markup:
     return Markup(f"<p>{escape(text)}</p>")
 
 
-def stack(parts: Sequence[tuple[str, float, str]]) -> Markup:
-    """One bar of colored parts (name, share, color) and its key, which says the shares in words."""
+def stack(parts: Sequence[tuple[str, float, str]], width: float = 1.0) -> Markup:
+    """One bar of colored parts (name, share, color), as wide as that share of the page, and its key."""
     pieces = "".join(_piece(*part) for part in parts if part[1] > 0)
     keys = "".join(_key(*part) for part in parts)
-    return Markup(f'<div class="stack" aria-hidden="true">{pieces}</div>\n<ul class="keys">{keys}</ul>')
+    bar_style = f' style="width:{100 * width:.1f}%"' if width < 1 else ""
+    return Markup(f'<div class="stack"{bar_style} aria-hidden="true">{pieces}</div>\n<ul class="keys">{keys}</ul>')
 
 
 def _piece(name: str, share: float, color: str) -> str:

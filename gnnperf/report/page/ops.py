@@ -26,7 +26,7 @@ from gnnperf.report.page.markup import (
     text_td,
     time_td,
 )
-from gnnperf.report.summary import longest_calls, top_calls
+from gnnperf.report.summary import kernels, longest_calls, top_calls
 from gnnperf.report.text import UNKNOWN, bytes_text, comparison, fit_lines, memory_lines, shapes_text, time_text
 
 # Which variable of the style sheet colors what; report.css has their values in light and in dark.
@@ -70,7 +70,20 @@ def ops(work: pd.DataFrame, step_time_us: float) -> Markup:
     first = _calls("Top ops", top_calls(work, NUM_OPS), step_time_us)
     others = _calls("Ops on devices and links", longest_calls(work, NUM_OPS), step_time_us)
     head = f"{subtitle('On devices and links')}{note('Most predicted time over all ranks first.')}"
-    return Markup(f"{note(OPS_NOTE)}{first}{head}{others}")
+    return Markup(f"{note(OPS_NOTE)}{first}{head}{others}{_kernels(kernels(work))}")
+
+
+def _kernels(result: pd.DataFrame) -> Markup:
+    """Kernels by name, with their share of all time of kernels; nothing without names."""
+    total_us = result["predicted_us"].sum() or 1.0
+    shown = result.head(NUM_OPS)
+    heads = ("kernel", "nodes", "predicted, summed", "share of kernels", "", "mean", "measured, summed")
+    rows = [(text_td(str(row.kernel)), count_td(row.num_nodes), time_td(row.predicted_us),
+             share_td(row.predicted_us / total_us), drawn, time_td(row.predicted_us / row.num_nodes),
+             time_td(row.measured_us))
+            for row, drawn in zip(rows_of(shown), bars(shown["predicted_us"]), strict=True)]  # fmt: skip
+    sentences = note("Kernels and copies by their own names, over all ranks; most predicted time first.")
+    return Markup(f"{subtitle('Kernels')}{sentences}{table('Kernels', heads, rows)}" if rows else "")
 
 
 def _calls(caption: str, calls: pd.DataFrame, step_time_us: float) -> Markup:

@@ -1,4 +1,4 @@
-"""The whole page, in its order: the answer and its warnings, where the time goes, the step as it runs, its ops."""
+"""The whole page, in its order: the answer, warnings, what-ifs, where the time goes, the step as it runs, its ops."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from gnnperf.report.throughput import (
 )
 from gnnperf.whatif import Finding
 
-NONE = "none"
 UNNAMED_HARDWARE = "hardware that the trace does not name"
 
 
@@ -55,26 +54,67 @@ def warnings(answer: StepPrediction) -> Markup:
     return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{sentences}</ul></section>')
 
 
-def answer_cards(answer: StepPrediction) -> Markup:
-    """One card each: step time, interval, measured value, error, throughput, utilization, cost, coverage.
+def answer_cards(answer: StepPrediction, ranks: pd.DataFrame) -> Markup:
+    """One card each of what is known: step time, interval, measured value, error, rates, cost, memory, time of ranks.
 
-    Throughput takes the places of an interval, a measurement and an error that do not exist.
+    Args:
+        answer: what was predicted.
+        ranks: its `breakdown.occupancy`.
     """
     bound = "at least " if answer.is_lower_bound else ""
     kind = str(answer.step_time_kind)
-    rates = tuple(_rates(answer))
-    evidence = (("interval", *_interval(answer)), ("measured", *_measured(answer)), ("error", *_error(answer)))
     cards = (
         ("predicted", f"predicted {kind}", f"{bound}{time_text(answer.step_time_us)}", MEANING[answer.step_time_kind]),
-        *(card for card in evidence if card[2] != NONE or not rates),
-        *rates,
+        *_evidence(answer),
+        *_rates(answer),
         *_fullest(answer),
+        *_of_ranks(answer, ranks),
+        *_stalls(answer),
         ("coverage", *_covered(answer)),
     )
     return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
 
 
-def _fullest(answer: StepPrediction) -> Iterable[tuple[str, str, str, str]]:
+Cards = Iterable[tuple[str, str, str, str]]  # key, name, value, note
+
+
+def _evidence(answer: StepPrediction) -> Cards:
+    """Interval, measured value, and the error or ratio."""
+    if answer.step_time_interval_us is not None and answer.interval_level is not None:
+        low, high = map(time_text, answer.step_time_interval_us)
+        level = f"{100.0 * answer.interval_level:.0f} % of steps lie within theirs"
+        yield "interval", "interval", f"{low} to {high}", level
+    if answer.measured_step_time_us is not None:
+        where = f"on {answer.traced_hardware or UNNAMED_HARDWARE}"
+        yield "measured", f"measured {answer.step_time_kind}", time_text(answer.measured_step_time_us), where
+    if answer.step_time_ratio is not None:
+        bounds = answer.ratio_interval
+        within = "" if bounds is None else f", {bounds[0]:.2f} to {bounds[1]:.2f}"
+        same_way = "to the step predicted the same way for the traced hardware"
+        yield "error", "ratio", f"{answer.step_time_ratio:.3f}{within}", same_way
+    elif answer.step_time_error is not None:
+        left_out = "work that is not covered is left out" if answer.is_lower_bound else "predicted / measured - 1"
+        yield "error", "error", f"{100.0 * answer.step_time_error:+.1f} %", left_out
+
+
+def _of_ranks(answer: StepPrediction, ranks: pd.DataFrame) -> Cards:
+    """What ranks do with the step, in the mean over them."""
+    mean = ranks.mean() / (answer.step_time_us or 1.0)
+    yield "active", "active", share_text(mean["active_us"]), "a kernel, copy or op runs; mean over ranks"
+    if len(ranks) > 1 or answer.prediction.graph.world_size > 1:
+        exposed = share_text(mean["transfer_us"] + mean["wait_us"])
+        yield "exposed", "exposed communication", exposed, "transfers and waits for peers while nothing runs"
+    yield "idle", "idle", share_text(mean["host_us"] + mean["idle_us"]), "only the host works, or nothing runs"
+
+
+def _stalls(answer: StepPrediction) -> Cards:
+    """The time that stalls take of the step, where they were looked for and seen."""
+    for one in answer.findings or ():
+        if one.rule == "stalls" and one.gain_us is not None:
+            yield "stalls", "stalls", time_text(one.gain_us), one.cause
+
+
+def _fullest(answer: StepPrediction) -> Cards:
     """A card of the rank that holds most, of what it has, and whether that fits."""
     if not answer.peak_memory:
         return
@@ -84,7 +124,7 @@ def _fullest(answer: StepPrediction) -> Iterable[tuple[str, str, str, str]]:
     yield "memory-peak", "peak memory", f"{bytes_text(fullest.peak.peak_bytes)}{device}", fits.partition(";")[0]
 
 
-def _rates(answer: StepPrediction) -> Iterable[tuple[str, str, str, str]]:
+def _rates(answer: StepPrediction) -> Cards:
     """Cards of throughput, utilization and cost, where they are known."""
     given = answer.throughput
     if given is None:
@@ -108,35 +148,6 @@ def _card(key: str, name: str, value: str, sentences: str) -> str:
     return f'<div class="card">{given}</div>'
 
 
-def _interval(answer: StepPrediction) -> tuple[str, str, str]:
-    if answer.step_time_interval_us is None or answer.interval_level is None:
-        return "interval", NONE, "the notes in the provenance say why"
-    low, high = map(time_text, answer.step_time_interval_us)
-    return "interval", f"{low} to {high}", f"{100.0 * answer.interval_level:.0f} % of steps lie within theirs"
-
-
-def _measured(answer: StepPrediction) -> tuple[str, str, str]:
-    name = f"measured {answer.step_time_kind}"
-    if answer.measured_step_time_us is None:
-        return name, NONE, comparison(answer)
-    return name, time_text(answer.measured_step_time_us), f"on {answer.traced_hardware or UNNAMED_HARDWARE}"
-
-
-def _error(answer: StepPrediction) -> tuple[str, str, str]:
-    if answer.step_time_ratio is not None:
-        bounds = answer.ratio_interval
-        within = "" if bounds is None else f", {bounds[0]:.2f} to {bounds[1]:.2f}"
-        return (
-            "ratio",
-            f"{answer.step_time_ratio:.3f}{within}",
-            "to the step predicted the same way for the traced hardware",
-        )
-    if answer.step_time_error is None:
-        return "error", NONE, "nothing to compare with"
-    left_out = "work that is not covered is left out" if answer.is_lower_bound else "predicted / measured - 1"
-    return "error", f"{100.0 * answer.step_time_error:+.1f} %", left_out
-
-
 def _covered(answer: StepPrediction) -> tuple[str, str, str]:
     share, missing = answer.uncovered_measured_share, sum(answer.uncovered_ops.values())
     nodes = f"{missing:,} nodes without a latency" if missing else "every node has a latency"
@@ -147,10 +158,15 @@ def _covered(answer: StepPrediction) -> tuple[str, str, str]:
     return "covered", covered, f"of the measured node time; {nodes}"
 
 
-def whatif(answer: StepPrediction) -> Markup:
-    """Both step times and the edits; nothing without edits."""
-    lines = whatif_lines(answer)
-    return Markup("".join(f"<p><b>{escape(line)}</b></p>" for line in lines[:1]) + "".join(map(paragraph, lines[1:])))
+def whatif(answer: StepPrediction, nodes: pd.DataFrame) -> Markup:
+    """Both steps as bars, the change by node type, and the edits; nothing without edits."""
+    if answer.whatif is None:
+        return Markup("")
+    from gnnperf.report.page.changes import before_and_after  # comparisons also read traces: for edits only
+
+    first, *others = whatif_lines(answer)
+    drawn = before_and_after(answer, answer.whatif.answer, nodes)
+    return section("what-if", "What if", f"<p><b>{escape(first)}</b></p>", drawn, *map(paragraph, others))
 
 
 def findings(result: Sequence[Finding]) -> Markup:
@@ -165,7 +181,7 @@ def findings(result: Sequence[Finding]) -> Markup:
     ))  # fmt: skip
 
 
-# The top of the page: warnings, the answer, what holds it up.
+# The top of the page: the answer, its warnings, what edits make of it.
 
 
 TIMELINE_HELP = (
@@ -175,14 +191,17 @@ TIMELINE_HELP = (
 )
 
 
-def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
+def html_report(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> str:
     """The page of an answer.
 
     Args:
         answer: what was predicted.
         nodes: its `nodes_table`, of which all figures next to those of prediction.json are made.
+        slices: its `timeline.tracks`.
     """
-    parts = list(_sections(answer, nodes))
+    given = document(answer)
+    ranks = breakdown.occupancy(nodes, given)
+    parts = list(_sections(answer, nodes, ranks, path.path_nodes(nodes, given)))
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
     return "\n".join((
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -193,34 +212,31 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
         f'<header><p class="note">{escape(target(answer))}</p>',
         '<button id="theme" type="button" hidden></button></header>',
         f'<main id="main">\n<h1>{escape(headline(answer))}</h1>',
-        warnings(answer), answer_cards(answer), whatif(answer),
+        paragraph(comparison(answer)), answer_cards(answer, ranks), warnings(answer), whatif(answer, nodes),
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
         *(section(name, title, content) for name, title, content in parts),
         "</main>",
-        markup.json_block("timeline-data", timeline_data(answer, nodes)),
+        markup.json_block("timeline-data", timeline_data(answer, nodes, slices)),
         markup.scripts(),
         "</body>\n</html>\n",
     ))  # fmt: skip
 
 
-def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str, str, str]]:
-    given, work = document(answer), work_table(nodes)
-    on_path, step_us = path.path_nodes(nodes, given), answer.step_time_us
+def _sections(
+    answer: StepPrediction, nodes: pd.DataFrame, ranks: pd.DataFrame, on_path: pd.DataFrame
+) -> Iterable[tuple[str, str, str]]:
+    work, step_us = work_table(nodes), answer.step_time_us
     if answer.alternatives:
         yield "hardware", "On other hardware", _alternatives(answer)
     if answer.findings is not None:
         yield "findings", "What holds the step up", findings(answer.findings)
+    yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(ranks, step_us)
     yield "sources", "Where latencies come from", breakdown.sources(answer) + ops.uncovered(answer.uncovered_ops)
     yield "breakdown", "Where the time goes", "\n".join((
         note(breakdown.SUMS_NOTE),
         breakdown.node_types(answer, work), breakdown.phases(answer, work), breakdown.families(answer, work),
         breakdown.ranks(answer, work),
     ))  # fmt: skip
-    yield (
-        "ranks",
-        "Active, idle, exposed communication",
-        breakdown.rank_time(breakdown.occupancy(nodes, given), step_us),
-    )
     yield (
         "path",
         "Critical path",

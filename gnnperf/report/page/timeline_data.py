@@ -23,7 +23,6 @@ import pandas as pd
 from gnnperf.core import NodeType, Segment
 from gnnperf.predict import StepPrediction
 from gnnperf.report.text import shapes_text
-from gnnperf.report.timeline import tracks
 
 MAX_TEXT = 300  # characters of a name or of shapes
 NUM_TICKS = 2**32 - 1  # that a column of starts can count
@@ -41,15 +40,15 @@ class _Column:
     gaps: bool = False
 
 
-def timeline_data(answer: StepPrediction, nodes: pd.DataFrame) -> dict[str, Any]:
-    """Everything that timeline_*.js draw: predicted and measured slices, lane by lane."""
-    slices = tracks(answer)
+def timeline_data(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> dict[str, Any]:
+    """Everything that timeline_*.js draw: predicted and measured slices (`timeline.tracks`), lane by lane."""
     opens_ns = min(int(slices["start_ns"].min()), 0) if len(slices) else 0
     closes_ns = max(int(slices["end_ns"].max()), round(answer.schedule.makespan_us * 1000)) if len(slices) else 0
     tick_ns = max(1, -(-(closes_ns - opens_ns) // NUM_TICKS))
-    drawn = np.unique(slices["node_id"].to_numpy(np.int64))
-    words, columns = _nodes(nodes.iloc[drawn])
-    names, name_columns = _slices(slices, drawn, opens_ns, tick_ns)
+    drawn = np.zeros(len(nodes), dtype=bool)
+    drawn[slices["node_id"].to_numpy(np.int64)] = True
+    words, columns = _nodes(nodes[drawn])
+    names, name_columns = _slices(slices, np.cumsum(drawn) - 1, opens_ns, tick_ns)
     packed = [*name_columns, *columns]
     return {
         "opens_us": opens_ns / 1000,
@@ -75,11 +74,11 @@ def _lanes(slices: pd.DataFrame) -> list[dict[str, Any]]:
     return [{"rank": int(r), "name": t, "kind": k, "first": int(f), "end": int(e)} for r, t, k, f, e in given]
 
 
-def _slices(slices: pd.DataFrame, drawn: np.ndarray, opens_ns: int, tick_ns: int) -> tuple[list[str], list[_Column]]:
+def _slices(slices: pd.DataFrame, row_of: np.ndarray, opens_ns: int, tick_ns: int) -> tuple[list[str], list[_Column]]:
     start = (slices["start_ns"].to_numpy() - opens_ns) // tick_ns
     length = (slices["end_ns"].to_numpy() - opens_ns) // tick_ns - start
     code, names = pd.factorize(slices["name"])
-    node = np.searchsorted(drawn, slices["node_id"].to_numpy(np.int64))
+    node = row_of[slices["node_id"].to_numpy(np.int64)]
     return _short(names), [
         _Column("slices", "start", start.astype(np.uint32), gaps=True),
         _Column("slices", "length", length.astype(np.uint32)),
@@ -92,7 +91,7 @@ def _nodes(nodes: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Column]]:
     """Words by column, and columns: numbers of words (0: none), times in us; an unknown column is left out."""
     words, columns = {}, []
     for name, column in {**{name: nodes[column] for name, column in WORDS.items()}, "look": _looks(nodes)}.items():
-        code, result = pd.factorize(column.astype(object), use_na_sentinel=True)
+        code, result = pd.factorize(column)
         words[name] = ["", *_short(map(shapes_text, result) if name == "shapes" else result)]
         columns.append(_Column("nodes", name, (code + 1).astype(np.uint16 if len(result) < 2**16 - 1 else np.uint32)))
     for name, column_name in TIMES.items():
@@ -105,7 +104,9 @@ def _looks(nodes: pd.DataFrame) -> pd.Series:
     """[n] how a node is drawn: by its type; an arrival and a peer wait as waits."""
     waits = nodes["segment"].isin([str(Segment.ARRIVE), str(Segment.PEER_WAIT)])
     names = {NodeType.COMM: "exit", NodeType.COLLECTIVE: "transfer", NodeType.MEMORY: "copy"}
-    return nodes["node_type"].astype(object).replace({str(t): name for t, name in names.items()}).mask(waits, "wait")
+    code, kinds = pd.factorize(nodes["node_type"])
+    looks = np.array([names.get(NodeType(kind), kind) for kind in kinds], dtype=object)[code]
+    return pd.Series(np.where(waits, "wait", looks))
 
 
 def _short(texts: Iterable[object]) -> list[str]:

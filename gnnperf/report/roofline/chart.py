@@ -9,6 +9,7 @@ from html import escape
 
 WIDTH, HEIGHT = 860, 460
 LEFT, RIGHT, TOP, BOTTOM = 78, 16, 14, 46  # margins, for the numbers
+CHAR_WIDTH, LINE_HEIGHT = 7.0, 14.0  # of labels of 12 px
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -38,6 +39,7 @@ class Chart:
     x: Axis
     y: Axis
     marks: list[str] = field(default_factory=list)
+    labels: list[tuple[float, float, float]] = field(default_factory=list)  # begin, end, height of texts among marks
 
     def line(self, points: Sequence[tuple[float, float]], css: str) -> None:
         """Through these points, in the axes' units."""
@@ -54,11 +56,14 @@ class Chart:
     def words(self, x: float, y: float, text: str, css: str = "", *, below: bool = False) -> None:
         """Text that ends (near the right margin) or begins at a point."""
         left, top = self._at(x, y)
-        anchor = "end" if left > WIDTH - 240 else "start"
-        shift = -7 if anchor == "end" else 7
+        anchor, shift = ("end", -7) if left > WIDTH - 240 else ("start", 7)
+        left, top, width = left + shift, top + (15 if below else -6), CHAR_WIDTH * len(text)
+        begin = left - width if anchor == "end" else left
+        while any(abs(top - y) < LINE_HEIGHT and begin < b and a < begin + width for a, b, y in self.labels):
+            top += LINE_HEIGHT  # below the label that is there
+        self.labels.append((begin, begin + width, top))
         self.marks.append(
-            f'<text class="{css}" x="{left + shift:.1f}" y="{top + (15 if below else -6):.1f}" '
-            f'text-anchor="{anchor}">{escape(text)}</text>'
+            f'<text class="{css}" x="{left:.1f}" y="{top:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
         )
 
     def svg(self, label: str) -> str:

@@ -308,7 +308,12 @@ def _checkpoint() -> bytes:
     model = ModelConfig(hidden_channels=8, num_layers=1)
     zeros, ones = ({t: fill(len(WORK_NAMES)) for t in WORK} for fill in (torch.zeros, torch.ones))
     floors, trust = TypedFloors({"host/T1": 2.0}, {"host": 3.0}, 1.0), Trust(("v100",), {"toy": ("aten::mm",)})
-    parts = (Normalizer(zeros, ones, zeros, ones), TypedGNN(model, words).state_dict(), trust, {"seed": 0})
+    parts = (
+        Normalizer(zeros, ones, zeros, ones, {"low": torch.zeros(1, 4), "high": torch.ones(1, 4)}),
+        TypedGNN(model, words).state_dict(),
+        trust,
+        {"seed": 0},
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.pt"
         save_checkpoint(path, Checkpoint(model, words, default_constants(), floors, *parts))

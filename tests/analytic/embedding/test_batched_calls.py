@@ -14,7 +14,7 @@ from gnnperf.analytic.embedding.batched_calls import LOOK_UP, UPDATE, BatchedTab
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.memory_bound.streams import sustained_bytes_per_s
+from gnnperf.analytic.memory_bound.streams import cache_bytes_per_s, sustained_bytes_per_s
 from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.table import op_cost
 from gnnperf.hardware import load_device
@@ -58,7 +58,7 @@ def test_an_update_by_hand() -> None:
     constants = default_memory_constants()
     dram_us = 1e6 / sustained_bytes_per_s(A100, constants)
     far_bytes = 1 * 512 + 2 * 2 * 512 + 2 * 8  # gradient of the bag, two rows both ways, two indices
-    near_us = 2 * 512 * dram_us / constants.cache_speedup
+    near_us = 2 * 512 * 1e6 / cache_bytes_per_s(A100, constants)
     arithmetic_us = 2 * 128 * 1e6 / A100.flops_per_s["float32"]
     by_hand = 7 * A100.launch_floor_us + far_bytes * dram_us + near_us + arithmetic_us
     assert _us(UPDATE, table) == pytest.approx(by_hand, rel=1e-9)

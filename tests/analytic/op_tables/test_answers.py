@@ -14,6 +14,7 @@ from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
@@ -21,6 +22,7 @@ from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 from research.fitting.gemm import measured, predicted_us
+from research.fitting.memory import device_us
 from research.tables.columns import completed, product_columns
 from tests.analytic.kernels.calls import node_row
 
@@ -150,6 +152,37 @@ def test_a_call_has_one_latency_in_tables_graphs_and_benchmarks(dtype: str, name
     )
     once, fetched = (answer.latency_us for answer in answer_rows([warm, cold], H100))
     assert once is not None and fetched is not None and once < expected[0] < fetched * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "table"),
+    [
+        ("aten::add", [[256, 1024], [256, 1024]], "add"),
+        ("aten::layer_norm", [[256, 1024], [1024], [1024]], "ln"),
+        ("aten::softmax", [[256, 1024]], "softmax"),
+        ("aten::bmm", [[8, 256, 64], [8, 64, 256]], None),
+        ("aten::conv2d", [[8, 64, 14, 14], [64, 64, 3, 3]], None),
+        ("aten::sum", [[256, 1024]], None),
+    ],
+)
+def test_one_call_has_one_latency_in_op_tables_traces_and_benchmarks(
+    op: str, shapes: list[list[int]], table: str | None, tmp_path: Path
+) -> None:
+    """`ops predict` of a row without a cache column is what predict.py gives a node, with one what benchmarks give."""
+    entry = {"op": op, "shapes": shapes, "dtype": "float32"}
+    _, rows = read_op_rows(
+        lines(tmp_path / "ops.jsonl", entry, {**entry, "cache": "warm"}, {**entry, "cache": "flushed"})
+    )
+    program, warm, flushed = (answer.latency_us for answer in answer_rows(rows, H100))
+    nodes = pd.DataFrame([node_row(recorded_call(rows[0]))])
+    assert compute_nodes_us(nodes, H100, 4.0) == pytest.approx([program])
+    assert warm is not None and flushed is not None and warm <= flushed
+    if table is not None:
+        sizes = pd.DataFrame(
+            {"rows": [256.0], "columns": [1024.0], "moved_bytes": [recorded_call(rows[0]).moved_bytes]}
+        )
+        assert device_us(sizes, table, H100, default_memory_constants()) == pytest.approx([warm])
+        assert warm < flushed == program
 
 
 def test_a_backward_is_the_sum_of_its_calls() -> None:

@@ -17,11 +17,11 @@ MODEL = Transformer(layers=4, hidden=256, heads=4, sequence=128, vocabulary=1000
 
 def small(
     tensor: int = 1, pipeline: int = 1, data: int = 1, *, batch: int = 4,
-    order: Pipeline = Pipeline.ONE_F_ONE_B, **settings: Any,
+    micro_batch: int = 1, order: Pipeline = Pipeline.ONE_F_ONE_B, **settings: Any,
 ) -> TransformerPlan:  # fmt: skip
-    """`batch` micro-batches of one sample per replica."""
+    """`batch` micro-batches of `micro_batch` samples per replica."""
     ways = Parallelism(tensor, pipeline, data)
-    return TransformerPlan("small", MODEL, ways, Schedule(batch * data, 1, order, **settings))
+    return TransformerPlan("small", MODEL, ways, Schedule(batch * data * micro_batch, micro_batch, order, **settings))
 
 
 def step_us(graph: ExecutionGraph) -> float:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.gnn.data.normalizer import COLLECTIVE, LAW, fit_normalizer, widened
+from gnnperf.gnn.data.normalizer import COLLECTIVE, KIND, LAW, fit_normalizer, widened
 from gnnperf.gnn.data.numbers import WORK_NAMES
+from gnnperf.gnn.data.vocabulary import FIELDS
 
 
 def graph(rows: list[list[float]]) -> HeteroData:
@@ -31,10 +32,12 @@ def test_a_type_without_nodes() -> None:
     assert normalizer.mean["link"].tolist() == [0.0, 0.0, 0.0]
 
 
-def collectives(*places: tuple[float, float, float]) -> HeteroData:
-    """Rate of the link, ranks of the group, size of the message."""
+def collectives(*places: tuple[float, float, float], kinds: list[int] | None = None) -> HeteroData:
+    """Rate of the link, ranks of the group, size of the message; all of one kind without `kinds`."""
     data = HeteroData()
     data[COLLECTIVE].x = torch.zeros(len(places), len(WORK_NAMES))
+    data[COLLECTIVE].codes = torch.zeros(len(places), len(FIELDS), dtype=torch.int64)
+    data[COLLECTIVE].codes[:, KIND] = torch.tensor(kinds or [1] * len(places))
     for row, place in enumerate(places):
         data[COLLECTIVE].x[row, [LAW[-2], LAW[0], 0]] = torch.tensor(place)
     return data
@@ -45,6 +48,17 @@ def test_a_collective_outside_the_links_and_groups_of_training_is_reported() -> 
     normalizer = fit_normalizer([collectives((1.0, 2.0, 5.0), (3.0, 2.0, 6.0))])
     requested = collectives((1.0, 2.0, 5.0), (2.0, 2.0, 99.0), (0.5, 2.0, 5.0), (3.5, 2.0, 5.0), (2.0, 4.0, 5.0))
     assert normalizer.apply(requested)[COLLECTIVE].known_collective_model.tolist() == [True, True, False, False, False]
+
+
+def test_each_kind_of_collective_has_a_range_of_its_own() -> None:
+    """Kind 1 ran on links 1 to 3, kind 2 on link 3 only; kind 3 is new, in this training or altogether."""
+    normalizer = fit_normalizer([collectives((1.0, 2.0, 5.0), (3.0, 2.0, 5.0), (3.0, 2.0, 5.0), kinds=[1, 1, 2])])
+    requested = collectives(*[(rate, 2.0, 5.0) for rate in (1.0, 1.0, 3.0, 3.0)], kinds=[1, 2, 2, 3])
+    assert normalizer.apply(requested)[COLLECTIVE].known_collective_model.tolist() == [True, False, True, False]
+    both = widened(normalizer, fit_normalizer([collectives((2.0, 2.0, 5.0), kinds=[3])]))
+    assert both.apply(requested)[COLLECTIVE].known_collective_model.tolist() == [True, False, True, False]
+    again = collectives((2.0, 2.0, 5.0), kinds=[3])
+    assert both.apply(again)[COLLECTIVE].known_collective_model.tolist() == [True]
 
 
 def test_scales_of_an_earlier_training_stay_and_ranges_widen_by_hand() -> None:

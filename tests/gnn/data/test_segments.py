@@ -23,7 +23,7 @@ from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, answers_of
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
 
 LAUNCHES = 12

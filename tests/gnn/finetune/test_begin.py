@@ -11,11 +11,11 @@ from torch import Tensor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint, save_checkpoint
-from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
+from gnnperf.gnn.data.prepare import PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.finetune import begin_from, load_start
 from gnnperf.gnn.models.gnn import TypedGNN, answers_of
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import DataConfig, ModelConfig
 
 CONFIG = ModelConfig(hidden_channels=8, num_layers=2)
 STRANGE = replace(SPLIT, train=("d",), val=("e",), test=("f",))

@@ -16,7 +16,8 @@ from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, joint_messages
-from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, ModelConfig, arrange
+from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, arrange
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
 
 GRAPHS = [toy_run(1), toy_run(2)]

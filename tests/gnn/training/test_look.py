@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 from plotly.graph_objects import Figure
 
-from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import DataConfig, ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
 from gnnperf.gnn.training.look import Log, errors_by, node_answers, open_log, parity, sampled, settings_of
 

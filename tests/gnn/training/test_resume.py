@@ -17,7 +17,7 @@ from synthetic import prepared
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.fit import build_model, fit

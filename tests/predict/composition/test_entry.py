@@ -16,7 +16,7 @@ from synthetic import prepared
 import train
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import LearnerKind, TrainConfig
 from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part

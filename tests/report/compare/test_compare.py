@@ -23,9 +23,10 @@ from gnnperf.generate import StepWork
 from gnnperf.predict import Throughput
 from gnnperf.report import write_report
 from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, Change, Comparison, compare, leading
-from gnnperf.report.compare.page import comparison_page, waterfall
+from gnnperf.report.compare.page import comparison_page
 from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_measured, read_prediction
 from gnnperf.report.compare.text import Limits, bars, rate_lines, rendered
+from gnnperf.report.page.changes import waterfall
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.toys import two_rank_graph
 

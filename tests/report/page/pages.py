@@ -12,6 +12,7 @@ from gnnperf.hardware import load_device, read_yaml
 from gnnperf.predict import Mode, Request, StepPrediction, predict
 from gnnperf.report.page import html_report
 from gnnperf.report.summary import nodes_table
+from gnnperf.report.timeline import tracks
 
 TRACE = "facebookresearch+param/et_replay/tests/inputs/dlrm_kineto.tar.gz"
 PLAN = Path("conf/plan/gpt_405b.yaml")
@@ -21,7 +22,7 @@ DRAWN = "document.documentElement.dataset.timeline"
 
 def page_of(answer: StepPrediction) -> str:
     """report.html."""
-    return html_report(answer, nodes_table(answer))
+    return html_report(answer, nodes_table(answer), tracks(answer))
 
 
 def dlrm(mirror: Path) -> StepPrediction:

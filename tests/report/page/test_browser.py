@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gnnperf import cli
+from gnnperf.predict import Request, predict
 from gnnperf.report import write_report
 from tests.chromium import Page, chromium
 from tests.predict.answers import GEMM_1, toy_answer
@@ -29,6 +31,11 @@ PIXELS = """(() => {
   }
   return seen;
 })()"""
+TRACES = (
+    "NVIDIA+Megatron-LM/tp2/result",
+    "facebookresearch+HolisticTraceAnalysis/tests/data/nccl_parser_config/nccl_data.json.gz",
+    "pytorch+torchrec/examples/golden_training/log/resnet18",
+)
 PAIRED = ("raised", "text", "dim", "accent", "warn", "warn-back")
 SHAPES = ("host", "compute", "memory", "transfer", "wait", "exit", "grey")
 FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
@@ -185,11 +192,59 @@ def _luminance(rgb: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_narrow_pages_do_not_scroll_sideways(page: Page) -> None:
-    page.resize(360, 740)
-    page.ask(FRAME)
-    assert page.ask("document.documentElement.scrollWidth") <= 360
+# Texts of which a pair overlaps: labels of pictures, and words of one card.
+OVERLAPS = """(() => {
+  const boxOf = (item) => [item.textContent, item.getBoundingClientRect()];
+  const shown = (list) => [...list].map(boxOf).filter(([, box]) => box.width);
+  const over = [];
+  for (const group of document.querySelectorAll(".ticks, .path-rows, .chart, .cards, .keys")) {
+    const boxes = shown(group.querySelectorAll("span:not(.key), li, text, dt, dd"));
+    boxes.forEach(([one, a], n) => boxes.slice(n + 1).forEach(([other, b]) => {
+      const width = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const height = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (width > 1 && height > 2 && !one.includes(other) && !other.includes(one)) over.push(`${one} | ${other}`);
+    }));
+  }
+  return over;
+})()"""
+
+
+def check_layout(page: Page, answer: str = "#predicted") -> None:
+    """No sideways scroll, the answer above the fold and no texts over each other, on a desk and on a phone."""
+    for width, height in ((1440, 900), (390, 844)):
+        page.resize(width, height)
+        page.ask(FRAME)
+        assert page.ask("document.documentElement.scrollWidth") <= width
+        assert page.ask(f"document.querySelector('{answer}').getBoundingClientRect().bottom") < height
+        assert page.ask(OVERLAPS) == []
     page.resize(1280, 900)
+
+
+def test_layout_on_a_desk_and_on_a_phone(page: Page) -> None:
+    page.ask("scrollTo(0, 0)")
+    check_layout(page)
+
+
+def test_layout_of_a_comparison_and_a_roofline(page: Page, out: Path, tmp_path: Path) -> None:
+    assert cli.main(["compare", str(out), str(out), "--quiet", "--html", str(tmp_path / "c.html")]) == 0
+    assert cli.main(["roofline", str(out), "--out", str(tmp_path / "r.html")]) == 0
+    for name in ("c.html", "r.html"):
+        page.open(tmp_path / name)
+        check_layout(page, "h1")
+    page.open(out / "report.html", DRAWN)
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize("name", TRACES)
+def test_layout_of_public_traces(name: str, mirror: Path, tmp_path: Path) -> None:
+    assert PROGRAM is not None
+    edits = [{"latency": {"op": "aten::add_", "factor": 0.5}}]
+    answer = predict(Request(trace=mirror / name, memory=False, whatif=edits))
+    write_report(answer, tmp_path / "out")
+    with Page(PROGRAM) as opened:
+        opened.open(tmp_path / "out" / "report.html", DRAWN)
+        check_layout(opened)
+        assert opened.complaints() == []
 
 
 def test_paper_is_white_and_has_the_timeline(page: Page) -> None:

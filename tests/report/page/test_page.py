@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.report.page.markup import SCRIPTS, asset
 from gnnperf.report.page.timeline_data import MAX_TEXT, timeline_data
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import tracks
+from gnnperf.whatif import Basis, Finding
 from tests.chromium import Page, chromium
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.report.page.pages import DRAWN, as_if_recorded, dlrm, page_of, planned
@@ -99,10 +100,27 @@ def test_interval_is_reported_with_its_level() -> None:
     assert "90 % of steps" in page
 
 
-def test_warnings_come_before_every_figure() -> None:
+def test_the_answer_comes_first_then_warnings_then_tables() -> None:
     page = page_of(toy_answer({GEMM_1: np.nan}))
     assert "at least 165 us" in page
-    assert 0 < page.index("are not covered") < page.index('class="cards"') < page.index("<table")
+    assert 0 < page.index('class="cards"') < page.index('class="warnings"') < page.index("<table")
+
+
+def test_a_what_if_has_both_steps_as_bars_and_the_change_by_node_type() -> None:
+    edited = WhatIfAnswer(("latency",), toy_answer({GEMM_1: 305.0}), 1, ())
+    page = page_of(replace(toy_answer(), whatif=edited))
+    part = page[page.index('id="what-if"') : page.index("<nav")]
+    assert re.findall(r'<div class="stack"(?: style="width:([\d.]+)%")?', part) == ["50.0", ""]  # 185 and 370 us
+    assert '<td data-order="185" class="num">+185 us</td>' in part
+    assert "what if: 370 us, unedited 185 us" in part
+
+
+def test_what_is_unknown_has_no_card() -> None:
+    page = page_of(toy_answer(same_hardware=False))
+    assert ">none<" not in page
+    assert 'id="measured"' not in page and 'id="exposed"' in page
+    stalled = Finding("stalls", "one stall", (), "look", Basis.MEASURED, "", 20.0, 0.1, False, ())
+    assert '<dd id="stalls">20&nbsp;us</dd>' in page_of(replace(toy_answer(), findings=(stalled,)))
 
 
 def test_names_from_a_trace_are_escaped_everywhere() -> None:
@@ -119,7 +137,7 @@ def test_names_from_a_trace_are_escaped_everywhere() -> None:
 def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> None:
     answer = toy_answer(same_hardware=False)
     page = page_of(answer)
-    assert '<dd id="error">none</dd>' in page
+    assert '<dd id="error">' not in page
     assert "No errors: measured on" in page
     assert "interval of latency." in page  # unknown for all, and no column
     assert '<th scope="col">interval of latency</th>' not in page
@@ -178,7 +196,7 @@ def _columns(data: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _data(answer: StepPrediction) -> dict[str, Any]:
-    return timeline_data(answer, nodes_table(answer))
+    return timeline_data(answer, nodes_table(answer), tracks(answer))
 
 
 def test_slices_are_those_of_the_tracks() -> None:

@@ -47,6 +47,14 @@ def test_marks_lie_where_the_axes_say_and_names_are_escaped() -> None:
     assert "<b>" not in drawn
 
 
+def test_labels_of_points_that_are_near_do_not_overlap() -> None:
+    chart = Chart(Axis(1.0, 10.0, "x"), Axis(1.0, 10.0, "y"))
+    for name in ("gemm", "gemm", "attention"):
+        chart.words(2.0, 2.0, name)
+    heights = sorted(top for _, _, top in chart.labels)
+    assert heights[1] - heights[0] >= 14 and heights[2] - heights[1] >= 14
+
+
 CPU = replace(DEVICE, kind="cpu")  # sustained shares of 1: 1e12 FLOP/s, 1e12 bytes/s
 OTHER = replace(CPU, name="other", flops_per_s={"float32": 2e12})
 

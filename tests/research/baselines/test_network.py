@@ -9,7 +9,7 @@ import pytest
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, WORK, TypedGNN
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from research.baselines.network import Network, TrainedNetwork
 from research.baselines.trivial import Analytic, Base

@@ -10,7 +10,7 @@ import pytest
 from synthetic import prepared
 
 from gnnperf.gnn.data.step_time import contended_step_time_us
-from gnnperf.gnn.models.message_passing import ModelConfig
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import Network

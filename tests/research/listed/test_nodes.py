@@ -71,3 +71,16 @@ def test_parts_of_a_split_share_strides_and_their_gradients_are_joined() -> None
     )
     assert _names(ops, "reshape") == ["copy_"]  # rows lie 24 apart
     assert _names(ops, "split", backward=True) == ["cat"] and _names(ops, "getitem_1", backward=True) == []
+
+
+def test_what_uses_a_divided_product_is_divided_and_gets_gradients() -> None:
+    """Tensor parallelism: the list divides the product's result, [8, 4] of [8, 16], and not what follows it."""
+    ops = (
+        op("h_0_fc", "Linear", "", ((8, 8),), (8, 4)),
+        op("view", "misc", "h_0_fc", ((8, 16), NUMBER), (2, 4, 16)),
+        op("tanh", "VECtanh", "view", ((2, 4, 16),), (2, 4, 16)),
+        op("add", "VECadd", "tanh view", ((2, 4, 16), (2, 4, 16)), (2, 4, 16)),
+    )
+    calls = calls_of(ops, training=True)
+    assert [call.op.output for call in calls] == [(8, 4), (2, 4, 4), (2, 4, 4), (2, 4, 4)]
+    assert [argument.differentiable for call in calls[1:] for argument in call.arguments] == [True] * 4

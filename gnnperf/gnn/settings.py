@@ -1,0 +1,80 @@
+"""What can be stated of the data set (conf/data) and of the network (conf/model). Torch is not needed to read it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from gnnperf.core import require
+
+
+@dataclass
+class DataConfig:
+    """A data set and how it is fed to the network (not frozen: Hydra composes into it).
+
+    Attributes:
+        path: folder with one folder per run, splits.json and README.md.
+        axis: which split of splits.json.
+        cache_dir: where graphs and features are cached, by fingerprint.
+        batch_size: steps (graphs) per batch, one step per run.
+        max_nodes_per_batch: nodes that one batch may hold; a graph above its share of it (1 / batch_size) is cut into
+            segments of time, which train as graphs of their own. Memory grows with it: some 15 to 30 KB per node.
+        op_tables: what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base
+            learns from them how ops cost that training runs do not have.
+        bucket_bytes: of the token buckets that limit the links of runs whose cards name a rate and no bucket (`tc tbf`,
+            instances of clouds); None: such links are taken to have none.
+        test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
+            machine. Of its complete recordings those of runs that the split trains or validates on are left out. It
+            changes nothing that is learned, and is not in the repr: rows of a table are distinguished by theirs.
+        train_paths: other data sets' folders, to be trained on next to the split's train part: all of their complete
+            recordings but those of programs that are tested on. For axes that go by programs (`run`, `workload..`).
+            In the pace of `path`, where runs of both tell it (data.paces); these runs themselves are left out.
+        source_path: another data set's folder: recordings of the same runs on another machine. The network corrects
+            their latencies, where there are any, instead of the analytical ones (data.source); None: no source.
+    """
+
+    path: str = "datasets/cpu-gloo"
+    axis: str = "run"
+    cache_dir: str = "~/.cache/gnnperf"
+    batch_size: int = 4
+    max_nodes_per_batch: int = 50_000
+    op_tables: list[str] = field(default_factory=list)
+    bucket_bytes: float | None = None
+    test_path: str | None = field(default=None, repr=False)
+    train_paths: list[str] = field(default_factory=list)
+    source_path: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(bool(self.axis), "data.axis", self.axis, "an axis of splits.json")
+        require(self.batch_size >= 1, "data.batch_size", self.batch_size, "a whole number >= 1")
+        least = 8 * self.batch_size
+        require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
+                f"{least} or more, 8 per graph of a batch")  # fmt: skip
+        if self.bucket_bytes is not None:
+            require(0 < self.bucket_bytes < math.inf, "data.bucket_bytes", self.bucket_bytes,
+                    "a number above 0, or null for none")  # fmt: skip
+
+
+@dataclass
+class ModelConfig:
+    """The typed graph network (not frozen: Hydra composes into it).
+
+    Attributes:
+        hidden_channels: width of every node's state.
+        num_layers: rounds of message passing; 0 is a multi-layer perceptron per node.
+        dropout: share of the state dropped in training.
+        op_dropout: share of codes replaced by the unknown code in training, so that its embedding is trained.
+    """
+
+    hidden_channels: int = 64
+    num_layers: int = 6
+    dropout: float = 0.05
+    op_dropout: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(1 <= self.hidden_channels <= 4096, "model.hidden_channels", self.hidden_channels, "1 to 4096")
+        require(0 <= self.num_layers <= 64, "model.num_layers", self.num_layers, "0 to 64")
+        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
+        require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")

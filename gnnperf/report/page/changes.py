@@ -1,0 +1,56 @@
+"""What changed between two steps: a waterfall, and bars before and after."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.predict import StepPrediction
+from gnnperf.report.compare.changes import Change, Comparison, compare, leading
+from gnnperf.report.compare.side import predicted_side
+from gnnperf.report.compare.text import signed
+from gnnperf.report.page.markup import Markup, Row, Td, bar, note, stack, table, text_td, time_td
+from gnnperf.report.page.ops import OF_TYPE, OTHER
+from gnnperf.report.summary import nodes_table
+from gnnperf.report.text import time_text
+
+NUM_PARTS = 15
+SMALL = 0.5  # changes below this share of a step are drawn without the part of it that stays
+HEADS = ("part", "change", "", "A", "B", "all ranks A", "all ranks B")
+
+
+def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Markup:
+    """From step A down to step B, the largest change first; each bar begins where the one before it ended."""
+    parts = leading(changes, NUM_PARTS)
+    levels_us = np.cumsum([result.a.step_time_us, *(part.change_us for part in parts)])
+    first_us = _first_us(levels_us)
+    span_us = float(levels_us.max()) - first_us or 1.0
+    at = ((levels_us - first_us) / span_us).tolist()  # [num_parts + 1]
+    rows: list[Row] = [
+        (text_td(part.name), Td(signed(part.change_us), part.change_us),
+         bar(abs(end - begin), "red" if end > begin else "green", min(begin, end)),
+         *map(time_td, (part.a_us, part.b_us, part.a_total_us, part.b_total_us)))
+        for part, begin, end in zip(parts, at, at[1:], strict=False)
+    ]  # fmt: skip
+    ends: list[Row] = [(Td(f"step {letter}"), time_td(side.step_time_us), bar(place, "blue"), *[Td("")] * 4)
+            for letter, side, place in (("A", result.a, at[0]), ("B", result.b, at[-1]))]  # fmt: skip
+    cut = note(f"Bars begin at {time_text(first_us)}.") if first_us else ""
+    return Markup(cut + table(f"Change by {by}", HEADS, [ends[0], *rows, ends[1]]))
+
+
+def _first_us(levels_us: np.ndarray) -> float:
+    """Where bars begin: at 0, unless that hides what changes."""
+    low, high = float(levels_us.min()), float(levels_us.max())
+    return max(low - (high - low), 0.0) if high - low < SMALL * high else 0.0
+
+
+def before_and_after(before: StepPrediction, after: StepPrediction, nodes: pd.DataFrame) -> Markup:
+    """Two bars of node types, as long as the steps, and the change by node type; `nodes` are those of `before`."""
+    longest = max(before.step_time_us, after.step_time_us) or 1.0
+    bars_of_types = [
+        f"<p>{name}: <b>{time_text(one.step_time_us)}</b></p>"
+        + stack([(n, s, OF_TYPE.get(n, OTHER)) for n, s in one.critical_path_share.items()], one.step_time_us / longest)
+        for name, one in (("A, unedited", before), ("B, edited", after))
+    ]
+    result = compare(predicted_side(before, nodes), predicted_side(after, nodes_table(after)))
+    return Markup("".join([*bars_of_types, waterfall("node type", result.changes["node type"], result)]))
