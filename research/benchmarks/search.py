@@ -23,8 +23,8 @@ import pandas as pd
 
 from gnnperf.core import InputError
 from gnnperf.generate import Parallelism, Schedule, TransformerPlan, read_plan
-from gnnperf.generate.transformer.block import Activation, Attention, Block, Norm, Positions
-from gnnperf.generate.transformer.plan import Experts, Transformer
+from gnnperf.generate.transformer.block import Activation, Attention, Block, Experts, Norm, Positions
+from gnnperf.generate.transformer.plan import Transformer
 from gnnperf.hardware import ANY_DEVICE, PLAN_GROUP, ClusterSpec, default_cluster, load_device, path_of, read_yaml
 from gnnperf.shard import Effort, Problem, candidates, search_plans
 from gnnperf.shard.parallelism.bound import bounds

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.generate.sections import keys_in, section, value_as
-from gnnperf.generate.transformer.block import Block
+from gnnperf.generate.transformer.block import Block, Experts
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload
 from gnnperf.generate.transformer.lengths import read_lengths
 from gnnperf.generate.transformer.plan import (
-    Experts,
     Lengths,
     Parallelism,
     Schedule,

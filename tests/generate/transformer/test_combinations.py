@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.generate.transformer.block import Block, Kernels
+from gnnperf.generate.transformer.block import Block, Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload, Store
@@ -18,7 +18,6 @@ from gnnperf.generate.transformer.items import Op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import (
-    Experts,
     Parallelism,
     Recompute,
     Reduction,

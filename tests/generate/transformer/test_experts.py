@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
+from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.memory import every_rank, misplaced_groups
 from gnnperf.generate.transformer.plan import (
-    Experts,
     Parallelism,
     Recompute,
     Reduction,

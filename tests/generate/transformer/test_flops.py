@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gnnperf.generate import step_work
-from gnnperf.generate.transformer.block import Activation, Block, Norm, Positions
+from gnnperf.generate.transformer.block import Activation, Block, Experts, Norm, Positions
 from gnnperf.generate.transformer.flops import parameters_per_token
 from gnnperf.generate.transformer.plan import (
-    Experts,
     Parallelism,
     Recompute,
     Schedule,

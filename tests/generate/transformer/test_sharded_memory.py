@@ -9,12 +9,11 @@ import pytest
 
 from gnnperf.core import InputError
 from gnnperf.generate import HeldFor, Hold, RankTensors
-from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
+from gnnperf.generate.transformer.block import Activation, Attention, Block, Experts, Kernels, Norm, Positions
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.copies import Offload, Store
 from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.plan import (
-    Experts,
     Parallelism,
     Pipeline,
     Recompute,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gnnperf.generate import Parallelism, Schedule, TransformerPlan
-from gnnperf.generate.transformer.block import Activation, Attention, Block, Norm, Positions
-from gnnperf.generate.transformer.plan import Experts, Transformer
+from gnnperf.generate.transformer.block import Activation, Attention, Block, Experts, Norm, Positions
+from gnnperf.generate.transformer.plan import Transformer
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
 
 LLAMA = Block(Attention.FLASH, 2, Norm.RMS, Activation.SWIGLU, 512, Positions.ROTARY, bias=False, dropout=False,
