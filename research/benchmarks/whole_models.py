@@ -247,8 +247,9 @@ def forward_nodes(chosen: Sequence[Row], folder: Path) -> pd.DataFrame:
             "kernels": kernels["forward_us"], ANALYTIC: between_events(kernels, kinds)["forward_us"],
             MEASURED: measured["forward_us"], PEER: peer["forward_us"],
         }).dropna()  # fmt: skip
-        classes = [class_of(kinds.get(str(node), "")) for node in table.index]
-        result.append(table.assign(GPU=row.label.device, **{"class": classes}))
+        table["GPU"] = row.label.device
+        table["class"] = [class_of(kinds.get(str(node), "")) for node in table.index]
+        result.append(table)
     nodes = pd.concat(result, ignore_index=True).dropna(subset=["class"])
     return nodes[(nodes[MEASURED] > 0) & (nodes["kernels"] > 0)]
 
