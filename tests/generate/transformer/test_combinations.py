@@ -83,7 +83,6 @@ def test_where_things_lie_does_not_change_what_is_computed(plan: TransformerPlan
     assert product_flops(build_plan(plan)) == product_flops(build_plan(plain))
 
 
-@settings(max_examples=50, deadline=None)
 @given(plans())
 def test_every_op_states_what_it_takes_and_makes(plan: TransformerPlan) -> None:
     """An op without an account would be missing from the memory of plans."""
