@@ -14,23 +14,20 @@ from torch import nn
 
 from research.recording.workloads.dlrm import Dlrm
 from research.recording.workloads.exchange import exchange
-from research.recording.workloads.workload import LossTrainer
+from research.recording.workloads.workload import LossTrainer, Workload
 
 TINY_DLRM = Dlrm(tables=2, rows=1000, dim=4, batch=8, pooling=2, bottom=(8,), top=(8,))
 
 
 @dataclass(frozen=True)
-class Doomed:
+class Doomed(Workload, kind="doomed", letters={}, width="size"):
     """Its rank 1 is killed in the third step."""
 
-    name: str = "doomed"
-    kind: str = "doomed"
-    batch: int = 1
-    width: int = 1
+    size: int = 1
 
     @property
-    def parallelism(self) -> dict[str, int]:
-        return {"dp": 2}
+    def batch(self) -> int:
+        return 1
 
     def build(self) -> LossTrainer:
         weight = nn.Parameter(torch.ones(1))
