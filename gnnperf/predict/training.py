@@ -86,8 +86,8 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         if not processes().is_first:
             return None
 
-        for node_type, kept in keep_what_helps(model, data).items():
-            onto.print(f"{node_type}: {kept}")
+        for node_type, shares in keep_what_helps(model, data).items():
+            onto.print(f"{node_type}: {shares}")
 
         fit_s = time.perf_counter() - begin
         calibrated_on = processors_of(Path(config.data.path).expanduser() / name for name in data.split.val)

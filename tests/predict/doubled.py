@@ -31,5 +31,5 @@ def doubling() -> Checkpoint:
     with torch.no_grad():
         head = network.heads["compute"]
         assert isinstance(head, Head)
-        head.last.bias[0] = MAX_RESIDUAL * np.arctanh(np.log(2.0) / MAX_RESIDUAL)
+        head.last.bias[:] = MAX_RESIDUAL * np.arctanh(np.log(2.0) / MAX_RESIDUAL)
     return make_checkpoint(network, config, data, {})

@@ -157,7 +157,7 @@ def quiet() -> Iterator[None]:
             one.setLevel(level)
 
 
-def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Kept]:
+def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     """Shrink the corrections of each node type, of usual and of scheduled latencies apart.
 
     A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
@@ -177,14 +177,14 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Kept]:
     scheduled = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
     for node_type in usual:
         scheduled[node_type] = _scheduled_share(steps, [both[1] for both in residuals], scheduled, node_type)
-    kept = {t: Kept(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
-    for node_type, shares in kept.items():
+    chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
+    for node_type, shares in chosen.items():
         network.shrink(node_type, shares.usual, shares.scheduled)
-    return {t: shares for t, shares in kept.items() if shares != Kept(1.0, 1.0)}
+    return {t: shares for t, shares in chosen.items() if shares != Shares(1.0, 1.0)}
 
 
 @dataclass(frozen=True)
-class Kept:
+class Shares:
     """Shares of the corrections of a node type."""
 
     usual: float
@@ -192,7 +192,7 @@ class Kept:
 
     def __str__(self) -> str:
         """In words."""
-        return f"{self.usual:.0%} of its corrections are kept for node latencies, {self.scheduled:.0%} for step times"
+        return f"{self.usual:.0%} of its corrections count for node latencies, {self.scheduled:.0%} for steps"
 
 
 def _stored_residuals(network: TypedGNN, step: Step) -> np.ndarray:

@@ -21,7 +21,7 @@ from gnnperf.gnn.training.evaluate import (
     wide_console,
     write_comparison,
 )
-from gnnperf.gnn.training.fit import Kept, build_model, fit, keep_what_helps
+from gnnperf.gnn.training.fit import Shares, build_model, fit, keep_what_helps
 
 
 def config(out: Path, epochs: int = 3, **changes: object) -> TrainConfig:
@@ -165,7 +165,7 @@ def test_a_node_type_that_loses_on_validation_keeps_its_base(data: PreparedData)
     network, _ = biased(data, 1.0)
     step = data.steps["val"][0]
     set_bias(network, "host", 4.0)
-    assert keep_what_helps(network, data) == {"host": Kept(0.0, 0.0), "compute": Kept(1.0, 0.0)}
+    assert keep_what_helps(network, data) == {"host": Shares(0.0, 0.0), "compute": Shares(1.0, 0.0)}
     assert network.is_silent("host") and not network.is_silent("compute")
     store = step.data["host"]
     assert isolated_prediction(network, step).usual_us[store.node_id.numpy()].tolist() == store.base_us.tolist()
@@ -174,15 +174,17 @@ def test_a_node_type_that_loses_on_validation_keeps_its_base(data: PreparedData)
 def test_a_correction_that_is_twice_too_large_is_halved(data: PreparedData) -> None:
     network, right = biased(data, 2.0)
     step = data.steps["val"][0]
-    assert keep_what_helps(network, data) == {"compute": Kept(0.5, 0.0)}
+    assert keep_what_helps(network, data) == {"compute": Shares(0.5, 0.0)}
     store = step.data["compute"]
     corrected = isolated_prediction(network, step).usual_us[store.node_id.numpy()] / store.base_us.numpy()
     assert np.log(corrected) == pytest.approx(right, rel=3e-2)  # tanh bends it a little
 
 
-@pytest.mark.parametrize(("num_runs", "factor", "kept"), [(6, 1.0, 1.0), (6, 2.0, 0.5), (6, -1.0, 0.0), (5, 1.0, 0.0)])
+@pytest.mark.parametrize(
+    ("num_runs", "factor", "scheduled"), [(6, 1.0, 1.0), (6, 2.0, 0.5), (6, -1.0, 0.0), (5, 1.0, 0.0)]
+)
 def test_kernels_are_corrected_in_steps_where_enough_validation_runs_gain(
-    data: PreparedData, num_runs: int, factor: float, kept: float
+    data: PreparedData, num_runs: int, factor: float, scheduled: float
 ) -> None:
     """Steps as the labels give them: right corrections gain, twice too large ones by half, wrong ones nothing."""
     network, right = biased(data, 1.0)
@@ -192,4 +194,4 @@ def test_kernels_are_corrected_in_steps_where_enough_validation_runs_gain(
     step_us = contended_step_time_us(step, step.stored("base_us") * np.exp(np.nan_to_num(step.stored("target"))))
     runs = tuple(replace(step, run=str(run), step_us=step_us * (1 + run / 1000)) for run in range(num_runs))
     shares = keep_what_helps(network, replace(data, steps={**data.steps, "val": runs}))
-    assert shares.get("compute", Kept(1.0, 1.0)) == Kept(1.0, kept)
+    assert shares.get("compute", Shares(1.0, 1.0)) == Shares(1.0, scheduled)

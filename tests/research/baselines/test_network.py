@@ -47,7 +47,7 @@ def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> No
     answer = TrainedNetwork(TypedGNN(ModelConfig(8, 1), data.vocabulary).eval())
     for node_type in WORK:
         head = answer.network.heads[node_type]
-        head.last.bias.data[0] = MAX_RESIDUAL * np.arctanh(0.5 / MAX_RESIDUAL)  # type: ignore[union-attr, operator]
+        head.last.bias.data[:] = MAX_RESIDUAL * np.arctanh(0.5 / MAX_RESIDUAL)  # type: ignore[union-attr, operator]
     works = np.isfinite(answer.latency_us(step))
     assert answer.latency_us(step)[works] == pytest.approx(np.exp(0.5) * Base().latency_us(step)[works], rel=1e-5)
     assert answer.step_us(step) == step_time_us(step, answer.latency_us(step))
