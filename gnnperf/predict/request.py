@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from gnnperf.core import InputError, require
 from gnnperf.hardware import DeviceSpec, HardwareConfig, load_device
 from gnnperf.predict.throughput import PriceConfig, RunConfig
-from gnnperf.trace import Selection, selection
 
 if TYPE_CHECKING:
     from gnnperf.generate import Plan
+    from gnnperf.trace import Selection
     from gnnperf.whatif import Edit
 
 # Plans, edits and models are imported where a request names them: `predict.py --help` needs the keys only.
@@ -151,6 +151,8 @@ class Request(HardwareConfig):
     @property
     def chosen(self) -> Selection:
         """Ranks and steps of the trace that are read."""
+        from gnnperf.trace import selection
+
         return selection(self.ranks, self.steps)
 
     def plan_spec(self) -> Plan | None:
@@ -216,12 +218,12 @@ def check(request: Request) -> None:
         raise InputError("mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
                          remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or analytic",
                          )  # fmt: skip
-    for key, modes in MODES_OF_KEY.items():
-        if getattr(request, key) not in (None, {}) and request.mode not in modes:
-            raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")
     for contradicts, what, where, allowed in _contradictions(request):
         if contradicts:
             raise InputError(what, where=where, allowed=allowed)
+    for key, modes in MODES_OF_KEY.items():
+        if getattr(request, key) not in (None, {}) and request.mode not in modes:
+            raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")
     _check_run(request)
     if request.collectives is not None:
         from gnnperf.predict.target import check_collective_models

@@ -69,7 +69,8 @@ def _filled(
         return edited.graph
     if cluster is not None and predictor is not None:
         before_us, after_us = (predictor.predict(graph, cluster).latency_us for graph in (known, edited.graph))
-        ratio = after_us / before_us[edited.came_from]
+        own_us = before_us[edited.came_from]
+        ratio = np.divide(after_us, own_us, out=np.full(len(own_us), np.nan), where=own_us > 0)
         scaled_us = known.nodes["latency_us"].to_numpy()[edited.came_from] * ratio
         nodes = nodes.assign(latency_us=nodes["latency_us"].mask(open_, scaled_us))
     missing = ~np.isfinite(nodes["latency_us"].to_numpy()) & open_

@@ -41,7 +41,7 @@ def _without_rings(program: list[Item]) -> list[Item]:
 
 def _drawn(graph: ExecutionGraph) -> Schedule:
     """With links that overlapping transfers share, two ranks on a machine."""
-    shared = Contention(2.0, 1.5, 1.0, ranks_per_node=2, ranks_per_inner_link=1, ranks_per_outer_link=1)
+    shared = Contention(ranks_per_node=2, ranks_per_inner_link=1, ranks_per_outer_link=1)
     isolated = Isolated(np.ones(graph.num_nodes, dtype=bool), shared)
     latency_us, lag_us = latencies_us(graph), np.zeros(len(graph.edges))
     return schedule_with_contention(graph, latency_us, lag_us, isolated, num_unrolled=2).schedule
