@@ -167,9 +167,12 @@ def test_no_more_than_a_chunk_of_events_is_made_at_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(timeline_module, "CHUNK", 16)
     requested: list[int] = []
     args = timeline_module._Nodes.args
-    monkeypatch.setattr(
-        timeline_module._Nodes, "args", lambda *given: (requested.append(len(given[1])), args(*given))[1]
-    )
+
+    def counted(*given: Any) -> Any:
+        requested.append(len(given[1]))
+        return args(*given)
+
+    monkeypatch.setattr(timeline_module._Nodes, "args", counted)
     answer = _row_of_kernels(50)
     pieces = timeline_module._pieces(answer, tracks(answer))
     while not requested:
