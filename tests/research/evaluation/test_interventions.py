@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pandas.testing import assert_frame_equal
@@ -132,7 +133,9 @@ def test_summary_by_hand() -> None:
         trial(0, "sleep", 11.0, 10.0), trial(0, "sleep", -12.0, -10.0), trial(1, "sleep", 10.0, 10.0),
         trial(2, "link", -6.0, 5.0), trial(3, "link", 5.0, 5.0), trial(4, "link", 9.0, 3.0, noise_us=4.0),
     ]  # fmt: skip
-    sleep, link, both, rest = summarize_trials(trials).itertuples(index=False)
+    sleep, link, both, rest = (
+        SimpleNamespace(**{str(k): v for k, v in row.items()}) for row in summarize_trials(trials).to_dict("records")
+    )
     assert (sleep.kind, sleep.pairs, sleep.trials) == ("sleep", 2, 3)
     assert sleep.error_median == pytest.approx(0.1)
     assert sleep.sign_right == 1.0
