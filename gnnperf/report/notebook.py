@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from gnnperf.predict import Request, StepPrediction, check, check_covered, compo
 from gnnperf.predict import predict as answer_of
 from gnnperf.report.compare.text import read_threshold
 from gnnperf.report.console import PIPE_WIDTH, summary
+from gnnperf.report.page.markup import asset
+from gnnperf.report.page.ops import OF_TYPE, OTHER
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.tables import write_tables
 from gnnperf.report.text import headline
@@ -24,6 +27,10 @@ from gnnperf.report.write import check_output, write_report
 from gnnperf.whatif import Finding
 
 CARD = '<pre style="font-family:monospace;line-height:1.3;white-space:pre-wrap">{code}</pre>'
+PART = (
+    '<span style="display:inline-block;height:1em;width:{width:.2f}%;background:{color}" '
+    'title="{name} {width:.1f} % of the critical path"></span>'
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +87,17 @@ class Answer:
         """What a notebook shows: the console's summary. Names come from strangers' traces; rich escapes them."""
         drawn = Console(record=True, file=io.StringIO(), width=PIPE_WIDTH)
         drawn.print(summary(self.step), soft_wrap=True)
-        return drawn.export_html(inline_styles=True, code_format=CARD)
+        return drawn.export_html(inline_styles=True, code_format=CARD) + _picture(self.step)
+
+
+def _picture(step: StepPrediction) -> str:
+    """One bar: the critical path by node type, in the colors of report.html."""
+    colors = dict(re.findall(r"--(\w+): light-dark\((#\w+),", asset("report.css")))
+    parts = "".join(
+        PART.format(width=100.0 * share, color=colors[OF_TYPE.get(name, OTHER)], name=name)
+        for name, share in step.critical_path_share.items()
+    )
+    return f'<div style="height:1em;font-size:13px">{parts}</div>'
 
 
 CHOICES = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)  # of conf/: a name or a path is a choice, a mapping its numbers

@@ -125,6 +125,13 @@ def test_a_card_states_warnings_first_and_escapes_names(toy: Answer) -> None:
     assert repr(Answer(strange)).startswith("<step makespan: at least ")
 
 
+def test_a_card_draws_the_critical_path_by_node_type(toy: Answer) -> None:
+    one = replace(toy.step, critical_path_share={"compute": 0.75, "host": 0.25})
+    card = Answer(one)._repr_html_()
+    assert 'width:75.00%;background:#0072b2" title="compute 75.0 % of the critical path"' in card
+    assert 'width:25.00%;background:#a8578a" title="host 25.0 % of the critical path"' in card
+
+
 def test_the_interval_stands_with_the_step_time(toy: Answer) -> None:
     sure = Answer(replace(toy.step, step_time_interval_us=(150.0, 220.0), interval_level=0.9))
     assert "90 % of steps within 150 us to 220 us" in sure._repr_html_()
