@@ -85,14 +85,14 @@ def html_page(title: str, style: str, body: str, rules: str | None = None) -> st
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
-def plotly_page(title: str, figures: Iterable[Figure], style: str = "", before: str = "") -> str:
-    """One or more figures below each other, with the program that draws them; `before` is escaped HTML above them."""
+def plotly_page(title: str, figures: Iterable[Figure]) -> str:
+    """One or more figures below each other, with the program that draws them."""
     drawn = [
         figure.to_html(full_html=False, include_plotlyjs=number == 0, div_id=f"figure{number}")
         for number, figure in enumerate(figures)
     ]
     scripts = [script for fragment in drawn for script in SCRIPT.findall(fragment)]  # plotly escapes texts in them
-    return html_page(title, style, "\n".join([before, *drawn]), content_security_policy(scripts, PLOTLY_IMAGES))
+    return html_page(title, "", "\n".join(drawn), content_security_policy(scripts, PLOTLY_IMAGES))
 
 
 def _sha256(text: str) -> str:

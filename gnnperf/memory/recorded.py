@@ -28,7 +28,7 @@ from gnnperf.memory.storages import Role, TensorSlot, tensors_of
 from gnnperf.trace import RunTrace, TraceTable
 
 if TYPE_CHECKING:
-    from gnnperf.generate import Build
+    pass
 
 # What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.
 #
@@ -325,16 +325,3 @@ def _untold(followed: Lifetimes) -> tuple[str, ...]:
         return ()
     named = ", ".join(f"{name} ({count})" for name, count in followed.unknown.most_common(_NAMED_OPS))
     return (f"the sizes of what these ops return, taken from who reads it: {named}",)
-
-
-def captured_peak_memory(
-    build: Build, world_size: int = 1, *, ranks: Iterable[int] | None = None, batches_held: int = 1
-) -> tuple[PeakMemory, ...]:
-    """Peak memory of every captured rank, of a program that never ran.
-
-    Returns:
-        As of a recording on CPU ranks.
-    """
-    from gnnperf.generate import captured_run  # it loads torch
-
-    return peak_memory(captured_run(build, world_size, ranks=ranks), batches_held=batches_held)

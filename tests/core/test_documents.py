@@ -69,7 +69,7 @@ def test_a_page_without_scripts_allows_none() -> None:
 @pytest.fixture(scope="module")
 def drawn() -> str:
     figures = [Figure(Bar(x=[1.0], y=[EVIL], text=[EVIL]), {"title": {"text": EVIL}}) for _ in range(2)]
-    return plotly_page(EVIL, figures, "", "<h1>title</h1>")
+    return plotly_page(EVIL, figures)
 
 
 def test_scripts_of_figures_are_allowed_by_their_hash_isolated(drawn: str) -> None:
@@ -98,7 +98,7 @@ def test_figures_are_drawn_and_nothing_else_runs(tmp_path: Path) -> None:
     assert PROGRAM is not None
     path = tmp_path / "page.html"
     figures = [Figure(Bar(x=[1.0], y=[HOSTILE], text=[HOSTILE]), {"title": {"text": HOSTILE}}) for _ in range(2)]
-    path.write_text(plotly_page("title", figures, before="<p>text</p>"), encoding="utf-8")
+    path.write_text(plotly_page("title", figures), encoding="utf-8")
     with Page(PROGRAM) as page:
         page.open(path, DRAWN)
         assert page.complaints() == []

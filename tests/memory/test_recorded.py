@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 from gnnperf.core.errors import InputError
+from gnnperf.generate import captured_run
 from gnnperf.graph import build_graph
 from gnnperf.memory import Part
 from gnnperf.memory.edits import Autocast, memory_edits
 from gnnperf.memory.measured import Measured, measured_peaks
-from gnnperf.memory.recorded import captured_peak_memory, peak_memory
+from gnnperf.memory.recorded import peak_memory
 from gnnperf.trace import read_run
 from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 
@@ -37,7 +38,7 @@ def perceptron() -> Callable[[], object]:
 
 
 def test_a_perceptron_by_hand() -> None:
-    (peak,) = captured_peak_memory(perceptron)
+    (peak,) = peak_memory(captured_run(perceptron, 1))
     weights, hidden, data = 2 * WIDTH * HIDDEN * FLOAT, ROWS * HIDDEN * FLOAT, ROWS * WIDTH * FLOAT
     assert peak.parts_bytes[Part.PARAMETERS] == weights
     assert peak.parts_bytes[Part.OPTIMIZER_STATE] == weights
@@ -53,10 +54,10 @@ def test_a_perceptron_by_hand() -> None:
 
 
 def test_more_batches_held_add_their_bytes() -> None:
-    (one,), (three,) = (captured_peak_memory(perceptron, batches_held=n) for n in (1, 3))
+    (one,), (three,) = (peak_memory(captured_run(perceptron, 1), batches_held=n) for n in (1, 3))
     assert three.peak_bytes - one.peak_bytes == 2 * ROWS * WIDTH * FLOAT
     with pytest.raises(InputError, match="batches_held"):
-        captured_peak_memory(perceptron, batches_held=0)
+        peak_memory(captured_run(perceptron, 1), batches_held=0)
 
 
 # Train runs of split `run`, which the rules were written on; one per program and kind of parallelism.
