@@ -72,12 +72,15 @@ def run_reader(reader: str, numbers: range, seed: int, until: float) -> Tally:
             sender.close()
         count = tally.cases
         try:
-            while True:
-                _note(tally, reader, *receiver.recv())
+            while (case := receiver.recv()) is not None:
+                _note(tally, reader, *case)
+            worker.kill()  # Python's own shutdown can fail in a process that was forked from a thread
+            worker.join()
+            return tally
         except EOFError:
             worker.join()
         numbers = numbers[tally.cases - count :]
-        if len(numbers) and worker.exitcode:
+        if len(numbers):
             hung = worker.exitcode == -signal.SIGALRM
             ended = f"hang: more than {LIMIT_S:g} s" if hung else f"the process died with exit code {worker.exitcode}"
             _note(tally, reader, numbers[0], ended, LIMIT_S if hung else 0.0, 0)
@@ -86,7 +89,7 @@ def run_reader(reader: str, numbers: range, seed: int, until: float) -> Tally:
 
 
 def _work(reader: str, numbers: range, seed: int, until: float, sender: Connection) -> None:
-    """Run cases and send (number, how it ended, seconds, peak bytes) of each; SIGALRM ends a case that hangs."""
+    """Run cases and send (number, how it ended, seconds, peak bytes) of each, None at the end; SIGALRM ends a hang."""
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + LIMIT_BYTES + 2**30, resource.RLIM_INFINITY))
@@ -95,7 +98,7 @@ def _work(reader: str, numbers: range, seed: int, until: float, sender: Connecti
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         for number in numbers:
             if (begin := time.monotonic()) >= until:
-                return
+                break
             signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
             ended = _ended(reader, number, seed, Path(folder))
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - base
@@ -103,6 +106,7 @@ def _work(reader: str, numbers: range, seed: int, until: float, sender: Connecti
                 ended = f"memory: {peak / 2**20:,.0f} MB"
             sender.send((number, ended, time.monotonic() - begin, peak))
         signal.setitimer(signal.ITIMER_REAL, 0)
+    sender.send(None)
 
 
 def _ended(reader: str, number: int, seed: int, folder: Path) -> str:
