@@ -1,7 +1,7 @@
 """Loops over nodes and edges that numba compiles, once there is enough to do.
 
-To load numba takes as long as Python needs for a few million elements. So small graphs are through before that, and
-whoever goes on (training, large graphs) has waited at most twice as long as with numba from the start.
+To load numba takes as long as Python needs for a few million elements. Small graphs are scheduled before that.
+Longer work (training, large graphs) takes at most twice as long as with numba from the start.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 
 @dataclass(frozen=True)
 class Variant:
-    """A known change of the program: as recorded, where a subclass says nothing else.
+    """A known change of the program: as recorded, unless a subclass overrides it.
 
     Attributes:
         inner: another change that is made first; None: there is none.

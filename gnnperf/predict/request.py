@@ -74,7 +74,7 @@ class Request(HardwareConfig):
         recording: which one of several in the folder of `trace`, from 1 in order of time; None: the only one.
         ranks: of the trace that are read, such as 0-7,12; None: all.
         steps: likewise, by the numbers of their marks, such as 3:6 (without 6); None: all.
-        mode: who answers.
+        mode: which predictors are used.
         hardware: device to predict for, a choice of conf/hardware or a YAML file; empty: the trace's own.
         other_hardware: more devices, which are compared with `hardware` in one table: hardware=[h100_sxm,h200].
         cluster: links and hosts to predict for, a choice of conf/cluster or a YAML file; empty: the device's default.
@@ -246,8 +246,8 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
     bucket_bytes = request.bucket_bytes
     yield request.plan and request.trace is not None, "a trace is requested as well", "plan", ONE_OF
     if mode is Mode.replay:
-        yield request.plan, "mode=replay knows measured latencies only, a plan has none", "plan", models
-        yield request.whatif, "mode=replay knows measured latencies only, edits need a model", "whatif", models
+        yield request.plan, "mode=replay has measured latencies only, a plan has none", "plan", models
+        yield request.whatif, "mode=replay has measured latencies only, edits need a model", "whatif", models
     if request.transfer is not None:
         for key in ("plan", "checkpoint", "other_hardware"):
             yield getattr(request, key), f"cannot be combined with {key}", "transfer", "trace= with transfer="
@@ -259,7 +259,7 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
     if bucket_bytes is not None:
         yield (not 0 < bucket_bytes < math.inf, f"bad value {bucket_bytes}", "bucket_bytes",
                "a number above 0, or null for none")  # fmt: skip
-        yield (request.plan or request.cluster, "a cluster says what its links are", "bucket_bytes",
+        yield (request.plan or request.cluster, "a cluster defines its links", "bucket_bytes",
                "cluster.inter.bucket_bytes with cluster=")  # fmt: skip
 
 

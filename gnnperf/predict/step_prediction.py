@@ -116,7 +116,7 @@ class Question:
     Attributes:
         label: the measured step to compare with.
         structure_step: ordinal of the step whose nodes are predicted.
-        mode: who answers.
+        mode: which predictors are used.
         hardware, cluster: predicted for ("" for replay).
         traced_hardware: the trace's own device ("" unknown).
         same_hardware: whether the measured step ran on `hardware`.

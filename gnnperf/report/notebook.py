@@ -50,7 +50,7 @@ class Answer:
 
     @property
     def step_time_interval_us(self) -> tuple[float, float] | None:
-        """Lowest and highest step time at `step.interval_level`; None: a warning says why there is none."""
+        """Lowest and highest step time at `step.interval_level`; None: a warning has the reason."""
         return self.step.step_time_interval_us
 
     @property
@@ -60,7 +60,7 @@ class Answer:
 
     @property
     def uncovered_ops(self) -> dict[str, int]:
-        """Op -> number of nodes that nothing answers for."""
+        """Op -> number of uncovered nodes."""
         return self.step.uncovered_ops
 
     @property

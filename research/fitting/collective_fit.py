@@ -207,7 +207,7 @@ def splits(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame
         yield SIZES, rows[~odd], rows[odd]
     for place, here in (("inside", rows[rows["nodes"] == 1]), ("between machines", rows[rows["nodes"] > 1])):
         largest = here["group_size"] == here["group_size"].max()
-        if len(set(here.loc[~largest, "group_size"])) > 1:  # one smaller group tells no growth
+        if len(set(here.loc[~largest, "group_size"])) > 1:  # one smaller group has no growth
             yield f"{GROUP} of {here['group_size'].max()} {place}", here[~largest], here[largest]
 
 

@@ -351,7 +351,7 @@ def test_a_transfer_that_a_wait_for_untraced_ranks_hides_moves_with_the_link() -
     edited = predictor.on_edit(slower).predict(slower.graph, on)
     assert there > 1.5 * here
     assert edited.latency_us[[3, 4]] == pytest.approx([1e6 - here, there])
-    short = _awaiting(4e6, here / 2)  # shorter than the model's transfer: nobody waited
+    short = _awaiting(4e6, here / 2)  # shorter than the model's transfer: no rank waited
     result = TracePredictor(measured_step(short, short.steps[0]), DGX1, AnalyticPredictor(), slower)
     assert result.predict(slower.graph, on).latency_us[[3, 4]] == pytest.approx([0.0, there / 2])
 

@@ -121,7 +121,7 @@ class Lookups:
     tables: np.ndarray  # [k] tables looked up in turn, each as large
     warm: np.ndarray  # [k] bool: the same call came before; else the caches hold something else
     item_bytes: int = 4  # of an element
-    counted: Access | None = None  # how often rows were requested again, where that is known; None: as `skew` says
+    counted: Access | None = None  # how often rows were requested again, where that is known; None: by `skew`
 
     @property
     def reuse(self) -> Access:

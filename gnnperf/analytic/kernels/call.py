@@ -32,7 +32,7 @@ class Bound(StrEnum):
 class LookupAccess:
     """How a lookup falls on its table."""
 
-    counted: Access | None = None  # how often rows are requested again; None: as `skew` says
+    counted: Access | None = None  # how often rows are requested again; None: by `skew`
     skew: float = 1.0  # row = floor(rows u^skew) with u uniform; 1: uniform
     tables: float = 1.0  # looked up in turn, each as large; they share the caches
     warm: bool = False  # the same call came before; else the caches hold something else

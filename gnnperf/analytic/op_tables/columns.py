@@ -3,7 +3,7 @@
 {"op": "aten::embedding_bag", "shapes": [[1000000, 64], [65536], [2048]], "dtypes": ["float32", "int64", "int64"],
  "reuse_histogram": [41000, 5200, 1900, 700, 220, 40], "cache": "warm", "tables": 8}
 
-One of three says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
+One of three sets which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
 Breslau et al. 1999) or `reuse_histogram` (rows that this call requests once, twice, 3 to 4, 5 to 8, ... times, as a
 recorder's card counts them). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as
 without.

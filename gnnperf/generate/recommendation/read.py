@@ -73,7 +73,7 @@ def _model(raw: object, where: str) -> Recommender:
 
 
 def _equal_tables(raw: object, where: str) -> Iterator[Table]:
-    """As many as `count` says."""
+    """As many as `count`."""
     one = keys_in(raw, TABLE_KEYS, where)
     table = section(Table, {key: value for key, value in one.items() if key != "count"}, where)
     count = value_as(one.get("count", 1), int, f"{where}.count")
