@@ -219,7 +219,7 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
     """Intervals of these predictors' nodes and steps.
 
     Args:
-        predictors: mode -> who answers in it.
+        predictors: mode -> its predictor.
         recordings: steps that nothing was fitted on, with the runs they belong to.
 
     Raises:

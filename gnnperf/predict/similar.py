@@ -151,7 +151,7 @@ class SimilarPredictor:
 
     Attributes:
         measured: the table.
-        base: who answers for all else.
+        base: predicts all other nodes.
     """
 
     measured: MeasuredPredictor

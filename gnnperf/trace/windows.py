@@ -64,7 +64,7 @@ def of_steps(text: bytes, steps: range) -> bytes:
         span = min(chosen), min(later, default=float("inf"))
         launches = _launches(_blocks(io.BytesIO(text)), [span])
         end = _route(_blocks(io.BytesIO(text)), [span], launches, lambda at, events: parts.append(events))
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError):
         return text
     return b"".join((FIRST, *parts, end))
 

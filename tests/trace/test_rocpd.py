@@ -80,6 +80,13 @@ def test_kernels_copies_calls_and_ranges_become_events(tmp_path: Path) -> None:
     assert events["input_dims"]["aten::mm"] == "[[8,4],[4,2]]"
 
 
+def test_shared_memory_that_is_not_stored_is_unknown_and_not_zero(tmp_path: Path) -> None:
+    content = tables()
+    content["rocpd_kernel_dispatch"][0]["group_segment_size"] = None
+    (table,) = read_run(written(tmp_path / "rank_0.db", content)).tables
+    assert table.events.set_index("name")["shared_bytes"]["gemm"] == -1  # unknown
+
+
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     other, two = tables(), tables()
     other["rocpd_metadata"][0]["value"] = "4"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.core import InputError
+from gnnperf.core import InputError, untrusted
 from gnnperf.generate.transformer.flops import forward_flops
 from gnnperf.generate.transformer.plan import TransformerPlan
 
@@ -32,7 +32,7 @@ def read_lengths(path: Path) -> tuple[int, ...]:
     if not path.is_file() or path.stat().st_size > MOST_BYTES:
         raise InputError("no such file, or a larger one than is read", where=str(path),
                          allowed=f"a CSV file of up to {MOST_LENGTHS:,} lengths")  # fmt: skip
-    with path.open(encoding="utf-8", newline="") as file:
+    with untrusted.reading(path), path.open(encoding="utf-8", newline="") as file:
         first = [row[0].strip() for row in csv.reader(file) if row]
     texts = first[1:] if first and not first[0].isdecimal() else first
     bad = next((text for text in texts if not text.isdecimal() or not 0 < int(text) < 10**9), None)
