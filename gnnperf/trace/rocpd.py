@@ -81,7 +81,8 @@ class Rocpd:
         for *at, symbol, shared, gx, gy, gz, bx, by, bz in self._rows(KERNELS, columns, of=self.process):
             blocks = [-(-items // max(size, 1)) for items, size in ((gx, bx), (gy, by), (gz, bz))]  # of work items
             yield device_event("kernel", symbols.get(symbol) or "", self._at(*at), grid=as_raw(blocks),
-                               block=as_raw([bx, by, bz]), shared_bytes=Raw() if shared is None else as_raw(shared))  # fmt: skip
+                               block=as_raw([bx, by, bz]),
+                               shared_bytes=Raw() if shared is None else as_raw(shared))  # fmt: skip
 
     def _copies(self) -> Iterator[Any]:
         columns = "start end dst_agent_id stream_id event_id size name_id src_agent_id"

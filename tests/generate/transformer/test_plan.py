@@ -150,7 +150,7 @@ def test_lengths_are_read_from_the_first_column(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="bad value 'many'"):
         plan_from({**VARIABLE, "lengths": {"file": str(file)}}, "plan")
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="lengths.csv: cannot be read"):
+    with pytest.raises(InputError, match=r"lengths\.csv: cannot be read"):
         plan_from({**VARIABLE, "lengths": {"file": str(file)}}, "plan")
     with pytest.raises(InputError, match="at least 320"):
         plan_from({**VARIABLE, "lengths": {"values": [300]}}, "plan")
