@@ -31,7 +31,7 @@ from research.tables import grouped
 PROVENANCE = (
     "python -m research.benchmarks.device_evidence: rows that research/fitting/gemm.py, "
     "memory.py, convolution.py, cdna.py "
-    "and cpu_constants.py fit on; licenses as the catalog of public files says"
+    "and cpu_constants.py fit on; licenses are those of the catalog of public files"
 )
 OWN_LICENSE = "Apache-2.0"
 CPU, DATA_SETS = "cpu_generic", Path("datasets")

@@ -44,7 +44,7 @@ OUT = Path("outputs/evidence")
 LEVELS = ("shapes", "op", "family", "kind", "all")  # fine to coarse
 NO_FLOORS = TypedFloors({}, {}, 1.0)
 SHARE, MOST_STEPS = 0.2, 3  # revealed; judged per trace
-STALL_US, STALL_RATIO, LEAST_OF_OP = 1000.0, 10.0, 3  # the first two as in docs/concepts/answers.md
+STALL_US, STALL_RATIO, LEAST_OF_OP = 1000.0, 10.0, 3  # the first two as in docs/concepts/predictors.md
 FIGURES = ("hosts", "steady hosts", "unmodeled")
 ROWS = ("analytical", "ratio", "own-op means", "shrunk ratios")
 
