@@ -105,11 +105,11 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         ends = time.monotonic() + PATIENCE_S
-        while (answer := self._next(ends)).get("id") != self._number:
-            self.events.append(answer)
-        if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']['message']}")
-        return answer["result"]
+        while (estimate := self._next(ends)).get("id") != self._number:
+            self.events.append(estimate)
+        if "error" in estimate:
+            raise RuntimeError(f"{method}: {estimate['error']['message']}")
+        return estimate["result"]
 
     def _next(self, ends: float) -> dict[str, Any]:
         while b"\0" not in self._rest:

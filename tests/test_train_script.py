@@ -59,8 +59,8 @@ def test_a_checkpoint_that_predicts(
     for part in ("train: 4 steps", "val: error", "test: error", "op median", "nearest run", "analytic"):
         assert part in printed.out
     assert set(pd.read_csv(out / "errors.csv")["answer"]) == {"gnn", "base", "analytic", "op median", "nearest run"}
-    answer = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
-    assert np.isfinite(answer.latency_us).all()
+    estimate = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
+    assert np.isfinite(estimate.latency_us).all()
     assert checkpoint.provenance["training"]["optim"]["huber_delta"] == 0.05
     assert checkpoint.provenance["training"]["processors"] == [{"name": "Epyc", "capability": "AVX2"}]
 

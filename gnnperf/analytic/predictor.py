@@ -76,7 +76,7 @@ class AnalyticPredictor:
         types = nodes["node_type"].to_numpy().astype(str)  # [num_nodes]
         latency = np.full(len(nodes), np.nan)
         latency[np.isin(types, WITHOUT_TIME)] = 0.0
-        for node_type, answer in (
+        for node_type, estimate in (
             (NodeType.HOST, self._host),
             (NodeType.COMPUTE, partial(self._compute, tables=tables)),
             (NodeType.MEMORY, self._memory),
@@ -85,7 +85,7 @@ class AnalyticPredictor:
         ):
             here = types == node_type
             if here.any():
-                latency[here] = answer(nodes[here], cluster)
+                latency[here] = estimate(nodes[here], cluster)
         return latency
 
     def _with_graph_launches(self, graph: ExecutionGraph, cluster: ClusterSpec, latency_us: np.ndarray) -> np.ndarray:

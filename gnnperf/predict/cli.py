@@ -53,17 +53,17 @@ def _add_ops(subparsers: Subparsers) -> None:
 
 
 def _ops(arguments: argparse.Namespace) -> int:
-    from gnnperf.analytic import answer_rows, read_op_rows
+    from gnnperf.analytic import estimate_rows, read_op_rows
     from gnnperf.hardware import load_device
-    from gnnperf.predict.op_answers import SUFFIXES, Answered, document, text, write_answers
+    from gnnperf.predict.op_estimates import SUFFIXES, OpEstimates, document, text, write_estimates
 
     device = load_device(arguments.hardware)
     if arguments.out is not None:
         require_writable(arguments.out, SUFFIXES)  # before work is done for it
     table, rows = read_op_rows(arguments.table)
-    result = Answered(table, rows, answer_rows(rows, device), device)
+    result = OpEstimates(table, rows, estimate_rows(rows, device), device)
     if arguments.out is not None:
-        write_answers(result, arguments.out)
+        write_estimates(result, arguments.out)
     if arguments.json:
         write_out(to_json(document(result), indent=1))
     else:
@@ -109,15 +109,15 @@ def _coverage(arguments: argparse.Namespace) -> int:
     if arguments.choose is not None and arguments.ops is None:
         raise InputError("has no file to write", where="--choose", remedy="add --ops FILE")
     hardware = None if arguments.hardware is None else load_device(arguments.hardware)
-    answer = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
+    estimate = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
                              measured=arguments.measured))  # fmt: skip
     if arguments.json:
-        write_out(to_json(coverage_document(answer)))
+        write_out(to_json(coverage_document(estimate)))
     else:
-        for line in coverage_lines(answer):
+        for line in coverage_lines(estimate):
             say(line)
     chosen = arguments.choose
-    lines = list(ops_to_measure(answer) if chosen is None else calls_to_measure(answer, chosen))
+    lines = list(ops_to_measure(estimate) if chosen is None else calls_to_measure(estimate, chosen))
     if arguments.ops is not None:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
     if arguments.ops is not None and not arguments.json:

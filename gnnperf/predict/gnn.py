@@ -27,11 +27,11 @@ from gnnperf.gnn import (
     UNKNOWN,
     WORK,
     Checkpoint,
-    NodeAnswer,
+    NodeOutput,
     SourceMeasurements,
     TypedGNN,
-    answers_of,
     features,
+    outputs_of,
 )
 from gnnperf.graph import (
     INTER,
@@ -149,8 +149,8 @@ class GnnPredictor:
         base = self.analytic.predict(graph, cluster)
         given = self.given(graph, cluster, base)
         latency_us, mean_us = np.where(given.known_op, given.latency_us, np.nan)  # [num_nodes] each
-        answers = np.where(given.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
-        source = np.where(np.isfinite(latency_us), answers, Source.UNCOVERED).astype(object)
+        estimates = np.where(given.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
+        source = np.where(np.isfinite(latency_us), estimates, Source.UNCOVERED).astype(object)
         return base.with_latencies(latency_us, source, mean_us)
 
     @torch.no_grad()
@@ -169,8 +169,8 @@ class GnnPredictor:
         if source is not None:
             source = source.padded(over.num_nodes)
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, source)
-        answers = answers_of(self.network, known.normalizer.apply(data))
-        latency_us, base_us, known_op = _by_row(data, answers, graph.num_nodes)
+        estimates = outputs_of(self.network, known.normalizer.apply(data))
+        latency_us, base_us, known_op = _by_row(data, estimates, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         weight, reason = known.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
         silent = self._silent(graph.nodes, base, latency_us[0])
@@ -184,13 +184,13 @@ class GnnPredictor:
 
 
 def _by_row(
-    data: HeteroData, answers: Mapping[str, NodeAnswer], num_nodes: int
+    data: HeteroData, estimates: Mapping[str, NodeOutput], num_nodes: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[2, num_nodes] latencies, [num_nodes] bases, [num_nodes] bool, whether the op is known; hardware is."""
     result, base_us, known_op = np.zeros((2, num_nodes)), np.zeros(num_nodes), np.ones(num_nodes, dtype=bool)
     for node_type in WORK:
-        store, answer, row = data[node_type], answers[node_type], data[node_type].node_id.numpy()
-        both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
+        store, estimate, row = data[node_type], estimates[node_type], data[node_type].node_id.numpy()
+        both = torch.stack([estimate.residual, estimate.scheduled_residual]).double().exp() * store.base_us  # [2, n]
         result[:, row], base_us[row] = both.numpy(), store.base_us.numpy()
         known_op[row] = (store.codes[:, OP] != UNKNOWN).numpy()
     return result, base_us, known_op

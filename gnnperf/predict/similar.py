@@ -121,8 +121,8 @@ def _left_out_errors(places: np.ndarray, off: np.ndarray, reach: Reach, group: n
     for out in range(FOLDS):
         here = group == out
         offset, weights = solved(places[~here], off[~here], reach)
-        answer = offset + similarity(places[here], places[~here], reach.length) @ weights
-        result[here] = np.abs(off[here] - answer)
+        estimate = offset + similarity(places[here], places[~here], reach.length) @ weights
+        result[here] = np.abs(off[here] - estimate)
     return result
 
 

@@ -63,7 +63,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         keep_what_helps,
         load_data,
         load_start,
-        log_answers,
+        log_outputs,
         make_checkpoint,
         open_log,
         print_comparison,
@@ -99,7 +99,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
         tables = evaluate(model, data, config.evaluate_on)
         write_comparison(tables, out / "errors.csv")
-        log_answers(log, model, data.steps["val"], tables, checkpoint.sha256)
+        log_outputs(log, model, data.steps["val"], tables, checkpoint.sha256)
         for part, table in tables.items():
             print_comparison(part, table, onto)
         for evaluation in evaluations:

@@ -30,7 +30,7 @@ def learning_code() -> str:
     return content_digest(code_of(*_LEARNING_CODE), code_of("", package=Path(__file__).parent))[:16]
 
 
-class Answer(Protocol):
+class Estimate(Protocol):
     """Tells latencies of a step's nodes, or its step time only."""
 
     def latency_us(self, step: Step) -> np.ndarray | None:
@@ -45,7 +45,7 @@ class Answer(Protocol):
 class Learner(Protocol):
     """Is fitted on the parts train and val, never on test. Its repr says everything that it was given."""
 
-    def fit(self, data: PreparedData, seed: int) -> Answer:
+    def fit(self, data: PreparedData, seed: int) -> Estimate:
         """The same data and seed give the same answers; a learner without chance ignores the seed."""
         ...
 
@@ -74,13 +74,13 @@ class Fit:
     """A learner that was fitted.
 
     Attributes:
-        answer: what it became.
+        estimate: what it became.
         given: all that the learner was given.
         seed: of the fit; None: nothing in it is chance.
         fit_s: seconds that fitting took.
     """
 
-    answer: Answer
+    estimate: Estimate
     given: str
     seed: int | None
     fit_s: float
@@ -88,8 +88,8 @@ class Fit:
 
 def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:
     begin = time.perf_counter()
-    answer = learner.fit(data, seed or 0)
-    return Fit(answer, repr(learner), seed, time.perf_counter() - begin)
+    estimate = learner.fit(data, seed or 0)
+    return Fit(estimate, repr(learner), seed, time.perf_counter() - begin)
 
 
 def fitted_record(learner: Learner, data: PreparedData, origin: Origin) -> EvaluationRecord:
@@ -100,7 +100,7 @@ def fitted_record(learner: Learner, data: PreparedData, origin: Origin) -> Evalu
 
 def judged_record(fit: Fit, data: PreparedData, origin: Origin) -> EvaluationRecord:
     """Judge on `origin.part`; nodes without an answer take the base's, as in the schedule."""
-    return _record(origin, fit.fit_s, [_answered(fit.answer, step) for step in _steps(data, origin)])
+    return _record(origin, fit.fit_s, [_answered(fit.estimate, step) for step in _steps(data, origin)])
 
 
 def is_repeated(data: PreparedData, part: str) -> bool:
@@ -119,8 +119,8 @@ def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
     return _record(origin, 0.0, judged)
 
 
-def _answered(answer: Answer, step: Step) -> Judged:
-    own_us, step_us = answer.latency_us(step), answer.step_us(step)
+def _answered(estimate: Estimate, step: Step) -> Judged:
+    own_us, step_us = estimate.latency_us(step), estimate.step_us(step)
     if own_us is None:
         return Judged(step.run, step, None, np.zeros(0, dtype=bool), step_us)
     return Judged(step.run, step, filled_us(step, own_us), np.isfinite(own_us), step_us)

@@ -41,10 +41,10 @@ def held_out(rows: pd.DataFrame, devices: dict[str, DeviceSpec]) -> Iterator[pd.
         seen = rows[groups != group]
         constants = fit_memory_constants(seen, devices, "")
         for name, part in rows[groups == group].groupby("device"):
-            yield answers(part, str(name), seen, devices, constants)
+            yield estimates(part, str(name), seen, devices, constants)
 
 
-def answers(
+def estimates(
     part: pd.DataFrame, name: str, seen: pd.DataFrame, devices: dict[str, DeviceSpec], constants: MemoryConstants
 ) -> pd.DataFrame:
     """One device's rows with every answer, us."""
@@ -79,13 +79,13 @@ def main() -> None:
     printed = Table("class", "unseen GPU", "answer", *ERROR_COLUMNS)
     means: dict[tuple[str, str], list[float]] = {}
     for (kind, name), part in answered.groupby(["kind", "device"]):
-        for answer in ANSWERS:
-            result, measured = part[answer].to_numpy(float), part["latency_us"].to_numpy(float)
-            printed.add_row(str(kind), str(name), answer, *error_texts(result, measured))
-            means.setdefault((str(kind), answer), []).append(summarize(result, measured).mean_ape)
+        for estimate in ANSWERS:
+            result, measured = part[estimate].to_numpy(float), part["latency_us"].to_numpy(float)
+            printed.add_row(str(kind), str(name), estimate, *error_texts(result, measured))
+            means.setdefault((str(kind), estimate), []).append(summarize(result, measured).mean_ape)
     show(printed, width=140)
-    for (kind, answer), values in means.items():
-        print(f"{kind:12s} {answer:24s} mean over {len(values)} unseen GPUs {100 * np.mean(values):6.1f} %, "
+    for (kind, estimate), values in means.items():
+        print(f"{kind:12s} {estimate:24s} mean over {len(values)} unseen GPUs {100 * np.mean(values):6.1f} %, "
               f"worst GPU {100 * max(values):6.1f} %")  # fmt: skip
 
 

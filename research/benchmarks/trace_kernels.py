@@ -108,11 +108,11 @@ LEAST_SHARE = 0.003  # of a GPU's device time: families below are in the sums on
 def lines(part: pd.DataFrame) -> list[tuple[str, ...]]:
     """One line per answer: calls answered, then the errors in %."""
     result = []
-    for answer in ANSWERS:
-        errors = summarize(part[answer].to_numpy(float), part["measured_us"].to_numpy(float))
+    for estimate in ANSWERS:
+        errors = summarize(part[estimate].to_numpy(float), part["measured_us"].to_numpy(float))
         if errors.num_nodes:
             shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias, errors.total_bias)
-            result.append((answer, f"{errors.num_nodes:,}", *(f"{100 * x:.0f}" for x in shown)))
+            result.append((estimate, f"{errors.num_nodes:,}", *(f"{100 * x:.0f}" for x in shown)))
     return result
 
 

@@ -95,8 +95,8 @@ def trivial(requested: pd.DataFrame, known: pd.DataFrame, label: str) -> pd.Data
     seen, inputs = (x - center) / spread, (np.array(requested["totals"].tolist()) - center) / spread
     weights = np.linalg.solve(seen.T @ seen + RIDGE * np.eye(seen.shape[1]), seen.T @ (y - y.mean()))
     nearest = np.abs(inputs[:, None] - seen[None]).sum(axis=2).argmin(axis=1)
-    answers = np.stack([np.full(len(inputs), np.median(y)), y[nearest], y.mean() + inputs @ weights], axis=1)
-    return pd.DataFrame(np.exp(answers), requested.index, ["constant", "nearest run", "ridge"])
+    estimates = np.stack([np.full(len(inputs), np.median(y)), y[nearest], y.mean() + inputs @ weights], axis=1)
+    return pd.DataFrame(np.exp(estimates), requested.index, ["constant", "nearest run", "ridge"])
 
 
 def repeat_errors(rows: pd.DataFrame, label: str) -> tuple[np.ndarray, np.ndarray]:
@@ -120,11 +120,11 @@ def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataF
     """The model, the trivial answers and the noise, figure by figure."""
     table = Table("figure", "answer", "runs", "mean %", "median", "p90", "max", "bias")
     for figure, label in FIGURES.items():
-        answers = pd.concat([runs[MODEL[figure]].rename("analytical model"), others(runs, label)], axis=1)
+        estimates = pd.concat([runs[MODEL[figure]].rename("analytical model"), others(runs, label)], axis=1)
         if figure == "step":
-            answers.insert(1, "... without contention", runs["first_pass_us"])
-        for name in answers:
-            errors = (answers[name] / runs[label] - 1.0).to_numpy(float)
+            estimates.insert(1, "... without contention", runs["first_pass_us"])
+        for name in estimates:
+            errors = (estimates[name] / runs[label] - 1.0).to_numpy(float)
             table.add_row(figure, str(name), str(len(errors)), *records(errors))
         repeats, of_run = repeat_errors(result, label)
         noise = records(repeats, of_run) if len(repeats) else ["not recorded twice"]

@@ -129,7 +129,7 @@ def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
 
 
 @dataclass(frozen=True)
-class Answered:
+class OpEstimates:
     """A predictor's answer: times of the passes in us, and op names without one."""
 
     forward_us: float
@@ -137,11 +137,11 @@ class Answered:
     uncovered: tuple[str, ...]
 
 
-def answer(row: Row, predictor: Predictor) -> Answered:
+def estimate(row: Row, predictor: Predictor) -> OpEstimates:
     """Makespans of the forward pass and of all passes, scheduled with the host's launches."""
     forward = predictor.predict(row.graph(Part.FORWARD), row.cluster)
     both = predictor.predict(row.graph(Part.BOTH), row.cluster) if row.label.run.training else forward
-    return Answered(makespan_us(forward), makespan_us(both), tuple(both.uncovered_ops))
+    return OpEstimates(makespan_us(forward), makespan_us(both), tuple(both.uncovered_ops))
 
 
 def makespan_us(result: Prediction) -> float:
@@ -294,7 +294,7 @@ def answered(requested: Sequence[Row], who: Mapping[str, Predictor], folder: Pat
     result = []
     for row in requested:
         label = row.label
-        given = {name: answer(row, predictor) for name, predictor in who.items()}
+        given = {name: estimate(row, predictor) for name, predictor in who.items()}
         for name, each in given.items():
             if each.uncovered:
                 print(f"{name} has no answer for {label.run.name}: {', '.join(each.uncovered)}", file=sys.stderr)

@@ -42,24 +42,24 @@ from gnnperf.hardware import DeviceSpec
 def _first(form: Form, other: Form) -> Form:
     """The answers of a form, and those of another one where it does not apply."""
 
-    def answer(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    def estimate(calls: Sequence[KernelCall], setting: Setting) -> Array:
         us = form(calls, setting)
         return np.where(np.isnan(us), other(calls, setting), us)
 
-    return answer
+    return estimate
 
 
 def _or_chains(form: Form) -> Form:
     """The form of a family, but for the kernels that Inductor fused."""
 
-    def answer(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    def estimate(calls: Sequence[KernelCall], setting: Setting) -> Array:
         fused = np.array([is_chain(call) for call in calls], bool)
         result = np.full(len(calls), np.nan)
         for which, of in ((~fused, form), (fused, chains_us)):
             result[which] = of([calls[row] for row in np.flatnonzero(which).tolist()], setting)
         return result
 
-    return answer
+    return estimate
 
 
 FORMS: Mapping[str, Form] = {

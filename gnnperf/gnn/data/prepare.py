@@ -281,7 +281,7 @@ def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> N
 def _predicted(step: Step) -> tuple[object, ...]:
     """All that a learner is given of a step, or is judged by."""
     base, graph = step.base, step.graph
-    answers = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.isolated)
+    estimates = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.isolated)
     machine = (
         graph.world_size,
         graph.ranks,
@@ -291,7 +291,7 @@ def _predicted(step: Step) -> tuple[object, ...]:
         graph.tables,
     )
     measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.cross_step)
-    return (*measured, machine, step.data.to_dict(), answers)
+    return (*measured, machine, step.data.to_dict(), estimates)
 
 
 def _read_of(split: Split, part: str) -> Iterator[str]:

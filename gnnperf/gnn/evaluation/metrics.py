@@ -119,12 +119,12 @@ def gmae_interval(
 
 
 def compare(
-    answers: Mapping[str, np.ndarray], measured_us: np.ndarray, node_types: np.ndarray, runs: np.ndarray
+    estimates: Mapping[str, np.ndarray], measured_us: np.ndarray, node_types: np.ndarray, runs: np.ndarray
 ) -> pd.DataFrame:
     """One row per node type ("all" first) and answer.
 
     Args:
-        answers: name -> [num_nodes] predicted latency, NaN where there is none.
+        estimates: name -> [num_nodes] predicted latency, NaN where there is none.
         measured_us: [num_nodes] measured latency, NaN unknown.
         node_types: [num_nodes] NodeType values.
         runs: [num_nodes] run names, for the bootstrap.
@@ -135,10 +135,10 @@ def compare(
     labeled = is_measured(measured_us)
     groups = [ALL, *sorted(set(node_types[labeled].tolist()))]
     rows = [
-        _row(group, name, answer[use], measured_us[use], runs[use])
+        _row(group, name, estimate[use], measured_us[use], runs[use])
         for group in groups
         for use in [labeled & ((node_types == group) | (group == ALL))]
-        for name, answer in answers.items()
+        for name, estimate in estimates.items()
     ]
     return pd.DataFrame(rows)
 

@@ -19,7 +19,7 @@ from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
 from gnnperf.gnn.evaluation.metrics import ALL, compare
 from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
-from gnnperf.gnn.models.gnn import WORK, TypedGNN, answers_of
+from gnnperf.gnn.models.gnn import WORK, TypedGNN, outputs_of
 from gnnperf.gnn.training.config import EVALUATED
 
 
@@ -67,13 +67,13 @@ def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALU
 
 
 def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun, part: str) -> pd.DataFrame:
-    parts = [_answers(network, step, nearest) for step in each(steps, f"judging, {part}", "runs")]
+    parts = [_estimates(network, step, nearest) for step in each(steps, f"judging, {part}", "runs")]
     nodes = pd.concat(parts, ignore_index=True)
-    answers = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
-    return compare(answers, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
+    estimates = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
+    return compare(estimates, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
 
 
-def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
+def _estimates(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
     """One row per node: measured latency and every answer."""
     return pd.DataFrame(
         {
@@ -96,13 +96,13 @@ def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
 
 def isolated_prediction(network: TypedGNN, step: Step) -> IsolatedPrediction:
     """What the network says of each node by itself; NaN at device and link nodes."""
-    answers = answers_of(network.eval(), step.data)
+    estimates = outputs_of(network.eval(), step.data)
     usual_us, scheduled_us = np.full((2, len(step.nodes)), np.nan)
     for node_type in WORK:
-        store, answer = step.data[node_type], answers[node_type]
+        store, estimate = step.data[node_type], estimates[node_type]
         row, base_us = store.node_id.numpy(), store.base_us.numpy()
-        usual_us[row] = base_us * answer.residual.double().exp().numpy()
-        scheduled_us[row] = base_us * answer.scheduled_residual.double().exp().numpy()
+        usual_us[row] = base_us * estimate.residual.double().exp().numpy()
+        scheduled_us[row] = base_us * estimate.scheduled_residual.double().exp().numpy()
     return IsolatedPrediction(usual_us, scheduled_us)
 
 

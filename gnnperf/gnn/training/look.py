@@ -167,7 +167,7 @@ DESCRIBED = ("node_type", "family", "op_name", "phase", "segment", "dtype", "inp
 MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
 
 
-def node_answers(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
+def node_outputs(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
     """One row per node with a measured latency and a prediction.
 
     Returns:
@@ -192,7 +192,7 @@ def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """One row per group of nodes, the longest measured time first.
 
     Args:
-        nodes: what node_answers gives.
+        nodes: what node_outputs gives.
         keys: columns to group by.
 
     Returns:
@@ -254,7 +254,7 @@ def parity(nodes: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def log_answers(
+def log_outputs(
     log: Log, network: TypedGNN, val: Sequence[Step], comparison: Mapping[str, pd.DataFrame], sha256: str
 ) -> None:
     """Log what the network answers on the validation runs, how it compares, and which file holds it.
@@ -268,7 +268,7 @@ def log_answers(
         comparison: part -> every answer's errors (evaluate).
         sha256: of the checkpoint.
     """
-    nodes = node_answers(network, val)
+    nodes = node_outputs(network, val)
     sample = sampled(nodes)
     for keys in (("family", "node_type"), ("op_name", "node_type"), ("run",)):
         log.table(f"val_errors_by_{keys[0]}", errors_by(nodes, *keys))

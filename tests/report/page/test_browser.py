@@ -14,7 +14,7 @@ from gnnperf import cli
 from gnnperf.predict import Request, predict
 from gnnperf.report import write_report
 from tests.chromium import Page, chromium
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.report.page.pages import DRAWN
 
 PROGRAM = chromium()
@@ -45,10 +45,10 @@ FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What predict.py writes of the toy, with a hostile warning and an interval."""
     folder = tmp_path_factory.mktemp("browser") / "out"
-    answer = replace(
-        toy_answer({GEMM_1: 305.0}), warnings=(HOSTILE,), step_time_interval_us=(300.0, 400.0), interval_level=0.9
+    prediction = replace(
+        toy_prediction({GEMM_1: 305.0}), warnings=(HOSTILE,), step_time_interval_us=(300.0, 400.0), interval_level=0.9
     )
-    write_report(answer, folder)
+    write_report(prediction, folder)
     return folder
 
 
@@ -209,13 +209,13 @@ OVERLAPS = """(() => {
 })()"""
 
 
-def check_layout(page: Page, answer: str = "#predicted") -> None:
+def check_layout(page: Page, prediction: str = "#predicted") -> None:
     """No sideways scroll, the answer above the fold and no texts over each other, on a desk and on a phone."""
     for width, height in ((1440, 900), (390, 844)):
         page.resize(width, height)
         page.ask(FRAME)
         assert page.ask("document.documentElement.scrollWidth") <= width
-        assert page.ask(f"document.querySelector('{answer}').getBoundingClientRect().bottom") < height
+        assert page.ask(f"document.querySelector('{prediction}').getBoundingClientRect().bottom") < height
         assert page.ask(OVERLAPS) == []
     page.resize(1280, 900)
 
@@ -239,8 +239,8 @@ def test_layout_of_a_comparison_and_a_roofline(page: Page, out: Path, tmp_path: 
 def test_layout_of_public_traces(name: str, mirror: Path, tmp_path: Path) -> None:
     assert PROGRAM is not None
     edits = [{"latency": {"op": "aten::add_", "factor": 0.5}}]
-    answer = predict(Request(trace=mirror / name, memory=False, whatif=edits))
-    write_report(answer, tmp_path / "out")
+    prediction = predict(Request(trace=mirror / name, memory=False, whatif=edits))
+    write_report(prediction, tmp_path / "out")
     with Page(PROGRAM) as opened:
         opened.open(tmp_path / "out" / "report.html", DRAWN)
         check_layout(opened)
