@@ -142,7 +142,7 @@ class Page:
 
     def complaints(self) -> Sequence[str]:
         """What the console has of errors and warnings so far, and every request beyond the file itself."""
-        self.ask("0")  # events before the answer are here now
+        self.ask("0")  # events before the prediction are here now
         sentences = []
         for event in self.events:
             given: Mapping[str, Any] = event.get("params", {})

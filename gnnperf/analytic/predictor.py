@@ -1,4 +1,4 @@
-"""AnalyticPredictor: the analytical answer for every node of a graph."""
+"""AnalyticPredictor: the analytical prediction for every node of a graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AnalyticPredictor:
     Collectives go by the laws that the cluster names (`ClusterSpec.collectives`), else by specification.
 
     Attributes:
-        constants: what the model takes as given; None: what ships for the device's kind, which answers for devices of
+        constants: what the model takes as given; None: what ships for the device's kind, which covers devices of
             another kind in any case.
         contention: what overlapping work takes from each other. Latencies are of each op by itself.
     """

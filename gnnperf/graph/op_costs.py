@@ -242,7 +242,7 @@ def _sum_up(
 
 
 def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.ndarray) -> None:
-    """Evaluate each distinct (name, shapes, types, values) once and spread the answer over its rows."""
+    """Evaluate each distinct (name, shapes, types, values) once and spread the result over its rows."""
     if not len(rows):
         return
     at = current[rows]

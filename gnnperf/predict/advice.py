@@ -1,4 +1,4 @@
-"""Findings of an answer: about the step that it reports.
+"""Findings of a prediction: about the step that it reports.
 
 Blind predictions for the hardware of the trace, and replays, are about the measured step instead.
 """
@@ -28,7 +28,7 @@ TOO_LARGE = "Findings are looked for in graphs of up to {:,} nodes; this one has
 def with_findings(
     result: StepPrediction, question: Question, predictor: Predictor | None = None, cluster: ClusterSpec | None = None
 ) -> StepPrediction:
-    """The answer with what holds its step up."""
+    """The prediction with what holds its step up."""
     num_nodes = result.prediction.graph.num_nodes
     if num_nodes > LARGEST_GRAPH:
         return replace(result, notes=(*result.notes, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))

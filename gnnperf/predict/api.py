@@ -1,4 +1,4 @@
-"""predict(): trace or plan -> graph -> latencies -> schedule -> the answer about one step."""
+"""predict(): trace or plan -> graph -> latencies -> schedule -> the prediction about one step."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     )
     if loaded.intervals is None:
         return models
-    # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
+    # What the network does not cover makes a lower bound in mode=gnn; where it covers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
     return replace(models, bounds=(partial(with_calibrated_bounds, intervals=loaded.intervals.nodes),), steps=steps)
 
@@ -397,7 +397,7 @@ class Setup:
 
 
 def with_alternatives(result: StepPrediction, setup: Setup | Replay) -> StepPrediction:
-    """The answer with the step on every device that is requested; the models and the trace are read once."""
+    """The prediction with the step on every device that is requested; the models and the trace are read once."""
     rows = []
     for request in setup.request.every_hardware():
         other = Setup(setup.graph, request, setup.models) if isinstance(setup, Setup) else setup

@@ -1,4 +1,4 @@
-"""What is not covered, what to measure so that it is, and when that is too much to answer."""
+"""What is not covered, what to measure so that it is, and when that is too much to predict the step."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NUM_SHOWN = 5  # ops named in the refusal; ops_to_measure has all
 
 
 class NotCovered(InputError):
-    """Too much of a step has no answer: nothing is wrong with the input, so that scripts can tell it from a mistake."""
+    """Too much of a step has no prediction: the input is valid, so that scripts can tell it from a mistake."""
 
     exit_code = 3
 
 
 def check_covered(estimate: StepPrediction, config: FallbackConfig) -> None:
-    """Refuse an answer with too little in it.
+    """Refuse a prediction with too little in it.
 
     Raises:
         NotCovered: naming the ops, and the measurement that would cover them.
@@ -137,7 +137,7 @@ def _chosen(estimate: StepPrediction, places: np.ndarray, count: int) -> list[in
     """Nodes of distinct calls; none where so few would correct nothing."""
     nodes, base_us = estimate.prediction.graph.nodes.iloc[places], estimate.prediction.latency_us[places]
     numbers = call_numbers(nodes, base_us)
-    single = ((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)).to_numpy()  # what a table can answer for
+    single = ((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)).to_numpy()  # what a table can cover
     distinct = nodes[CALL].astype(object).fillna("").reset_index(drop=True)[single].drop_duplicates().index.to_numpy()
     if min(count, len(distinct)) < LEAST_ROWS:
         return []

@@ -34,7 +34,7 @@ NO_BUCKETS = "What if: token buckets of links are left out, because transfers cr
 
 
 def predict_on(graph: ExecutionGraph, predictor: Predictor, requested: Requested) -> Prediction:
-    """The predictor's answer for every node on the cluster that is requested; of several, the longest.
+    """The predictor's prediction for every node on the cluster that is requested; of several, the longest.
 
     A node that one of them does not cover is not covered. A lag is that of the node it delays.
     """
@@ -61,7 +61,7 @@ def predict_on(graph: ExecutionGraph, predictor: Predictor, requested: Requested
 
 
 def _slowest(estimates: Sequence[Prediction], requested: Requested) -> np.ndarray:
-    """[num_nodes] place of the cluster with the longest answer among those that a node is requested of."""
+    """[num_nodes] place of the cluster with the longest latency among those that a node is requested of."""
     predicted_us = np.stack([each.latency_us for each in estimates])[requested.cluster, requested.node]  # [num_rows]
     order = np.lexsort((np.nan_to_num(predicted_us, nan=np.inf), requested.node))
     chosen = np.zeros(estimates[0].graph.num_nodes, dtype=np.int64)
@@ -105,7 +105,7 @@ def with_edits(
     collectives: str | None = None,
     cluster_of: Callable[[ExecutionGraph], ClusterSpec] | None = None,
 ) -> StepPrediction:
-    """The answer with what the edits make of the same step; their blind spots are among its warnings."""
+    """The prediction with what the edits make of the same step; their blind spots are among its warnings."""
     from gnnperf.predict.whatif import written  # loads all edits
 
     edited = _with_collective_models(apply(unedited.prediction.graph, edits), collectives)
@@ -147,7 +147,7 @@ def _changed(unedited: StepPrediction, edited: Edited, prediction: Prediction) -
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:
-    """The predictor's answer for the edited graph, on the hardware and with the latencies that edits declare."""
+    """The predictor's prediction for the edited graph, on the hardware and with the latencies that edits declare."""
     moved = predictor.on_edit(edited) if isinstance(predictor, Predictors) else predictor
     given = predict_on(edited.graph, moved, requested(edited.graph, cluster, edited.hardware))
     change = edited.latency_change

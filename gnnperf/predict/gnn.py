@@ -109,8 +109,8 @@ class Predicted:
         latency_us: [2, num_nodes] usual and mean latency; 0 for device and link nodes, NaN where the peers of a wait
             were not traced.
         known_op: whether training had the op in a node of that type.
-        silent: whether that is the analytical answer, because the head says nothing.
-        floored: whether it starts from a typed floor for want of an analytical answer.
+        silent: whether that is the analytical prediction, because the head says nothing.
+        floored: whether it starts from a typed floor for want of an analytical prediction.
         weight: of the network against the analytical model (gnnperf.gnn.trust).
         reason: object, why the weight is not more.
     """
@@ -124,7 +124,7 @@ class Predicted:
 
 
 class GnnPredictor:
-    """latency = base * exp(residual), base being the analytical answer or the typed floor of the checkpoint.
+    """latency = base * exp(residual), base being the analytical prediction or the typed floor of the checkpoint.
 
     Args:
         checkpoint: the trained model.
@@ -177,7 +177,7 @@ class GnnPredictor:
         return Predicted(latency_us, known_op, silent, np.isnan(base.latency_us), weight, reason)
 
     def _silent(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] bool: the head is silent and its base is the analytical answer."""
+        """[num_nodes] bool: the head is silent and its base is the analytical prediction."""
         silent = [t for t in WORK if self.network.is_silent(t)]
         result: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
         return result
@@ -203,7 +203,7 @@ def _padded(base: Prediction, over: ExecutionGraph) -> Prediction:
 
 
 SILENT = "the network's corrections did not help on validation runs"
-NO_ANALYTIC = ", and the analytical model has no answer"
+NO_ANALYTIC = ", and the analytical model has no prediction"
 NOT_TRACED = "its peers were not traced"
 
 CALIBRATED = (Mode.hybrid, Mode.analytic)  # modes that have intervals of their own
@@ -222,7 +222,7 @@ def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
 
 @dataclass(frozen=True)
 class BlendedPredictor:
-    """Answers for whatever the network or the analytical model has an answer for.
+    """Predictions for whatever the network or the analytical model has a prediction for.
 
     Attributes:
         network: with the checkpoint it is of.

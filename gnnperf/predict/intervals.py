@@ -1,4 +1,4 @@
-"""Intervals of predictions: calibrated on recordings that nothing was fitted on, and given with every answer."""
+"""Intervals of predictions: calibrated on recordings that nothing was fitted on, and given with every prediction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gnnperf.predict.step_prediction import StepPrediction
 if TYPE_CHECKING:
     from gnnperf.gnn import Step  # imports torch
 
-# The interval of a step time: from the checkpoint that answered, for hardware that it was calibrated on.
+# The interval of a step time: from the checkpoint that predicted, for hardware that it was calibrated on.
 
 NO_INTERVAL = (
     "No interval of the step time: it comes with a checkpoint, which is calibrated on its validation runs "
@@ -47,7 +47,7 @@ LOWER_BOUND = "No interval of the step time: some work has no latency, so the st
 
 
 def with_interval(estimate: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
-    """The answer with its interval, or with a note that says why there is none.
+    """The prediction with its interval, or with a note that says why there is none.
 
     Args:
         estimate: a step's.
@@ -90,7 +90,7 @@ def with_ratio_interval(
         own: latencies predicted the same way for the traced hardware.
         traced: the traced cluster.
         cluster: predicted for.
-        question: that is answered.
+        question: what is predicted.
     """
     factors = ratio_bounds(estimate.prediction, own, traced, cluster)
     moved = estimate.prediction
@@ -115,7 +115,7 @@ def with_ratio_interval(
 
 
 def path_table(estimate: StepPrediction) -> pd.DataFrame:
-    """[num_nodes] what gnnperf.gnn.intervals takes of a step's answer: node types as groups, and latencies."""
+    """[num_nodes] what gnnperf.gnn.intervals takes of a step's prediction: node types as groups, and latencies."""
     nodes, prediction = estimate.prediction.graph.nodes, estimate.prediction
     return pd.DataFrame({"group": nodes["node_type"].astype(str), "critical_us": estimate.critical_us,
                          "predicted_us": prediction.scheduled_us, "measured_us": nodes["latency_us"]})  # fmt: skip

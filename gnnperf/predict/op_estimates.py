@@ -1,4 +1,4 @@
-"""Answers to an op table: as a table, as a document, as text, with errors where the table was measured."""
+"""Predictions of an op table: as a table, as a document, as text, with errors where the table was measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_SHOWN, OP_WIDTH, SHAPES_WIDTH = 20, 36, 44
 
 @dataclass(frozen=True)
 class OpEstimates:
-    """An op table with its answers.
+    """An op table with its predictions.
 
     Attributes:
         table: as it was read.
@@ -44,7 +44,7 @@ class OpEstimates:
 
     @property
     def compared(self) -> np.ndarray:
-        """[n] bool: measured rows whose time is what is answered: a GPU's own time, an op's whole time on a CPU."""
+        """[n] bool: measured rows whose time is what is predicted: a GPU's own time, an op's whole time on a CPU."""
         own = self.device.kind == "cpu"
         return np.array([r.measured_us is not None and (own or not r.launch_included) for r in self.rows], bool)
 
@@ -62,7 +62,7 @@ def estimate_table(result: OpEstimates) -> pd.DataFrame:
     estimates = pd.DataFrame([asdict(estimate) for estimate in result.estimates], index=result.table.index)
     estimates = estimates.astype({"latency_us": "float64", "bound": object, "reason": object})
     table = result.table if MEASURED in result.table.columns else result.table.rename(columns={"latency_us": MEASURED})
-    if MEASURED not in table.columns:  # or the answers would be what a later reading takes for measured
+    if MEASURED not in table.columns:  # or the predictions would be what a later reading takes for measured
         table = table.assign(**{MEASURED: np.nan})
     retained = table.drop(columns=[name for name in estimates.columns if name in table.columns])
     return pd.concat([retained, estimates], axis=1)
@@ -107,13 +107,13 @@ def document(result: OpEstimates) -> dict[str, Any]:
 
 
 def text(result: OpEstimates) -> str:
-    """The first rows, what has no answer, and the errors."""
+    """The first rows, what has no prediction, and the errors."""
     lines = [f"{'op':{OP_WIDTH}} {'shapes':{SHAPES_WIDTH}} {'direction':9} {'latency us':>11}  bound"]
     lines += [_line(row, estimate) for row, estimate in zip(result.rows, result.estimates, strict=True)][:MOST_SHOWN]
     if len(result.rows) > MOST_SHOWN:
         lines.append(f"... {len(result.rows) - MOST_SHOWN:,} more rows; --out FILE or --json has them all")
-    lines.append(f"{_num_covered(result):,} of {len(result.rows):,} rows answered for {result.device.name}")
-    lines += [f"  no answer for {count:,}: {reason}" for reason, count in result.uncovered.items()]
+    lines.append(f"{_num_covered(result):,} of {len(result.rows):,} rows predicted for {result.device.name}")
+    lines += [f"  no prediction for {count:,}: {reason}" for reason, count in result.uncovered.items()]
     return "\n".join(lines + _error_lines(result))
 
 

@@ -30,7 +30,7 @@ OTHER_DEVICE = (
 
 
 def with_memory(estimate: StepPrediction, request: Request) -> StepPrediction:
-    """The answer with the peak memory of each rank in the graph, and with that of the edited step."""
+    """The prediction with the peak memory of each rank in the graph, and with that of the edited step."""
     device = None if request.mode is Mode.replay else _device(estimate, request)
     return _planned(estimate, request, device) if request.plan else _traced(estimate, request, device)
 

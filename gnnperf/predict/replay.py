@@ -1,4 +1,4 @@
-"""mode=replay: strict replay as an answer; latencies are measured ones and class medians."""
+"""mode=replay: strict replay as a prediction; latencies are measured ones and class medians."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gnnperf.schedule import ReplayResult, replay_step
 
 
 def as_prediction(result: ReplayResult) -> Prediction:
-    """The latencies of a replay; there are no intervals and no analytical answer."""
+    """The latencies of a replay; there are no intervals and no analytical prediction."""
     unknown = np.full(result.graph.num_nodes, np.nan)
     return Prediction(
         graph=result.graph,

@@ -1,4 +1,4 @@
-"""StepPrediction: the answer about one step, the value that the report package takes, and its provenance."""
+"""StepPrediction: the prediction about one step, the value that the report package takes, and its provenance."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class Question:
-    """What was requested, and of what: everything about the answer that no model decides.
+    """What was requested, and of what: everything about the prediction that no model decides.
 
     Attributes:
         label: the measured step to compare with.
@@ -152,7 +152,7 @@ class StepPrediction(Question):
     Attributes:
         prediction: latencies per node of the step's graph (`prediction.graph`).
         schedule: what they make of the step.
-        step_time_kind, step_time_us: the answer; predicted period, makespan or window.
+        step_time_kind, step_time_us: the prediction; predicted period, makespan or window.
         is_lower_bound: some work has no latency and is left out of step_time_us.
         traced_step_time_us: the measured value of the same kind, on `traced_hardware`.
         measured_step_time_us: the same, but None where the prediction is for other hardware than the trace's.

@@ -1,4 +1,4 @@
-"""Throughput and cost of an answer: of the step, of the edited step, from plan, run card, shapes of ops and device."""
+"""Throughput and cost of a prediction: of the step, of the edited step, from plan, run card, op shapes and device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPLICATED_WORK = ("tp", "pp", "cp", "tensor", "pipeline", "context")  # ranks o
 
 
 def with_throughput(result: StepPrediction, request: Request) -> StepPrediction:
-    """The answer, and its edited step, with rates, utilization and cost."""
+    """The prediction, and its edited step, with rates, utilization and cost."""
     work = request.run.completed(_work(result, request))
     given = replace(result, throughput=_rates(result, work, request))
     if given.whatif is None:

@@ -100,7 +100,7 @@ def _overrides(args: argparse.Namespace) -> list[str]:
 
 def _document(trained: Trained) -> dict[str, Any]:
     verdict, split = trained.verdict, trained.data.split
-    nodes = trained.tables["val"].query("node_type == 'all'").set_index("answer")
+    nodes = trained.tables["val"].query("node_type == 'all'").set_index("predictor")
     low, high = verdict.difference_interval
     return {
         "checkpoint": str(trained.path),

@@ -29,7 +29,7 @@ class Trained:
         checkpoint: as it was saved.
         path: its file.
         data: that it was trained and judged on.
-        tables: part of the split -> node errors of every answer (evaluate).
+        tables: part of the split -> node errors of every prediction (evaluate).
         verdict: the network against the analytical model.
     """
 
@@ -54,7 +54,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     Raises:
         InputError: data, split or start that cannot be used.
     """
-    # torch is imported after the configuration is known to be right: a typing error is answered at once
+    # torch is imported after the configuration is known to be right: a typing error is reported at once
     from gnnperf.gnn import (
         begin_from,
         build_model,

@@ -1,4 +1,4 @@
-"""The answer on the terminal."""
+"""The prediction on the terminal."""
 
 from __future__ import annotations
 

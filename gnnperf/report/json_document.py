@@ -1,4 +1,4 @@
-"""prediction.json: the answer as one strict JSON document (unknown is null)."""
+"""prediction.json: the prediction as one strict JSON document (unknown is null)."""
 
 from __future__ import annotations
 

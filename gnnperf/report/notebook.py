@@ -35,7 +35,7 @@ PART = (
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """The answer about one step.
+    """The prediction about one step.
 
     Attributes:
         step: everything that is known of it.
@@ -104,7 +104,7 @@ CHOICES = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)  # of conf/: a name or a pat
 
 
 def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **keys: Any) -> Estimate:
-    """Answer for one step of a trace, or of a plan that never ran.
+    """Predict one step of a trace, or of a plan that never ran.
 
         predict("trace.json.gz", hardware="h100_sxm", whatif=[{"batch": {"factor": 2}}])
         predict("trace.json.gz", hardware={"num_sms": 66}, words=["hardware=h100_sxm"])

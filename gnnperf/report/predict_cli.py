@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Predict one step: on the hardware of the trace, on other hardware, or after changes.
 
-Without --gpu the prediction starts from what the trace measured on its own hardware. The files of the answer
+Without --gpu the prediction starts from what the trace measured on its own hardware. The files of the prediction
 (prediction.json, nodes.parquet, timeline.json.gz, report.html) go to --out.
 """
 EXAMPLES = """\
@@ -115,7 +115,7 @@ def run_request(request: Request) -> None:
     """Trace -> graph -> prediction -> schedule -> report, of predict.py and `gnnperf predict`.
 
     Raises:
-        InputError: the request cannot be answered, too little is covered, or the step is beyond a limit.
+        InputError: the request cannot be predicted, too little is covered, or the step is beyond a limit.
     """
     # imported after the user's files are known to be plain: one that is not is refused at once
     from gnnperf.predict import check, check_covered, requested_graph, setup_of, with_alternatives

@@ -50,7 +50,7 @@ def share_text(share: float) -> str:
 
 
 def headline(estimate: StepPrediction) -> str:
-    """The answer in one line."""
+    """The prediction in one line."""
     bound = "at least " if estimate.is_lower_bound else ""
     return f"step {estimate.step_time_kind}: {bound}{time_text(estimate.step_time_us)}{interval(estimate)}"
 
@@ -256,13 +256,13 @@ def target(estimate: StepPrediction) -> str:
 
 
 def collectives_lines(estimate: StepPrediction) -> tuple[str, ...]:
-    """What answers collectives, in a run that has any."""
+    """What predicts collectives, in a run that has any."""
     by = estimate.provenance.get("collectives")
     return (f"collectives {by}",) if by and estimate.prediction.graph.world_size > 1 else ()
 
 
 def coverage(estimate: StepPrediction) -> str:
-    """How many nodes each source answers, and how much of the measured node time the uncovered ones hold."""
+    """How many nodes each source predicts, and how much of the measured node time the uncovered ones hold."""
     counts = ", ".join(f"{count:,} {name}" for name, count in num_nodes_by_source(estimate).items())
     share = estimate.uncovered_measured_share
     missing = f"; uncovered nodes hold {share_text(share)} of the measured node time" if share else ""

@@ -200,7 +200,7 @@ CHUNK = 32_768  # events that are encoded at one time
 
 
 def write_timeline(result: StepPrediction, slices: pd.DataFrame, path: Path) -> None:
-    """Write the document of an answer and its `tracks` as gzip; the same bytes for the same answer."""
+    """Write the document of a prediction and its `tracks` as gzip; the same bytes for the same prediction."""
     with path.open("wb") as file, igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
         for piece in _pieces(result, slices):
             packed.write(piece)

@@ -132,7 +132,7 @@ def _medians_of(
 ) -> np.ndarray:
     """Class medians fitted on other steps; in a single-step run, for each rank those of the other ranks.
 
-    `ask` maps fitted medians to [n] answers; `owner` [n]: rank of each. Collectives are no rank's (-1): what no rank
+    `ask` maps fitted medians to [n] latencies; `owner` [n]: rank of each. Collectives are no rank's (-1): what no rank
     owns is requested of all.
     """
     if len(graph.steps) > 1:

@@ -139,7 +139,7 @@ def unevenness(values: list[float]) -> float:
     return max(values) / mean if mean > 0 else 1.0
 
 
-# The answer as text.
+# The prediction as text.
 
 
 GIB, MIB = float(1 << 30), float(1 << 20)

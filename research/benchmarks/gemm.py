@@ -8,7 +8,7 @@ for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
 shipped constants are. own: constants fitted on that GPU; a fifth of the weight shapes (n, k), by hash, is never seen.
-Next to the model the trivial answers on the same rows. "own launch" is the model with the one number that is the
+Next to the model the trivial predictions on the same rows. "own launch" is the model with the one number that is the
 host's, the wait for the launch, read off the unseen machine.
 """
 
@@ -124,7 +124,7 @@ def own(rows: pd.DataFrame) -> None:
 
 
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """Rows whose shape the nearest GPU has, too: every answer is judged on the same rows."""
+    """Rows whose shape the nearest GPU has, too: every prediction is judged on the same rows."""
     judged = sample(part, JUDGED_ROWS)
     nearest, _ = scaled_nearest_us(judged, spec(name), others)
     known = ~np.isnan(nearest)
@@ -151,7 +151,7 @@ def _header(title: str, trivial: Iterable[str]) -> None:
 
 
 def _print(label: str, judged: pd.DataFrame, estimates: Estimates) -> list[float]:
-    """One line; the mean errors of all answers."""
+    """One line; the mean errors of all predictions."""
     truth = judged["latency_us"].to_numpy()
     errors = {name: summarize(result, truth) for name, result in estimates.items()}
     model, *trivial = errors.values()

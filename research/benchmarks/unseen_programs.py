@@ -11,7 +11,7 @@ active: time in ops, per step and rank. step: with the host overheads and lags o
 shared: with those that ship. Labels: the step without the profiler, and the recorded time in ops without the
 profiler's cost; means over a run's recordings.
 
-Trivial answers come from the runs of datasets/cpu-gloo: their median, the nearest of them, a ridge, the last two on
+Trivial predictions come from the runs of datasets/cpu-gloo: their median, the nearest of them, a ridge, the last two on
 what a graph contains before it runs (FLOPs, bytes, ops, messages, ranks, link). The noise is one recording as the
 prediction of another one of the same run.
 """
@@ -68,7 +68,7 @@ def labels_of(graph: ExecutionGraph, recording: Recording) -> dict[str, object]:
 
 
 def rows_of(fold: Fold, graphs: Graphs) -> list[dict[str, object]]:
-    """Labels and answers of the fold's recordings."""
+    """Labels and predictions of the fold's recordings."""
     own, result = own_overheads(fold, graphs), []
     for name, recording in fold.test.items():
         graph = graphs[name]
@@ -100,7 +100,7 @@ def trivial(requested: pd.DataFrame, known: pd.DataFrame, label: str) -> pd.Data
 
 
 def repeat_errors(rows: pd.DataFrame, label: str) -> tuple[np.ndarray, np.ndarray]:
-    """([n] relative error of each recording as the answer for another one of its run, [n] number of the run)."""
+    """([n] relative error of each recording as the prediction of another one of its run, [n] number of the run)."""
     pairs = rows.groupby("run")[label].apply(list)
     result = [(a / b - 1.0, run) for run, values in enumerate(pairs) for i, a in enumerate(values)
              for j, b in enumerate(values) if i != j]  # fmt: skip
@@ -117,8 +117,8 @@ def records(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
 
 
 def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> Table:
-    """The model, the trivial answers and the noise, figure by figure."""
-    table = Table("figure", "answer", "runs", "mean %", "median", "p90", "max", "bias")
+    """The model, the trivial predictions and the noise, figure by figure."""
+    table = Table("figure", "predictor", "runs", "mean %", "median", "p90", "max", "bias")
     for figure, label in FIGURES.items():
         estimates = pd.concat([runs[MODEL[figure]].rename("analytical model"), others(runs, label)], axis=1)
         if figure == "step":
@@ -150,8 +150,8 @@ def by_workload(runs: pd.DataFrame) -> Table:
 
 
 def print_means(result: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """What has no answer, and the figures with every program counting alike."""
-    print(f"nodes without an answer, which count as no time: {result['uncovered'].mean():.2%}")
+    """What has no prediction, and the figures with every program counting alike."""
+    print(f"nodes that are uncovered, which count as no time: {result['uncovered'].mean():.2%}")
     for figure, label in FIGURES.items():
         errors = (runs[MODEL[figure]] / runs[label] - 1.0).abs()
         print(f"{figure}: mean over the programs' means {errors.groupby(runs['workload']).mean().mean():.1%}")

@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks vtrain
 
-A configuration becomes a graph (gnnperf.generate.transformer); the analytical model and the schedule answer. Known to
+A configuration becomes a graph (gnnperf.generate.transformer); the analytical model and the schedule predict. Known to
 them:
 numbers of the device and its links, constants fitted on public tables of ops and traces, vTrain's own table of
 all-reduces. Not known: any iteration time. Next to it what a guess gives, and what labels of the other models give.
@@ -171,7 +171,7 @@ def others_ridge_us(plans: list[TransformerPlan], group: np.ndarray, measured_us
 
 
 def ridge(seen: np.ndarray, target: np.ndarray, requested: np.ndarray) -> np.ndarray:
-    """[m] answers for `requested` [m, k], fitted on `seen` [n, k] and `target` [n]."""
+    """[m] predictions for `requested` [m, k], fitted on `seen` [n, k] and `target` [n]."""
     center, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-9)
     x, mean = (seen - center) / scale, target.mean()
     weights = np.linalg.solve(x.T @ x + RIDGE * len(x) * np.eye(x.shape[1]), x.T @ (target - mean))
@@ -211,7 +211,7 @@ def predicted_us(
 
 
 def main(argv: list[str]) -> None:
-    """Print errors of every answer, then the model's by part of the configurations; a number takes every n-th plan."""
+    """Print errors of every prediction, then the model's by part of the plans; a number takes every n-th one."""
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
     cluster, smaller = (default_cluster(load_device(name)) for name in (DEVICE, OTHER_DEVICE))
@@ -229,7 +229,7 @@ def main(argv: list[str]) -> None:
         "nearest configuration, other models' labels": others_nearest_us(plans, group, measured),
         "ridge on columns, other models' labels": others_ridge_us(plans, group, measured),
     }
-    _print_errors({name: (result, measured) for name, result in estimates.items()}, "answer")
+    _print_errors({name: (result, measured) for name, result in estimates.items()}, "predictor")
     if not argv:
         save_result("vtrain", 100 * summarize(estimates[MODEL], measured).mean_ape)
     columns = columns_of(plans)

@@ -1,4 +1,4 @@
-"""The analytical answer: hand-computed numbers, and what must hold whatever the constants are."""
+"""The analytical prediction: hand-computed numbers, and what must hold whatever the constants are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings of an answer: about the reported step; of a blind one for the trace's own hardware, the measured step."""
+"""Findings of a prediction: about the reported step; of a blind one for the trace's own hardware, the measured step."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_each_rung_models_for_one_kernel_and_states_why(checkpoint: Checkpoint, 
         LIKE: (Source.GNN, "alike in training"),
         NEW_OP: (Source.GNN_CALIBRATED, "op not in the vocabulary"),
         HUGE: (Source.GNN, "alike in training"),  # of a program that training has
-        NAMELESS: (Source.UNCOVERED, "op not in the vocabulary, and the analytical model has no answer"),
+        NAMELESS: (Source.UNCOVERED, "op not in the vocabulary, and the analytical model has no prediction"),
     }
     kernels = (estimate.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
     assert {n: (estimate.source[n], estimate.reasons[n]) for n in np.flatnonzero(kernels)} == rungs

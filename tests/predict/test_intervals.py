@@ -1,4 +1,4 @@
-"""Intervals given with answers: from recordings of toy runs to the answer for another one."""
+"""Intervals given with answers: from recordings of toy runs to the prediction for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few measured calls correct the answers for calls like them, and nothing else; which calls are worth measuring."""
+"""A few measured calls correct the predictions for calls like them, and nothing else; which calls to measure."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_the_snippet_of_the_page_runs(trace: Path) -> None:
     lines = [line.removeprefix("    ") for line in block.splitlines()]
     names: dict[str, object] = {}
     exec("\n".join(lines), names)
-    result = names["answer"]
+    result = names["step"]
     assert isinstance(result, Estimate)
     assert result.step.hardware == "h100_sxm"
     assert result.step.whatif is not None

@@ -130,7 +130,7 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool
     """The model of matrix products on the setting's device. Its floor is no shorter than the device's.
 
     The tiles of batched float32 products are those of square matrices. On NARROW_TILES, results with a short edge come
-    with other ones as well: the better of both families answers.
+    with other ones as well: the faster family is taken.
     """
     device = as_specified(setting, dtype, tf32)
     key = rate_key(device, dtype, tf32)

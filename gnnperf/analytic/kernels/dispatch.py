@@ -40,7 +40,7 @@ from gnnperf.hardware import DeviceSpec
 
 
 def _first(form: Form, other: Form) -> Form:
-    """The answers of a form, and those of another one where it does not apply."""
+    """The predictions of a form, and those of another one where it does not apply."""
 
     def estimate(calls: Sequence[KernelCall], setting: Setting) -> Array:
         us = form(calls, setting)
@@ -81,7 +81,7 @@ OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the forms' co
 def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power: float) -> KernelTimes:
     """Latencies of distinct op calls on one device.
 
-    Where a closed form applies, it answers: with a floor for each kernel after the first. Elsewhere (an unknown family,
+    Where a closed form applies, it is used: with a floor for each kernel after the first. Otherwise (unknown family,
     shapes that were not recorded, a dtype without a rate, a CPU) it is the roofline of the whole call. AMD's GPUs have
     a roofline of their own per family (`cdna_us`). A call without work costs its floors.
     """

@@ -1,4 +1,4 @@
-"""Rows of an op table -> latency, bound, or the reason why there is no answer."""
+"""Rows of an op table -> latency, bound, or the reason why there is no prediction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnnperf.hardware import DeviceSpec
 
 
 class Reason(StrEnum):
-    """Why a row has no answer."""
+    """Why a row has no prediction."""
 
     NOT_AN_OP = "a collective or a cost of the host, not an op"
     NO_FORMULA = "no cost formula for this op"
@@ -37,15 +37,15 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is answered about one row: latency_us and bound, or else the reason."""
+    """The prediction of one row: latency_us and bound, or else the reason."""
 
     latency_us: float | None = None  # of the device, without the launch; backward: all gradients together
     bound: str | None = None  # compute, memory or launch; of several calls, that of the longest
-    reason: str | None = None  # why there is no answer
+    reason: str | None = None  # why there is no prediction
 
 
 def estimate_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Estimate, ...]:
-    """One answer per row."""
+    """One prediction per row."""
     requested = [_calls(row, device) for row in each(rows, "reading calls", "rows")]
     calls = [call for result in requested if not isinstance(result, Reason) for call in result]
     gpu = device.kind == "gpu"

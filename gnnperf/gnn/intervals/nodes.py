@@ -1,10 +1,10 @@
 """Intervals of node latencies: quantiles of log(measured / predicted) on runs that nothing was fitted on, by group.
 
-    device, who answered, kind, family, size -> .. kind, family -> .. kind -> .. who answered -> none
+    device, the source, kind, family, size -> .. kind, family -> .. kind -> .. the source -> none
 
 A node takes the first of these groups that holds enough. Noise of the machine is the larger, the shorter a node is, so
 that size (decades of the predicted latency) is part of the finest group. Another device than those of the calibration
-has no group: nothing is known of how far answers for it are off.
+has no group: nothing is known of how far predictions for it are off.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def estimate_table(device: str, source: np.ndarray, kind: np.ndarray, family: np
 
     Args:
         device: predicted for.
-        source: [num_nodes] who answered.
+        source: [num_nodes] the source.
         kind: [num_nodes] as data.occurrences.node_kinds.
         family: [num_nodes] op family; None or NaN unknown.
         predicted_us: [num_nodes] latencies.

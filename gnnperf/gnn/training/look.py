@@ -161,7 +161,7 @@ def _without_folders(value: Any) -> Any:
     return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
 
 
-# A trained network node by node: where its errors are, and a sample of its answers to look at.
+# A trained network node by node: where its errors are, and a sample of its predictions to look at.
 
 DESCRIBED = ("node_type", "family", "op_name", "phase", "segment", "dtype", "input_dims")
 MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
@@ -229,7 +229,7 @@ def sampled(nodes: pd.DataFrame, max_rows: int = MAX_ROWS, seed: int = 0) -> pd.
     return sample.assign(log_error=np.log(sample["predicted_us"] / sample["measured_us"]))
 
 
-# Figures of a trained network's answers.
+# Figures of a trained network's predictions.
 
 AROUND = 0.1  # drawn next to the diagonal: 10 % too long, 10 % too short
 
@@ -257,7 +257,7 @@ def parity(nodes: pd.DataFrame, title: str) -> Figure:
 def log_outputs(
     log: Log, network: TypedGNN, val: Sequence[Step], comparison: Mapping[str, pd.DataFrame], sha256: str
 ) -> None:
-    """Log what the network answers on the validation runs, how it compares, and which file holds it.
+    """Log what the network predicts on the validation runs, how it compares, and which file holds it.
 
     Node by node only validation runs are shown: what is changed after a look at test runs was fitted on them.
 
@@ -265,7 +265,7 @@ def log_outputs(
         log: where to.
         network: trained.
         val: steps of the validation runs.
-        comparison: part -> every answer's errors (evaluate).
+        comparison: part -> every prediction's errors (evaluate).
         sha256: of the checkpoint.
     """
     nodes = node_outputs(network, val)

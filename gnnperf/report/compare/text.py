@@ -212,7 +212,7 @@ def _change(part: Change) -> dict[str, Any]:
 
 
 class StepTooLong(InputError):
-    """The answer is beyond a limit: nothing is wrong with the input, so that scripts can tell it from a mistake."""
+    """The prediction is above a limit: nothing is wrong with the input, so that scripts can tell it from a mistake."""
 
     exit_code = EXCEEDED
 

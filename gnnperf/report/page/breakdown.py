@@ -122,7 +122,7 @@ OCCUPANCY_NOTE = (
 
 
 def sources(prediction: StepPrediction) -> Markup:
-    """Share of the step time by where latencies come from, and how many nodes each source answers."""
+    """Share of the step time by where latencies come from, and how many nodes each source predicts."""
     parts = [(name, share, OF_SOURCE.get(name, OTHER)) for name, share in prediction.source_share.items()]
     return Markup(f"{stack(parts)}{note(f'Shares of the step time, along the critical path; {coverage(prediction)}.')}")
 

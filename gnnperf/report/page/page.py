@@ -1,4 +1,4 @@
-"""The whole page, in its order: the answer, warnings, what-ifs, where the time goes, the step as it runs, its ops."""
+"""The page, in its order: the prediction, warnings, what-ifs, where the time goes, the step as it runs, its ops."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def findings(result: Sequence[Finding]) -> Markup:
     ))  # fmt: skip
 
 
-# The top of the page: the answer, its warnings, what edits make of it.
+# The top of the page: the prediction, its warnings, what edits make of it.
 
 
 TIMELINE_HELP = (
@@ -192,7 +192,7 @@ TIMELINE_HELP = (
 
 
 def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> str:
-    """The page of an answer.
+    """The page of a prediction.
 
     Args:
         estimate: what was predicted.
@@ -208,7 +208,7 @@ def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
         markup.policy(),
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(headline(estimate))}</title>\n{markup.style()}\n</head>\n<body>",
-        '<a class="skip" href="#main">Skip to the answer</a>',
+        '<a class="skip" href="#main">Skip to the prediction</a>',
         f'<header><p class="note">{escape(target(estimate))}</p>',
         '<button id="theme" type="button" hidden></button></header>',
         f'<main id="main">\n<h1>{escape(headline(estimate))}</h1>',

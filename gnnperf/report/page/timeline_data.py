@@ -114,7 +114,7 @@ def _short(texts: Iterable[object]) -> list[str]:
 
 
 def _packed(columns: list[_Column]) -> str:
-    """The bytes of all columns, compressed; the same for the same answer."""
+    """The bytes of all columns, compressed; the same for the same prediction."""
     parts = []
     for column in columns:
         values = column.values

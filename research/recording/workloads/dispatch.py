@@ -47,12 +47,12 @@ class Dispatch(Protocol):
     """The experts of all ranks, seen from the tokens of this one."""
 
     def __call__(self, tokens: torch.Tensor, chosen: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-        """Sum of the chosen experts' answers.
+        """Sum of the chosen experts' outputs.
 
         Args:
             tokens: [N, W].
             chosen: [N, top] int64 numbers of experts.
-            gates: [N, top] weights of their answers.
+            gates: [N, top] weights of their outputs.
 
         Returns:
             [N, W].
@@ -61,7 +61,7 @@ class Dispatch(Protocol):
 
 
 class Padded:
-    """Every expert has `capacity` places for the tokens of each rank; tokens that find none are not answered.
+    """Every expert has `capacity` places for the tokens of each rank; tokens that find none get no output.
 
     Args:
         experts: of this rank.
@@ -79,8 +79,8 @@ class Padded:
         received = exchange(sent[:-1]).view(self.ranks, own, self.capacity, width)
         estimates = self.experts.together(received.transpose(0, 1).flatten(1, 2))  # [own, ranks * C, W]
         by_rank = estimates.view(own, self.ranks, self.capacity, width).transpose(0, 1).reshape(-1, width)
-        answered = F.pad(exchange(by_rank), (0, 0, 0, 1))  # zeros for those without a place
-        return _weighed(answered[places], gates)
+        outputs = F.pad(exchange(by_rank), (0, 0, 0, 1))  # zeros for those without a place
+        return _weighed(outputs[places], gates)
 
     def _places(self, chosen: torch.Tensor) -> torch.Tensor:
         """[n] experts -> [n] places, experts * C + the number of earlier ones; the last place if there is none left."""
@@ -110,8 +110,8 @@ class Uneven:
         by_expert = of_expert.argsort(stable=True)
         counts: list[int] = receiving.view(self.ranks, own).sum(dim=0).tolist()
         estimates = self.experts.each(received[by_expert], counts)
-        answered = _transfer(estimates[by_expert.argsort()], receive, send)[order.argsort()]  # [N * top, W]
-        return _weighed(answered, gates)
+        outputs = _transfer(estimates[by_expert.argsort()], receive, send)[order.argsort()]  # [N * top, W]
+        return _weighed(outputs, gates)
 
 
 def _weighed(estimates: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Op tables: reading, what each row becomes, and what has no answer."""
+"""Op tables: reading, what each row becomes, and what has no prediction."""
 
 from __future__ import annotations
 

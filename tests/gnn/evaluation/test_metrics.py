@@ -75,7 +75,7 @@ def test_answers_side_by_side() -> None:
     types = np.array(["host", "host", "host", "compute"], dtype=object)
     estimates = {"good": np.array([11.0, 22.0, 1.0, 44.0]), "partly": np.array([20.0, NAN, 1.0, NAN])}
     table = compare(estimates, measured, types, np.array(["a", "a", "a", "b"], dtype=object)).set_index(
-        ["node_type", "answer"]
+        ["node_type", "predictor"]
     )
     assert list(dict.fromkeys(table.index.get_level_values(0))) == ["all", "compute", "host"]
     assert table.loc[("all", "good"), "num_nodes"] == 3

@@ -42,7 +42,7 @@ def last_weights(out: Path) -> dict[str, torch.Tensor]:
 
 
 def value(table: pd.DataFrame, node_type: str, estimate: str, column: str) -> float:
-    result = table[(table["node_type"] == node_type) & (table["answer"] == estimate)][column]
+    result = table[(table["node_type"] == node_type) & (table["predictor"] == estimate)][column]
     return float(result.to_numpy()[0])
 
 

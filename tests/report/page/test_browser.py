@@ -210,7 +210,7 @@ OVERLAPS = """(() => {
 
 
 def check_layout(page: Page, prediction: str = "#predicted") -> None:
-    """No sideways scroll, the answer above the fold and no texts over each other, on a desk and on a phone."""
+    """No sideways scroll, the prediction above the fold and no texts over each other, on a desk and on a phone."""
     for width, height in ((1440, 900), (390, 844)):
         page.resize(width, height)
         page.ask(FRAME)

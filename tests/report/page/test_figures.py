@@ -1,6 +1,6 @@
 """Every figure of report.html comes from prediction.json and nodes.parquet: here they are computed again from these.
 
-The reader below knows the files only: no column or number of the answer itself.
+The reader below knows the files only: no column or number of the prediction itself.
 """
 
 from __future__ import annotations
