@@ -107,7 +107,7 @@ def test_a_device_file_is_hardware(table: Path, tmp_path: Path, capsys: pytest.C
     mine = {**yaml.safe_load((conf_dir("hardware") / "t4.yaml").read_text()), "name": "mine"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
     assert predict(table, hardware=str(tmp_path / "mine.yaml")) == 0
-    assert "answered for mine" in capsys.readouterr().out
+    assert "predicted for mine" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
