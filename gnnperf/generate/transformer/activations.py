@@ -22,12 +22,9 @@ from gnnperf.graph import DTYPE_BYTES
 
 
 def retained_bytes(plan: TransformerPlan, layer: int) -> float:
-    """Of a layer of the model on one rank, for one micro-batch, as the plan recomputes it.
-
-    The input of several layers that are computed again together counts with the last of them, which needs it first.
-    """
+    """Of a layer of the model on one rank, for one micro-batch, as the plan recomputes it."""
     if recomputed(plan, layer):
-        return float(sizes(plan).stream.num_bytes) if ends_checkpoint(plan, layer) else 0.0
+        return float(sizes(plan).stream.num_bytes)
     return _around_bytes(plan) + _attention_bytes(plan) + _second_bytes(plan, layer)
 
 
@@ -36,11 +33,6 @@ def recomputed(plan: TransformerPlan, layer: int) -> bool:
     limit = plan.schedule.recomputed_layers
     chosen = limit is None or layer % plan.layers_per_chunk < limit
     return plan.schedule.recompute is Recompute.FULL and chosen
-
-
-def ends_checkpoint(plan: TransformerPlan, layer: int) -> bool:
-    """Whether a layer is the last of those that are computed again together."""
-    return (layer + 1) % plan.schedule.checkpoint_every == 0
 
 
 def _around_bytes(plan: TransformerPlan) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed, retained_bytes
+from gnnperf.generate.transformer.activations import recomputed, retained_bytes
 from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
 from gnnperf.generate.transformer.passes import Gradient, Order, order_of, stage_passes
@@ -64,12 +64,12 @@ def _part_bytes(plan: TransformerPlan, stage: int) -> float:
 def _kinds(plan: TransformerPlan, layers: range) -> Iterator[tuple[int, int]]:
     """A layer of each kind among some in a row, and how many there are."""
     known: dict[Hashable, list[int]] = {}
-    alike = plan.experts is None and plan.schedule.recomputed_layers is None and plan.schedule.checkpoint_every == 1
+    alike = plan.experts is None and plan.schedule.recomputed_layers is None
     if alike and layers:
         yield layers[0], len(layers)
         return
     for layer in layers:
-        kind = plan.has_experts(layer), recomputed(plan, layer), ends_checkpoint(plan, layer)
+        kind = plan.has_experts(layer), recomputed(plan, layer)
         known.setdefault(kind, []).append(layer)
     yield from ((layers[0], len(layers)) for layers in known.values())
 
@@ -105,13 +105,11 @@ def _state_bytes(plan: TransformerPlan, stage: int) -> float:
 
 
 def _recomputed_bytes(plan: TransformerPlan) -> float:
-    """What layers keep that are computed again together, while they are."""
+    """What a layer keeps that is computed again, while it is."""
     if plan.schedule.recompute is not Recompute.FULL or plan.schedule.recomputed_layers is not None:
         return 0.0  # the last layers, which keep all, have let it go before others are computed again
     retained = replace(plan, schedule=plan.schedule.without_recomputation())
-    return plan.schedule.checkpoint_every * max(
-        retained_bytes(retained, i) for i, _ in _kinds(retained, range(plan.model.layers))
-    )
+    return max(retained_bytes(retained, i) for i, _ in _kinds(retained, range(plan.model.layers)))
 
 
 def _logits_bytes(plan: TransformerPlan, stage: int) -> float:

@@ -14,14 +14,12 @@ beyond the last use; a stage's output goes when it is sent (ibid., appendix B).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.items import uses_of
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import sizes
-from gnnperf.generate.uses import Pair, Use
+from gnnperf.generate.uses import Pair
 
 
 def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None = None) -> Pair:
@@ -33,35 +31,9 @@ def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None
         recomputed: whether all of it is computed again before its backward pass; None: as in the plan, for all layers.
     """
     again = plan.schedule.recompute is Recompute.FULL if recomputed is None else recomputed
-    forward, backward = _of_layer(plan, layer), uses_of(layer_backward(plan, layer))
+    forward, backward = uses_of(layer_forward(plan, layer)), uses_of(layer_backward(plan, layer))
     stream = sizes(plan).stream.num_bytes
     return Pair(forward, (*(forward if again else ()), *backward), {"x": stream, "dy": stream})
-
-
-def _of_layer(plan: TransformerPlan, layer: int) -> tuple[Use, ...]:
-    return uses_of(layer_forward(plan, layer))
-
-
-def layers_uses(plan: TransformerPlan, layers: tuple[int, ...]) -> Pair:
-    """Several layers that are computed again together: only the first one's input is kept."""
-    stream = sizes(plan).stream.num_bytes
-    forward: list[Use] = []
-    backward: list[Use] = []
-    for place, layer in enumerate(layers):
-        own = {"x": "x" if place == 0 else f"x_{place}", "y": "y" if place == len(layers) - 1 else f"x_{place + 1}"}
-        forward += [_renamed(item, own, f"_{place}") for item in _of_layer(plan, layer)]
-        ends = {**own, "dy": "dy" if place == len(layers) - 1 else f"dx_{place + 1}",
-                "dx": "dx" if place == 0 else f"dx_{place}"}  # fmt: skip
-        own_backward = uses_of(layer_backward(plan, layer))
-        backward = [*(_renamed(item, ends, f"_{place}") for item in own_backward), *backward]
-    return Pair(tuple(forward), (*forward, *backward), {"x": stream, "dy": stream})
-
-
-def _renamed(item: Use, ends: dict[str, str], suffix: str) -> Use:
-    def name(of: str) -> str:
-        return ends.get(of, f"{of}{suffix}")
-
-    return replace(item, takes=tuple(map(name, item.takes)), makes=tuple((name(n), size) for n, size in item.makes))
 
 
 def embedding_uses(plan: TransformerPlan) -> Pair:

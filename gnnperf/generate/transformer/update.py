@@ -24,8 +24,7 @@ from gnnperf.generate.transformer.items import (
     Item,
     Lane,
     Record,
-    all_gather,
-    all_reduce,
+    collective,
     op,
 )
 from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan
@@ -57,12 +56,12 @@ def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     ways, dtype = plan.parallelism, plan.schedule.gradient_dtype
     at_end = plan.schedule.reduction is Reduction.AT_END and not plan.sharding.reduces_every_pass
     if plan.splits_sequence:
-        result.append(all_reduce(Group.TENSOR, Tensor((_norms(plan, stage),), dtype), O))
+        result.append(collective("all_reduce", Group.TENSOR, Tensor((_norms(plan, stage),), dtype), O))
     if ways.data > 1 and at_end:
         count = stage_count(plan, stage)
         result += [op("aten::div_", O, Tensor((count.total,), dtype), None), *summed(plan, count, O)]
     if ways.pipeline > 1 and plan.block.tied_embedding and stage in (0, ways.pipeline - 1):
-        result.append(all_reduce(Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
+        result.append(collective("all_reduce", Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
     return tuple(result)
 
 
@@ -87,7 +86,7 @@ def _norm(plan: TransformerPlan, count: int) -> Iterator[Item]:
         yield op("aten::mul_", O, full, None)
     yield op("aten::norm", O, full)
     if plan.sharding.shards_update:
-        yield all_reduce(Group.DATA, Tensor((1,), "float32"), O)
+        yield collective("all_reduce", Group.DATA, Tensor((1,), "float32"), O)
     yield HostWait(O)
 
 
@@ -109,9 +108,9 @@ def _gathered(plan: TransformerPlan, own: Count) -> Iterator[Item]:
     if plan.sharding.state not in (Sharded.OPTIMIZER, Sharded.GRADIENTS):
         return
     dtype, ways = plan.model.dtype, plan.parallelism
-    yield all_gather(Group.DATA, Tensor((own.shared,), dtype), O)
+    yield collective("all_gather", Group.DATA, Tensor((own.shared,), dtype), O)
     if own.expert and ways.expert_data > 1:
-        yield all_gather(Group.EXPERT_DATA, Tensor((own.expert,), dtype), O)
+        yield collective("all_gather", Group.EXPERT_DATA, Tensor((own.expert,), dtype), O)
 
 
 # Adam on the host: gradients out, weights updated by its cores, and back (Ren et al. 2021, ZeRO-Offload).

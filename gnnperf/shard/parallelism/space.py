@@ -113,7 +113,7 @@ def _candidate(
     try:
         schedule = replace(
             base.schedule, micro_batch=micro_batch, pipeline=pipeline, chunks=chunks, recompute=recompute,
-            checkpoint_every=1, recomputed_layers=None if share is None else per_chunk // share, ends_as_layers=ends,
+            recomputed_layers=None if share is None else per_chunk // share, ends_as_layers=ends,
         )  # fmt: skip
         return replace(base, parallelism=ways, sharding=sharding, schedule=schedule)
     except InputError:

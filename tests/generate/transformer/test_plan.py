@@ -127,12 +127,12 @@ def test_a_bad_setting_of_a_section_is_one_message(changes: dict[str, Any], mess
 def test_sections_become_settings() -> None:
     plan = plan_from(
         {**RAW, "block": {"attention": "flash", "width": None}, "experts": {"count": 4, "imbalance": 1.5},
-         "sharding": {"state": "optimizer"}, "offload": {"activations": "host"}, "compression": {"ratio": 0.5},
+         "sharding": {"state": "optimizer"}, "offload": {"activations": "host"},
          "parallelism": {"data": 2, "expert": 2}},
         "plan",
     )  # fmt: skip
     assert (plan.block.attention, plan.block.width, plan.experts and plan.experts.load) == ("flash", None, 1.5)
-    assert (plan.sharding.state, plan.offload.activations, plan.compression.ratio) == ("optimizer", "host", 0.5)
+    assert (plan.sharding.state, plan.offload.activations) == ("optimizer", "host")
 
 
 # Samples of several lengths.
