@@ -128,7 +128,7 @@ def test_hot_rows_and_the_optimizer_are_settings(types: Any) -> None:
 
 @pytest.mark.parametrize(
     ("sharding", "kernel", "message"),
-    [("diagonal", "fused", "sharding type 'diagonal'"), ("table_wise", "quant", "'quant'")],
+    [("diagonal", "fused", "bad value 'diagonal'"), ("table_wise", "quant", "'quant'")],
 )
 def test_what_is_not_known_is_refused(types: Any, sharding: str, kernel: str, message: str) -> None:
     with pytest.raises(InputError, match=message):

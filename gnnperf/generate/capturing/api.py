@@ -18,7 +18,7 @@ from typing import Any
 
 from gnnperf.core import InputError, require
 from gnnperf.generate.capturing.communication import ISSUE, MARK, WAIT, Issued
-from gnnperf.generate.capturing.rank_run import Boundary, Build, Event, RankRun, boundaries, run_rank
+from gnnperf.generate.capturing.rank_run import Build, Event, RankRun, boundaries, run_rank
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware import Placement
 from gnnperf.trace import CAPTURED, RunTrace, read_run
@@ -39,7 +39,8 @@ _TRANSPORT_THREAD = 1 << 30  # of the first group; programs have no such thread
 
 def kineto_text(timed: Clock, world_size: int) -> bytes:
     """The file's content."""
-    timed_events = [_at_its_time(event, timed) for event in timed.events]
+    begin, end = timed.begin_us, timed.end_us
+    timed_events = [{**e, "ts": begin[id(e)], "dur": end[id(e)] - begin[id(e)]} for e in timed.events]
     flows = _flows(timed)
     ranges = list(_ranges(timed))
     groups = [{"pg_name": str(i), "ranks": list(ranks)} for i, ranks in enumerate(timed.run.groups)]
@@ -47,11 +48,6 @@ def kineto_text(timed: Clock, world_size: int) -> bytes:
             "distributedInfo": {"backend": "gloo", "rank": timed.run.rank, "world_size": world_size,
                                 "pg_count": len(groups), "pg_config": groups}}  # fmt: skip
     return json.dumps({**head, "traceEvents": [*timed_events, *flows, *ranges]}).encode()
-
-
-def _at_its_time(event: Event, timed: Clock) -> Event:
-    begin, end = timed.begin_us[id(event)], timed.end_us[id(event)]
-    return {**event, "ts": begin, "dur": end - begin}
 
 
 def _flows(timed: Clock) -> list[Event]:
@@ -178,7 +174,7 @@ class Clock:
     """
 
     run: RankRun
-    steps: Iterator[Boundary]
+    steps: Iterator[tuple[Event, bool]]
     now_us: float = 0.0
     begin_us: dict[int, float] = field(default_factory=dict)
     end_us: dict[int, float] = field(default_factory=dict)
@@ -213,14 +209,13 @@ def _advance(clock: Clock, arrivals: dict[Meeting, dict[int, float]], present: s
     """Go on until the rank has to wait for one that has not come yet; whether it has further to go."""
     if clock.waits_for is not None and not _resume(clock, clock.waits_for, arrivals, present):
         return True
-    for boundary in clock.steps:
+    for event, begins in clock.steps:
         clock.now_us += TICK_US
-        name = str(boundary.event["name"])
-        times = clock.begin_us if boundary.begins else clock.end_us
-        times[id(boundary.event)] = clock.now_us
-        if name.startswith(ISSUE) and boundary.begins:
+        name = str(event["name"])
+        (clock.begin_us if begins else clock.end_us)[id(event)] = clock.now_us
+        if name.startswith(ISSUE) and begins:
             _issue(clock, int(name.removeprefix(ISSUE)), arrivals)
-        awaited = int(name.removeprefix(WAIT)) if name.startswith(WAIT) and boundary.begins else -1
+        awaited = int(name.removeprefix(WAIT)) if name.startswith(WAIT) and begins else -1
         if awaited in clock.issued_us and not _resume(clock, awaited, arrivals, present):
             return True
     return False

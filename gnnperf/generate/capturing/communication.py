@@ -214,18 +214,13 @@ def _take_part(result: torch.Tensor, reduced: torch.Tensor, parts: int) -> None:
 
 
 def _group_of(args: Sequence[Any]) -> Any:
-    outcome = [a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type())]
-    assert outcome, "every collective names its group"
-    return outcome[0]
+    return next(a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type()))
 
 
 def _sent(name: str, args: Sequence[Any]) -> Any:
     """The argument that holds what is sent."""
-    return args[1] if name.removeprefix("c10d::").endswith(_OUTPUT_FIRST) and _holds_tensors(args[1]) else args[0]
-
-
-def _holds_tensors(value: Any) -> bool:
-    return any(True for _ in _tensors(value))
+    second = name.removeprefix("c10d::").endswith(_OUTPUT_FIRST) and next(_tensors(args[1]), None) is not None
+    return args[1] if second else args[0]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.folding.structure import SHARED, Structure, mixed, seen, structure_of, summed
+from gnnperf.generate.folding.structure import SHARED, Structure, mixed, places_among, seen, structure_of, summed
 from gnnperf.graph import ExecutionGraph, StepLabel
 
 # What is stated about graphs in which ranks stand for others.
@@ -121,10 +121,7 @@ def _met(s: Structure, color: np.ndarray) -> np.ndarray:
 def _seats(machine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[num_ranks] place of each rank on its machine, and how many ranks sit there."""
     _, of, count = np.unique(machine, return_inverse=True, return_counts=True)
-    order = np.argsort(of, kind="stable")
-    seat = np.empty(len(machine), dtype=np.int64)
-    seat[order] = np.arange(len(machine)) - np.repeat(np.cumsum(count) - count, count)
-    return seat, count[of]
+    return places_among(machine), count[of]
 
 
 def _mates(color: np.ndarray, machine: np.ndarray) -> np.ndarray:
@@ -229,29 +226,19 @@ def _own(graph: ExecutionGraph, rank: int) -> pd.DataFrame:
 def _difference(mine: pd.DataFrame, others: pd.DataFrame, base: int) -> str:
     """The first node that differs, and in what; else how many there are, else that edges differ."""
     both = min(len(mine), len(others))
-    for column in mine.columns:
-        apart = _texts(mine[column])[:both] != _texts(others[column])[:both]
-        mine, others, both = _until(mine, apart), _until(others, apart), min(both, _first(apart) + 1)
-    last = [str(frame["op_name"].iloc[both - 1]) if both else "" for frame in (mine, others)]
-    for column in mine.columns:
-        a, b = _texts(mine[column])[both - 1 : both], _texts(others[column])[both - 1 : both]
-        if (a != b).any():
-            return f"node {both - 1} ({last[0]}) has {column} {a[0] or 'unknown'}, rank {base} has {b[0] or 'unknown'}"
+    a, b = (_texts(frame)[:both] for frame in (mine, others))  # [both, columns]
+    if (a != b).any():
+        row, column = np.argwhere(a != b)[0]
+        name, op = mine.columns[column], str(mine["op_name"].iloc[row])
+        have = a[row, column] or "unknown", b[row, column] or "unknown"
+        return f"node {row} ({op}) has {name} {have[0]}, rank {base} has {have[1]}"
     if len(mine) != len(others):
         return f"has {len(mine)} nodes, rank {base} has {len(others)}"
     return f"has the nodes of rank {base}, but other edges among them"
 
 
-def _until(frame: pd.DataFrame, apart: np.ndarray) -> pd.DataFrame:
-    return frame.iloc[: _first(apart) + 1] if apart.any() else frame
-
-
-def _first(apart: np.ndarray) -> int:
-    return int(np.flatnonzero(apart)[0]) if apart.any() else len(apart)
-
-
-def _texts(column: pd.Series) -> np.ndarray:
-    return column.astype(object).where(column.notna(), "").astype(str).to_numpy(dtype=object)
+def _texts(frame: pd.DataFrame) -> np.ndarray:
+    return np.column_stack([c.astype(object).where(c.notna(), "").astype(str) for _, c in frame.items()])
 
 
 @dataclass(frozen=True)
@@ -285,11 +272,6 @@ class Folded:
     node: np.ndarray
     came_from: np.ndarray
 
-    @property
-    def folded_ranks(self) -> tuple[int, ...]:
-        """Ranks that are no longer in the graph."""
-        return tuple(sorted(rank for each in self.classes for rank in each.ranks if rank != each.rank))
-
 
 def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     """One rank per role: schedules of the folded and of the whole graph are the same.
@@ -303,7 +285,8 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
         ranks_per_node: of a machine. Ranks whose groups span unequal numbers of machines are then kept apart; None:
             as the graph's card says, and nothing where it does not.
     """
-    per_machine = ranks_per_node or _ranks_per_host(graph)
+    hosts = None if graph.placement is None else graph.placement.hosts
+    per_machine = ranks_per_node or (max(graph.world_size // hosts, 1) if hosts else None)
     structure = structure_of(graph, per_machine)
     machine = np.arange(len(graph.ranks)) if graph.runs_on_gpu else _machines(graph, per_machine)
     before = np.array(list(graph.multiplicity.values()), dtype=np.int64)
@@ -317,11 +300,6 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     small = replace(small, stands_for=stands_for, warnings=restated(graph.warnings, stands_for))
     came_from = np.flatnonzero(stands_in == np.arange(len(stands_in)))
     return Folded(small.validate(), _classes(graph, colors, chosen, machine), node, came_from)
-
-
-def _ranks_per_host(graph: ExecutionGraph) -> int | None:
-    """As the run's card says."""
-    return None if graph.placement is None else max(graph.world_size // graph.placement.hosts, 1)
 
 
 def _machines(graph: ExecutionGraph, per_machine: int | None) -> np.ndarray:

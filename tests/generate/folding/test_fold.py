@@ -68,7 +68,6 @@ def test_equal_ranks_become_one_and_groups_stay_as_large() -> None:
     folded = fold(grid(2, 3, [Work(5.0), Meeting("row", 3.0), Work(2.0), Meeting("all", 4.0), Work(1.0)]))
     (only,) = folded.classes
     assert (only.ranks, folded.graph.ranks, folded.graph.stands_for) == (tuple(range(6)), (0,), (6,))
-    assert folded.folded_ranks == (1, 2, 3, 4, 5)
     sizes = folded.graph.nodes["group_size"].to_numpy()
     assert sorted(sizes[sizes > 0].tolist()) == [3, 6]
     assert folded.graph.num_nodes == 5 + 3 + 2 * 2 + 2  # launches, kernels, parts, transfers
