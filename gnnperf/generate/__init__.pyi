@@ -6,7 +6,6 @@ from .families import misplaced as misplaced
 from .families import rank_tensors as rank_tensors
 from .families import read_plan as read_plan
 from .families import step_work as step_work
-from .folding.fold import Folded as Folded
 from .folding.fold import fold as fold
 from .folding.fold import of_ranks as of_ranks
 from .folding.fold import restated as restated

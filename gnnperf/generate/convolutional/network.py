@@ -57,29 +57,25 @@ class Head:
     def _channels(self) -> int:
         return self.x.tensor.shape[1]
 
-    @property
-    def _batch(self) -> int:
-        return self.x.tensor.shape[0]
-
-    def _named(self, name: str, columns: int, dtype: str) -> Named:
-        return Named(name, Tensor((self._batch, columns), dtype))
+    def _rows(self, columns: int, dtype: str) -> Tensor:
+        return Tensor((self.x.tensor.shape[0], columns), dtype)
 
     def forward(self) -> Lines:
         """Mean, product, logarithm of softmax, loss."""
         dtype = self.x.tensor.dtype
-        mean, logits = self._named("mean", self._channels, dtype), self._named("logits", self.classes, dtype)
+        mean, logits = self._rows(self._channels, dtype), Named("logits", self._rows(self.classes, dtype))
         weights, weight = parameter_as_used(self.training, "fc.weight", (self.classes, self._channels))
         biases, bias = parameter_as_used(self.training, "fc.bias", (self.classes,))
         across = Tensor((self._channels, self.classes), dtype)
-        full = self._named("full", self.classes, FLOAT) if self.training.is_mixed else logits
-        logarithms = Tensor((self._batch, self.classes), FLOAT)
+        full = Named("full", self._rows(self.classes, FLOAT)) if self.training.is_mixed else logits
+        logarithms = self._rows(self.classes, FLOAT)
         average = op("aten::mean", F, self.x.tensor, None, None, None, values=["", "[-1, -2]", "True", ""])
         softmax = op("aten::_log_softmax", F, full.tensor, None, None, values=["", "1", "False"])
         return (
             views(F, "adaptive_avg_pool2d"),
-            *used(average, self.x.name, mean=mean.tensor),
+            *used(average, self.x.name, mean=mean),
             views(F, "flatten", "view"), *weights, *biases, views(F, "linear", "t", "transpose"),
-            *used(op("aten::addmm", F, bias.tensor, mean.tensor, across), f"mean {weight.name} {bias.name}",
+            *used(op("aten::addmm", F, bias.tensor, mean, across), f"mean {weight.name} {bias.name}",
                   logits=logits.tensor),
             views(F, "cross_entropy_loss"),
             *(copied(F, logits, full) if self.training.is_mixed else ()),
@@ -89,12 +85,12 @@ class Head:
 
     def backward(self) -> tuple[Lines, str]:
         """From the loss to the gradient of the last block's result."""
-        dtype, full = self.x.tensor.dtype, Tensor((self._batch, self.classes), FLOAT)
+        dtype, full = self.x.tensor.dtype, self._rows(self.classes, FLOAT)
         scores = Named("d_full", full)
-        logits = self._named("d_logits", self.classes, dtype) if self.training.is_mixed else scores
-        mean, weight = Tensor((self._batch, self._channels), dtype), Tensor((self.classes, self._channels), dtype)
+        logits = Named("d_logits", self._rows(self.classes, dtype)) if self.training.is_mixed else scores
+        mean, weight = self._rows(self._channels, dtype), Tensor((self.classes, self._channels), dtype)
         total = op("aten::sum", B, logits.tensor, None, None, values=["", "[0]", "True"])
-        product = op("aten::mm", B, Tensor((self.classes, self._batch), dtype), mean)
+        product = op("aten::mm", B, Tensor((self.classes, self.x.tensor.shape[0]), dtype), mean)
         taken = f"{logits.name} {copy_name(self.training, 'fc.weight')}"
         return (
             *used(op("aten::fill_", B, Tensor((), FLOAT), None)),
@@ -113,7 +109,7 @@ class Head:
 
     @property
     def _labels(self) -> Tensor:
-        return Tensor((self._batch,), "int64")
+        return Tensor((self.x.tensor.shape[0],), "int64")
 
 
 Layer = Convolution | Norm | Activation | Pool

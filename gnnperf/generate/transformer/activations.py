@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Activation, Attention
@@ -70,15 +69,8 @@ def _score_bytes(plan: TransformerPlan) -> float:
 COMPUTED, LEFT, FETCHED, STARTED = "computed", "left the device", "fetched", "backward started"
 
 
-@dataclass(frozen=True)
 class ActivationOffload(Around):
-    """Activations on the host or on its drives between forward and backward.
-
-    Attributes:
-        plan: whose offload.activations is not the device.
-    """
-
-    plan: TransformerPlan
+    """Activations on the host or on its drives between forward and backward."""
 
     def after_forward(self, at: Visit) -> Items:
         """Out; then compute waits for the one before, whose place is taken next."""

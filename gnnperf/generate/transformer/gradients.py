@@ -82,8 +82,15 @@ class Visit:
         return self.units[self.place - 1] if self.place else None
 
 
+@dataclass(frozen=True)
 class Around:
-    """Nothing at all; each setting says something at some of these places."""
+    """Nothing at all; each setting says something at some of these places.
+
+    Attributes:
+        plan: that has the setting.
+    """
+
+    plan: TransformerPlan
 
     def before_forward(self, at: Visit) -> Items:
         """Before a unit's forward ops."""
@@ -144,15 +151,8 @@ def layers_per_bucket(plan: TransformerPlan) -> int:
     return max(1, round(plan.schedule.bucket_bytes / layer_bytes))
 
 
-@dataclass(frozen=True)
 class Buckets(Around):
-    """Sums set off while the last backward pass runs; the optimizer waits for the last one.
-
-    Attributes:
-        plan: with gradients in buckets.
-    """
-
-    plan: TransformerPlan
+    """Sums set off while the last backward pass runs; the optimizer waits for the last one."""
 
     def after_backward(self, at: Visit) -> Items:
         """A bucket, where one is full or the chunk ends."""
@@ -172,18 +172,12 @@ class Buckets(Around):
         return tuple(summed(self.plan, filled, B, awaited=final))
 
 
-@dataclass(frozen=True)
 class Scattering(Around):
     """Gradients of each unit reduce-scattered in every backward pass, and added up in parts.
 
     As fully_shard does: copied into one buffer in the dtype of the sum, which is used again only when the unit before
     has been sent (`_fsdp_param_group.py`, post_backward); what arrives is added to the rank's part on that stream.
-
-    Attributes:
-        plan: with gradients or parameters in parts.
     """
-
-    plan: TransformerPlan
 
     def after_backward(self, at: Visit) -> Items:
         """The unit's gradients."""

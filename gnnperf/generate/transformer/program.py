@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.activations import ActivationOffload, recomputed
@@ -64,15 +63,8 @@ from gnnperf.graph import DTYPE_BYTES, Tensor
 COPIED_IN, GATHERED, COPIED_OUT = "parameters copied in", "parameters gathered", "parameters copied out"
 
 
-@dataclass(frozen=True)
 class Gathering(Around):
-    """Whole parameters where and when they are needed.
-
-    Attributes:
-        plan: with parameters in parts.
-    """
-
-    plan: TransformerPlan
+    """Whole parameters where and when they are needed."""
 
     def before_forward(self, at: Visit) -> Items:
         """The unit's gather, and the wait for it. Its buffer waits for the copies out of the one before."""

@@ -24,8 +24,8 @@ from gnnperf.generate.transformer.plan import (
     Transformer,
     TransformerPlan,
 )
+from gnnperf.generate.transformer.rank_memory import layer_uses
 from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_parameters
-from gnnperf.generate.transformer.tensors import layer_uses
 from gnnperf.generate.uses import retained_bytes
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
