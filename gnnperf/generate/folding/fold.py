@@ -47,22 +47,9 @@ def restated(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, .
 # over what a node waits for, and that is the same multiset of (color, place). So one rank per color is enough.
 
 
-@dataclass(frozen=True)
-class Colors:
-    """What cannot be distinguished.
-
-    Attributes:
-        isolated: [num_ranks] class by a rank's own nodes and edges, whoever it meets.
-        rank: [num_ranks] class of each rank.
-        shared: [num_nodes] uint64 color of transfers and links; 0 for nodes of ranks.
-    """
-
-    isolated: np.ndarray
-    rank: np.ndarray
-    shared: np.ndarray
-
-
-def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) -> Colors:
+def refine(
+    structure: Structure, stands_for: np.ndarray, machine: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The coarsest classes of ranks.
 
     Args:
@@ -70,6 +57,10 @@ def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) ->
         stands_for: [num_ranks] ranks that each one stands for already.
         machine: [num_ranks] number of the machine whose ranks stay together because they share something that the graph
             does not hold (processor cores); each its own where nothing is shared.
+
+    Returns:
+        [num_ranks] class by a rank's own nodes and edges, whoever it meets; [num_ranks] class of each rank; [num_nodes]
+        uint64 color of transfers and links, 0 for nodes of ranks.
     """
     isolated = mixed(_classes_own(structure), stands_for)
     color = mixed(isolated, *_seats(machine))
@@ -77,11 +68,8 @@ def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) ->
     while (result := len(np.unique(color))) > count:
         count = result
         color = mixed(color, _met(structure, color), _mates(color, machine))
-    return Colors(_numbered(isolated), _numbered(color), _shared(structure, color))
-
-
-def _numbered(color: np.ndarray) -> np.ndarray:
-    return np.unique(color, return_inverse=True)[1]
+    of_isolated, of_rank = (np.unique(c, return_inverse=True)[1] for c in (isolated, color))
+    return of_isolated, of_rank, _shared(structure, color)
 
 
 def _classes_own(s: Structure) -> np.ndarray:
@@ -133,10 +121,10 @@ def _mates(color: np.ndarray, machine: np.ndarray) -> np.ndarray:
 # The graph with one rank per class: the others' nodes go, and what they met is met by those that stand for them.
 
 
-def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
+def stand_ins(structure: Structure, rank_class: np.ndarray, shared_color: np.ndarray) -> np.ndarray:
     """[num_nodes] the node that stands for each one: of the first rank of its class, of the first like transfer."""
     s = structure
-    _, first = np.unique(colors.rank, return_index=True)  # [num_classes] the first rank of each
+    _, first = np.unique(rank_class, return_index=True)  # [num_classes] the first rank of each
     owned, shared = s.owner >= 0, s.owner == SHARED
     result = np.arange(len(s.owner))
     begin = np.full(s.num_ranks, -1, dtype=np.int64)
@@ -144,12 +132,12 @@ def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
     nodes = np.flatnonzero(owned)[by_rank]  # by rank, in order
     ranks, start = np.unique(s.owner[nodes], return_index=True)
     begin[ranks] = start
-    result[owned] = nodes[begin[first[colors.rank[s.owner[owned]]]] + s.place[owned]]
+    result[owned] = nodes[begin[first[rank_class[s.owner[owned]]]] + s.place[owned]]
     retained = _met_by(s, np.isin(np.arange(s.num_ranks), first))
     candidates = np.flatnonzero(shared & (retained | ~s.meets))
-    alike, at = np.unique(colors.shared[candidates], return_index=True)
+    alike, at = np.unique(shared_color[candidates], return_index=True)
     transfers = np.flatnonzero(shared & s.meets)
-    result[transfers] = candidates[at[np.searchsorted(alike, colors.shared[transfers])]]
+    result[transfers] = candidates[at[np.searchsorted(alike, shared_color[transfers])]]
     return result
 
 
@@ -290,16 +278,21 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     structure = structure_of(graph, per_machine)
     machine = np.arange(len(graph.ranks)) if graph.runs_on_gpu else _machines(graph, per_machine)
     before = np.array(list(graph.multiplicity.values()), dtype=np.int64)
-    colors = refine(structure, before, machine)
-    stands_in = stand_ins(structure, colors)
+    isolated, rank_class, shared = refine(structure, before, machine)
+    stands_in = stand_ins(structure, rank_class, shared)
     small, node = reduced(graph, structure, stands_in)
-    _, first = np.unique(colors.rank, return_index=True)
+    _, first = np.unique(rank_class, return_index=True)
     chosen = np.sort(first)  # positions of the kept ranks
-    stands_for = tuple(int(before[colors.rank == colors.rank[i]].sum()) for i in chosen)
+    stands_for = tuple(int(before[rank_class == rank_class[i]].sum()) for i in chosen)
     small = of_ranks(small, chosen)
     small = replace(small, stands_for=stands_for, warnings=restated(graph.warnings, stands_for))
     came_from = np.flatnonzero(stands_in == np.arange(len(stands_in)))
-    return Folded(small.validate(), _classes(graph, colors, chosen, machine), node, came_from)
+    classes = []
+    for position in chosen.tolist():
+        own = tuple(int(r) for r in np.array(graph.ranks)[rank_class == rank_class[position]])
+        why = "" if position == chosen[0] else why_apart(graph, isolated, machine, position, int(chosen[0]))
+        classes.append(RankClass(graph.ranks[position], own, why))
+    return Folded(small.validate(), tuple(classes), node, came_from)
 
 
 def _machines(graph: ExecutionGraph, per_machine: int | None) -> np.ndarray:
@@ -312,15 +305,3 @@ def _machines(graph: ExecutionGraph, per_machine: int | None) -> np.ndarray:
         for core in cores[rank] if rank < len(cores) else ():
             result = np.where(result == result[position], holders.setdefault(core, int(result[position])), result)
     return result
-
-
-def _classes(
-    graph: ExecutionGraph, colors: Colors, chosen: np.ndarray, machine: np.ndarray
-) -> tuple[RankClass, ...]:  # fmt: skip
-    ranks = np.array(graph.ranks)
-    result = []
-    for position in chosen.tolist():
-        own = tuple(int(r) for r in ranks[colors.rank == colors.rank[position]])
-        why = "" if position == chosen[0] else why_apart(graph, colors.isolated, machine, position, int(chosen[0]))
-        result.append(RankClass(int(ranks[position]), own, why))
-    return tuple(result)

@@ -55,9 +55,7 @@ def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     ways, dtype = plan.parallelism, plan.schedule.gradient_dtype
     at_end = plan.schedule.reduction is Reduction.AT_END and not plan.sharding.reduces_every_pass
     if plan.splits_sequence:
-        norms = 2 * len(layers_of(plan, stage)) + (
-            stage == ways.pipeline - 1
-        )  # of parts of the sequence
+        norms = 2 * len(layers_of(plan, stage)) + (stage == ways.pipeline - 1)  # of parts of the sequence
         result.append(collective("all_reduce", Group.TENSOR, Tensor((norms * norm_parameters(plan),), dtype), O))
     if ways.data > 1 and at_end:
         count = stage_count(plan, stage)
