@@ -207,7 +207,8 @@ class _Step:
         last = int(np.argmax(through))
         step, own = through[last], self._stages[last]
         beside = max(max(stage[HOST], stage[OTHERS].max()) for stage in self._stages)
-        return Bound(max(step, beside), own[KERNELS], own[COMPUTE] - own[KERNELS], step - own[COMPUTE])
+        parts = max(step, beside), own[KERNELS], own[COMPUTE] - own[KERNELS], step - own[COMPUTE]
+        return Bound(*map(float, parts))
 
     def _chain_us(self, stage: int, begin_us: float) -> float:
         """A stage's way in, its work, and the way out of its last gradient; gradients of weights need no way out."""
