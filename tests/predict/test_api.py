@@ -21,8 +21,9 @@ from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import Placement, load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api, replay
-from gnnperf.predict.api import missing_bucket, predict, trained_bucket_bytes
+from gnnperf.predict.api import predict
 from gnnperf.predict.request import Mode, Request, TraceEvidence, check
+from gnnperf.predict.target import missing_bucket, trained_bucket_bytes
 from gnnperf.whatif import ChangeDtype, Straggler
 from tests.predict.doubled import toy_data
 from tests.predict.predictions import GEMM_1, Fixed

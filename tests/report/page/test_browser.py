@@ -34,7 +34,6 @@ PIXELS = """(() => {
 TRACES = (
     "NVIDIA+Megatron-LM/tp2/result",
     "facebookresearch+HolisticTraceAnalysis/tests/data/nccl_parser_config/nccl_data.json.gz",
-    "pytorch+torchrec/examples/golden_training/log/resnet18",
 )
 PAIRED = ("raised", "text", "dim", "accent", "warn", "warn-back")
 SHAPES = ("host", "compute", "memory", "transfer", "wait", "exit", "grey")
