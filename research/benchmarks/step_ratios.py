@@ -137,7 +137,7 @@ def shape_pairs(runs: set[str]) -> Iterator[tuple[str, str, str, Edit]]:
     sizes = pd.Series({run: int(match[1]) for run in sorted(runs) if (match := BATCH.search(run))})
     for _, alike in sizes.groupby(lambda run: BATCH.sub("_b", run)):
         for (a, old), (b, new) in permutations(alike.items(), 2):
-            yield "batch", a, b, ScaleBatch(new / old)
+            yield "batch", str(a), str(b), ScaleBatch(new / old)
     for run in sorted(runs):
         if LOW in run and run.replace(LOW, "") in runs:
             yield "dtype", run.replace(LOW, ""), run, ChangeDtype("float32", "bfloat16")
