@@ -154,8 +154,8 @@ def test_a_command_without_steps_or_that_cannot_run(tmp_path: Path, capfd: pytes
 # --- inside the recorded program: what its end does to the recording
 
 
-def took_step(weight: torch.Tensor = torch.ones(1)) -> torch.optim.Optimizer:
-    parameter = weight.clone().requires_grad_()
+def took_step() -> torch.optim.Optimizer:
+    parameter = torch.ones(1, requires_grad=True)
     parameter.grad = torch.ones_like(parameter)
     return torch.optim.SGD([parameter])
 
