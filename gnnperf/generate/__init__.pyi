@@ -1,4 +1,3 @@
-from .capturing.api import Build as Build
 from .capturing.api import captured_run as captured_run
 from .families import Plan as Plan
 from .families import build_graph_of as build_graph_of
@@ -7,7 +6,6 @@ from .families import misplaced as misplaced
 from .families import rank_tensors as rank_tensors
 from .families import read_plan as read_plan
 from .families import step_work as step_work
-from .folding.fold import Folded as Folded
 from .folding.fold import fold as fold
 from .folding.fold import of_ranks as of_ranks
 from .folding.fold import restated as restated
@@ -54,10 +52,6 @@ from .tables import Placed as Placed
 from .tables import Placement as Placement
 from .tables import Split as Split
 from .tables import Table as Table
-from .transformer.compression import FLOATING as FLOATING
-from .transformer.compression import SUM as SUM
-from .transformer.compression import WORK as WORK
-from .transformer.compression import check_compression as check_compression
 from .transformer.flops import StepWork as StepWork
 from .transformer.held import held_bytes as held_bytes
 from .transformer.items import Op as Op

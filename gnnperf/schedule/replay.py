@@ -141,8 +141,8 @@ def _medians_of(
         return ask(ClassMedians((), ()))
     result = np.full(len(owner), np.nan)
     for rank in np.unique(owner).tolist():
-        estimate = ask(fit_medians(graph, _fit_nodes(graph, latency_step, rank)))
-        result[owner == rank] = estimate[owner == rank]
+        fitted = ask(fit_medians(graph, _fit_nodes(graph, latency_step, rank)))
+        result[owner == rank] = fitted[owner == rank]
     return result
 
 

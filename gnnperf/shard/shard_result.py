@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
+import pandas as pd
 
 from gnnperf.core import each
 from gnnperf.generate import Placement, Split, parts_of, placement_as_written, vector_bytes
@@ -17,25 +17,6 @@ from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 
 NUM_RANDOM = 11
 GIVEN = "as the file has it"
-
-
-@dataclass(frozen=True)
-class RankLoad:
-    """What one rank does in a step, and holds.
-
-    Attributes:
-        tables: of which it holds a part.
-        lookups: indices that it looks up.
-        work_us: of looking up and updating.
-        vector_bytes: of the even all-to-all that keeps it as busy.
-        memory_bytes: of tables, optimizer state and gradients of replicated tables.
-    """
-
-    tables: int
-    lookups: float
-    work_us: float
-    vector_bytes: float
-    memory_bytes: float
 
 
 @dataclass(frozen=True)
@@ -78,16 +59,22 @@ def ranked_placements(problem: Problem, effort: Effort, given: Placement | None,
     return ShardResult(problem, ranked, tuple(requested[r.placement] for r in ranked), compared, costs, len(requested))
 
 
-def rank_loads(result: ShardResult, placement: Placement) -> tuple[RankLoad, ...]:
-    """Of each rank."""
+def rank_loads(result: ShardResult, placement: Placement) -> pd.DataFrame:
+    """What each rank does in a step, and holds.
+
+    Returns:
+        [ranks] tables of which it holds a part; indices that it looks up; us of looking up and updating; bytes of the
+        even all-to-all that keeps it as busy; bytes of tables, optimizer state and gradients of replicated tables.
+    """
     plan, state = result.problem.placed(placement), result.costs.start(placement)
-    sent = vector_bytes(parts_of(plan), plan.ranks, plan.samples)  # [ranks]
-    tables = [sum(r in placed.ranks for placed in placement) for r in range(plan.ranks)]
     copies = sum(t.pooling for t, p in zip(plan.model.tables, placement, strict=True) if _is_local(p.split, plan.ranks))
-    lookups = state.per_rank[INDICES] * plan.batch + copies * plan.samples  # [ranks]
-    work = state.per_rank[LOOKED_UP] + state.per_rank[UPDATED]
-    columns = [values.tolist() for values in (lookups, work, sent, state.per_rank[MEMORY])]
-    return tuple(RankLoad(*values) for values in zip(tables, *columns, strict=True))
+    return pd.DataFrame({
+        "tables": [sum(r in placed.ranks for placed in placement) for r in range(plan.ranks)],
+        "lookups": state.per_rank[INDICES] * plan.batch + copies * plan.samples,
+        "work_us": state.per_rank[LOOKED_UP] + state.per_rank[UPDATED],
+        "vector_bytes": vector_bytes(parts_of(plan), plan.ranks, plan.samples),
+        "memory_bytes": state.per_rank[MEMORY],
+    })  # fmt: skip
 
 
 def _is_local(split: Split, ranks: int) -> bool:
@@ -117,29 +104,17 @@ def document(result: ShardResult) -> dict[str, object]:
 
 
 def _one(result: ShardResult, ranked: Ranked, stated: Judged) -> dict[str, object]:
-    loads = rank_loads(result, ranked.placement)
     return {
         "step_us": ranked.step_us,
         "origin": ranked.origin,
         "critical_path_us": dict(stated.critical_us),
         "tables_by_split": splits(ranked.placement),
-        "ranks": [vars(load) for load in loads],
+        "ranks": rank_loads(result, ranked.placement).to_dict("records"),
         "placement": placement_as_written(result.problem.tables, ranked.placement, result.problem.ranks),
     }
 
 
-def gain(result: ShardResult) -> float:
-    """Share of the greedy-by-size step that the best placement saves."""
-    return 1.0 - result.ranked[0].step_us / result.compared_us[BY_SIZE]
-
-
-def unevenness(values: list[float]) -> float:
-    """The busiest over the mean; 1 is even."""
-    mean = float(np.mean(values))
-    return max(values) / mean if mean > 0 else 1.0
-
-
-# The prediction as text.
+# The result as text.
 
 
 GIB, MIB = float(1 << 30), float(1 << 20)
@@ -181,11 +156,10 @@ def _ranking(result: ShardResult) -> Iterator[str]:
     yield " #  step        busiest: work  vectors     memory    work/mean   tables whole  row  column  replicated"
     for place, ranked in enumerate(result.ranked, start=1):
         loads, held = rank_loads(result, ranked.placement), splits(ranked.placement)
-        work, sent = [load.work_us for load in loads], max(load.vector_bytes for load in loads)
-        memory = max(load.memory_bytes for load in loads)
-        busiest = (
-            f"{milliseconds(max(work)):>12s}  {sent / MIB:7.1f} MiB  {memory / GIB:5.1f} GiB  {unevenness(work):9.2f}"
-        )
+        most, mean_us = loads.max(), loads["work_us"].mean()
+        uneven = most["work_us"] / mean_us if mean_us > 0 else 1.0
+        busiest = f"{milliseconds(most['work_us']):>12s}  {most['vector_bytes'] / MIB:7.1f} MiB  " \
+                  f"{most['memory_bytes'] / GIB:5.1f} GiB  {uneven:9.2f}"  # fmt: skip
         by_split = f"{held['table']:13d} {held['row']:4d} {held['column']:7d} {held['replicated']:11d}"
         yield f"{place:2d}  {milliseconds(ranked.step_us):10s}  {busiest}   {by_split}   {ranked.origin}"
 
@@ -195,7 +169,7 @@ def _comparison(result: ShardResult) -> Iterator[str]:
     yield ""
     for name, step_us in result.compared_us.items():
         yield f"{name:26s} {milliseconds(step_us):>10s}   {step_us / best - 1.0:+.1%} against the best"
-    yield f"the best saves {gain(result):.1%} of the step of greedy by size"
+    yield f"the best saves {1.0 - best / result.compared_us[BY_SIZE]:.1%} of the step of greedy by size"
 
 
 def _limits(given: Judged) -> Iterator[str]:
@@ -211,33 +185,22 @@ def _limits(given: Judged) -> Iterator[str]:
 def _ranks(result: ShardResult) -> Iterator[str]:
     yield ""
     yield "rank  tables  lookups       work        vectors     memory"
-    for one, load in _some(rank_loads(result, result.ranked[0].placement)):
-        yield (f"{one:4d}  {load.tables:6d}  {load.lookups:12,.0f}  {milliseconds(load.work_us):>10s}  "
-               f"{load.vector_bytes / MIB:6.1f} MiB  {load.memory_bytes / GIB:6.1f} GiB")  # fmt: skip
+    loads = rank_loads(result, result.ranked[0].placement)
+    for rank_, one in loads.nlargest(MOST_RANKS, "work_us").sort_index().iterrows():
+        yield (f"{rank_:4d}  {one['tables']:6.0f}  {one['lookups']:12,.0f}  {milliseconds(one['work_us']):>10s}  "
+               f"{one['vector_bytes'] / MIB:6.1f} MiB  {one['memory_bytes'] / GIB:6.1f} GiB")  # fmt: skip
     more = result.problem.ranks - MOST_RANKS
     if more > 0:
         yield f"      and {more} more with less work; --json has all"
-
-
-def _some(loads: Sequence[RankLoad]) -> list[tuple[int, RankLoad]]:
-    """The busiest ranks, in their order."""
-    busiest = sorted(enumerate(loads), key=lambda item: -item[1].work_us)[:MOST_RANKS]
-    return sorted(busiest, key=lambda item: item[0])
 
 
 def _placement(result: ShardResult) -> Iterator[str]:
     written = placement_as_written(result.problem.tables, result.ranked[0].placement, result.problem.ranks)
     yield ""
     yield "placement:"
-    yield from (f"  {name}: {_plain(place)}" for name, place in list(written.items())[:MOST_TABLES])
+    yield from (f"  {name}: {place}".replace("'", "") for name, place in list(written.items())[:MOST_TABLES])
     if len(written) > MOST_TABLES:
         yield f"  # and {len(written) - MOST_TABLES} more; --out FILE.yaml writes the plan, --json prints all"
-
-
-def _plain(place: object) -> str:
-    if isinstance(place, dict):
-        return f"{{split: {place['split']}, ranks: {place['ranks']}}}"
-    return str(place)
 
 
 def milliseconds(us: float) -> str:

@@ -18,36 +18,28 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
-from gnnperf.core import InputError, Phase
+from gnnperf.core import InputError, Phase, require
 from gnnperf.generate import FLOAT_BYTES, STATES, Optimizer, batched_op, moves, radix_sort_bytes
-from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread
+from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
 from gnnperf.shard.problem import kernels_us
 from gnnperf.shard.surrogate_cost import US, collectives_us
 
-SUMMED, COPIED = ("row_wise",), ("data_parallel",)
-DIVIDED = (*SUMMED, "table_row_wise", "grid_shard")  # a shard has a part of the rows, and of the lookups
-SHARDINGS = (*DIVIDED, *COPIED, "table_wise", "column_wise", "table_column_wise")
-ON_HOST = {"dense": 0.0, "fused": 0.0, "fused_uvm": 1.0}  # compute kernel -> share of lookups that cross the host link
-LONG_BYTES = (2.0**29, 2.0**30)  # messages between which the rate is taken
+SUMMED, COPIED = "row_wise", "data_parallel"
+DIVIDED = (SUMMED, "table_row_wise", "grid_shard")  # a shard has a part of the rows, and of the lookups
+SHARDINGS = (*DIVIDED, COPIED, "table_wise", "column_wise", "table_column_wise")
 CACHED, CACHED_SHARE = "fused_uvm_caching", 0.2  # torchrec: UVM_CACHING_RATIO
+HOST_SHARE = {"dense": 0.0, "fused": 0.0, "fused_uvm": 1.0, CACHED: None}  # of lookups; None: without those cached
+LONG_BYTES = (2.0**29, 2.0**30)  # messages between which the rate is taken
 MS = 1e-3  # ms per us
 
 
 @dataclass(frozen=True)
 class _Requested:
-    """One shard: what is looked up in it in a step.
-
-    Attributes:
-        table: for forward and update.
-        sharding: torchrec's name.
-        host_share: of the lookups.
-        copied_bytes: of a replicated table's gradient.
-    """
+    """One shard: what is looked up in it in a step, torchrec's name of its sharding, the share that the host holds."""
 
     table: BatchedTable
     sharding: str
     host_share: float
-    copied_bytes: float
 
 
 class AnalyticShardEstimator:
@@ -70,10 +62,9 @@ class AnalyticShardEstimator:
         cluster: str | None = None, optimizer: Optimizer = Optimizer.ROWWISE_ADAGRAD,
         skew: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
-        device = load_device(hardware)
+        device, self._ranks = load_device(hardware), int(topology.world_size)
         links = default_cluster(device) if cluster is None else load_cluster(cluster, device)
-        self._ranks = int(topology.world_size)
-        self._cluster: ClusterSpec = spread(links, self._ranks)
+        self._cluster = spread(links, self._ranks)
         self._constraints, self._optimizer, self._skew = constraints or {}, optimizer, skew or {}
         _types().ShardEstimator.register(type(self))
 
@@ -83,38 +74,34 @@ class AnalyticShardEstimator:
         if not shards:
             return
         requested = [self._requested(option, shard) for option, shard in shards]
-        forward, backward = self._kernels_us(requested)
-        ahead, back = self._collectives_us(requested)
-        perf = _types().Perf
-        for (_, shard), *us in zip(shards, forward, ahead, backward, back, strict=True):
-            compute, comms, backward_compute, backward_comms = (float(each) * MS for each in us)
-            shard.perf = perf(fwd_compute=compute, fwd_comms=comms, bwd_compute=backward_compute,
-                              bwd_comms=backward_comms)  # fmt: skip
+        ms = MS * np.array([*self._kernels_us(requested), *self._collectives_us(requested)]).T  # [shards, 4]
+        for (_, shard), (forward, backward, ahead, back) in zip(shards, ms.tolist(), strict=True):
+            shard.perf = _types().Perf(fwd_compute=forward, fwd_comms=ahead, bwd_compute=backward, bwd_comms=back)
 
     def _requested(self, option: Any, shard: Any) -> _Requested:
-        sharding, where = str(option.sharding_type), f"table {option.name!r}"
-        if sharding not in SHARDINGS:
-            raise InputError(f"sharding type {sharding!r}", where=where, allowed=", ".join(SHARDINGS))
+        sharding, kernel, where = str(option.sharding_type), str(option.compute_kernel), f"table {option.name!r}"
+        require(sharding in SHARDINGS, f"sharding type of {where}", sharding, ", ".join(SHARDINGS))
+        require(kernel in HOST_SHARE, f"compute kernel of {where}", kernel, ", ".join(HOST_SHARE))
         rows, dim = (int(size) for size in shard.size)
-        samples, indices = self._samples(option)
-        copies = 1 if sharding in COPIED else self._ranks
+        vectors, indices = self._samples(option)
+        copies = 1 if sharding == COPIED else self._ranks
         share = rows / int(option.tensor.shape[0]) if sharding in DIVIDED else 1.0
         columns = max(round(dim * int(option.tensor.element_size()) / FLOAT_BYTES), 1)  # as many bytes in float32
         state = FLOAT_BYTES * STATES[self._optimizer] * (1 if self._optimizer is Optimizer.ROWWISE_ADAGRAD else dim)
-        counts = [max(round(copies * count), 1) for count in (indices * share, samples)]
+        lookups, bags = (max(round(copies * count), 1) for count in (indices * share, vectors))
         skew = max(round(1000 * self._skew.get(option.name, 1.0)), 1)
-        table = BatchedTable(max(rows, 1), columns, counts[0], counts[1], skew, state)
-        copied = float(rows * columns * FLOAT_BYTES) if sharding in COPIED else 0.0
-        return _Requested(table, sharding, _host_share(option, where), copied)
+        cached, host_share = getattr(option, "cache_load_factor", None), HOST_SHARE[kernel]
+        if host_share is None:
+            host_share = 1.0 - float(CACHED_SHARE if cached is None else cached)
+        return _Requested(BatchedTable(max(rows, 1), columns, lookups, bags, skew, state), sharding, host_share)
 
     def _samples(self, option: Any) -> tuple[float, float]:
         """Vectors and indices of one rank's batch, over the features that share the table."""
-        known = self._constraints.get(option.name)
-        lengths = [float(length) for length in option.input_lengths]
+        known, lengths = self._constraints.get(option.name), np.array([float(n) for n in option.input_lengths])
         poolings = getattr(option, "num_poolings", None) or getattr(known, "num_poolings", None) or [1.0] * len(lengths)
         batches = getattr(known, "batch_sizes", None) or [option.batch_size] * len(lengths)
-        vectors = [pooling * batch for pooling, batch in zip(poolings, batches, strict=True)]
-        return sum(vectors), sum(length * count for length, count in zip(lengths, vectors, strict=True))
+        vectors = np.array(poolings) * np.array(batches)
+        return float(vectors.sum()), float(lengths @ vectors)
 
     def _kernels_us(self, requested: Sequence[_Requested]) -> tuple[np.ndarray, np.ndarray]:
         """[n] us forward and backward, without launches; rows that lie with the host cross its link."""
@@ -132,13 +119,14 @@ class AnalyticShardEstimator:
 
     def _collectives_us(self, requested: Sequence[_Requested]) -> tuple[np.ndarray, np.ndarray]:
         """[n] us that the vectors add forward, and their gradients backward."""
-        vectors = np.array([float(e.table.bags * e.table.dim * FLOAT_BYTES) for e in requested])
-        copied = np.array([e.copied_bytes for e in requested])
-        summed, stays = (np.array([e.sharding in kinds for e in requested]) for kinds in (SUMMED, COPIED))
+        sizes = [(e.table.bags, e.table.rows, e.table.dim * FLOAT_BYTES) for e in requested]
+        bags, rows, row_bytes = np.array(sizes, dtype=np.float64).T  # [n] each
+        vectors = bags * row_bytes
+        summed, stays = (np.array([e.sharding == kind for e in requested]) for kind in (SUMMED, COPIED))
         exchange = self._added_us("all_to_all", vectors)
         ahead = np.where(summed, self._added_us("reduce_scatter", vectors), exchange)
         back = np.where(summed, self._added_us("all_gather", vectors / self._ranks), exchange)
-        return np.where(stays, 0.0, ahead), np.where(stays, self._added_us("all_reduce", copied), back)
+        return np.where(stays, 0.0, ahead), np.where(stays, self._added_us("all_reduce", rows * row_bytes), back)
 
     def _added_us(self, kind: str, message_bytes: np.ndarray) -> np.ndarray:
         """[n] us at the rate of long messages: vectors of all tables travel in one."""
@@ -146,16 +134,6 @@ class AnalyticShardEstimator:
             return np.zeros(len(message_bytes))
         short_us, long_us = collectives_us(self._cluster, self._ranks, kind, np.array(LONG_BYTES))
         return message_bytes * (long_us - short_us) / (LONG_BYTES[1] - LONG_BYTES[0])
-
-
-def _host_share(option: Any, where: str) -> float:
-    kernel = str(option.compute_kernel)
-    if kernel == CACHED:
-        held = getattr(option, "cache_load_factor", None)
-        return 1.0 - float(CACHED_SHARE if held is None else held)
-    if kernel not in ON_HOST:
-        raise InputError(f"compute kernel {kernel!r}", where=where, allowed=", ".join((*ON_HOST, CACHED)))
-    return ON_HOST[kernel]
 
 
 def _types() -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, NodeType, OpFamily, Phase, require
-from gnnperf.generate import FLOATING, SUM, WORK, check_compression, parse
+from gnnperf.generate import parse
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.hardware import ClusterSpec
 from gnnperf.whatif.costs import formula_cost
@@ -24,6 +24,7 @@ from gnnperf.whatif.edit import ON_DEVICE, Edited, HardwareChange, chosen, is_ty
 MATRIX = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 SCOPES = ("mixed", "all")
 FP8, BF16 = "float8", "bfloat16"
+FLOATING = tuple(sorted(name for name in DTYPE_BYTES if name.startswith(("float", "bfloat"))))
 UNITS_NEEDED = tuple(name for name in FLOATING if name.startswith((FP8, BF16)))  # on GPUs without them: no kernels
 UNKNOWN_DTYPE = "{:,} kernels and copies of unknown dtype ({:.3g} ms): they stay as they are"
 CASTS = "what casting from {} to {} and back costs: no cast is added"
@@ -116,6 +117,8 @@ def _of_unknown_dtype(graph: ExecutionGraph) -> tuple[str, ...]:
     return (UNKNOWN_DTYPE.format(int(own.sum()), nodes["latency_us"][own].sum() / 1e3),) if own.any() else ()
 
 
+WORK = "what compressing and decompressing cost: no op is added"
+SUM = "whether compressed values can be added up on their way (sparse ones are gathered: another collective)"
 UNSIZED = "how many bytes {} messages have: they stay as they are"
 SMALL = "how {} messages of another or unknown dtype are sent: they stay as they are"
 
@@ -140,7 +143,11 @@ class CompressMessages:
     phase: str | None = None
 
     def __post_init__(self) -> None:
-        check_compression(self.ratio, self.to, self.extra_bytes)
+        one = (self.ratio is None) != (self.to is None)
+        require(one, "ratio, to of a compression", (self.ratio, self.to), "one of the two")
+        require(self.ratio is None or 0 < self.ratio <= 1, "ratio of a compression", self.ratio, "above 0, at most 1")
+        require(self.to is None or self.to in FLOATING, "to of a compression", self.to, ", ".join(FLOATING))
+        require(self.extra_bytes >= 0, "extra_bytes of a compression", self.extra_bytes, "0 or more")
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""

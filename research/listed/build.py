@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from gnnperf.core import InputError, Phase
 from gnnperf.generate.transformer.build import planned_graph
-from gnnperf.generate.transformer.items import Group, Item, Placed, all_reduce
+from gnnperf.generate.transformer.items import Group, Item, Placed, collective
 from gnnperf.generate.transformer.memory import one_per_stage
 from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
@@ -167,7 +167,8 @@ def _with_sum(items: Sequence[Item], elements: int, aside: bool, phase: Phase) -
     """A node's ops, and its sum over ranks: of gradients next to other work (replicas), of results (shards)."""
     yield from items
     if elements:
-        yield all_reduce(Group.DATA if aside else Group.TENSOR, floats((elements,)), phase, awaited=not aside)
+        group = Group.DATA if aside else Group.TENSOR
+        yield collective("all_reduce", group, floats((elements,)), phase, awaited=not aside)
 
 
 def _graph(name: str, program: Sequence[Placed], ways: Parallelism) -> ExecutionGraph:

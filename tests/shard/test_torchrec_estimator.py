@@ -110,25 +110,21 @@ def test_features_poolings_and_batches_add_up(types: Any) -> None:
     assert option.shards[0].perf.fwd_compute == pytest.approx(two.fwd_compute)
 
 
-def test_half_precision_rows_are_half_the_bytes(types: Any) -> None:
-    full, half = (_perf(types, "table_wise", [[ROWS, DIM]], dtype=d) for d in (torch.float32, torch.float16))
-    assert half.fwd_compute < full.fwd_compute
-
-
-def test_hot_rows_and_the_optimizer_are_settings(types: Any) -> None:
-    def perf(**more: Any) -> Any:
-        option = _option(types, "table_wise", [[ROWS, DIM]])
+def test_dtype_hot_rows_and_the_optimizer_are_settings(types: Any) -> None:
+    def perf(dtype: torch.dtype = torch.float32, **more: Any) -> Any:
+        option = _option(types, "table_wise", [[ROWS, DIM]], dtype=dtype)
         _estimator(types, **more).estimate([option])
         return option.shards[0].perf
 
     plain = perf()
+    assert perf(torch.float16).fwd_compute < plain.fwd_compute
     assert perf(skew={"t": 8.0}).fwd_compute < plain.fwd_compute
     assert perf(optimizer=Optimizer.ADAM).bwd_compute > plain.bwd_compute
 
 
 @pytest.mark.parametrize(
     ("sharding", "kernel", "message"),
-    [("diagonal", "fused", "sharding type 'diagonal'"), ("table_wise", "quant", "'quant'")],
+    [("diagonal", "fused", "bad value 'diagonal'"), ("table_wise", "quant", "'quant'")],
 )
 def test_what_is_not_known_is_refused(types: Any, sharding: str, kernel: str, message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -18,7 +18,7 @@ from typing import Any
 
 from gnnperf.core import InputError, require
 from gnnperf.generate.capturing.communication import ISSUE, MARK, WAIT, Issued
-from gnnperf.generate.capturing.rank_run import Boundary, Build, Event, RankRun, boundaries, run_rank
+from gnnperf.generate.capturing.rank_run import Build, Event, RankRun, boundaries, run_rank
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware import Placement
 from gnnperf.trace import CAPTURED, RunTrace, read_run
@@ -37,9 +37,10 @@ _RANGES: Mapping[str, str] = {
 _TRANSPORT_THREAD = 1 << 30  # of the first group; programs have no such thread
 
 
-def kineto_text(timed: Timed, world_size: int) -> bytes:
+def kineto_text(timed: Clock, world_size: int) -> bytes:
     """The file's content."""
-    timed_events = [_at_its_time(event, timed) for event in timed.events]
+    begin, end = timed.begin_us, timed.end_us
+    timed_events = [{**e, "ts": begin[id(e)], "dur": end[id(e)] - begin[id(e)]} for e in timed.events]
     flows = _flows(timed)
     ranges = list(_ranges(timed))
     groups = [{"pg_name": str(i), "ranks": list(ranks)} for i, ranks in enumerate(timed.run.groups)]
@@ -49,27 +50,22 @@ def kineto_text(timed: Timed, world_size: int) -> bytes:
     return json.dumps({**head, "traceEvents": [*timed_events, *flows, *ranges]}).encode()
 
 
-def _at_its_time(event: Event, timed: Timed) -> Event:
-    begin, end = timed.clock.begin_us[id(event)], timed.clock.end_us[id(event)]
-    return {**event, "ts": begin, "dur": end - begin}
-
-
-def _flows(timed: Timed) -> list[Event]:
+def _flows(timed: Clock) -> list[Event]:
     """Arrows from forward to backward ops: both ends at the begins of their ops."""
-    moved = {(e["tid"], e["ts"]): timed.clock.begin_us[id(e)] for e in timed.events}
+    moved = {(e["tid"], e["ts"]): timed.begin_us[id(e)] for e in timed.events}
     ends = [{**e, "ts": moved[e["tid"], e["ts"]]} for e in timed.run.arrows if (e["tid"], e["ts"]) in moved]
     both = {e["id"] for e in ends if e["ph"] == "s"} & {e["id"] for e in ends if e["ph"] == "f"}
     return [e for e in ends if e["id"] in both]
 
 
-def _ranges(timed: Timed) -> Iterable[Event]:
+def _ranges(timed: Clock) -> Iterable[Event]:
     """One range per collective: from its issue to where it was waited for, or, where no one did so by name, at once."""
     main = next((e["tid"] for e in timed.events if str(e["name"]).startswith("ProfilerStep")), 0)
     threads: dict[tuple[int, ...], int] = {}
-    for number, begin_us in timed.clock.issued_us.items():
+    for number, begin_us in timed.issued_us.items():
         issued = timed.run.issued[number]
         thread = main if issued.peer is not None else threads.setdefault(issued.group, _TRANSPORT_THREAD + len(threads))
-        end_us = timed.clock.done_us.get(number, begin_us + TICK_US / 2)
+        end_us = timed.done_us.get(number, begin_us + TICK_US / 2)
         begin_us += TICK_US / 4
         yield {"ph": "X", "cat": "user_annotation", "name": f"gloo:{_range_name(issued)}", "pid": 0, "tid": thread,
                "ts": begin_us, "dur": end_us - begin_us, "args": _arguments(issued)}  # fmt: skip
@@ -178,7 +174,7 @@ class Clock:
     """
 
     run: RankRun
-    steps: Iterator[Boundary]
+    steps: Iterator[tuple[Event, bool]]
     now_us: float = 0.0
     begin_us: dict[int, float] = field(default_factory=dict)
     end_us: dict[int, float] = field(default_factory=dict)
@@ -188,23 +184,13 @@ class Clock:
     earlier: Counter[tuple[tuple[int, ...], str]] = field(default_factory=Counter)
     waits_for: int | None = None
 
-
-@dataclass(frozen=True)
-class Timed:
-    """One rank with its times.
-
-    Attributes:
-        run: the rank.
-        events: of its program, marks left out.
-        clock: when each began and ended.
-    """
-
-    run: RankRun
-    events: tuple[Event, ...]
-    clock: Clock
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Of the program, marks left out."""
+        return tuple(e for e in self.run.events if not e["name"].startswith(MARK))
 
 
-def in_logical_time(runs: Sequence[RankRun]) -> list[Timed]:
+def in_logical_time(runs: Sequence[RankRun]) -> list[Clock]:
     """Every rank with times that agree over ranks."""
     clocks = [Clock(run, boundaries(run.events)) for run in runs]
     arrivals: dict[Meeting, dict[int, float]] = {}
@@ -216,21 +202,20 @@ def in_logical_time(runs: Sequence[RankRun]) -> list[Timed]:
             raise InputError(f"ranks {[c.run.rank for c in going]} wait for each other", where="captured step",
                              remedy="issue collectives in the same order on every rank of a group")  # fmt: skip
         going = still
-    return [Timed(c.run, tuple(e for e in c.run.events if not e["name"].startswith(MARK)), c) for c in clocks]
+    return clocks
 
 
 def _advance(clock: Clock, arrivals: dict[Meeting, dict[int, float]], present: set[int]) -> bool:
     """Go on until the rank has to wait for one that has not come yet; whether it has further to go."""
     if clock.waits_for is not None and not _resume(clock, clock.waits_for, arrivals, present):
         return True
-    for boundary in clock.steps:
+    for event, begins in clock.steps:
         clock.now_us += TICK_US
-        name = str(boundary.event["name"])
-        times = clock.begin_us if boundary.begins else clock.end_us
-        times[id(boundary.event)] = clock.now_us
-        if name.startswith(ISSUE) and boundary.begins:
+        name = str(event["name"])
+        (clock.begin_us if begins else clock.end_us)[id(event)] = clock.now_us
+        if name.startswith(ISSUE) and begins:
             _issue(clock, int(name.removeprefix(ISSUE)), arrivals)
-        awaited = int(name.removeprefix(WAIT)) if name.startswith(WAIT) and boundary.begins else -1
+        awaited = int(name.removeprefix(WAIT)) if name.startswith(WAIT) and begins else -1
         if awaited in clock.issued_us and not _resume(clock, awaited, arrivals, present):
             return True
     return False

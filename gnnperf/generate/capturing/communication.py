@@ -15,8 +15,6 @@ from torch._C._profiler import _RecordFunctionFast
 from torch.distributed.distributed_c10d import GroupName
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnperf.generate.capturing import sparse_rows
-
 # Collectives that move nothing: each says in the profile when it was issued and when a program waited for it.
 #
 # main    |c10d::alltoall_base_ [issue 7]|  other ops  [wait 7]  next op The marks are ranges of the profiler;
@@ -111,7 +109,36 @@ _COMPOSED = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "n
              "split_with_sizes_copy", "_chunk_cat", "rand", "randn")  # fmt: skip
 
 
-_SUMS = (torch.ops.aten.add.Tensor,)
+# Sparse gradients of embedding tables: tensors without data forget how many rows they hold, so it is kept next to.
+
+_aten = torch.ops.aten
+_ROWS = "_gnnperf_rows"  # attribute of a sparse tensor without data: (rows, columns) of its values
+_FROM_LOOKUPS = {_aten._embedding_bag_backward.default: 1, _aten.embedding_sparse_backward.default: 1}  # -> its indices
+
+
+def _note_rows(func: Any, args: Sequence[Any], result: Any) -> None:
+    """Remember how many rows a sparse result holds: one per lookup, or as many as the tensor it is made from."""
+    if not (isinstance(result, torch.Tensor) and result.layout == torch.sparse_coo):
+        return
+    place = _FROM_LOOKUPS.get(func)
+    if place is not None:
+        setattr(result, _ROWS, (args[place].numel(), args[0].shape[-1]))
+        return
+    known = [getattr(a, _ROWS) for a in args if isinstance(a, torch.Tensor) and hasattr(a, _ROWS)]
+    if known:
+        setattr(result, _ROWS, known[0])
+
+
+def _look_into(func: Any, args: Sequence[Any]) -> None:
+    """What a real op does inside and its cost is read from: a sum counts the rows, a gradient gathers them."""
+    if func in (_aten.add_.Tensor, _aten.add.Tensor) and hasattr(args[1], _ROWS):
+        _aten._nnz.default(args[1])
+        values = torch.empty(getattr(args[1], _ROWS), dtype=args[1].dtype)
+        _aten.to.dtype(values, args[1].dtype)
+    if func is _aten._embedding_bag_backward.default:
+        _aten.index_select.default(args[0], 0, args[1])  # one row per lookup
+
+
 _OWN_REFERENCES, _STORAGE_REFERENCES = 4, 2  # of a tensor that only its caller in C++ holds, seen from inside the mode
 
 
@@ -151,15 +178,15 @@ class Communication(TorchDispatchMode):
         if func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _COMPOSED:
             with self:  # the parts that a real one runs, too
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {}))
-        if func in _SUMS and _is_shared(args[0]):
+        if func is _aten.add.Tensor and _is_shared(args[0]):
             mark(SHARED)
         with self:
-            sparse_rows.look_into(func, args)
+            _look_into(func, args)
         outcome = func(*args, **(kwargs or {}))
         if _ZEROED.fullmatch(func._schema.name):
             with self:
                 outcome.zero_()
-        sparse_rows.note(func, args, outcome)
+        _note_rows(func, args, outcome)
         return outcome
 
     def _issue(self, func: Op, args: Sequence[Any]) -> Any:
@@ -187,18 +214,13 @@ def _take_part(result: torch.Tensor, reduced: torch.Tensor, parts: int) -> None:
 
 
 def _group_of(args: Sequence[Any]) -> Any:
-    outcome = [a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type())]
-    assert outcome, "every collective names its group"
-    return outcome[0]
+    return next(a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type()))
 
 
 def _sent(name: str, args: Sequence[Any]) -> Any:
     """The argument that holds what is sent."""
-    return args[1] if name.removeprefix("c10d::").endswith(_OUTPUT_FIRST) and _holds_tensors(args[1]) else args[0]
-
-
-def _holds_tensors(value: Any) -> bool:
-    return any(True for _ in _tensors(value))
+    second = name.removeprefix("c10d::").endswith(_OUTPUT_FIRST) and next(_tensors(args[1]), None) is not None
+    return args[1] if second else args[0]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -62,14 +62,6 @@ _NOT_THERE = {("torch::autograd::AccumulateGrad", "aten::clone")}
 _ENGINE = "autograd::engine::evaluate_function"
 
 
-@dataclass(frozen=True)
-class Boundary:
-    """Where an event begins or ends."""
-
-    event: Event
-    begins: bool
-
-
 def program_events(events: Sequence[Event]) -> tuple[Event, ...]:
     """Complete events of the program, in order of start, outer ones first."""
     own = [e for e in events if e.get("ph") == "X" and not str(e["name"]).startswith(_NOT_OF_THE_PROGRAM)]
@@ -111,19 +103,19 @@ def _with_more(args: dict[str, Any], scalars: int) -> dict[str, Any]:
     return {**args, **{key: args[key] + value * scalars for key, value in more.items() if key in args}}
 
 
-def boundaries(events: Sequence[Event]) -> Iterator[Boundary]:
-    """Begins and ends of sorted events; one that outlasts the event around it ends with it."""
+def boundaries(events: Sequence[Event]) -> Iterator[tuple[Event, bool]]:
+    """Begins (true) and ends of sorted events; one that outlasts the event around it ends with it."""
     open_events: list[tuple[float, Event]] = []  # end, event
     for event in events:
         while open_events and open_events[-1][0] <= event["ts"]:
-            yield Boundary(open_events.pop()[1], begins=False)
+            yield open_events.pop()[1], False
         end = event["ts"] + event["dur"]
         if open_events:
             end = min(end, open_events[-1][0])
         open_events.append((end, event))
-        yield Boundary(event, begins=True)
+        yield event, True
     while open_events:
-        yield Boundary(open_events.pop()[1], begins=False)
+        yield open_events.pop()[1], False
 
 
 # Where torch looks into tensors that hold no data, and what it does instead while a program is captured.
@@ -139,7 +131,7 @@ def without_data() -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch.utils, "swap_tensors", _swapped))
-        stack.enter_context(patch.object(data_parallel, "_verify_param_shape_across_processes", _not_compared))
+        stack.enter_context(patch.object(data_parallel, "_verify_param_shape_across_processes"))
         stack.enter_context(patch.object(dist.Reducer, "_rebuild_buckets", _with_data(dist.Reducer._rebuild_buckets)))
         for module in (device_mesh, _fsdp_init):
             stack.enter_context(patch.object(module, "init_device_mesh", _with_data(device_mesh.init_device_mesh)))
@@ -150,10 +142,6 @@ def _swapped(one: torch.Tensor, other: torch.Tensor) -> None:
     """torch.utils.swap_tensors without its question for weak references: those still refer to `one`."""
     torch._C._swap_tensor_impl(one, other)
     one.__dict__, other.__dict__ = other.__dict__, one.__dict__
-
-
-def _not_compared(*_: Any, **__: Any) -> None:
-    """Ranks that do not exist have the same parameters."""
 
 
 def _with_data(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -249,11 +237,8 @@ def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
                 raise
             raise message from error
         groups = tuple(tuple(ranks) for ranks in dist.distributed_c10d._world.pg_group_ranks.values())
-    return RankRun(rank, groups, program_events(events), _arrows(events), communication.issued)
-
-
-def _arrows(events: Sequence[Event]) -> tuple[Event, ...]:
-    return tuple(e for e in events if e.get("cat") == "fwdbwd")
+    arrows = tuple(e for e in events if e.get("cat") == "fwdbwd")
+    return RankRun(rank, groups, program_events(events), arrows, communication.issued)
 
 
 def _profiled(step: Step, steps: int) -> list[Event]:

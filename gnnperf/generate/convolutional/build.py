@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gnnperf.core import Phase
-from gnnperf.generate.convolutional.layers import FLOAT, B, F, Named, Step, step
+from gnnperf.generate.convolutional.layers import FLOAT, B, F, Lines
 from gnnperf.generate.convolutional.network import COLORS, Passes, network_passes
-from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, NetworkOptimizer
+from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, NetworkOptimizer
 from gnnperf.generate.transformer.build import planned_graph
-from gnnperf.generate.transformer.items import Group, Item, Placed, Transfer, all_reduce, op
+from gnnperf.generate.transformer.items import Group, Line, Placed, Transfer, collective, items_of, op, used, uses_of
 from gnnperf.generate.transformer.memory import one_per_stage
 from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
@@ -21,7 +21,7 @@ INPUTS = "Batches are taken to be on the device: loading and copying them is not
 
 def build_network(plan: ConvolutionalPlan) -> ExecutionGraph:
     """The graph of one step; every latency, start and lag is NaN. Collectives know the size of their group."""
-    program = [Placed(item) for item in items(step_program(plan, network_passes(plan)))]
+    program = [Placed(item) for item in items_of(step_program(plan, network_passes(plan)))]
     ways = Parallelism(data=plan.replicas.data)
     return planned_graph(plan.name, {0: rank_nodes(program, ways)}, one_per_stage(ways), ways, plan, (INPUTS,))
 
@@ -37,12 +37,12 @@ def replica_tensors(plan: ConvolutionalPlan) -> tuple[RankTensors, ...]:
     """The memory of rank 0, which all ranks have: parameters, momentum, DDP's buckets, and the passes."""
     passes = network_passes(plan)
     sizes = tuple(n * FLOAT_BYTES for n in passes.parameters)
-    pair = Pair(uses(passes.forward), uses(passes.backward))
-    stretches = (Stretch(pair, False), Stretch(pair, True), Stretch(Pair(uses(optimizer(plan, passes)), ()), False))
+    pair = Pair(uses_of(passes.forward), uses_of(passes.backward))
+    stretches = (Stretch(pair, False), Stretch(pair, True), Stretch(Pair(uses_of(optimizer(plan, passes)), ()), False))
     copies = buckets(plan, passes) if plan.replicas.data > 1 else ()
     return (
         RankTensors(
-            0, sizes, sizes if plan.training.gradients is Gradients.ZEROED else (), sizes, stretches,
+            0, sizes, (), sizes, stretches,
             _inputs(plan, passes), tuple(sum(bucket) * FLOAT_BYTES for bucket in copies), (ASSUMED,),
         ),
     )  # fmt: skip
@@ -62,12 +62,16 @@ O = Phase.OPTIMIZER  # noqa: E741
 FIRST_BUCKET_BYTES = MEBIBYTE  # torch/nn/parallel/distributed.py: kDefaultFirstBucketBytes
 
 
-def step_program(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
-    """All steps of a rank."""
+def step_program(plan: ConvolutionalPlan, passes: Passes) -> Lines:
+    """All lines of a rank."""
     if plan.replicas.data == 1:
-        return (*_zeroed(plan, passes), *passes.forward, *passes.backward, *optimizer(plan, passes))
-    backward = _reducing(plan, passes)
-    return (*_zeroed(plan, passes), *_buffers(passes), *passes.forward, *backward, *optimizer(plan, passes))
+        return (*passes.forward, *passes.backward, *optimizer(plan, passes))
+    return (*_buffers(passes), *passes.forward, *_reducing(plan, passes), *optimizer(plan, passes))
+
+
+def _final_elements(line: Line) -> tuple[int, ...]:
+    """Of the parameters whose gradients are final after a line."""
+    return tuple(n // FLOAT_BYTES for n in line.gradients_bytes) if isinstance(line, Use) else ()
 
 
 def buckets(plan: ConvolutionalPlan, passes: Passes) -> tuple[tuple[int, ...], ...]:
@@ -77,15 +81,15 @@ def buckets(plan: ConvolutionalPlan, passes: Passes) -> tuple[tuple[int, ...], .
     (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size).
     """
     result: list[list[int]] = [[]]
-    for elements in (n for each in passes.backward for n in each.parameters):
+    for elements in (n for line in passes.backward for n in _final_elements(line)):
         limit = min(FIRST_BUCKET_BYTES, plan.training.bucket_bytes) if len(result) == 1 else plan.training.bucket_bytes
-        if sum(result[-1]) * DTYPE_BYTES[FLOAT] >= limit:
+        if sum(result[-1]) * FLOAT_BYTES >= limit:
             result.append([])
         result[-1].append(elements)
     return tuple(tuple(bucket) for bucket in result)
 
 
-def _buffers(passes: Passes) -> Iterator[Step]:
+def _buffers(passes: Passes) -> Iterator[Line]:
     """Statistics of norms, then their counters, as rank 0 has them: before every forward pass of DDP.
 
     torch/nn/parallel/distributed.py, _sync_buffers: one flat message per dtype, copied back buffer by buffer.
@@ -94,66 +98,39 @@ def _buffers(passes: Passes) -> Iterator[Step]:
     statistics = [(channels,) for channels in passes.norm_channels for _ in range(2)]
     for shapes, dtype in ((statistics, FLOAT), (counters, "int64")):
         flat = Tensor((sum(n for (n,) in shapes),), dtype)
-        yield step(op("aten::cat", F, shapes, None))
-        yield Step(Transfer("broadcast", Group.DATA, float(flat.num_bytes), dtype, F, awaited=True))
-        yield from (step(op("aten::copy_", F, Tensor(shape, dtype), Tensor(shape, dtype))) for shape in shapes)
+        yield from used(op("aten::cat", F, shapes, None))
+        yield Transfer("broadcast", Group.DATA, float(flat.num_bytes), dtype, F, awaited=True)
+        for shape in shapes:
+            yield from used(op("aten::copy_", F, Tensor(shape, dtype), Tensor(shape, dtype)))
 
 
-def _reducing(plan: ConvolutionalPlan, passes: Passes) -> Iterator[Step]:
+def _reducing(plan: ConvolutionalPlan, passes: Passes) -> Iterator[Line]:
     """The backward pass with gradients divided into buckets; at its end they are copied back."""
     sizes = buckets(plan, passes)
     left, place = len(sizes[0]), 0
-    for each in passes.backward:
-        yield each
-        for elements in each.parameters:
-            flat = Tensor((elements,), FLOAT)
-            yield step(op("aten::mul", B, flat, None))  # by 1 / replicas, into the bucket
+    for line in passes.backward:
+        yield line
+        for elements in _final_elements(line):
+            yield from used(op("aten::mul", B, _flat(elements), None))  # by 1 / replicas, into the bucket
             left -= 1
             if left == 0:
                 last = place == len(sizes) - 1
-                yield Step(all_reduce(Group.DATA, Tensor((sum(sizes[place]),), FLOAT), B, awaited=last))
+                yield collective("all_reduce", Group.DATA, _flat(sum(sizes[place])), B, awaited=last)
                 place += 1
                 left = len(sizes[place]) if not last else 0
     for elements in (n for bucket in sizes for n in bucket):
-        flat = Tensor((elements,), FLOAT)
-        yield step(op("aten::copy_", B, flat, flat))
+        yield from used(op("aten::copy_", B, _flat(elements), _flat(elements)))
 
 
-def _zeroed(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
-    if plan.training.gradients is Gradients.RELEASED:
-        return ()
-    return tuple(step(op("aten::zero_", O, Tensor((elements,), FLOAT))) for elements in passes.parameters)
+def _flat(elements: int) -> Tensor:
+    return Tensor((elements,), FLOAT)
 
 
-def optimizer(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
+def optimizer(plan: ConvolutionalPlan, passes: Passes) -> Lines:
     """SGD with momentum (torch/optim/sgd.py)."""
-    if plan.training.optimizer is NetworkOptimizer.ONE_BY_ONE:
-        return tuple(each for elements in passes.parameters for each in _one(plan, elements))
-    lists = [(elements,) for elements in passes.parameters]
+    lists: Sequence[tuple[int, ...]] = [(elements,) for elements in passes.parameters]
     if plan.training.optimizer is NetworkOptimizer.FUSED:
-        return (step(op("aten::_fused_sgd_", O, lists, lists, lists)),)
-    decayed = Named("decayed", Tensor((sum(passes.parameters),), FLOAT))
-    decay = [step(op("aten::_foreach_add", O, lists, lists), (), decayed)] if plan.training.weight_decay else []
-    with_decay = ("decayed",) if decay else ()
-    return (
-        *decay, step(op("aten::_foreach_mul_", O, lists)), step(op("aten::_foreach_add_", O, lists, lists), with_decay),
-        step(op("aten::_foreach_add_", O, lists, lists)),
-    )  # fmt: skip
-
-
-def _one(plan: ConvolutionalPlan, elements: int) -> tuple[Step, ...]:
-    flat = Tensor((elements,), FLOAT)
-    decay = [step(op("aten::add", O, flat, flat), (), Named("decayed", flat))] if plan.training.weight_decay else []
-    with_decay = ("decayed",) if decay else ()
-    return (*decay, step(op("aten::mul_", O, flat, None)), step(op("aten::add_", O, flat, flat), with_decay),
-            step(op("aten::add_", O, flat, flat)))  # fmt: skip
-
-
-def items(steps: Sequence[Step]) -> tuple[Item, ...]:
-    """What the graph is made of."""
-    return tuple(each.item for each in steps)
-
-
-def uses(steps: Sequence[Step]) -> tuple[Use, ...]:
-    """What memory is made of."""
-    return tuple(each.use for each in steps if each.use is not None)
+        return used(op("aten::_fused_sgd_", O, lists, lists, lists))
+    add, decay = op("aten::_foreach_add_", O, lists, lists), plan.training.weight_decay
+    decayed = used(op("aten::_foreach_add", O, lists, lists), decayed=_flat(sum(passes.parameters))) if decay else ()
+    return (*decayed, *used(op("aten::_foreach_mul_", O, lists)), *used(add, "decayed" if decay else ""), *used(add))

@@ -17,21 +17,19 @@ from gnnperf.generate.convolutional.layers import (
     B,
     Convolution,
     F,
+    Lines,
     Named,
     Norm,
     Pool,
-    Step,
     Sum,
-    cast,
+    copied,
+    copy_name,
     meeting,
     parameter_as_used,
-    silent,
-    step,
-    takes,
     with_gradients,
 )
 from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, Training
-from gnnperf.generate.transformer.items import op
+from gnnperf.generate.transformer.items import Line, op, used, views
 from gnnperf.graph import Tensor
 
 # The end of a classifier: average over the image, output layer, cross entropy, and back.
@@ -59,64 +57,59 @@ class Head:
     def _channels(self) -> int:
         return self.x.tensor.shape[1]
 
-    @property
-    def _batch(self) -> int:
-        return self.x.tensor.shape[0]
+    def _rows(self, columns: int, dtype: str) -> Tensor:
+        return Tensor((self.x.tensor.shape[0], columns), dtype)
 
-    def _named(self, name: str, columns: int, dtype: str) -> Named:
-        return Named(name, Tensor((self._batch, columns), dtype))
-
-    def forward(self) -> tuple[Step, ...]:
+    def forward(self) -> Lines:
         """Mean, product, logarithm of softmax, loss."""
         dtype = self.x.tensor.dtype
-        mean, logits = self._named("mean", self._channels, dtype), self._named("logits", self.classes, dtype)
+        mean, logits = self._rows(self._channels, dtype), Named("logits", self._rows(self.classes, dtype))
         weights, weight = parameter_as_used(self.training, "fc.weight", (self.classes, self._channels))
         biases, bias = parameter_as_used(self.training, "fc.bias", (self.classes,))
         across = Tensor((self._channels, self.classes), dtype)
-        full = self._named("full logits", self.classes, FLOAT) if self.training.is_mixed else logits
-        logarithms = self._named("logarithms", self.classes, FLOAT)
+        full = Named("full", self._rows(self.classes, FLOAT)) if self.training.is_mixed else logits
+        logarithms = self._rows(self.classes, FLOAT)
+        average = op("aten::mean", F, self.x.tensor, None, None, None, values=["", "[-1, -2]", "True", ""])
+        softmax = op("aten::_log_softmax", F, full.tensor, None, None, values=["", "1", "False"])
         return (
-            silent(F, "adaptive_avg_pool2d"),
-            step(op("aten::mean", F, self.x.tensor, None, None, None, values=["", "[-1, -2]", "True", ""]),
-                 (self.x.name,), mean),
-            silent(F, "flatten", "view"), *weights, *biases, silent(F, "linear", "t", "transpose"),
-            step(op("aten::addmm", F, bias.tensor, mean.tensor, across), takes("mean", weight.name, bias.name), logits),
-            silent(F, "cross_entropy_loss"),
-            *([cast(F, logits, full)] if self.training.is_mixed else []),
-            step(op("aten::_log_softmax", F, full.tensor, None, None, values=["", "1", "False"]),
-                 (full.name,), logarithms),
-            step(op("aten::nll_loss_forward", F, logarithms.tensor, self._labels), ("logarithms",)),
+            views(F, "adaptive_avg_pool2d"),
+            *used(average, self.x.name, mean=mean),
+            views(F, "flatten", "view"), *weights, *biases, views(F, "linear", "t", "transpose"),
+            *used(op("aten::addmm", F, bias.tensor, mean, across), f"mean {weight.name} {bias.name}",
+                  logits=logits.tensor),
+            views(F, "cross_entropy_loss"),
+            *(copied(F, logits, full) if self.training.is_mixed else ()),
+            *used(softmax, full.name, logarithms=logarithms),
+            *used(op("aten::nll_loss_forward", F, logarithms, self._labels), "logarithms"),
         )  # fmt: skip
 
-    def backward(self) -> tuple[tuple[Step, ...], str]:
+    def backward(self) -> tuple[Lines, str]:
         """From the loss to the gradient of the last block's result."""
-        dtype, full = self.x.tensor.dtype, Tensor((self._batch, self.classes), FLOAT)
-        losses, scores = Named("d_logarithms", full), Named("d_full", full)
-        logits = self._named("d_logits", self.classes, dtype) if self.training.is_mixed else scores
-        mean, made = self._named("d_mean", self._channels, dtype), Named("d_x head", self.x.tensor)
-        weight = Tensor((self.classes, self._channels), dtype)
-        held = "copy of fc.weight" if self.training.is_mixed else ""
-        total = step(op("aten::sum", B, logits.tensor, None, None, values=["", "[0]", "True"]), (logits.name,))
-        product = step(
-            op("aten::mm", B, Tensor((self.classes, self._batch), dtype), mean.tensor), (logits.name, "mean")
-        )
+        dtype, full = self.x.tensor.dtype, self._rows(self.classes, FLOAT)
+        scores = Named("d_full", full)
+        logits = Named("d_logits", self._rows(self.classes, dtype)) if self.training.is_mixed else scores
+        mean, weight = self._rows(self._channels, dtype), Tensor((self.classes, self._channels), dtype)
+        total = op("aten::sum", B, logits.tensor, None, None, values=["", "[0]", "True"])
+        product = op("aten::mm", B, Tensor((self.classes, self.x.tensor.shape[0]), dtype), mean)
+        taken = f"{logits.name} {copy_name(self.training, 'fc.weight')}"
         return (
-            step(op("aten::fill_", B, Tensor((), FLOAT), None)),
-            step(op("aten::nll_loss_backward", B, Tensor((), FLOAT), full, self._labels), ("logarithms",), losses),
-            step(op("aten::_log_softmax_backward_data", B, full, full), ("d_logarithms", "logarithms"), scores),
-            *([cast(B, scores, logits)] if self.training.is_mixed else []),
-            silent(B, "t", "transpose"),
-            step(op("aten::mm", B, logits.tensor, weight), takes(logits.name, held), mean),
-            *with_gradients(self.training, total, [Named("fc.bias", Tensor((self.classes,), dtype))]),
-            silent(B, "t", "transpose"),
-            *with_gradients(self.training, product, [Named("fc.weight", weight)]),
-            silent(B, "t", "transpose", "view", "expand"),
-            step(op("aten::div", B, self.x.tensor, None), ("d_mean",), made),
-        ), made.name
+            *used(op("aten::fill_", B, Tensor((), FLOAT), None)),
+            *used(op("aten::nll_loss_backward", B, Tensor((), FLOAT), full, self._labels), "logarithms",
+                  d_logarithms=full),
+            *used(op("aten::_log_softmax_backward_data", B, full, full), "d_logarithms logarithms", d_full=full),
+            *(copied(B, scores, logits) if self.training.is_mixed else ()),
+            views(B, "t", "transpose"),
+            *used(op("aten::mm", B, logits.tensor, weight), taken, d_mean=mean),
+            *with_gradients(used(total, logits.name), Named("fc.bias", Tensor((self.classes,), dtype))),
+            views(B, "t", "transpose"),
+            *with_gradients(used(product, f"{logits.name} mean"), Named("fc.weight", weight)),
+            views(B, "t", "transpose", "view", "expand"),
+            *used(op("aten::div", B, self.x.tensor, None), "d_mean", d_x=self.x.tensor),
+        ), "d_x"  # fmt: skip
 
     @property
     def _labels(self) -> Tensor:
-        return Tensor((self._batch,), "int64")
+        return Tensor((self.x.tensor.shape[0],), "int64")
 
 
 Layer = Convolution | Norm | Activation | Pool
@@ -133,12 +126,12 @@ class Residual:
     total: Sum
     last: Activation
 
-    def forward(self) -> tuple[Step, ...]:
+    def forward(self) -> Lines:
         """The long way first."""
         layers = (*self.main, *self.shortcut, self.total, self.last)
-        return tuple(step for layer in layers for step in layer.forward())
+        return tuple(line for layer in layers for line in layer.forward())
 
-    def backward(self, gradient: str) -> tuple[tuple[Step, ...], str]:
+    def backward(self, gradient: str) -> tuple[Lines, str]:
         """What was computed last comes first: the shortcut, then the long way; their gradients are added."""
         last, both = self.last.backward(gradient)
         aside, side = _backward(self.shortcut, both)
@@ -161,8 +154,8 @@ class Passes:
         norm_channels: of each norm: it keeps two running statistics and a counter.
     """
 
-    forward: tuple[Step, ...]
-    backward: tuple[Step, ...]
+    forward: Lines
+    backward: Lines
     parameters: tuple[int, ...]
     norm_channels: tuple[int, ...]
 
@@ -176,21 +169,21 @@ def network_passes(plan: ConvolutionalPlan) -> Passes:
         layers.append(block)
         x = block.last.y
     head = Head(plan.training, x, plan.network.classes)
-    forward = [*before, *(step for layer in layers for step in layer.forward()), *head.forward()]
+    forward = [*before, *(line for layer in layers for line in layer.forward()), *head.forward()]
     ending, gradient = head.backward()
     backward, _ = _backward(layers, gradient)
     parameters = [n for layer in layers for n in layer.parameters]
     return Passes(tuple(forward), (*ending, *backward), (*parameters, *head.parameters), tuple(_norms(layers)))
 
 
-def _images(plan: ConvolutionalPlan) -> tuple[tuple[Step, ...], Named]:
+def _images(plan: ConvolutionalPlan) -> tuple[Lines, Named]:
     """The input, which is there before the step; autocast makes a copy of it."""
     edge, training = plan.network.image, plan.training
     own = Named("", Tensor((training.batch, COLORS, edge, edge), FLOAT))
     if not training.is_mixed:
         return (), own
     copy = Named("images", Tensor(own.tensor.shape, training.dtype))
-    return (cast(F, own, copy),), copy
+    return copied(F, own, copy), copy
 
 
 def _stem(plan: ConvolutionalPlan, images: Named) -> Iterator[Layer]:
@@ -208,7 +201,7 @@ def _blocks(plan: ConvolutionalPlan, x: Named) -> Iterator[Residual]:
     network = plan.network
     for stage, (count, width, stride) in enumerate(zip(network.blocks, network.widths, network.strides, strict=True)):
         for number in range(count):
-            block = _block(plan, f"stage {stage} block {number}", x, width, stride if number == 0 else 1)
+            block = _block(plan, f"stage{stage}.block{number}", x, width, stride if number == 0 else 1)
             yield block
             x = block.last.y
 
@@ -223,8 +216,8 @@ def _block(plan: ConvolutionalPlan, name: str, x: Named, width: int, stride: int
     same = stride == 1 and x.tensor.shape[1] == out
     shortcut = () if same else _shortcut(plan, name, x, out, stride)
     ends = shortcut[-1].y if shortcut else x
-    total = Sum(f"{name} sum", main[-1].y, ends, network.inplace)
-    return Residual(x, main, shortcut, total, Activation(f"{name} relu", total.y, network.inplace))
+    total = Sum(f"{name}.sum", main[-1].y, ends, network.inplace)
+    return Residual(x, main, shortcut, total, Activation(f"{name}.relu", total.y, network.inplace))
 
 
 def _main(plan: ConvolutionalPlan, name: str, x: Named, shapes: Sequence[tuple[int, int, int]]) -> tuple[Layer, ...]:
@@ -232,25 +225,25 @@ def _main(plan: ConvolutionalPlan, name: str, x: Named, shapes: Sequence[tuple[i
     layers: list[Layer] = []
     for place, (channels, kernel, stride) in enumerate(shapes):
         if layers:
-            layers.append(Activation(f"{name} relu {place}", layers[-1].y, plan.network.inplace))
+            layers.append(Activation(f"{name}.relu{place}", layers[-1].y, plan.network.inplace))
         before = layers[-1].y if layers else x
-        conv = Convolution(plan.training, f"{name} conv {place}", before, channels, kernel, stride)
-        layers += [conv, Norm(plan.training, f"{name} norm {place}", conv.y)]
+        conv = Convolution(plan.training, f"{name}.conv{place}", before, channels, kernel, stride)
+        layers += [conv, Norm(plan.training, f"{name}.norm{place}", conv.y)]
     return tuple(layers)
 
 
 def _shortcut(plan: ConvolutionalPlan, name: str, x: Named, channels: int, stride: int) -> tuple[Layer, ...]:
     with_norm = plan.network.shortcut_norm
-    conv = Convolution(plan.training, f"{name} shortcut", x, channels, 1, stride, bias=not with_norm)
-    return (conv, Norm(plan.training, f"{name} shortcut norm", conv.y)) if with_norm else (conv,)
+    conv = Convolution(plan.training, f"{name}.shortcut", x, channels, 1, stride, bias=not with_norm)
+    return (conv, Norm(plan.training, f"{name}.shortcut.norm", conv.y)) if with_norm else (conv,)
 
 
-def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[tuple[Step, ...], str]:
+def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[Lines, str]:
     """From the last layer to the first: ops, and the name of the gradient of the first one's input."""
-    result: list[Step] = []
+    result: list[Line] = []
     for layer in reversed(layers):
-        steps, gradient = layer.backward(gradient)
-        result += steps
+        lines, gradient = layer.backward(gradient)
+        result += lines
     return tuple(result), gradient
 
 

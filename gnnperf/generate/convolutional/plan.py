@@ -28,14 +28,6 @@ class NetworkOptimizer(StrEnum):
 
     FOREACH = "foreach"  # lists of tensors: torch's default on GPUs
     FUSED = "fused"  # one op
-    ONE_BY_ONE = "one_by_one"  # an op per tensor: torch's default before 2.0
-
-
-class Gradients(StrEnum):
-    """What is done to gradients between steps (torch.optim.Optimizer.zero_grad)."""
-
-    RELEASED = "released"  # set to none: torch's default since 2.0
-    ZEROED = "zeroed"  # kept, set to zero and added to
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,7 @@ class Training:
         dtype: of convolutions and activations; below float32 by autocast, parameters stay float32. Loss scaling, which
             float16 needs, is left out.
         channels_last: memory format. Otherwise matrix units, which want channels last, make cuDNN turn tensors around.
-        optimizer, gradients: see there.
+        optimizer: see there; gradients are set to none between steps (torch.optim.Optimizer.zero_grad).
         weight_decay: whether parameters are added to gradients.
         bucket_bytes: of DDP's gradients; they go when so many are ready, the first ones from a mebibyte on.
     """
@@ -102,7 +94,6 @@ class Training:
     dtype: str = "float32"
     channels_last: bool = False
     optimizer: NetworkOptimizer = NetworkOptimizer.FOREACH
-    gradients: Gradients = Gradients.RELEASED
     weight_decay: bool = True
     bucket_bytes: float = 25.0 * MEBIBYTE
 

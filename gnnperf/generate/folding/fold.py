@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.folding.structure import SHARED, Structure, mixed, seen, structure_of, summed
+from gnnperf.generate.folding.structure import SHARED, Structure, mixed, places_among, seen, structure_of, summed
 from gnnperf.graph import ExecutionGraph, StepLabel
 
 # What is stated about graphs in which ranks stand for others.
@@ -47,22 +47,9 @@ def restated(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, .
 # over what a node waits for, and that is the same multiset of (color, place). So one rank per color is enough.
 
 
-@dataclass(frozen=True)
-class Colors:
-    """What cannot be distinguished.
-
-    Attributes:
-        isolated: [num_ranks] class by a rank's own nodes and edges, whoever it meets.
-        rank: [num_ranks] class of each rank.
-        shared: [num_nodes] uint64 color of transfers and links; 0 for nodes of ranks.
-    """
-
-    isolated: np.ndarray
-    rank: np.ndarray
-    shared: np.ndarray
-
-
-def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) -> Colors:
+def refine(
+    structure: Structure, stands_for: np.ndarray, machine: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The coarsest classes of ranks.
 
     Args:
@@ -70,6 +57,10 @@ def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) ->
         stands_for: [num_ranks] ranks that each one stands for already.
         machine: [num_ranks] number of the machine whose ranks stay together because they share something that the graph
             does not hold (processor cores); each its own where nothing is shared.
+
+    Returns:
+        [num_ranks] class by a rank's own nodes and edges, whoever it meets; [num_ranks] class of each rank; [num_nodes]
+        uint64 color of transfers and links, 0 for nodes of ranks.
     """
     isolated = mixed(_classes_own(structure), stands_for)
     color = mixed(isolated, *_seats(machine))
@@ -77,11 +68,8 @@ def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) ->
     while (result := len(np.unique(color))) > count:
         count = result
         color = mixed(color, _met(structure, color), _mates(color, machine))
-    return Colors(_numbered(isolated), _numbered(color), _shared(structure, color))
-
-
-def _numbered(color: np.ndarray) -> np.ndarray:
-    return np.unique(color, return_inverse=True)[1]
+    of_isolated, of_rank = (np.unique(c, return_inverse=True)[1] for c in (isolated, color))
+    return of_isolated, of_rank, _shared(structure, color)
 
 
 def _classes_own(s: Structure) -> np.ndarray:
@@ -121,10 +109,7 @@ def _met(s: Structure, color: np.ndarray) -> np.ndarray:
 def _seats(machine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[num_ranks] place of each rank on its machine, and how many ranks sit there."""
     _, of, count = np.unique(machine, return_inverse=True, return_counts=True)
-    order = np.argsort(of, kind="stable")
-    seat = np.empty(len(machine), dtype=np.int64)
-    seat[order] = np.arange(len(machine)) - np.repeat(np.cumsum(count) - count, count)
-    return seat, count[of]
+    return places_among(machine), count[of]
 
 
 def _mates(color: np.ndarray, machine: np.ndarray) -> np.ndarray:
@@ -136,10 +121,10 @@ def _mates(color: np.ndarray, machine: np.ndarray) -> np.ndarray:
 # The graph with one rank per class: the others' nodes go, and what they met is met by those that stand for them.
 
 
-def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
+def stand_ins(structure: Structure, rank_class: np.ndarray, shared_color: np.ndarray) -> np.ndarray:
     """[num_nodes] the node that stands for each one: of the first rank of its class, of the first like transfer."""
     s = structure
-    _, first = np.unique(colors.rank, return_index=True)  # [num_classes] the first rank of each
+    _, first = np.unique(rank_class, return_index=True)  # [num_classes] the first rank of each
     owned, shared = s.owner >= 0, s.owner == SHARED
     result = np.arange(len(s.owner))
     begin = np.full(s.num_ranks, -1, dtype=np.int64)
@@ -147,12 +132,12 @@ def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
     nodes = np.flatnonzero(owned)[by_rank]  # by rank, in order
     ranks, start = np.unique(s.owner[nodes], return_index=True)
     begin[ranks] = start
-    result[owned] = nodes[begin[first[colors.rank[s.owner[owned]]]] + s.place[owned]]
+    result[owned] = nodes[begin[first[rank_class[s.owner[owned]]]] + s.place[owned]]
     retained = _met_by(s, np.isin(np.arange(s.num_ranks), first))
     candidates = np.flatnonzero(shared & (retained | ~s.meets))
-    alike, at = np.unique(colors.shared[candidates], return_index=True)
+    alike, at = np.unique(shared_color[candidates], return_index=True)
     transfers = np.flatnonzero(shared & s.meets)
-    result[transfers] = candidates[at[np.searchsorted(alike, colors.shared[transfers])]]
+    result[transfers] = candidates[at[np.searchsorted(alike, shared_color[transfers])]]
     return result
 
 
@@ -229,29 +214,19 @@ def _own(graph: ExecutionGraph, rank: int) -> pd.DataFrame:
 def _difference(mine: pd.DataFrame, others: pd.DataFrame, base: int) -> str:
     """The first node that differs, and in what; else how many there are, else that edges differ."""
     both = min(len(mine), len(others))
-    for column in mine.columns:
-        apart = _texts(mine[column])[:both] != _texts(others[column])[:both]
-        mine, others, both = _until(mine, apart), _until(others, apart), min(both, _first(apart) + 1)
-    last = [str(frame["op_name"].iloc[both - 1]) if both else "" for frame in (mine, others)]
-    for column in mine.columns:
-        a, b = _texts(mine[column])[both - 1 : both], _texts(others[column])[both - 1 : both]
-        if (a != b).any():
-            return f"node {both - 1} ({last[0]}) has {column} {a[0] or 'unknown'}, rank {base} has {b[0] or 'unknown'}"
+    a, b = (_texts(frame)[:both] for frame in (mine, others))  # [both, columns]
+    if (a != b).any():
+        row, column = np.argwhere(a != b)[0]
+        name, op = mine.columns[column], str(mine["op_name"].iloc[row])
+        have = a[row, column] or "unknown", b[row, column] or "unknown"
+        return f"node {row} ({op}) has {name} {have[0]}, rank {base} has {have[1]}"
     if len(mine) != len(others):
         return f"has {len(mine)} nodes, rank {base} has {len(others)}"
     return f"has the nodes of rank {base}, but other edges among them"
 
 
-def _until(frame: pd.DataFrame, apart: np.ndarray) -> pd.DataFrame:
-    return frame.iloc[: _first(apart) + 1] if apart.any() else frame
-
-
-def _first(apart: np.ndarray) -> int:
-    return int(np.flatnonzero(apart)[0]) if apart.any() else len(apart)
-
-
-def _texts(column: pd.Series) -> np.ndarray:
-    return column.astype(object).where(column.notna(), "").astype(str).to_numpy(dtype=object)
+def _texts(frame: pd.DataFrame) -> np.ndarray:
+    return np.column_stack([c.astype(object).where(c.notna(), "").astype(str) for _, c in frame.items()])
 
 
 @dataclass(frozen=True)
@@ -285,11 +260,6 @@ class Folded:
     node: np.ndarray
     came_from: np.ndarray
 
-    @property
-    def folded_ranks(self) -> tuple[int, ...]:
-        """Ranks that are no longer in the graph."""
-        return tuple(sorted(rank for each in self.classes for rank in each.ranks if rank != each.rank))
-
 
 def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     """One rank per role: schedules of the folded and of the whole graph are the same.
@@ -303,25 +273,26 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
         ranks_per_node: of a machine. Ranks whose groups span unequal numbers of machines are then kept apart; None:
             as the graph's card says, and nothing where it does not.
     """
-    per_machine = ranks_per_node or _ranks_per_host(graph)
+    hosts = None if graph.placement is None else graph.placement.hosts
+    per_machine = ranks_per_node or (max(graph.world_size // hosts, 1) if hosts else None)
     structure = structure_of(graph, per_machine)
     machine = np.arange(len(graph.ranks)) if graph.runs_on_gpu else _machines(graph, per_machine)
     before = np.array(list(graph.multiplicity.values()), dtype=np.int64)
-    colors = refine(structure, before, machine)
-    stands_in = stand_ins(structure, colors)
+    isolated, rank_class, shared = refine(structure, before, machine)
+    stands_in = stand_ins(structure, rank_class, shared)
     small, node = reduced(graph, structure, stands_in)
-    _, first = np.unique(colors.rank, return_index=True)
+    _, first = np.unique(rank_class, return_index=True)
     chosen = np.sort(first)  # positions of the kept ranks
-    stands_for = tuple(int(before[colors.rank == colors.rank[i]].sum()) for i in chosen)
+    stands_for = tuple(int(before[rank_class == rank_class[i]].sum()) for i in chosen)
     small = of_ranks(small, chosen)
     small = replace(small, stands_for=stands_for, warnings=restated(graph.warnings, stands_for))
     came_from = np.flatnonzero(stands_in == np.arange(len(stands_in)))
-    return Folded(small.validate(), _classes(graph, colors, chosen, machine), node, came_from)
-
-
-def _ranks_per_host(graph: ExecutionGraph) -> int | None:
-    """As the run's card says."""
-    return None if graph.placement is None else max(graph.world_size // graph.placement.hosts, 1)
+    classes = []
+    for position in chosen.tolist():
+        own = tuple(int(r) for r in np.array(graph.ranks)[rank_class == rank_class[position]])
+        why = "" if position == chosen[0] else why_apart(graph, isolated, machine, position, int(chosen[0]))
+        classes.append(RankClass(graph.ranks[position], own, why))
+    return Folded(small.validate(), tuple(classes), node, came_from)
 
 
 def _machines(graph: ExecutionGraph, per_machine: int | None) -> np.ndarray:
@@ -334,15 +305,3 @@ def _machines(graph: ExecutionGraph, per_machine: int | None) -> np.ndarray:
         for core in cores[rank] if rank < len(cores) else ():
             result = np.where(result == result[position], holders.setdefault(core, int(result[position])), result)
     return result
-
-
-def _classes(
-    graph: ExecutionGraph, colors: Colors, chosen: np.ndarray, machine: np.ndarray
-) -> tuple[RankClass, ...]:  # fmt: skip
-    ranks = np.array(graph.ranks)
-    result = []
-    for position in chosen.tolist():
-        own = tuple(int(r) for r in ranks[colors.rank == colors.rank[position]])
-        why = "" if position == chosen[0] else why_apart(graph, colors.isolated, machine, position, int(chosen[0]))
-        result.append(RankClass(int(ranks[position]), own, why))
-    return tuple(result)

@@ -60,7 +60,7 @@ def structure_of(graph: ExecutionGraph, ranks_per_node: int | None) -> Structure
     return Structure(
         num_ranks=len(graph.ranks),
         owner=owner,
-        place=_place(owner),
+        place=np.where(owner == SHARED, SHARED, places_among(owner)),
         content=_content(graph.nodes, ranks_per_node),
         meets=(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy(),
         src=np.concatenate([src, cross_step[0]]),
@@ -90,12 +90,9 @@ def _owner(graph: ExecutionGraph) -> np.ndarray:
     return np.array([at.get(int(r), SHARED) for r in rank], dtype=np.int64)[inverse]
 
 
-def _place(owner: np.ndarray) -> np.ndarray:
-    order = np.argsort(owner, kind="stable")
-    _, first, count = np.unique(owner[order], return_index=True, return_counts=True)
-    place = np.empty(len(owner), dtype=np.int64)
-    place[order] = np.arange(len(owner)) - np.repeat(first, count)
-    return np.where(owner == SHARED, SHARED, place)
+def places_among(group: np.ndarray) -> np.ndarray:
+    """[n] number of each member of a group [n] among those of its group, in order."""
+    return pd.Series(group).groupby(group).cumcount().to_numpy()
 
 
 def mixed(*parts: np.ndarray) -> np.ndarray:

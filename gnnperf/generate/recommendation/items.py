@@ -29,18 +29,13 @@ def moves(name: str, moved_bytes: float, phase: Phase) -> Op:
 
 def exchange(name: str, each_bytes: np.ndarray, rank: int, phase: Phase, dtype: str = "float32") -> Transfer:
     """An uneven all-to-all; `each_bytes` [ranks], of the even one that keeps a rank as busy."""
-    return _of_all(name, "all_to_all", float(each_bytes[rank]), float(each_bytes.max()), phase, dtype)
+    return Transfer("all_to_all", Group.TENSOR, float(each_bytes[rank]), dtype, phase, awaited=False, name=name,
+                    busiest_bytes=float(each_bytes.max()))  # fmt: skip
 
 
 def equal(name: str, kind: str, message_bytes: float, phase: Phase) -> Transfer:
     """A collective to which all ranks give as much."""
-    return _of_all(name, kind, float(message_bytes), None, phase, "float32")
-
-
-def _of_all(name: str, kind: str, message_bytes: float, busiest: float | None, phase: Phase, dtype: str) -> Transfer:
-    return Transfer(
-        kind, Group.TENSOR, message_bytes, dtype, phase, awaited=False, name=name, busiest_bytes=busiest
-    )  # fmt: skip
+    return Transfer(kind, Group.TENSOR, float(message_bytes), "float32", phase, awaited=False, name=name)
 
 
 def ended(transfer: Transfer) -> Record:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Activation, Attention
@@ -22,13 +21,20 @@ from gnnperf.graph import DTYPE_BYTES
 
 
 def retained_bytes(plan: TransformerPlan, layer: int) -> float:
-    """Of a layer of the model on one rank, for one micro-batch, as the plan recomputes it.
-
-    The input of several layers that are computed again together counts with the last of them, which needs it first.
-    """
+    """Of a layer of the model on one rank, for one micro-batch, as the plan recomputes it."""
     if recomputed(plan, layer):
-        return float(sizes(plan).stream.num_bytes) if ends_checkpoint(plan, layer) else 0.0
-    return _around_bytes(plan) + _attention_bytes(plan) + _second_bytes(plan, layer)
+        return float(sizes(plan).stream.num_bytes)
+    s, experts = sizes(plan), plan.has_experts(layer)
+    item, stream = DTYPE_BYTES[s.dtype], float(s.stream.num_bytes)
+    masks = 2.0 * s.stream.numel if plan.block.dropout else 0.0
+    # inputs of two norms and two masks; input of the first product, queries, keys, values and context
+    attention = 2.0 * stream + masks + (stream + s.tokens * (s.projected + s.shard) * item) + _score_bytes(plan)
+    inner = 3 if plan.block.activation is Activation.SWIGLU else 2  # gate and up, or one; and their product
+    if not experts:
+        return attention + (stream + inner * s.tokens * s.width * item)
+    r = routed(plan)
+    weighed = r.sent * s.hidden * item  # for the gradients of the router's weights
+    return attention + (stream + r.local * r.computed * (s.hidden + inner * r.width) * item + weighed)
 
 
 def recomputed(plan: TransformerPlan, layer: int) -> bool:
@@ -38,26 +44,8 @@ def recomputed(plan: TransformerPlan, layer: int) -> bool:
     return plan.schedule.recompute is Recompute.FULL and chosen
 
 
-def ends_checkpoint(plan: TransformerPlan, layer: int) -> bool:
-    """Whether a layer is the last of those that are computed again together."""
-    return (layer + 1) % plan.schedule.checkpoint_every == 0
-
-
-def _around_bytes(plan: TransformerPlan) -> float:
-    """Inputs of two norms; two masks of dropout."""
-    s = sizes(plan)
-    return 2.0 * s.stream.num_bytes + (2.0 * s.stream.numel if plan.block.dropout else 0.0)
-
-
-def _attention_bytes(plan: TransformerPlan) -> float:
-    """Input of the first product; queries, keys, values; context; scores or their logarithms of sums."""
-    s = sizes(plan)
-    item = DTYPE_BYTES[s.dtype]
-    columns = s.tokens * (s.projected + s.shard) * item
-    return float(s.stream.num_bytes + columns) + _score_bytes(plan)
-
-
 def _score_bytes(plan: TransformerPlan) -> float:
+    """Scores, or the logarithms of their sums."""
     s = sizes(plan)
     if plan.block.attention is Attention.FLASH:
         return float(s.batch_heads * s.sequence * DTYPE_BYTES["float32"])
@@ -65,18 +53,6 @@ def _score_bytes(plan: TransformerPlan) -> float:
         return 0.0
     item = DTYPE_BYTES[s.dtype]
     return float(s.scores.numel * (2 * item + 1 if plan.block.dropout else item))  # softmax; dropout and its mask
-
-
-def _second_bytes(plan: TransformerPlan, layer: int) -> float:
-    """Inputs of the second half's products and of its activation."""
-    s = sizes(plan)
-    item = DTYPE_BYTES[s.dtype]
-    inner = 3 if plan.block.activation is Activation.SWIGLU else 2  # gate and up, or one; and their product
-    if not plan.has_experts(layer):
-        return float(s.stream.num_bytes + inner * s.tokens * s.width * item)
-    r = routed(plan)
-    weighed = r.sent * s.hidden * item  # for the gradients of the router's weights
-    return float(s.stream.num_bytes + r.local * r.computed * (s.hidden + inner * r.width) * item + weighed)
 
 
 # What layers keep, copied out behind their forward pass and fetched before their backward pass.
@@ -93,15 +69,8 @@ def _second_bytes(plan: TransformerPlan, layer: int) -> float:
 COMPUTED, LEFT, FETCHED, STARTED = "computed", "left the device", "fetched", "backward started"
 
 
-@dataclass(frozen=True)
 class ActivationOffload(Around):
-    """Activations on the host or on its drives between forward and backward.
-
-    Attributes:
-        plan: whose offload.activations is not the device.
-    """
-
-    plan: TransformerPlan
+    """Activations on the host or on its drives between forward and backward."""
 
     def after_forward(self, at: Visit) -> Items:
         """Out; then compute waits for the one before, whose place is taken next."""

@@ -7,7 +7,7 @@ on each rank's columns, with three sums over ranks of a number per token (Shoeyb
 from __future__ import annotations
 
 from gnnperf.generate.transformer.block import Positions
-from gnnperf.generate.transformer.items import Group, Line, all_reduce, fused, op, used
+from gnnperf.generate.transformer.items import Group, Line, collective, fused, op, used
 from gnnperf.generate.transformer.layer import (
     F,
     first_product_backward,
@@ -79,7 +79,7 @@ def head_forward(plan: TransformerPlan) -> Lines:
     """Activations to a loss. The cross entropy keeps its probabilities in the memory of the float32 logits."""
     s, rows = sizes(plan), plan.vocabulary_per_rank
     half, logits, per_token = s.half(s.tokens, rows), *(Tensor((s.tokens, n), "float32") for n in (rows, 1))
-    summed = (all_reduce(Group.TENSOR, per_token, F),) if plan.parallelism.tensor > 1 else ()
+    summed = (collective("all_reduce", Group.TENSOR, per_token, F),) if plan.parallelism.tensor > 1 else ()
     return (
         use("data", labels=s.tokens * INDEX_BYTES),
         *used(op("aten::copy_", F, s.stream, s.stream), "x", turned=s.stream),

@@ -82,8 +82,15 @@ class Visit:
         return self.units[self.place - 1] if self.place else None
 
 
+@dataclass(frozen=True)
 class Around:
-    """Nothing at all; each setting says something at some of these places."""
+    """Nothing at all; each setting says something at some of these places.
+
+    Attributes:
+        plan: that has the setting.
+    """
+
+    plan: TransformerPlan
 
     def before_forward(self, at: Visit) -> Items:
         """Before a unit's forward ops."""
@@ -116,35 +123,26 @@ def unit_parameters(plan: TransformerPlan, unit: Unit) -> Count:
     return Count(0 if tied else head_parameters(plan))
 
 
+def resharded(plan: TransformerPlan, unit: Unit) -> bool:
+    """Whether a unit's gathered parameters are dropped after its forward pass."""
+    retained = unit == LAST or (unit == FIRST and plan.block.tied_embedding)
+    return plan.sharding.reshard_after_forward and not retained
+
+
 B = Phase.BACKWARD
 REDUCED, SCATTERED = "gradients reduced", "gradients scattered"
 
 
 def summed(plan: TransformerPlan, count: Count, phase: Phase, *, awaited: bool = True) -> Iterator[Item]:
-    """Gradients over the replicas that hold the same parameters, compressed as the plan says."""
+    """Gradients over the replicas that hold the same parameters."""
     kind = "reduce_scatter" if plan.sharding.shards_update else "all_reduce"
-    ways = plan.parallelism
+    ways, dtype = plan.parallelism, plan.schedule.gradient_dtype
     for group, number, replicas in (
         (Group.DATA, count.shared, ways.data),
         (Group.EXPERT_DATA, count.expert, ways.expert_data),
     ):
         if number and replicas > 1:
-            yield from _sent(plan, kind, group, number, phase, awaited)
-
-
-def _sent(
-    plan: TransformerPlan, kind: str, group: Group, number: int, phase: Phase, awaited: bool
-) -> Iterator[Item]:  # fmt: skip
-    dtype, packing = plan.schedule.gradient_dtype, plan.compression
-    casts, to = packing.casts(dtype), str(packing.to)
-    size = packing.sent_bytes(float(number * DTYPE_BYTES[dtype]), dtype)
-    if casts:
-        yield op("aten::copy_", phase, Tensor((number,), to), Tensor((number,), dtype))
-    yield Transfer(kind, group, size, to if casts else dtype, phase, awaited)
-    if casts:
-        left = Count(number).over(plan).shared if kind == "reduce_scatter" else number
-        lane = Lane.COMPUTE if awaited else Lane.DATA
-        yield op("aten::copy_", phase, Tensor((left,), dtype), Tensor((left,), to), lane=lane)
+            yield Transfer(kind, group, float(number * DTYPE_BYTES[dtype]), dtype, phase, awaited)
 
 
 def layers_per_bucket(plan: TransformerPlan) -> int:
@@ -153,15 +151,8 @@ def layers_per_bucket(plan: TransformerPlan) -> int:
     return max(1, round(plan.schedule.bucket_bytes / layer_bytes))
 
 
-@dataclass(frozen=True)
 class Buckets(Around):
-    """Sums set off while the last backward pass runs; the optimizer waits for the last one.
-
-    Attributes:
-        plan: with gradients in buckets.
-    """
-
-    plan: TransformerPlan
+    """Sums set off while the last backward pass runs; the optimizer waits for the last one."""
 
     def after_backward(self, at: Visit) -> Items:
         """A bucket, where one is full or the chunk ends."""
@@ -181,18 +172,12 @@ class Buckets(Around):
         return tuple(summed(self.plan, filled, B, awaited=final))
 
 
-@dataclass(frozen=True)
 class Scattering(Around):
     """Gradients of each unit reduce-scattered in every backward pass, and added up in parts.
 
     As fully_shard does: copied into one buffer in the dtype of the sum, which is used again only when the unit before
     has been sent (`_fsdp_param_group.py`, post_backward); what arrives is added to the rank's part on that stream.
-
-    Attributes:
-        plan: with gradients or parameters in parts.
     """
-
-    plan: TransformerPlan
 
     def after_backward(self, at: Visit) -> Items:
         """The unit's gradients."""

@@ -14,16 +14,12 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed, retained_bytes
+from gnnperf.generate.transformer.activations import recomputed, retained_bytes
 from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
 from gnnperf.generate.transformer.passes import Gradient, Order, order_of, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import (
-    owned_count,
-    parameters_of,
-    stage_count,
-)
+from gnnperf.generate.transformer.sizes import Count, owned_count, parameters_of, stage_count
 from gnnperf.graph import DTYPE_BYTES
 
 FLOAT_BYTES = DTYPE_BYTES["float32"]
@@ -38,12 +34,19 @@ def held_bytes(plan: TransformerPlan) -> float:
 
 def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
     """The most of two moments: all micro-batches in flight, before the first gradient of a step; the update."""
-    weights, sums, state = _weights_bytes(plan, stage), _sums_bytes(plan, stage), _state_bytes(plan, stage)
-    passes = weights + _flying_bytes(plan, stage) + max(_recomputed_bytes(plan), _logits_bytes(plan, stage))
-    if not (plan.sharding.reduces_every_pass and plan.num_micro_batches == 1):
+    whole_count, own, on_host = stage_count(plan, stage), owned_count(plan, stage), plan.offload.optimizer
+    every_pass, sum_dtype = plan.sharding.reduces_every_pass, held_gradient_dtype(plan)
+    weights = _weights_bytes(plan, whole_count)
+    sums = float(DTYPE_BYTES[sum_dtype] * (own if every_pass else whole_count).total)
+    state = (1 + MOMENTS) * FLOAT_BYTES * own.total if on_host is Store.DEVICE else 0.0  # float32 weights, two moments
+    logits_bytes = plan.tokens * plan.vocabulary_per_rank * (FLOAT_BYTES + DTYPE_BYTES[plan.model.dtype])  # twice
+    logits = logits_bytes if stage == plan.parallelism.pipeline - 1 else 0.0
+    passes = weights + _flying_bytes(plan, stage) + max(_recomputed_bytes(plan), float(logits))
+    if not (every_pass and plan.num_micro_batches == 1):
         passes += sums  # else the first ones come when what is in flight has begun to go
     whole = 0.0 if plan.sharding.state is Sharded.PARAMETERS else weights  # else in parts again
-    return state + max(passes, whole + sums + _update_bytes(plan, stage))
+    casts = sum_dtype != "float32" and on_host is Store.DEVICE  # gradients in float32 for the update
+    return float(state) + max(passes, whole + sums + (FLOAT_BYTES * own.total if casts else 0.0))
 
 
 def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
@@ -64,12 +67,12 @@ def _part_bytes(plan: TransformerPlan, stage: int) -> float:
 def _kinds(plan: TransformerPlan, layers: range) -> Iterator[tuple[int, int]]:
     """A layer of each kind among some in a row, and how many there are."""
     known: dict[Hashable, list[int]] = {}
-    alike = plan.experts is None and plan.schedule.recomputed_layers is None and plan.schedule.checkpoint_every == 1
+    alike = plan.experts is None and plan.schedule.recomputed_layers is None
     if alike and layers:
         yield layers[0], len(layers)
         return
     for layer in layers:
-        kind = plan.has_experts(layer), recomputed(plan, layer), ends_checkpoint(plan, layer)
+        kind = plan.has_experts(layer), recomputed(plan, layer)
         known.setdefault(kind, []).append(layer)
     yield from ((layers[0], len(layers)) for layers in known.values())
 
@@ -84,45 +87,17 @@ def most_in_flight(order: Order, stage: int) -> int:
     return most
 
 
-def _weights_bytes(plan: TransformerPlan, stage: int) -> float:
+def _weights_bytes(plan: TransformerPlan, count: Count) -> float:
     """In the dtype of products: whole, or what of them is gathered (FSDP): all, or the largest unit."""
-    whole, half = stage_count(plan, stage).total, DTYPE_BYTES[plan.model.dtype]
+    half = DTYPE_BYTES[plan.model.dtype]
     if plan.sharding.state is not Sharded.PARAMETERS or not plan.sharding.reshard_after_forward:
-        return float(half * whole)
+        return float(half * count.total)
     return float(half * max(parameters_of(plan, i).total for i, _ in _kinds(plan, range(plan.model.layers))))
 
 
-def _sums_bytes(plan: TransformerPlan, stage: int) -> float:
-    """Sums of gradients."""
-    count = owned_count(plan, stage) if plan.sharding.reduces_every_pass else stage_count(plan, stage)
-    return float(DTYPE_BYTES[held_gradient_dtype(plan)] * count.total)
-
-
-def _state_bytes(plan: TransformerPlan, stage: int) -> float:
-    """Float32 weights and two moments."""
-    on_host = plan.offload.optimizer is not Store.DEVICE
-    return 0.0 if on_host else float((1 + MOMENTS) * FLOAT_BYTES * owned_count(plan, stage).total)
-
-
 def _recomputed_bytes(plan: TransformerPlan) -> float:
-    """What layers keep that are computed again together, while they are."""
+    """What a layer keeps that is computed again, while it is."""
     if plan.schedule.recompute is not Recompute.FULL or plan.schedule.recomputed_layers is not None:
         return 0.0  # the last layers, which keep all, have let it go before others are computed again
     retained = replace(plan, schedule=plan.schedule.without_recomputation())
-    return plan.schedule.checkpoint_every * max(
-        retained_bytes(retained, i) for i, _ in _kinds(retained, range(plan.model.layers))
-    )
-
-
-def _logits_bytes(plan: TransformerPlan, stage: int) -> float:
-    """In the model's dtype and in float32, on the last stage."""
-    if stage < plan.parallelism.pipeline - 1:
-        return 0.0
-    return float(plan.tokens * plan.vocabulary_per_rank * (FLOAT_BYTES + DTYPE_BYTES[plan.model.dtype]))
-
-
-def _update_bytes(plan: TransformerPlan, stage: int) -> float:
-    """Gradients in float32 where they are summed in another dtype."""
-    if held_gradient_dtype(plan) == "float32" or plan.offload.optimizer is not Store.DEVICE:
-        return 0.0
-    return float(FLOAT_BYTES * owned_count(plan, stage).total)
+    return max(retained_bytes(retained, i) for i, _ in _kinds(retained, range(plan.model.layers)))

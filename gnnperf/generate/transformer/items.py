@@ -14,7 +14,7 @@ from functools import cached_property
 
 from gnnperf.core import Phase
 from gnnperf.generate.uses import Use
-from gnnperf.graph import DTYPE_BYTES, PROFILER_DTYPES, OpCost, Tensor, op_cost
+from gnnperf.graph import PROFILER_DTYPES, OpCost, Tensor, op_cost
 
 PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}  # the first of several names
 Argument = Tensor | Sequence[tuple[int, ...]] | None  # a tensor, shapes of a list of float32 tensors, or neither
@@ -245,23 +245,9 @@ def views(phase: Phase, *names: str) -> Views:
     return Views(tuple(f"aten::{name}" for name in names), phase)
 
 
-def all_reduce(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
-    """A sum over a group; what follows waits for it unless it is stated not to."""
-    return _transfer("all_reduce", group, tensor, phase, awaited)
-
-
-def reduce_scatter(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
-    """A sum over a group, of which each rank gets a part; `tensor` is a rank's whole input."""
-    return _transfer("reduce_scatter", group, tensor, phase, awaited)
-
-
-def all_gather(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
-    """Every rank's part on all of them; `tensor` is one part."""
-    return _transfer("all_gather", group, tensor, phase, awaited)
-
-
-def _transfer(kind: str, group: Group, tensor: Tensor, phase: Phase, awaited: bool) -> Transfer:
-    return Transfer(kind, group, float(tensor.numel * DTYPE_BYTES[tensor.dtype]), tensor.dtype, phase, awaited)
+def collective(kind: str, group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
+    """Over a group, of a rank's whole input; what follows waits for it unless it is stated not to."""
+    return Transfer(kind, group, float(tensor.num_bytes), tensor.dtype, phase, awaited)
 
 
 def _shape(argument: Argument) -> object:

@@ -24,20 +24,7 @@ from collections.abc import Sequence
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Attention, Kernels, Norm, Positions
-from gnnperf.generate.transformer.items import (
-    Await,
-    Group,
-    Lane,
-    Line,
-    Record,
-    all_gather,
-    all_reduce,
-    fused,
-    op,
-    reduce_scatter,
-    used,
-    views,
-)
+from gnnperf.generate.transformer.items import Await, Group, Lane, Line, Record, collective, fused, op, used, views
 from gnnperf.generate.transformer.mlp import (
     FLOAT_BYTES,
     B,
@@ -256,15 +243,15 @@ def into_products(plan: TransformerPlan, phase: Phase, name: str) -> Lines:
     s = sizes(plan)
     if not plan.splits_sequence:
         return ()
-    return used(all_gather(Group.TENSOR, s.stream, phase), name, **{full(plan, name): s.x})
+    return used(collective("all_gather", Group.TENSOR, s.stream, phase), name, **{full(plan, name): s.x})
 
 
 def out_of_products(plan: TransformerPlan, phase: Phase, name: str) -> Lines:
     """g: the sum over ranks, or each rank's part of it."""
     s = sizes(plan)
     if plan.splits_sequence:
-        return used(reduce_scatter(Group.TENSOR, s.x, phase), name, **{part(plan, name): s.stream})
-    return (all_reduce(Group.TENSOR, s.x, phase),) if plan.parallelism.tensor > 1 else ()
+        return used(collective("reduce_scatter", Group.TENSOR, s.x, phase), name, **{part(plan, name): s.stream})
+    return (collective("all_reduce", Group.TENSOR, s.x, phase),) if plan.parallelism.tensor > 1 else ()
 
 
 def first_product_backward(
@@ -294,12 +281,12 @@ def first_product_backward(
         total = whole if place == len(products) - 1 else f"{makes}_sum{place}"
         sums.append(used(op("aten::add", B, s.x, s.x), f"{makes}_{place} {before}", **{total: s.x}))
     if not split_:
-        summed = (all_reduce(Group.TENSOR, s.x, B),) if plan.parallelism.tensor > 1 else ()
+        summed = (collective("all_reduce", Group.TENSOR, s.x, B),) if plan.parallelism.tensor > 1 else ()
         both = zip(inputs, weights, sums, strict=True)
         return (*(line for each in both for lines in each for line in lines), *after, *summed)
-    scattering = reduce_scatter(Group.TENSOR, s.x, B, awaited=False)
+    scattering = collective("reduce_scatter", Group.TENSOR, s.x, B, awaited=False)
     return (
-        *used(all_gather(Group.TENSOR, s.stream, B, awaited=False), data, **{again: s.x}),
+        *used(collective("all_gather", Group.TENSOR, s.stream, B, awaited=False), data, **{again: s.x}),
         Record(Lane.TENSOR, GATHERED_AGAIN),
         *(line for each in zip(inputs, sums, strict=True) for lines in each for line in lines),
         *used(scattering, whole, **{makes: s.stream}),

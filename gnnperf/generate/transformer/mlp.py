@@ -16,10 +16,9 @@ from gnnperf.generate.transformer.items import (
     Line,
     Op,
     Transfer,
-    all_gather,
+    collective,
     fused,
     op,
-    reduce_scatter,
     used,
     views,
 )
@@ -245,7 +244,7 @@ def _counted(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     if plan.experts.capacity_factor is not None:
         return ()
     several = plan.parallelism.expert > 1
-    counts = (all_gather(Group.EXPERT, Tensor((plan.experts.count,), "int64"), phase),) if several else ()
+    counts = (collective("all_gather", Group.EXPERT, Tensor((plan.experts.count,), "int64"), phase),) if several else ()
     return (*counts, HostWait(phase))
 
 
@@ -286,7 +285,7 @@ def _to_experts(plan: TransformerPlan, phase: Phase, name: str, prefix: str) -> 
             name = f"{prefix}sorted"
     if plan.splits_sequence:
         full_bytes = arriving.num_bytes * plan.parallelism.tensor
-        result += used(all_gather(Group.TENSOR, arriving, phase), name, **{f"{prefix}full2": full_bytes})
+        result += used(collective("all_gather", Group.TENSOR, arriving, phase), name, **{f"{prefix}full2": full_bytes})
         name = f"{prefix}full2"
     return result, name
 
@@ -297,7 +296,7 @@ def _from_experts(plan: TransformerPlan, phase: Phase, name: str, prefix: str) -
     result: Lines = ()
     if plan.splits_sequence:
         whole = Tensor((r.arriving * plan.parallelism.tensor, plan.model.hidden), arriving.dtype)
-        result += used(reduce_scatter(Group.TENSOR, whole, phase), name, **{f"{prefix}part2": arriving})
+        result += used(collective("reduce_scatter", Group.TENSOR, whole, phase), name, **{f"{prefix}part2": arriving})
         name = f"{prefix}part2"
     if plan.parallelism.expert > 1:
         if r.local > 1:  # by the rank that they came from

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType
-from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed
+from gnnperf.generate.transformer.activations import recomputed
 from gnnperf.generate.transformer.gradients import Unit, Visit
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.memory import Role, rank_of
@@ -101,8 +101,7 @@ def _of_units(plan: TransformerPlan) -> Hashable:
     ways, s = plan.parallelism, plan.schedule
     return (
         ways.tensor, ways.expert, ways.sequence, ways.pipeline == 1, s.micro_batch, s.recompute, s.gradient_dtype,
-        s.checkpoint_every, plan.sharding.reduces_every_pass, plan.model, plan.block, plan.experts, plan.offload,
-        plan.compression,
+        plan.sharding.reduces_every_pass, plan.model, plan.block, plan.experts, plan.offload,
     )  # fmt: skip
 
 
@@ -115,16 +114,14 @@ def _of_sums(plan: TransformerPlan) -> Hashable:
 
 def _of_unit(plan: TransformerPlan, unit: Unit) -> tuple[Hashable, ...]:
     """What a unit's own items depend on, next to settings."""
-    layer = unit.layer
-    return unit.kind, plan.has_experts(layer), recomputed(plan, layer) and ends_checkpoint(plan, layer)
+    return unit.kind, plan.has_experts(unit.layer), recomputed(plan, unit.layer)
 
 
 def _of_visit(plan: TransformerPlan, at: Visit) -> tuple[Hashable, ...]:
     """What settings do around a unit depends on."""
     fills = at.final and plan.schedule.reduction is Reduction.BUCKETS  # how full a bucket is
     return (
-        *_of_unit(plan, at.unit), recomputed(plan, at.unit.layer),
-        at.before and (*_of_unit(plan, at.before), recomputed(plan, at.before.layer)),
+        *_of_unit(plan, at.unit), at.before and _of_unit(plan, at.before),
         at.first, at.final, at.place == len(at.units) - 1,
         (at.place, len(at.units), 0 < at.part < plan.parallelism.pipeline) if fills else None,
     )  # fmt: skip

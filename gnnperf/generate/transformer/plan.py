@@ -9,7 +9,6 @@ from enum import StrEnum
 
 from gnnperf.core import InputError, require
 from gnnperf.generate.transformer.block import Attention, Block, Experts, Kernels
-from gnnperf.generate.transformer.compression import SUM, WORK, Compression
 from gnnperf.generate.transformer.copies import Offload, Store
 
 # What of a replica's state lies in parts over the replicas (Rajbhandari et al. 2020, ZeRO; Zhao et al. 2023, FSDP).
@@ -58,7 +57,6 @@ class Sharding:
 # Which settings of a plan go together, and what is stated about those that do.
 
 EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance says how many the busiest one gets."
-UNPACKED = "Compression: {}."
 BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
 
@@ -78,13 +76,9 @@ def check(plan: TransformerPlan) -> None:
 
 def sentences(plan: TransformerPlan) -> Iterator[str]:
     """What was taken for granted, in sentences."""
-    experts, packed = plan.experts, plan.compression
+    experts = plan.experts
     if experts is not None and experts.capacity_factor is None and experts.imbalance is None:
         yield EVEN_LOAD
-    if packed.ratio is not None:
-        yield UNPACKED.format(f"not known {WORK}")
-    if packed.compresses:
-        yield UNPACKED.format(f"not known {SUM}")
     if plan.lengths is not None:
         yield BUSIEST
 
@@ -95,8 +89,12 @@ def _check_division(plan: TransformerPlan) -> None:
     parts = ways.pipeline * schedule.chunks
     if schedule.ends_as_layers:
         require(ways.pipeline > 1, "schedule.ends_as_layers", True, "false without a pipeline")
-        whole = schedule.checkpoint_every == 1 and schedule.recomputed_layers is None
-        require(whole, "schedule.ends_as_layers", True, "false with checkpointing in parts: chunks then are not equal")
+        require(
+            schedule.recomputed_layers is None,
+            "schedule.ends_as_layers",
+            True,
+            "false with schedule.recomputed_layers",
+        )
     of = "model.layers and both ends" if schedule.ends_as_layers else "model.layers"
     _divides(parts, plan.placed_layers, "parallelism.pipeline x schedule.chunks", of)
     batch = ways.data * schedule.micro_batch
@@ -105,7 +103,6 @@ def _check_division(plan: TransformerPlan) -> None:
         require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
     if schedule.pipeline is Pipeline.INTERLEAVED:
         _divides(ways.pipeline, plan.num_micro_batches, "parallelism.pipeline", "the number of micro-batches")
-    _divides(schedule.checkpoint_every, plan.layers_per_chunk, "schedule.checkpoint_every", "the layers of a chunk")
     if plan.splits_sequence:
         _divides(ways.tensor, model.sequence, "parallelism.tensor", "model.sequence")
 
@@ -147,8 +144,6 @@ def _check_sharding(plan: TransformerPlan) -> None:
     require(ways.data > 1, "parallelism.data", ways.data, f"more than 1 to share {state} over replicas")
     require(not plan.sharding.reduces_every_pass or ways.pipeline == 1, "parallelism.pipeline", ways.pipeline,
             f"1 with sharding.state {state}: stages keep whole gradients of micro-batches")  # fmt: skip
-    require(state is not Sharded.PARAMETERS or schedule.checkpoint_every == 1, "schedule.checkpoint_every",
-            schedule.checkpoint_every, f"1 with sharding.state {state}: one layer is whole at a time")  # fmt: skip
 
 
 def _check_offload(plan: TransformerPlan) -> None:
@@ -316,10 +311,8 @@ class Schedule:
         reduction: when gradients are summed over replicas.
         bucket_bytes: of gradients; they go when so many are ready.
         gradient_dtype: in which gradients of micro-batches are added up, and summed over replicas.
-        checkpoint_every: with full recomputation: of so many layers in a row only the first one's input is kept, all of
-            them are computed again together (Megatron-LM, recompute-method uniform).
-        recomputed_layers: with full recomputation: the first so many layers of a chunk are, the others keep all (its
-            recompute-method block); None: all.
+        recomputed_layers: with full recomputation: the first so many layers of a chunk are, the others keep all
+            (Megatron-LM, recompute-method block); None: all.
         ends_as_layers: embedding and logits count as a layer each where layers are divided over stages, so that the
             first and the last chunk have one layer less (Megatron-LM, account-for-embedding-in-pipeline-split and
             account-for-loss-in-pipeline-split).
@@ -333,30 +326,24 @@ class Schedule:
     reduction: Reduction = Reduction.AT_END
     bucket_bytes: float = 25.0 * MEBIBYTE
     gradient_dtype: str = "float16"
-    checkpoint_every: int = 1
     recomputed_layers: int | None = None
     ends_as_layers: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("global_batch", "micro_batch", "chunks", "checkpoint_every"):
+        for name in ("global_batch", "micro_batch", "chunks"):
             require(getattr(self, name) >= 1, f"schedule.{name}", getattr(self, name), "a whole number from 1 up")
         require(self.bucket_bytes > 0, "schedule.bucket_bytes", self.bucket_bytes, "more than 0")
         require(self.gradient_dtype in (*HALF_DTYPES, "float32"), "schedule.gradient_dtype", self.gradient_dtype,
                 ", ".join((*HALF_DTYPES, "float32")))  # fmt: skip
         require(self.pipeline.has_chunks == (self.chunks > 1), "schedule.chunks", self.chunks,
                 "more than 1 with schedule.pipeline interleaved or breadth_first, else 1")  # fmt: skip
-        self._check_checkpoints()
+        layers, full = self.recomputed_layers, self.recompute is Recompute.FULL
+        require(layers is None or layers >= 0, "schedule.recomputed_layers", layers, "a whole number from 0 up")
+        require(full or layers is None, "schedule.recomputed_layers", layers, "nothing without full recomputation")
 
     def without_recomputation(self) -> Schedule:
         """The same where everything is kept."""
-        return replace(self, recompute=Recompute.NONE, checkpoint_every=1, recomputed_layers=None)
-
-    def _check_checkpoints(self) -> None:
-        layers, every, full = self.recomputed_layers, self.checkpoint_every, self.recompute is Recompute.FULL
-        require(layers is None or layers >= 0, "schedule.recomputed_layers", layers, "a whole number from 0 up")
-        require(full or layers is None, "schedule.recomputed_layers", layers, "nothing without full recomputation")
-        require(full or every == 1, "schedule.checkpoint_every", every, "1 without full recomputation")
-        require(layers is None or every == 1, "schedule.checkpoint_every", every, "1 with schedule.recomputed_layers")
+        return replace(self, recompute=Recompute.NONE, recomputed_layers=None)
 
 
 @dataclass(frozen=True)
@@ -365,7 +352,7 @@ class TransformerPlan:
 
     Attributes:
         name: of the graph.
-        model, parallelism, schedule, block, sharding, offload, compression: see there; they are checked against each
+        model, parallelism, schedule, block, sharding, offload: see there; they are checked against each
             other (`combinations`).
         experts: of its expert layers; None: there are none.
         lengths: of samples, where they differ; None: all have model.sequence.
@@ -379,7 +366,6 @@ class TransformerPlan:
     experts: Experts | None = None
     sharding: Sharding = field(default_factory=Sharding)
     offload: Offload = field(default_factory=Offload)
-    compression: Compression = field(default_factory=Compression)
     lengths: Lengths | None = None
 
     def __post_init__(self) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gnnperf.core import Phase
-from gnnperf.generate.transformer.activations import ActivationOffload, ends_checkpoint, recomputed
+from gnnperf.generate.transformer.activations import ActivationOffload, recomputed
 from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.gradients import (
@@ -19,6 +18,7 @@ from gnnperf.generate.transformer.gradients import (
     Unit,
     UnitKind,
     Visit,
+    resharded,
     unit_parameters,
 )
 from gnnperf.generate.transformer.items import (
@@ -63,15 +63,8 @@ from gnnperf.graph import DTYPE_BYTES, Tensor
 COPIED_IN, GATHERED, COPIED_OUT = "parameters copied in", "parameters gathered", "parameters copied out"
 
 
-@dataclass(frozen=True)
 class Gathering(Around):
-    """Whole parameters where and when they are needed.
-
-    Attributes:
-        plan: with parameters in parts.
-    """
-
-    plan: TransformerPlan
+    """Whole parameters where and when they are needed."""
 
     def before_forward(self, at: Visit) -> Items:
         """The unit's gather, and the wait for it. Its buffer waits for the copies out of the one before."""
@@ -89,9 +82,7 @@ class Gathering(Around):
         return result
 
     def _dropped(self, unit: Unit) -> bool:
-        """Whether the unit's parameters are dropped after its forward pass."""
-        retained = unit == LAST or (unit == FIRST and self.plan.block.tied_embedding)
-        return self.plan.sharding.reshard_after_forward and not retained and self._count(unit).total > 0
+        return resharded(self.plan, unit) and self._count(unit).total > 0
 
     def _count(self, unit: Unit) -> Count:
         return unit_parameters(self.plan, unit)
@@ -147,16 +138,6 @@ class _Shelf:
         return self._tuples[what]
 
 
-@dataclass(frozen=True)
-class _Stage:
-    """One stage: its plan, what the plan does around units, and its items."""
-
-    plan: TransformerPlan
-    stage: int
-    around: tuple[Around, ...]
-    shelf: _Shelf
-
-
 def stage_program(plan: TransformerPlan, stage: int, lengths: Sequence[int] = ()) -> tuple[Placed, ...]:
     """All items of a step; `lengths` are those of its micro-batches' samples, (): all have model.sequence."""
     whole = StageProgram(plan, stage)
@@ -177,42 +158,117 @@ class StageProgram:
     """
 
     def __init__(self, plan: TransformerPlan, stage: int) -> None:
-        self._here = _Stage(plan, stage, settings(plan), _Shelf())
+        self._plan, self._stage, self._around, self._shelf = plan, stage, settings(plan), _Shelf()
 
     def before_passes(self) -> tuple[Placed, ...]:
         """Before the first pass."""
-        return self._here.shelf.placed(zero_gradients(self._here.plan, self._here.stage))
+        return self._shelf.placed(zero_gradients(self._plan, self._stage))
 
     def of_pass(self, each: Pass, *, first: bool, final: bool) -> Iterator[Placed]:
         """One pass; `first`, `final`: whether it is the first or last of its kind and chunk."""
-        return _pass(self._here, each, first, final)
+        yield from self._received_before(each)
+        visits = self.visits(each, first=first, final=final)
+        for at in reversed(visits) if each.backward else visits:
+            yield from self._around_unit(each, at, after=False)
+            yield from self.of_unit(each, at)
+            yield from self._around_unit(each, at, after=True)
+        yield from self._sent_after(each)
 
     def messages_of(self, each: Pass) -> tuple[Placed, ...]:
         """Of a pass: what it receives first and sends last."""
-        return (*_received_before(self._here, each), *_sent_after(self._here, each))
+        return (*self._received_before(each), *self._sent_after(each))
 
     def visits(self, each: Pass, *, first: bool, final: bool) -> list[Visit]:
         """Of a pass's units, in forward order."""
-        return _visits(self._here, each, first, final)
+        part, last = self._virtual(each)
+        layers = (Unit(UnitKind.LAYER, layer) for layer in self._plan.layers_of_part(part))
+        units = (*((FIRST,) if part == 0 else ()), *layers, *((LAST,) if part == last else ()))
+        return [Visit(units, place, each.micro_batch, first, final, part) for place in range(len(units))]
 
     def of_unit(self, each: Pass, at: Visit) -> Iterator[Placed]:
-        """A unit's own items in a pass."""
-        return _of_unit(self._here, each, at.unit)
+        """A unit's own items in a pass; of a backward pass all, or those for gradients of weights, or the others."""
+        if not each.backward:
+            yield from self._forward(at.unit)
+            return
+        for placed in self._backward(at.unit):
+            weights = isinstance(placed.item, Op) and placed.item.of_weights
+            if each.gradient is Gradient.BOTH or weights == (each.gradient is Gradient.WEIGHTS):
+                yield placed
 
     def around(self, each: Pass, at: Visit) -> tuple[Placed, ...]:
         """What settings do before and after a unit."""
-        return tuple(placed for after in (False, True) for placed in _around(self._here, each, at, after=after))
+        return tuple(placed for after in (False, True) for placed in self._around_unit(each, at, after=after))
 
     @property
     def has_around(self) -> bool:
         """Whether settings do something around units."""
-        return bool(self._here.around)
+        return bool(self._around)
 
     def after_passes(self) -> tuple[Placed, ...]:
         """After the last pass: what settings leave to do, sums of gradients, the update."""
-        here = self._here
-        last = [item for setting in here.around for item in setting.after_passes()]
-        return here.shelf.placed((*last, *reduce_gradients(here.plan, here.stage), *update(here.plan, here.stage)))
+        last = [item for setting in self._around for item in setting.after_passes()]
+        sums, own = reduce_gradients(self._plan, self._stage), update(self._plan, self._stage)
+        return self._shelf.placed((*last, *sums, *own))
+
+    def _virtual(self, each: Pass) -> tuple[int, int]:
+        """Which part of the model the pass goes through, and which is the last."""
+        stages = self._plan.parallelism.pipeline
+        return each.chunk * stages + self._stage, self._plan.schedule.chunks * stages - 1
+
+    def _received_before(self, each: Pass) -> Iterator[Placed]:
+        """A message; the host waits for it (torch.cuda.synchronize in Megatron-LM's p2p_communication.py)."""
+        part, last = self._virtual(each)
+        if each.gradient is Gradient.WEIGHTS or part == (last if each.backward else 0):
+            return
+        group, phase = (Group.NEXT, B) if each.backward else (Group.PREVIOUS, Phase.FORWARD)
+        yield Placed(self._message("recv", group, phase), f"{phase} {each.micro_batch} {part}")
+        yield from self._shelf.once(("wait", phase), lambda: (HostWait(phase),))
+
+    def _sent_after(self, each: Pass) -> Iterator[Placed]:
+        part, last = self._virtual(each)
+        if each.gradient is Gradient.WEIGHTS or part == (0 if each.backward else last):
+            return
+        group, phase, to = (Group.PREVIOUS, B, part - 1) if each.backward else (Group.NEXT, Phase.FORWARD, part + 1)
+        yield Placed(self._message("send", group, phase), f"{phase} {each.micro_batch} {to}")
+
+    def _message(self, kind: str, group: Group, phase: Phase) -> Item:
+        """Activations of a micro-batch, or their gradients. A rank does not wait for what it sends."""
+        plan = self._plan
+        size = plan.resident_tokens * plan.model.hidden * DTYPE_BYTES[plan.model.dtype]
+        transfer = Transfer(kind, group, float(size), plan.model.dtype, phase, awaited=kind == "recv")
+        (result,) = self._shelf.once((kind, group, phase), lambda: (transfer,))
+        return result.item
+
+    def _around_unit(self, each: Pass, at: Visit, *, after: bool) -> Iterator[Placed]:
+        """What settings do before a unit, with its gradient of inputs, or after it, with that of weights."""
+        if each.gradient is (Gradient.INPUT if after else Gradient.WEIGHTS):
+            return
+        for setting in self._around:
+            if each.backward:
+                items = setting.after_backward(at) if after else setting.before_backward(at)
+            else:
+                items = setting.after_forward(at) if after else setting.before_forward(at)
+            yield from self._shelf.placed(items)
+
+    def _forward(self, unit: Unit, phase: Phase = Phase.FORWARD) -> tuple[Placed, ...]:
+        """A unit's forward items; of a layer in the backward phase, its recomputation."""
+        plan, shelf = self._plan, self._shelf
+        if unit == FIRST:
+            return shelf.once("first forward", lambda: embedding_forward(plan))
+        if unit == LAST:
+            return shelf.once("last forward", lambda: head_forward(plan))
+        key = ("layer", phase, plan.has_experts(unit.layer))
+        return shelf.once(key, lambda: layer_forward(plan, unit.layer, phase))
+
+    def _backward(self, unit: Unit) -> tuple[Placed, ...]:
+        plan, shelf = self._plan, self._shelf
+        if unit == FIRST:
+            return shelf.once("first backward", lambda: embedding_backward(plan))
+        if unit == LAST:
+            return shelf.once("last backward", lambda: head_backward(plan))
+        again = self._forward(unit, B) if recomputed(plan, unit.layer) else ()
+        key = ("layer backward", plan.has_experts(unit.layer))
+        return (*again, *shelf.once(key, lambda: layer_backward(plan, unit.layer)))
 
 
 def settings(plan: TransformerPlan) -> tuple[Around, ...]:
@@ -227,124 +283,3 @@ def settings(plan: TransformerPlan) -> tuple[Around, ...]:
         (every_pass and plan.offload.optimizer is not Store.DEVICE, GradientOffload(plan)),
     )
     return tuple(setting for chosen, setting in offers if chosen)
-
-
-def _pass(here: _Stage, each: Pass, first: bool, final: bool) -> Iterator[Placed]:
-    yield from _received_before(here, each)
-    visits = _visits(here, each, first, final)
-    for at in reversed(visits) if each.backward else visits:
-        yield from _around(here, each, at, after=False)
-        yield from _of_unit(here, each, at.unit)
-        yield from _around(here, each, at, after=True)
-    yield from _sent_after(here, each)
-
-
-def _visits(here: _Stage, each: Pass, first: bool, final: bool) -> list[Visit]:
-    """Of the pass's units, in forward order."""
-    part, _ = _virtual(here, each)
-    units = _units(here, part)
-    return [Visit(units, place, each.micro_batch, first, final, part) for place in range(len(units))]
-
-
-def _received_before(here: _Stage, each: Pass) -> Iterator[Placed]:
-    part, last = _virtual(here, each)
-    if each.backward:
-        if part < last and each.gradient is not Gradient.WEIGHTS:
-            yield from _received(here, Group.NEXT, Phase.BACKWARD, f"backward {each.micro_batch} {part}")
-    elif part:
-        yield from _received(here, Group.PREVIOUS, Phase.FORWARD, f"forward {each.micro_batch} {part}")
-
-
-def _sent_after(here: _Stage, each: Pass) -> Iterator[Placed]:
-    part, last = _virtual(here, each)
-    if each.backward:
-        if part and each.gradient is not Gradient.WEIGHTS:
-            send = _message(here, "send", Group.PREVIOUS, Phase.BACKWARD)
-            yield Placed(send, f"backward {each.micro_batch} {part - 1}")
-    elif part < last:
-        send = _message(here, "send", Group.NEXT, Phase.FORWARD)
-        yield Placed(send, f"forward {each.micro_batch} {part + 1}")
-
-
-def _of_unit(here: _Stage, each: Pass, unit: Unit) -> Iterator[Placed]:
-    """The unit's own items."""
-    yield from _gradients(here, unit, each.gradient) if each.backward else _unit_forward(here, unit)
-
-
-def _around(here: _Stage, each: Pass, at: Visit, *, after: bool) -> Iterator[Placed]:
-    """What settings do before a unit, with its gradient of inputs, or after it, with that of weights."""
-    if each.gradient is (Gradient.INPUT if after else Gradient.WEIGHTS):
-        return
-    for setting in here.around:
-        if each.backward:
-            items = setting.after_backward(at) if after else setting.before_backward(at)
-        else:
-            items = setting.after_forward(at) if after else setting.before_forward(at)
-        yield from here.shelf.placed(items)
-
-
-def _gradients(here: _Stage, unit: Unit, gradient: Gradient) -> Iterator[Placed]:
-    """A unit's backward items: all, or those that make gradients of weights, or the others."""
-    for placed in _unit_backward(here, unit):
-        weights = isinstance(placed.item, Op) and placed.item.of_weights
-        if gradient is Gradient.BOTH or weights == (gradient is Gradient.WEIGHTS):
-            yield placed
-
-
-def _unit_forward(here: _Stage, unit: Unit) -> tuple[Placed, ...]:
-    plan, shelf = here.plan, here.shelf
-    if unit == FIRST:
-        return shelf.once("first forward", lambda: embedding_forward(plan))
-    if unit == LAST:
-        return shelf.once("last forward", lambda: head_forward(plan))
-    return _layer_forward(here, unit.layer, Phase.FORWARD)
-
-
-def _layer_forward(here: _Stage, layer: int, phase: Phase) -> tuple[Placed, ...]:
-    key = ("layer", phase, here.plan.has_experts(layer))
-    return here.shelf.once(key, lambda: layer_forward(here.plan, layer, phase))
-
-
-def _unit_backward(here: _Stage, unit: Unit) -> Iterator[Placed]:
-    """Of layers that are computed again together, all are when the last of them is requested its gradients."""
-    plan, shelf = here.plan, here.shelf
-    if unit == FIRST:
-        yield from shelf.once("first backward", lambda: embedding_backward(plan))
-        return
-    if unit == LAST:
-        yield from shelf.once("last backward", lambda: head_backward(plan))
-        return
-    if recomputed(plan, unit.layer) and ends_checkpoint(plan, unit.layer):
-        for layer in range(unit.layer + 1 - plan.schedule.checkpoint_every, unit.layer + 1):
-            yield from _layer_forward(here, layer, B)
-    key = ("layer backward", plan.has_experts(unit.layer))
-    yield from shelf.once(key, lambda: layer_backward(plan, unit.layer))
-
-
-def _units(here: _Stage, part: int) -> tuple[Unit, ...]:
-    """What a pass through a part of the model visits."""
-    last = here.plan.parallelism.pipeline * here.plan.schedule.chunks - 1
-    layers = (Unit(UnitKind.LAYER, layer) for layer in here.plan.layers_of_part(part))
-    return (*((FIRST,) if part == 0 else ()), *layers, *((LAST,) if part == last else ()))
-
-
-def _message(here: _Stage, kind: str, group: Group, phase: Phase) -> Transfer:
-    """Activations of a micro-batch, or their gradients. A rank does not wait for what it sends."""
-    plan = here.plan
-    size = plan.resident_tokens * plan.model.hidden * DTYPE_BYTES[plan.model.dtype]
-    transfer = Transfer(kind, group, float(size), plan.model.dtype, phase, awaited=kind == "recv")
-    (result,) = here.shelf.once((kind, group, phase), lambda: (transfer,))
-    assert isinstance(result.item, Transfer), "what was put there"
-    return result.item
-
-
-def _received(here: _Stage, group: Group, phase: Phase, tag: str) -> Iterator[Placed]:
-    """A message; the host waits for it (torch.cuda.synchronize in Megatron-LM's p2p_communication.py)."""
-    yield Placed(_message(here, "recv", group, phase), tag)
-    yield from here.shelf.once(("wait", phase), lambda: (HostWait(phase),))
-
-
-def _virtual(here: _Stage, each: Pass) -> tuple[int, int]:
-    """Which part of the model the pass goes through, and which is the last."""
-    stages = here.plan.parallelism.pipeline
-    return each.chunk * stages + here.stage, here.plan.schedule.chunks * stages - 1

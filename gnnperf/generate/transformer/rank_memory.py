@@ -16,19 +16,23 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gnnperf.generate.transformer.activations import recomputed
 from gnnperf.generate.transformer.copies import Store
+from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.gradients import (
     FIRST,
     LAST,
     Unit,
     UnitKind,
     held_gradient_dtype,
+    resharded,
     unit_parameters,
 )
+from gnnperf.generate.transformer.items import uses_of
+from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.passes import Gradient, Pass, passes
-from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import owned_count, stage_count, stage_parameters
-from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses, layers_uses
+from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
+from gnnperf.generate.transformer.sizes import owned_count, sizes, stage_parameters
 from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, retained_bytes, use
 from gnnperf.graph import DTYPE_BYTES
 
@@ -64,16 +68,52 @@ def gradients_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
 
 
 # What each unit of a pass runs.
+#
+# What is alive between a layer's forward and its backward pass is what Korthikanti et al. 2022 (arXiv 2205.05198) count
+# in section 4, with s tokens, b samples, a heads, h hidden, t tensor ranks, in bytes of 2-byte activations:
+#
+#     nothing recomputed    sbh (10 + 24/t + 5as/(ht))      34 + 5as/h on one rank
+#     sequence parallel     sbh (34/t + 5as/(ht))           section 4.2.2
+#     selective             sbh (10 + 24/t)
+#     full                  2sbh
+#
+# On top of it are the statistics of layer norms (8 sb per norm), which they leave out. Python's names hold nothing
+# beyond the last use; a stage's output goes when it is sent (ibid., appendix B).
+
+
+def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None = None) -> Pair:
+    """One layer of the model.
+
+    Args:
+        plan: see there.
+        layer: from 0; it decides whether there are experts.
+        recomputed: whether all of it is computed again before its backward pass; None: as in the plan, for all layers.
+    """
+    again = plan.schedule.recompute is Recompute.FULL if recomputed is None else recomputed
+    forward, backward = uses_of(layer_forward(plan, layer)), uses_of(layer_backward(plan, layer))
+    stream = sizes(plan).stream.num_bytes
+    return Pair(forward, (*(forward if again else ()), *backward), {"x": stream, "dy": stream})
+
+
+def embedding_uses(plan: TransformerPlan) -> Pair:
+    """Before the first layer."""
+    forward, backward = uses_of(embedding_forward(plan)), uses_of(embedding_backward(plan))
+    return Pair(forward, backward, {"dy": sizes(plan).stream.num_bytes})
+
+
+def head_uses(plan: TransformerPlan) -> Pair:
+    """After the last layer."""
+    return Pair(uses_of(head_forward(plan)), uses_of(head_backward(plan)), {"x": sizes(plan).stream.num_bytes})
 
 
 @dataclass(frozen=True)
 class Visited:
-    """One unit of a pass, or several layers that are computed again together.
+    """One unit of a pass.
 
     Attributes:
-        unit: the first of them.
-        pair: what they take and make.
-        is_layer: whether they are layers, whose activations may be offloaded.
+        unit: see there.
+        pair: what it takes and makes.
+        is_layer: whether it is a layer, whose activations may be offloaded.
     """
 
     unit: Unit
@@ -96,32 +136,21 @@ class Pairs:
         """In two parts where the order of passes has them."""
         return pair.split() if self._plan.schedule.pipeline.splits_backward else pair
 
-    def layers(self, layers: tuple[int, ...], *, recomputed: bool) -> Pair:
-        """Of one layer, or of several that are computed again together."""
-        key = (recomputed, tuple(map(self._plan.has_experts, layers)))
+    def layer(self, layer: int) -> Pair:
+        """Of one layer of the model."""
+        again = recomputed(self._plan, layer)
+        key = (again, self._plan.has_experts(layer))
         if key not in self._known:
-            several = len(layers) > 1
-            pair = (
-                layers_uses(self._plan, layers) if several
-                else layer_uses(self._plan, layers[0], recomputed=recomputed)
-            )  # fmt: skip
-            self._known[key] = self._split(pair)
+            self._known[key] = self._split(layer_uses(self._plan, layer, recomputed=again))
         return self._known[key]
 
 
 def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ...]:
     """What a pass through a part of the model goes through, in forward order; messages belong to no unit."""
-    own, last = plan.layers_of_part(part), plan.parallelism.pipeline * plan.schedule.chunks - 1
-    full, every = plan.schedule.recompute is Recompute.FULL, plan.schedule.checkpoint_every
-    limit = plan.schedule.recomputed_layers
-    layers: list[Visited] = []
-    for begin in range(0, len(own), every):
-        group = tuple(own[begin : begin + every])
-        again = full and (limit is None or begin < limit)
-        layers.append(Visited(Unit(UnitKind.LAYER, group[0]), pairs.layers(group, recomputed=again), True))
+    last = plan.parallelism.pipeline * plan.schedule.chunks - 1
     return (
-        Visited(FIRST, pairs.first, False) if part == 0 else Visited(FIRST, pairs.received, False),
-        *layers,
+        Visited(FIRST, pairs.received if part else pairs.first, False),
+        *(Visited(Unit(UnitKind.LAYER, i), pairs.layer(i), True) for i in plan.layers_of_part(part)),
         Visited(LAST, pairs.last if part == last else pairs.sent, False),
     )
 
@@ -155,13 +184,13 @@ class Changes:
         if gathers and at.unit not in self.whole:
             yield from self._issue(at.unit)
             if self._retained_buffer is not None:
-                yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._retained_buffer))
+                yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(self._retained_buffer))
             self._retained_buffer = at.unit
             self.buffers.discard(at.unit)
             self.whole.add(at.unit)
-            yield self._hold(HeldFor.GATHERED, COPY_OUT, self._whole(at.unit))
+            yield Hold(COPY_OUT, HeldFor.GATHERED, self._whole(at.unit))
         yield Stretch(at.pair, False)
-        if gathers and self._drops(at.unit):
+        if gathers and resharded(self.plan, at.unit):
             yield from self._reshard(at.unit)
         if at.is_layer and self.plan.offload.activations is not Store.DEVICE:
             yield from self._leave(retained_bytes(at.pair))
@@ -169,7 +198,7 @@ class Changes:
     def end_of_forward(self) -> Iterator[Hold]:
         """The last gather buffer goes."""
         if self._retained_buffer is not None:
-            yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(self._retained_buffer))
+            yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(self._retained_buffer))
             self._retained_buffer = None
 
     def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
@@ -196,8 +225,8 @@ class Changes:
         if gathers and at.unit not in self.whole:
             if at.unit not in self.buffers:
                 yield from self._issue(at.unit)
-            yield self._hold(HeldFor.GATHERED, COPY_OUT, self._whole(at.unit))
-            yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(at.unit))
+            yield Hold(COPY_OUT, HeldFor.GATHERED, self._whole(at.unit))
+            yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(at.unit))
             self.buffers.discard(at.unit)
             self.whole.add(at.unit)
         if before is not None and self._gathers(before.unit, before.pair) and before.unit not in self.whole:
@@ -208,7 +237,7 @@ class Changes:
         """Where gradients of the unit's micro-batches are added up, from the first one on."""
         if not self._visits[unit]:
             size = unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.schedule.gradient_dtype]
-            yield self._hold(HeldFor.GRADIENTS, "aten::zero_", size)
+            yield Hold("aten::zero_", HeldFor.GRADIENTS, size)
         self._visits[unit] += 1
 
     def _release(self, unit: Unit) -> Iterator[Hold]:
@@ -216,13 +245,13 @@ class Changes:
         if self._visits[unit] < self.plan.num_micro_batches:
             return
         count, item = unit_parameters(self.plan, unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
-        yield self._hold(HeldFor.GRADIENTS, REDUCE, count.over(self.plan).total * item)
-        yield self._hold(HeldFor.GRADIENTS, REDUCE, -count.total * item)
+        yield Hold(REDUCE, HeldFor.GRADIENTS, count.over(self.plan).total * item)
+        yield Hold(REDUCE, HeldFor.GRADIENTS, -count.total * item)
 
     def end_of_backward(self) -> Iterator[Hold]:
         """The last send buffer goes."""
         if self._sending:
-            yield self._hold(HeldFor.TEMPORARY, REDUCE, -self._sending)
+            yield Hold(REDUCE, HeldFor.TEMPORARY, -self._sending)
             self._sending = 0
 
     def _gathers(self, unit: Unit, pair: Pair) -> bool:
@@ -232,50 +261,45 @@ class Changes:
         message = any(each.op in ("recv", "send") for each in pair.forward)
         return not message and unit_parameters(self.plan, unit).total > 0
 
-    def _drops(self, unit: Unit) -> bool:
-        """Whether parameters go after the forward pass (program.Gathering)."""
-        retained = unit == LAST or (unit == FIRST and self.plan.block.tied_embedding)
-        return self.plan.sharding.reshard_after_forward and not retained
-
     def _whole(self, unit: Unit) -> int:
         return unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.model.dtype]
 
     def _issue(self, unit: Unit) -> Iterator[Hold]:
         """The buffer of an all-gather; the rank's part is copied into it over a flat tensor."""
         part = unit_parameters(self.plan, unit).over(self.plan).total * DTYPE_BYTES[self.plan.model.dtype]
-        yield self._hold(HeldFor.TEMPORARY, GATHER, part)
-        yield self._hold(HeldFor.GATHERED, GATHER, self._whole(unit))
-        yield self._hold(HeldFor.TEMPORARY, GATHER, -part)
+        yield Hold(GATHER, HeldFor.TEMPORARY, part)
+        yield Hold(GATHER, HeldFor.GATHERED, self._whole(unit))
+        yield Hold(GATHER, HeldFor.TEMPORARY, -part)
         self.buffers.add(unit)
 
     def _reshard(self, unit: Unit) -> Iterator[Hold]:
-        yield self._hold(HeldFor.GATHERED, RESHARD, -self._whole(unit))
+        yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(unit))
         self.whole.discard(unit)
 
     def _reduce(self, at: Visited) -> Iterator[Hold]:
         """Gradients of the unit into a send buffer, and the rank's part out of it."""
         count = unit_parameters(self.plan, at.unit)
         if self._sending:
-            yield self._hold(HeldFor.TEMPORARY, REDUCE, -self._sending)
+            yield Hold(REDUCE, HeldFor.TEMPORARY, -self._sending)
         sum_bytes = DTYPE_BYTES[self.plan.schedule.gradient_dtype]
         self._sending = count.total * sum_bytes
-        yield self._hold(HeldFor.TEMPORARY, REDUCE, self._sending)
+        yield Hold(REDUCE, HeldFor.TEMPORARY, self._sending)
         for made in (n for each in (*at.pair.backward, *at.pair.weights) for n in each.gradients_bytes):
-            yield self._hold(HeldFor.GRADIENTS, REDUCE, -made)
+            yield Hold(REDUCE, HeldFor.GRADIENTS, -made)
         part, held = count.over(self.plan).total, DTYPE_BYTES[held_gradient_dtype(self.plan)]
         first, on_host = at.unit not in self._parts, self.plan.offload.optimizer is not Store.DEVICE
         self._parts.add(at.unit)
-        yield self._hold(HeldFor.TEMPORARY, REDUCE, part * sum_bytes)
+        yield Hold(REDUCE, HeldFor.TEMPORARY, part * sum_bytes)
         if first and not on_host:
-            yield self._hold(HeldFor.GRADIENTS, REDUCE, part * held)
-        yield self._hold(HeldFor.TEMPORARY, REDUCE, -part * sum_bytes)
+            yield Hold(REDUCE, HeldFor.GRADIENTS, part * held)
+        yield Hold(REDUCE, HeldFor.TEMPORARY, -part * sum_bytes)
 
     def _leave(self, size: int) -> Iterator[Hold]:
         """What the layer before kept has left the device."""
         if self._pending:
             gone = self._pending.pop()
             self._outside.append(gone)
-            yield self._hold(HeldFor.ACTIVATIONS, "Memcpy DtoH", -gone)
+            yield Hold("Memcpy DtoH", HeldFor.ACTIVATIONS, -gone)
         self._pending.append(size)
 
     def _return(self, before: Visited | None) -> Iterator[Hold]:
@@ -286,10 +310,7 @@ class Changes:
             if self._pending:
                 self._pending.pop()
             elif self._outside:
-                yield self._hold(HeldFor.ACTIVATIONS, "Memcpy HtoD", self._outside.pop())
-
-    def _hold(self, held_for: HeldFor, op: str, num_bytes: int) -> Hold:
-        return Hold(op, held_for, num_bytes)
+                yield Hold("Memcpy HtoD", HeldFor.ACTIVATIONS, self._outside.pop())
 
 
 def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
@@ -309,25 +330,12 @@ def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
             yield from changes.backward(units[at], units[at - 1] if at else None, each.gradient)
         if _ends_backward(order, place):
             yield from changes.end_of_backward()
-    yield from compressed(plan, stage)
     yield Stretch(optimizer(plan, stage), False)
 
 
 def _ends_backward(order: tuple[Pass, ...], place: int) -> bool:
     """Whether no backward pass follows at once: the end of autograd's run."""
     return place + 1 == len(order) or order[place + 1].micro_batch != order[place].micro_batch
-
-
-def compressed(plan: TransformerPlan, stage: int) -> Iterator[Hold]:
-    """Copies of gradients as they are sent, where they are cast or compressed."""
-    if not plan.compression.compresses or plan.parallelism.data == 1 or plan.sharding.reduces_every_pass:
-        return
-    dtype = plan.schedule.gradient_dtype
-    whole = stage_count(plan, stage).total * DTYPE_BYTES[dtype]
-    at_once = whole if plan.schedule.reduction is Reduction.AT_END else min(whole, round(plan.schedule.bucket_bytes))
-    sent = round(plan.compression.sent_bytes(float(at_once), dtype))
-    yield Hold("aten::copy_", HeldFor.TEMPORARY, sent)
-    yield Hold("aten::copy_", HeldFor.TEMPORARY, -sent)
 
 
 def optimizer(plan: TransformerPlan, stage: int) -> Pair:

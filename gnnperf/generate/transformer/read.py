@@ -8,7 +8,6 @@ from typing import Any
 
 from gnnperf.generate.sections import keys_in, section, value_as
 from gnnperf.generate.transformer.block import Block, Experts
-from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload
 from gnnperf.generate.transformer.lengths import read_lengths
 from gnnperf.generate.transformer.plan import (
@@ -20,8 +19,7 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 
-OPTIONAL = {"block": Block, "parallelism": Parallelism, "sharding": Sharding, "offload": Offload,
-            "compression": Compression}  # fmt: skip
+OPTIONAL = {"block": Block, "parallelism": Parallelism, "sharding": Sharding, "offload": Offload}
 SECTIONS = ("name", "model", "schedule", "experts", "lengths", *OPTIONAL, "source")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
 
 from gnnperf.generate.transformer.block import Activation, Norm, Positions
@@ -226,18 +226,12 @@ def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
     return tuple(layer for part in parts for layer in plan.layers_of_part(part))
 
 
-def _kinds(plan: TransformerPlan, layers: tuple[int, ...], with_experts: int) -> Iterator[tuple[int, int]]:
-    """A layer with experts and one without, and how many there are."""
-    for has, number in ((True, with_experts), (False, len(layers) - with_experts)):
-        if number:
-            yield next(layer for layer in layers if plan.has_experts(layer) is has), number
-
-
 def stage_count(plan: TransformerPlan, stage: int) -> Count:
     """Of one rank of a stage."""
     layers = layers_of(plan, stage)
-    with_experts = sum(plan.has_experts(layer) for layer in layers)
-    count = sum((parameters_of(plan, layer).times(n) for layer, n in _kinds(plan, layers, with_experts)), Count(0))
+    alike = Counter(map(plan.has_experts, layers))
+    first = {plan.has_experts(layer): layer for layer in layers}
+    count = sum((parameters_of(plan, first[kind]).times(n) for kind, n in alike.items()), Count(0))
     if stage == 0:
         count += Count(first_parameters(plan))
     if stage == plan.parallelism.pipeline - 1:

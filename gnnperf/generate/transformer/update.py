@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Store
@@ -24,8 +23,7 @@ from gnnperf.generate.transformer.items import (
     Item,
     Lane,
     Record,
-    all_gather,
-    all_reduce,
+    collective,
     op,
 )
 from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan
@@ -57,19 +55,14 @@ def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     ways, dtype = plan.parallelism, plan.schedule.gradient_dtype
     at_end = plan.schedule.reduction is Reduction.AT_END and not plan.sharding.reduces_every_pass
     if plan.splits_sequence:
-        result.append(all_reduce(Group.TENSOR, Tensor((_norms(plan, stage),), dtype), O))
+        norms = 2 * len(layers_of(plan, stage)) + (stage == ways.pipeline - 1)  # of parts of the sequence
+        result.append(collective("all_reduce", Group.TENSOR, Tensor((norms * norm_parameters(plan),), dtype), O))
     if ways.data > 1 and at_end:
         count = stage_count(plan, stage)
         result += [op("aten::div_", O, Tensor((count.total,), dtype), None), *summed(plan, count, O)]
     if ways.pipeline > 1 and plan.block.tied_embedding and stage in (0, ways.pipeline - 1):
-        result.append(all_reduce(Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
+        result.append(collective("all_reduce", Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
     return tuple(result)
-
-
-def _norms(plan: TransformerPlan, stage: int) -> int:
-    """Parameters of norms on a stage: each tensor rank has seen a part of the sequence (Megatron-LM sums them)."""
-    last = stage == plan.parallelism.pipeline - 1
-    return norm_parameters(plan) * (2 * len(layers_of(plan, stage)) + int(last))
 
 
 def update(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
@@ -87,7 +80,7 @@ def _norm(plan: TransformerPlan, count: int) -> Iterator[Item]:
         yield op("aten::mul_", O, full, None)
     yield op("aten::norm", O, full)
     if plan.sharding.shards_update:
-        yield all_reduce(Group.DATA, Tensor((1,), "float32"), O)
+        yield collective("all_reduce", Group.DATA, Tensor((1,), "float32"), O)
     yield HostWait(O)
 
 
@@ -109,9 +102,9 @@ def _gathered(plan: TransformerPlan, own: Count) -> Iterator[Item]:
     if plan.sharding.state not in (Sharded.OPTIMIZER, Sharded.GRADIENTS):
         return
     dtype, ways = plan.model.dtype, plan.parallelism
-    yield all_gather(Group.DATA, Tensor((own.shared,), dtype), O)
+    yield collective("all_gather", Group.DATA, Tensor((own.shared,), dtype), O)
     if own.expert and ways.expert_data > 1:
-        yield all_gather(Group.EXPERT_DATA, Tensor((own.expert,), dtype), O)
+        yield collective("all_gather", Group.EXPERT_DATA, Tensor((own.expert,), dtype), O)
 
 
 # Adam on the host: gradients out, weights updated by its cores, and back (Ren et al. 2021, ZeRO-Offload).
@@ -133,15 +126,8 @@ GRADIENT_BYTES = 4  # float32 (DeepSpeed casts them in the host's buffer)
 REDUCED, OUT, BACK, READ = "part reduced", "gradients on the host", "weights on the device", "state read"
 
 
-@dataclass(frozen=True)
 class GradientOffload(Around):
-    """Gradients copied out behind their reduction, unit by unit.
-
-    Attributes:
-        plan: with the optimizer on the host, and gradients reduced in every pass.
-    """
-
-    plan: TransformerPlan
+    """Gradients copied out behind their reduction, unit by unit."""
 
     def after_backward(self, at: Visit) -> Items:
         """The unit's part, when it is whole."""
@@ -174,15 +160,11 @@ def _piece(plan: TransformerPlan, count: int, piece: int, *, last: bool) -> Iter
         yield from _read(plan, count, piece + 1)
     if on_drive:
         yield HostAwait(f"{READ} {piece}", O)
-    yield HostWork(HOST_ADAM, host_bytes(plan, count), O)
+    host_bytes = count * (GRADIENT_BYTES + 2 * STATE_BYTES + DTYPE_BYTES[dtype])  # that the host reads and writes
+    yield HostWork(HOST_ADAM, float(host_bytes), O)
     yield Copy(TO_DEVICE, float(count * DTYPE_BYTES[dtype]), dtype, O, Lane.IN)
     if on_drive:
         yield Copy(TO_STORAGE, float(count * STATE_BYTES), "float32", O, Lane.STORAGE_WRITE)
-
-
-def host_bytes(plan: TransformerPlan, count: int) -> float:
-    """That the host reads and writes for so many parameters."""
-    return float(count * (GRADIENT_BYTES + 2 * STATE_BYTES + DTYPE_BYTES[plan.model.dtype]))
 
 
 def _read(plan: TransformerPlan, count: int, piece: int) -> Iterator[Item]:

@@ -90,23 +90,9 @@ def _short(order: Order) -> Order:
     return order if order.micro_batches <= most else Order(order.pipeline, order.stages, most, order.chunks)
 
 
-@dataclass(frozen=True)
-class _Length:
-    """What a run takes: on the compute stream and of it kernels, of the host, on every other stream."""
-
-    compute_us: float
-    kernels_us: float
-    host_us: float
-    lanes_us: np.ndarray  # [num_lanes]
-
-    def __add__(self, other: _Length) -> _Length:
-        return _Length(self.compute_us + other.compute_us, self.kernels_us + other.kernels_us,
-                       self.host_us + other.host_us, self.lanes_us + other.lanes_us)  # fmt: skip
-
-    def times(self, number: int) -> _Length:
-        """So many of them, one after the other."""
-        return _Length(number * self.compute_us, number * self.kernels_us, number * self.host_us,
-                       number * self.lanes_us)  # fmt: skip
+# What a run takes, [3 + lanes] us: on the compute stream, of it kernels, of the host, on every other stream.
+LANES = 16
+COMPUTE, KERNELS, HOST, OTHERS = 0, 1, 2, slice(3, None)
 
 
 class _Kernels:
@@ -162,20 +148,19 @@ class _Lengths:
         self._like = np.unique(moved, axis=0, return_inverse=True)[1].tolist()  # [stages] equal ones have one number
         side = [side_lane(item) for item in items]
         self._lane = np.array([-1 if lane is None else int(lane) for lane in side], dtype=np.int64)
-        self._nothing = _Length(0.0, 0.0, 0.0, np.zeros(LANES))
         self._is_kernel = (self._lane < 0) & (moved.sum(axis=0) == 0)
         self._places: dict[int, tuple[np.ndarray, bool]] = {}
-        self._known: dict[tuple[int, int], _Length] = {}
-        self._passes: dict[tuple[int, int], _Length] = {}
+        self._known: dict[tuple[int, int], np.ndarray] = {}
+        self._passes: dict[tuple[int, int], np.ndarray] = {}
 
-    def of_pass(self, runs: Runs, stage: int) -> _Length:
+    def of_pass(self, runs: Runs, stage: int) -> np.ndarray:
         """Of the runs of a pass."""
         key = id(runs), self._like[stage]
         if key not in self._passes:
-            self._passes[key] = sum((self.of(run, stage).times(n) for run, n in runs), self._nothing)
+            self._passes[key] = sum((n * self.of(run, stage) for run, n in runs), np.zeros(3 + LANES))
         return self._passes[key]
 
-    def of(self, run: Run, stage: int) -> _Length:
+    def of(self, run: Run, stage: int) -> np.ndarray:
         """Of one run on a stage."""
         if id(run) not in self._places:
             at = np.array([self._number[id(item)] for item in run.items], dtype=np.int64)
@@ -186,13 +171,10 @@ class _Lengths:
             self._known[key] = self._made(run, at, self._device_us[stage, at])
         return self._known[key]
 
-    def _made(self, run: Run, at: np.ndarray, device_us: np.ndarray) -> _Length:
+    def _made(self, run: Run, at: np.ndarray, device_us: np.ndarray) -> np.ndarray:
         lanes = np.bincount(self._lane[at] + 1, device_us, minlength=LANES + 1)[1:]
         kernels, host = float(device_us[self._is_kernel[at]].sum()), float(self._host_us[at].sum())
-        return _Length(run_us(run, device_us.tolist()), kernels, host, lanes)
-
-
-LANES = 16
+        return np.r_[run_us(run, device_us.tolist()), kernels, host, lanes]
 
 
 class _Step:
@@ -207,40 +189,41 @@ class _Step:
         self._kinds = [lengths.of_pass(passes[kind], kind.stage) for kind in self._placed.kinds]
 
     @cached_property
-    def _stages(self) -> list[_Length]:
+    def _stages(self) -> list[np.ndarray]:
         """[stages] all work of each; micro-batches that are not placed add passes that are neither first nor final."""
         number, placed = Counter(self._placed.kind), self._placed.kinds
         more = self.order.micro_batches - _short(self.order).micro_batches
         result = list(self._after)
         for i, (kind, length) in enumerate(zip(placed, self._kinds, strict=True)):
-            result[kind.stage] += length.times(number[i] + (0 if kind.first or kind.final else more))
+            result[kind.stage] = result[kind.stage] + length * (number[i] + (0 if kind.first or kind.final else more))
         return result
 
     def bound(self) -> Bound:
         """Of the step."""
         begins, ends = self._begins_ends_us()  # [stages] of the first and last pass of each
-        through = [ends[s] + self._after[s].compute_us for s in range(self.order.stages)]
+        through = [ends[s] + self._after[s][COMPUTE] for s in range(self.order.stages)]
         if self.order != _short(self.order):
             through = [max(us, self._chain_us(s, begins[s])) for s, us in enumerate(through)]
         last = int(np.argmax(through))
         step, own = through[last], self._stages[last]
-        beside = max(max(stage.host_us, stage.lanes_us.max()) for stage in self._stages)
-        return Bound(max(step, beside), own.kernels_us, own.compute_us - own.kernels_us, step - own.compute_us)
+        beside = max(max(stage[HOST], stage[OTHERS].max()) for stage in self._stages)
+        parts = max(step, beside), own[KERNELS], own[COMPUTE] - own[KERNELS], step - own[COMPUTE]
+        return Bound(*map(float, parts))
 
     def _chain_us(self, stage: int, begin_us: float) -> float:
         """A stage's way in, its work, and the way out of its last gradient; gradients of weights need no way out."""
-        own = begin_us + self._stages[stage].compute_us
+        own = begin_us + self._stages[stage][COMPUTE]
         if self.order.pipeline.splits_backward:
             return own
-        out = sum(length.compute_us for kind, length in zip(self._placed.kinds, self._kinds, strict=True)
+        out = sum(length[COMPUTE] for kind, length in zip(self._placed.kinds, self._kinds, strict=True)
                   if kind.final and kind.each.backward and not kind.each.chunk and kind.stage < stage)  # fmt: skip
-        return max(own, own - self._after[stage].compute_us + out + self._after[0].compute_us)
+        return max(own, own - self._after[stage][COMPUTE] + out + self._after[0][COMPUTE])
 
     def _begins_ends_us(self) -> tuple[list[float], list[float]]:
         begins, result = [float("inf")] * self.order.stages, [0.0] * self.order.stages
-        ends = self._placed.ends_us([length.compute_us for length in self._kinds])
+        ends = self._placed.ends_us([length[COMPUTE] for length in self._kinds])
         for i, end in zip(self._placed.kind, ends, strict=True):
             stage = self._placed.kinds[i].stage
             result[stage] = max(result[stage], end)
-            begins[stage] = min(begins[stage], end - self._kinds[i].compute_us)
+            begins[stage] = min(begins[stage], end - self._kinds[i][COMPUTE])
         return begins, result

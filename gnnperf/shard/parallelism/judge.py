@@ -35,25 +35,26 @@ class Judged:
 
 def judged(plan: TransformerPlan, cluster: ClusterSpec) -> Judged:
     """The step of a plan, as `gnnperf predict --plan` gives it without a network."""
-    count, layers = plan.num_micro_batches, plan.model.layers
-    few = _few(plan)
-    if layers * count <= MOST_LAYER_PASSES or count <= 3 * few:
-        return Judged(_makespan_us(plan, cluster), layers * count, False)
-    short, long = (_makespan_us(with_micro_batches(plan, n), cluster) for n in (few, 2 * few))
-    step_us = long + (count - 2 * few) * (long - short) / few
-    return Judged(step_us, layers * 3 * few, True)
+    counts = _counts(plan)
+    steps = [_makespan_us(with_micro_batches(plan, n), cluster) for n in counts]
+    if len(steps) == 1:
+        return Judged(steps[0], layer_passes(plan), False)
+    (few, _), (short, long) = counts, steps
+    step_us = long + (plan.num_micro_batches - 2 * few) * (long - short) / few
+    return Judged(step_us, layer_passes(plan), True)
 
 
 def layer_passes(plan: TransformerPlan) -> int:
     """What judging a plan will cost, in layers x micro-batches."""
-    count, layers, few = plan.num_micro_batches, plan.model.layers, _few(plan)
-    whole = layers * count <= MOST_LAYER_PASSES or count <= 3 * few
-    return layers * (count if whole else 3 * few)
+    return plan.model.layers * sum(_counts(plan))
 
 
-def _few(plan: TransformerPlan) -> int:
-    """Micro-batches that fill the pipeline; ZB-H2 has twice as many in flight."""
-    return max(plan.parallelism.pipeline, 2) * (2 if plan.schedule.pipeline is Pipeline.ZB_H2 else 1)
+def _counts(plan: TransformerPlan) -> tuple[int, ...]:
+    """Micro-batches of the graphs that are built: all; or what fills the pipeline (ZB-H2: twice), and twice that."""
+    few = max(plan.parallelism.pipeline, 2) * (2 if plan.schedule.pipeline is Pipeline.ZB_H2 else 1)
+    count = plan.num_micro_batches
+    whole = plan.model.layers * count <= MOST_LAYER_PASSES or count <= 3 * few
+    return (count,) if whole else (few, 2 * few)
 
 
 def with_micro_batches(plan: TransformerPlan, number: int) -> TransformerPlan:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 
 from gnnperf.core import InputError
-from gnnperf.generate import Parallelism, Pipeline, Recompute, Schedule, Sharded, Sharding, TransformerPlan
+from gnnperf.generate import Parallelism, Pipeline, Recompute, Sharded, Sharding, TransformerPlan
 
 MOST_MICRO_BATCH = 32  # samples
 MOST_CHUNKS = 8
@@ -113,7 +113,7 @@ def _candidate(
     try:
         schedule = replace(
             base.schedule, micro_batch=micro_batch, pipeline=pipeline, chunks=chunks, recompute=recompute,
-            checkpoint_every=1, recomputed_layers=None if share is None else per_chunk // share, ends_as_layers=ends,
+            recomputed_layers=None if share is None else per_chunk // share, ends_as_layers=ends,
         )  # fmt: skip
         return replace(base, parallelism=ways, sharding=sharding, schedule=schedule)
     except InputError:
@@ -122,30 +122,19 @@ def _candidate(
 
 def settings_text(plan: TransformerPlan) -> str:
     """What a candidate differs in from others, in one line."""
-    ways, schedule = plan.parallelism, plan.schedule
-    parts = [f"tp {ways.tensor}", f"pp {ways.pipeline}", f"dp {ways.data}"]
-    parts += [f"ep {ways.expert}"] if ways.expert > 1 else []
-    parts += [f"mb {schedule.micro_batch}"]
-    parts += ["sp"] if ways.sequence else []
-    parts += [_sharding_text(plan.sharding)] if plan.sharding.state is not Sharded.NOTHING else []
-    parts += [_order_text(schedule)] if ways.pipeline > 1 else []
-    return " ".join((*parts, _recompute_text(plan)))
-
-
-def _sharding_text(sharding: Sharding) -> str:
+    ways, schedule, sharding = plan.parallelism, plan.schedule, plan.sharding
+    chunks, ends = f" x{schedule.chunks}" if schedule.chunks > 1 else "", " ends" if schedule.ends_as_layers else ""
     names = {Sharded.OPTIMIZER: "zero1", Sharded.GRADIENTS: "zero2", Sharded.PARAMETERS: "fsdp"}
     retained = sharding.state is Sharded.PARAMETERS and not sharding.reshard_after_forward
-    return names[sharding.state] + ("-no-reshard" if retained else "")
-
-
-def _order_text(schedule: Schedule) -> str:
-    chunks, ends = f" x{schedule.chunks}" if schedule.chunks > 1 else "", " ends" if schedule.ends_as_layers else ""
-    return f"{schedule.pipeline}{chunks}{ends}"
-
-
-def _recompute_text(plan: TransformerPlan) -> str:
-    schedule = plan.schedule
-    if schedule.recompute is not Recompute.FULL:
-        return f"recompute {schedule.recompute}"
     layers = schedule.recomputed_layers
-    return "recompute full" if layers is None else f"recompute {layers}/{plan.layers_per_chunk} layers"
+    again = f"{layers}/{plan.layers_per_chunk} layers" if layers is not None else str(schedule.recompute)
+    parts = {
+        f"tp {ways.tensor} pp {ways.pipeline} dp {ways.data}": True,
+        f"ep {ways.expert}": ways.expert > 1,
+        f"mb {schedule.micro_batch}": True,
+        "sp": ways.sequence,
+        names.get(sharding.state, "") + ("-no-reshard" if retained else ""): sharding.shards_update,
+        f"{schedule.pipeline}{chunks}{ends}": ways.pipeline > 1,
+        f"recompute {again}": True,
+    }
+    return " ".join(text for text, there in parts.items() if there)

@@ -77,8 +77,8 @@ class Padded:
         sent = tokens.new_zeros(self.ranks * own * self.capacity + 1, width)
         sent = sent.index_copy(0, places, tokens.repeat_interleave(chosen.shape[1], dim=0))
         received = exchange(sent[:-1]).view(self.ranks, own, self.capacity, width)
-        estimates = self.experts.together(received.transpose(0, 1).flatten(1, 2))  # [own, ranks * C, W]
-        by_rank = estimates.view(own, self.ranks, self.capacity, width).transpose(0, 1).reshape(-1, width)
+        computed = self.experts.together(received.transpose(0, 1).flatten(1, 2))  # [own, ranks * C, W]
+        by_rank = computed.view(own, self.ranks, self.capacity, width).transpose(0, 1).reshape(-1, width)
         outputs = F.pad(exchange(by_rank), (0, 0, 0, 1))  # zeros for those without a place
         return _weighed(outputs[places], gates)
 
@@ -109,14 +109,14 @@ class Uneven:
         of_expert = torch.arange(own, device=tokens.device).repeat(self.ranks).repeat_interleave(receiving)
         by_expert = of_expert.argsort(stable=True)
         counts: list[int] = receiving.view(self.ranks, own).sum(dim=0).tolist()
-        estimates = self.experts.each(received[by_expert], counts)
-        outputs = _transfer(estimates[by_expert.argsort()], receive, send)[order.argsort()]  # [N * top, W]
+        computed = self.experts.each(received[by_expert], counts)
+        outputs = _transfer(computed[by_expert.argsort()], receive, send)[order.argsort()]  # [N * top, W]
         return _weighed(outputs, gates)
 
 
-def _weighed(estimates: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+def _weighed(computed: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
     """[N * top, W] with weights [N, top] -> [N, W]."""
-    return (estimates.view(*gates.shape, -1) * gates.unsqueeze(2)).sum(dim=1)
+    return (computed.view(*gates.shape, -1) * gates.unsqueeze(2)).sum(dim=1)
 
 
 def _exchanged(counts: torch.Tensor) -> torch.Tensor:

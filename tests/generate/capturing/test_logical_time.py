@@ -28,8 +28,8 @@ def test_a_wait_lasts_until_the_last_has_come() -> None:
         rank_run(1, "a", "b", "c", ISSUE + "0", WAIT + "0", "after"),
     ])  # fmt: skip
     # rank 1 begins its 4th event at tick 7; both waits end 4 ticks later, then the wait's end and the begin of "after"
-    assert first.clock.done_us == last.clock.done_us == {0: 7 + TRANSFER_TICKS}
-    assert [t.clock.begin_us[id(t.events[-1])] for t in (first, last)] == [7 + TRANSFER_TICKS + 2] * 2
+    assert first.done_us == last.done_us == {0: 7 + TRANSFER_TICKS}
+    assert [t.begin_us[id(t.events[-1])] for t in (first, last)] == [7 + TRANSFER_TICKS + 2] * 2
     assert [e["name"] for e in last.events] == ["a", "b", "c", "after"]
 
 
@@ -38,12 +38,12 @@ def test_a_rank_that_comes_late_does_not_wait() -> None:
         rank_run(0, ISSUE + "0", WAIT + "0"),
         rank_run(1, ISSUE + "0", "a", "b", "c", "d", WAIT + "0"),
     ])  # fmt: skip
-    assert late.clock.done_us == {0: 11.0}  # the begin of its 6th event
+    assert late.done_us == {0: 11.0}  # the begin of its 6th event
 
 
 def test_peers_that_are_not_captured_are_not_waited_for() -> None:
     (isolated,) = in_logical_time([rank_run(0, ISSUE + "0", WAIT + "0")])
-    assert isolated.clock.done_us == {0: 1 + TRANSFER_TICKS}
+    assert isolated.done_us == {0: 1 + TRANSFER_TICKS}
 
 
 def test_two_that_receive_wait_forever() -> None:
@@ -55,4 +55,4 @@ def test_two_that_receive_wait_forever() -> None:
 def test_a_send_meets_its_receive() -> None:
     sender = rank_run(0, ISSUE + "0", WAIT + "0", peer=1, op="c10d::send")
     receiver = rank_run(1, "a", ISSUE + "0", WAIT + "0", peer=0, op="c10d::recv_")
-    assert [t.clock.done_us for t in in_logical_time([sender, receiver])] == [{0: 3 + TRANSFER_TICKS}] * 2
+    assert [t.done_us for t in in_logical_time([sender, receiver])] == [{0: 3 + TRANSFER_TICKS}] * 2

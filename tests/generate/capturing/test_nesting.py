@@ -43,9 +43,9 @@ def test_begins_and_ends_are_well_nested(spans: list[tuple[int, int]]) -> None:
     events = [event(f"e{i}", begin, begin + length) for i, (begin, length) in enumerate(spans)]
     events.sort(key=lambda e: (e["ts"], -e["dur"]))
     open_events: list[int] = []
-    for boundary in boundaries(events):
-        if boundary.begins:
-            open_events.append(id(boundary.event))
+    for of, begins in boundaries(events):
+        if begins:
+            open_events.append(id(of))
         else:
-            assert open_events.pop() == id(boundary.event)
+            assert open_events.pop() == id(of)
     assert not open_events

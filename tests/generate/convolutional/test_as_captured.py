@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.capturing import capture
 from gnnperf.generate.capturing.api import captured_run
 from gnnperf.generate.convolutional.build import build_network, replica_tensors
 from gnnperf.generate.convolutional.plan import Block
 from gnnperf.generate.shapes import parse, tensors
+from gnnperf.graph import build_graph
 from gnnperf.memory import Part
 from gnnperf.memory.planned import planned_peak
 from gnnperf.memory.recorded import peak_memory
@@ -45,10 +45,11 @@ def _calls(nodes: pd.DataFrame) -> Counter[tuple[object, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("layout", "block"), [(Layout.BASIC, Block.BASIC), (Layout.BOTTLENECK, Block.BOTTLENECK)])
-def test_ops_shapes_and_messages_are_those_of_the_captured_program(layout: Layout, block: Block) -> None:
+def test_ops_shapes_messages_and_memory_are_those_of_the_captured_program(layout: Layout, block: Block) -> None:
+    """One account of memory asks torch what each op returns and keeps, the other one knows it from the layers."""
     size = Cnn(blocks=2, channels=16, image=32, batch=8, layout=layout)
-    graph = capture(lambda: size.build().step, 2, ranks=(0,), steps=1)
-    captured, planned = graph.nodes, build_network(recorded_layout(block, 2)).nodes
+    run = captured_run(lambda: size.build().step, 2, ranks=(0,), steps=1)
+    captured, planned = build_graph(run).nodes, build_network(recorded_layout(block, 2)).nodes
     works = [n[(n["node_type"] == NodeType.COMPUTE).to_numpy()] for n in (captured, planned)]
     assert _calls(works[1]) == _calls(works[0])
     assert sum(_calls(works[1]).values()) > 90  # nothing that is compared is left out by its name
@@ -58,17 +59,9 @@ def test_ops_shapes_and_messages_are_those_of_the_captured_program(layout: Layou
                 (captured, planned)]  # fmt: skip
     sent = [list(zip(a["collective"].astype(str), a["message_bytes"], strict=True)) for a in arrivals]
     assert sent[0] == sent[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("layout", "block"), [(Layout.BASIC, Block.BASIC), (Layout.BOTTLENECK, Block.BOTTLENECK)])
-def test_peak_memory_is_that_of_the_captured_program(layout: Layout, block: Block) -> None:
-    """One account asks torch what each op returns and keeps, the other one knows it from the layers."""
-    size = Cnn(blocks=2, channels=16, image=32, batch=8, layout=layout)
-    run = captured_run(lambda: size.build().step, 2, ranks=(0,), steps=1)
-    (captured,), (tensors,) = peak_memory(run, on_gpu=True), replica_tensors(recorded_layout(block, 2))
-    planned = planned_peak(tensors)
-    assert planned.peak_bytes == pytest.approx(captured.peak_bytes, rel=0.005)
+    (account,), (tensors_,) = peak_memory(run, on_gpu=True), replica_tensors(recorded_layout(block, 2))
+    peak = planned_peak(tensors_)
+    assert peak.peak_bytes == pytest.approx(account.peak_bytes, rel=0.005)
     for part in (Part.PARAMETERS, Part.OPTIMIZER_STATE):
-        assert planned.parts_bytes[part] == captured.parts_bytes[part]
-    assert abs(planned.buckets_bytes - captured.buckets_bytes) < 512  # in blocks or not
+        assert peak.parts_bytes[part] == account.parts_bytes[part]
+    assert abs(peak.buckets_bytes - account.buckets_bytes) < 512  # in blocks or not

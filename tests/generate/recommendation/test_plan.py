@@ -64,3 +64,17 @@ def test_largest_first_by_hand() -> None:
     """Rows 9, 7, 5, 4: 9 | 7, then 5 to the 7, 4 to the 9."""
     tables = [Table(str(rows), rows, 4) for rows in (5, 9, 4, 7)]
     assert largest_first(tables, 2) == (on(1), on(0), on(0), on(1))
+
+
+@pytest.mark.parametrize("sizes", [{"rows": 0}, {"dim": -1}, {"pooling": 0.0}, {"skew": 0.0}])
+def test_a_table_has_rows_and_columns(sizes: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="bad value"):
+        Table("t", **{"rows": 10, "dim": 4, **sizes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("split", "ranks"), [(Split.TABLE, (0, 1)), (Split.ROW, ()), (Split.ROW, (1, 0)), (Split.COLUMN, (0, 0))]
+)
+def test_a_table_is_on_ranks_that_differ(split: Split, ranks: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="ranks of a table"):
+        Placed(split, ranks)

@@ -45,14 +45,10 @@ def test_the_host_waits_for_the_last_kernel_and_transfer() -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        small(2, 2, 2),
-        small(2, 2, 2, order=Pipeline.GPIPE),
         small(2, 2, 2, order=Pipeline.INTERLEAVED, chunks=2),
         small(2, 2, 2, order=Pipeline.BREADTH_FIRST, chunks=2),
         small(2, 2, 2, order=Pipeline.ZB_H1, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
         small(1, 4, 2, order=Pipeline.ZB_H2),
-        small(2, 2, 2, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
-        small(1, 4, 2, recompute=Recompute.NONE),
     ],
 )
 def test_one_rank_per_stage_takes_as_long_as_all(plan: TransformerPlan) -> None:

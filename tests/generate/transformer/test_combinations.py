@@ -6,12 +6,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.generate.transformer.block import Block, Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload, Store
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.items import Op
@@ -19,6 +18,7 @@ from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import (
     Parallelism,
+    Pipeline,
     Recompute,
     Reduction,
     Schedule,
@@ -44,43 +44,39 @@ EXPERTS = st.builds(Experts, st.just(4), st.sampled_from([1, 2]), st.sampled_fro
 @st.composite
 def plans(draw: st.DrawFn) -> TransformerPlan:
     ways = draw(st.sampled_from(WAYS))
+    orders = [order for order in Pipeline if not order.has_chunks] if ways.pipeline > 1 else [Pipeline.ONE_F_ONE_B]
     schedule = draw(st.builds(
-        Schedule, st.just(2 * ways.data), st.just(1), recompute=st.sampled_from(list(Recompute)),
+        Schedule, st.just(2 * ways.data), st.just(1), st.sampled_from(orders),
+        recompute=st.sampled_from(list(Recompute)),
         reduction=st.sampled_from(list(Reduction)), bucket_bytes=st.just(1.0),
     ))  # fmt: skip
-    if schedule.recompute is Recompute.FULL:
-        schedule = replace(schedule, checkpoint_every=draw(st.sampled_from([1, 2 if ways.pipeline < 4 else 1])))
-    state = draw(st.sampled_from(_states(ways, schedule)))
+    state = draw(st.sampled_from(_states(ways)))
     on_host = state is not Sharded.NOTHING or ways.data == 1
     optimizer = draw(st.sampled_from(list(Store) if on_host else [Store.DEVICE]))
     return TransformerPlan(
         "drawn", MODEL, ways, schedule, draw(st.sampled_from([Block(), LLAMA, replace(LLAMA, kernels=Kernels.EAGER)])),
         draw(EXPERTS) if ways.expert > 1 or (ways.tensor == 1 and draw(st.booleans())) else None,
         Sharding(state, draw(st.booleans())), Offload(draw(st.sampled_from(list(Store))), optimizer),
-        draw(st.sampled_from([Compression(), Compression(ratio=0.5), Compression(to="float16")])),
     )  # fmt: skip
 
 
-def _states(ways: Parallelism, schedule: Schedule) -> list[Sharded]:
+def _states(ways: Parallelism) -> list[Sharded]:
     """What replicas may share."""
     if ways.data == 1:
         return [Sharded.NOTHING]
     if ways.pipeline > 1:
         return [Sharded.NOTHING, Sharded.OPTIMIZER]
-    return [state for state in Sharded if state is not Sharded.PARAMETERS or schedule.checkpoint_every == 1]
+    return list(Sharded)
 
 
+@settings(max_examples=12)
 @given(plan=plans())
-def test_what_is_accepted_is_a_graph(plan: TransformerPlan) -> None:
+def test_what_is_accepted_is_a_graph_that_computes_what_the_model_does(plan: TransformerPlan) -> None:
     reduced, whole = build_plan(plan), build_plan(plan, every_rank(plan.parallelism))
     assert whole.ops_without_cost() == {}
     assert step_us(reduced) == pytest.approx(step_us(whole), rel=1e-12)
-
-
-@given(plan=plans())
-def test_where_things_lie_does_not_change_what_is_computed(plan: TransformerPlan) -> None:
     plain = TransformerPlan("plain", plan.model, plan.parallelism, plan.schedule, plan.block, plan.experts)
-    assert product_flops(build_plan(plan)) == product_flops(build_plan(plain))
+    assert product_flops(reduced) == product_flops(build_plan(plain))
 
 
 @given(plans())

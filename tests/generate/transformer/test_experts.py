@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.memory import every_rank, misplaced_groups
+from gnnperf.generate.transformer.memory import misplaced_groups
 from gnnperf.generate.transformer.plan import (
     Parallelism,
     Recompute,
@@ -25,7 +23,6 @@ from gnnperf.generate.transformer.plan import (
 )
 from gnnperf.generate.transformer.sizes import expert_layer_parameters, stage_count
 from tests.generate.transformer.graphs import product_flops, transfers
-from tests.generate.transformer.plans import step_us
 from tests.generate.transformer.test_block import LLAMA, MODEL, llama
 
 X = MODEL.sequence * MODEL.hidden * 2.0  # bytes of a micro-batch's activations
@@ -113,8 +110,7 @@ def test_buckets_hold_experts_apart() -> None:
     assert result["all_reduce", layer.expert * 2.0, 2] == 4
 
 
-@settings(max_examples=15, deadline=None)
-@given(load=st.floats(1.0, 4.0))
+@pytest.mark.parametrize("load", [1.0, 1.37, 4.0])
 def test_the_busiest_rank_makes_all_wait(load: float) -> None:
     """Rows, and with them messages and products, grow by the load."""
     ways = Parallelism(data=8, expert=8)
@@ -135,14 +131,6 @@ def test_an_even_load_that_no_one_stated_is_stated() -> None:
         0,
         0,
     ]
-
-
-@pytest.mark.parametrize("ways", [Parallelism(data=4, expert=2), Parallelism(tensor=2, data=2, expert=2, sequence=True),
-                                  Parallelism(pipeline=2, data=4, expert=4)])  # fmt: skip
-def test_one_rank_per_stage_takes_as_long_as_all(ways: Parallelism) -> None:
-    whole = build_plan(mixture(ways, batch=2), every_rank(ways))
-    assert step_us(build_plan(mixture(ways, batch=2))) == pytest.approx(step_us(whole), rel=1e-12)
-    assert whole.ops_without_cost() == {}
 
 
 def test_tensor_ranks_route_their_part_of_the_sequence() -> None:

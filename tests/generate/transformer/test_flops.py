@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,20 +41,18 @@ def test_parallelism_leaves_model_flops_as_they_are() -> None:
     assert step_work(divided) == step_work(PLAN)
 
 
-def test_full_recomputation_adds_the_forward_pass_of_layers() -> None:
-    given = step_work(replace(PLAN, schedule=replace(SCHEDULE, recompute=Recompute.FULL)))
-    assert given.hardware_flops - given.model_flops == TOKENS * 2 * (2 * 872 + 4 * 8 * 4)
-
-
-def test_layers_that_are_not_recomputed_add_nothing() -> None:
-    schedule = replace(SCHEDULE, recompute=Recompute.FULL, recomputed_layers=1)
-    given = step_work(replace(PLAN, schedule=schedule))
-    assert given.hardware_flops - given.model_flops == TOKENS * (2 * 872 + 4 * 8 * 4)
-
-
-def test_selective_recomputation_adds_attention_only() -> None:
-    given = step_work(replace(PLAN, schedule=replace(SCHEDULE, recompute=Recompute.SELECTIVE)))
-    assert given.hardware_flops - given.model_flops == TOKENS * 2 * 4 * 8 * 4
+@pytest.mark.parametrize(
+    ("recomputation", "per_token"),
+    [
+        ({"recompute": Recompute.FULL}, 2 * (2 * 872 + 4 * 8 * 4)),
+        ({"recompute": Recompute.FULL, "recomputed_layers": 1}, 2 * 872 + 4 * 8 * 4),
+        ({"recompute": Recompute.SELECTIVE}, 2 * 4 * 8 * 4),
+    ],
+)
+def test_recomputation_adds_the_forward_pass_of_what_is_repeated(recomputation: Any, per_token: int) -> None:
+    given = step_work(replace(PLAN, schedule=replace(SCHEDULE, **recomputation)))
+    assert given.model_flops is not None and given.hardware_flops is not None
+    assert given.hardware_flops - given.model_flops == TOKENS * per_token
 
 
 def test_a_token_goes_through_top_k_experts_and_the_router() -> None:

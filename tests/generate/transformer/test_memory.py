@@ -9,8 +9,8 @@ import pytest
 
 from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.rank_memory import embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.sizes import stage_parameters
-from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses
 from gnnperf.memory.measured import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
 from tests.generate.transformer.plans import MODEL, small

@@ -14,15 +14,14 @@ from gnnperf.core.schema import NodeType
 from gnnperf.generate.transformer.activations import retained_bytes
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Offload, Store
-from gnnperf.generate.transformer.memory import every_rank
-from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Sharded, Sharding, TransformerPlan
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.sizes import owned_count, stage_parameters
 from gnnperf.generate.transformer.update import HOST_ADAM
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from tests.generate.transformer.graphs import with_times
 from tests.generate.transformer.plans import MODEL, small, step_us
-from tests.generate.transformer.test_block import LLAMA, llama
+from tests.generate.transformer.test_block import llama
 
 X = MODEL.sequence * MODEL.hidden * 2.0
 LAYER = {"aten::_softmax": 10.0, "aten::_softmax_backward_data": 10.0}
@@ -62,11 +61,6 @@ def test_inputs_of_layers_go_out_and_come_back() -> None:
     assert result == {TO_HOST: (4, 4 * X), TO_DEVICE: (4, 4 * X)}
     with_drive = copies(build_plan(offloaded(Offload(Store.NVME))))
     assert with_drive == dict.fromkeys((TO_HOST, TO_DEVICE, TO_STORAGE, FROM_STORAGE), (4, 4 * X))
-
-
-def test_one_input_of_two_layers_is_retained_where_they_are_computed_again_together() -> None:
-    result = copies(build_plan(offloaded(Offload(Store.HOST), checkpoint_every=2)))
-    assert result[TO_HOST] == (2, 2 * X)
 
 
 def test_short_copies_hide_behind_layers() -> None:
@@ -151,20 +145,6 @@ def test_what_a_cluster_does_not_say_is_not_reported() -> None:
     named = graph.nodes["event_name"].astype(object).isin([TO_STORAGE, FROM_STORAGE]).to_numpy()
     assert np.isnan(given.latency_us[named]).all()
     assert any(HOST_ADAM in str(op) for op in given.uncovered_ops)
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        offloaded(Offload(Store.HOST), tensor=2, pipeline=2, batch=4),
-        offloaded(Offload(Store.NVME), pipeline=2, batch=4, order=Pipeline.INTERLEAVED, chunks=2),
-        offloaded(Offload(Store.HOST, Store.NVME), data=4, sharding=Sharding(Sharded.PARAMETERS), batch=2),
-        replace(llama(), offload=Offload(Store.HOST), block=LLAMA),
-    ],
-)
-def test_one_rank_per_stage_takes_as_long_as_all(plan: TransformerPlan) -> None:
-    whole = build_plan(plan, every_rank(plan.parallelism))
-    assert step_us(build_plan(plan)) == pytest.approx(step_us(whole), rel=1e-12)
 
 
 def test_offloading_is_never_faster() -> None:

@@ -47,17 +47,23 @@ def test_bubbles_of_equal_stages_equal_the_formulas_of_the_papers(
     assert outcome == pytest.approx(expected)
 
 
-def test_zero_bubble_by_hand() -> None:
-    names = {Gradient.BOTH: "?", Gradient.INPUT: "B", Gradient.WEIGHTS: "W"}
+@pytest.mark.parametrize(
+    ("kind", "stages", "count", "expected"),
+    [
+        (Pipeline.ONE_F_ONE_B, 2, 3, ["F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"]),
+        (Pipeline.ONE_F_ONE_B, 4, 2, ["F0 F1 B0 B1"]),  # fewer micro-batches than stages
+        (Pipeline.GPIPE, 2, 3, ["F0 F1 F2 B2 B1 B0"]),
+        (Pipeline.ZB_H1, 2, 3, ["F0 F1 B0 W0 F2 B1 W1 B2 W2", "F0 B0 F1 B1 W0 F2 B2 W1 W2"]),
+        (Pipeline.ZB_H2, 2, 3, ["F0 F1 F2 B0 W0 B1 W1 B2 W2", "F0 B0 F1 B1 F2 B2 W0 W1 W2"]),
+    ],
+)
+def test_orders_by_hand(kind: Pipeline, stages: int, count: int, expected: list[str]) -> None:
+    def text(stage: int) -> str:
+        order = stage_passes(Order(kind, stages, count), stage)
+        return " ".join(f"{'FBBW'[p.backward + (2 if p.gradient is Gradient.WEIGHTS else 0)]}{p.micro_batch}"
+                        for p in order)  # fmt: skip
 
-    def text(kind: Pipeline, stage: int) -> str:
-        order = stage_passes(Order(kind, 2, 3), stage)
-        return " ".join(f"{names[p.gradient] if p.backward else 'F'}{p.micro_batch}" for p in order)
-
-    assert text(Pipeline.ZB_H1, 0) == "F0 F1 B0 W0 F2 B1 W1 B2 W2"
-    assert text(Pipeline.ZB_H1, 1) == "F0 B0 F1 B1 W0 F2 B2 W1 W2"
-    assert text(Pipeline.ZB_H2, 0) == "F0 F1 F2 B0 W0 B1 W1 B2 W2"
-    assert text(Pipeline.ZB_H2, 1) == "F0 B0 F1 B1 F2 B2 W0 W1 W2"
+    assert [text(stage) for stage in range(len(expected))] == expected
 
 
 def _in_flight(order: Order, stage: int) -> int:
@@ -78,8 +84,10 @@ def test_h1_holds_as_many_micro_batches_as_1f1b_and_h2_about_twice_as_many() -> 
     assert two == [7, 5, 3, 1]  # 2 (p - stage) - 1
 
 
-def test_breadth_first_takes_all_micro_batches_through_a_chunk() -> None:
-    order = passes(small(pipeline=2, batch=2, order=Pipeline.BREADTH_FIRST, chunks=2), 0)
+@pytest.mark.parametrize("kind", [Pipeline.INTERLEAVED, Pipeline.BREADTH_FIRST])
+@pytest.mark.parametrize("stage", [0, 1])
+def test_all_micro_batches_go_through_a_chunk_and_then_through_the_next(kind: Pipeline, stage: int) -> None:
+    order = passes(small(pipeline=2, batch=2, order=kind, chunks=2), stage)
     assert [(p.micro_batch, p.chunk) for p in order if not p.backward] == [(0, 0), (1, 0), (0, 1), (1, 1)]
     assert [(p.micro_batch, p.chunk) for p in order if p.backward] == [(0, 1), (1, 1), (0, 0), (1, 0)]
 
@@ -91,12 +99,8 @@ def test_every_order_runs_every_pass_once_after_what_it_takes(kind: Pipeline, co
     placed = steps(order)
     stages = [placed.kinds[kind].stage for kind in placed.kind]
     kinds = 3 if kind.splits_backward else 2
-    assert (
-        len(set(zip(stages, placed.passes, strict=True))) == kinds * order.stages * order.micro_batches * order.chunks
-    )
-    assert all(
-        source < i and before < i for i, (before, source) in enumerate(zip(placed.before, placed.source, strict=True))
-    )
-    assert [p for p, source in zip(placed.passes, placed.source, strict=True) if source < 0] == [
-        p for p in stage_passes(order, 0) if not p.backward and not p.chunk
-    ]
+    number = kinds * order.stages * order.micro_batches * order.chunks
+    assert len(set(zip(stages, placed.passes, strict=True))) == len(stages) == number
+    assert all(i > max(ends) for i, ends in enumerate(zip(placed.before, placed.source, strict=True)))
+    first = [p for p, source in zip(placed.passes, placed.source, strict=True) if source < 0]
+    assert first == [p for p in stage_passes(order, 0) if not p.backward and not p.chunk]

@@ -24,8 +24,8 @@ from gnnperf.generate.transformer.plan import (
     Transformer,
     TransformerPlan,
 )
+from gnnperf.generate.transformer.rank_memory import layer_uses
 from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_parameters
-from gnnperf.generate.transformer.tensors import layer_uses
 from gnnperf.generate.uses import retained_bytes
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
@@ -178,18 +178,6 @@ def test_rows_of_experts_grow_with_top_k_and_imbalance() -> None:
     assert uneven - two == 64 * 2 * (64 + 4 * 96)  # twice as many of those that arrive
 
 
-def _full(every: int) -> Schedule:
-    return Schedule(4, 1, checkpoint_every=every, gradient_dtype="float32")
-
-
-def test_layers_that_are_computed_again_together_keep_one_input() -> None:
-    peaks = [
-        _peak(replace(_plan(Sharded.NOTHING), schedule=_full(every)))
-        for every in (1, 4)
-    ]  # fmt: skip
-    assert peaks[1].parts_bytes[Part.ACTIVATIONS] > peaks[0].parts_bytes[Part.ACTIVATIONS]  # four layers made again
-
-
 def test_layers_that_are_not_computed_again_keep_all() -> None:
     def activations(layers: int | None) -> int:
         schedule = Schedule(4, 1, recompute=Recompute.FULL, recomputed_layers=layers, gradient_dtype="float32")
@@ -243,7 +231,7 @@ def test_ends_that_count_as_layers_have_stages_with_a_layer_less() -> None:
     ("section", "settings", "message"),
     [
         (Schedule, {"ends_as_layers": True, "pipeline": 1}, "without a pipeline"),
-        (Schedule, {"ends_as_layers": True, "checkpoint_every": 2}, "checkpointing in parts"),
+        (Schedule, {"ends_as_layers": True, "recomputed_layers": 1}, "recomputed_layers"),
         (Sharding, {"release_gradients": True}, "sharding.state optimizer"),
     ],
 )

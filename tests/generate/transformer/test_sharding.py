@@ -11,7 +11,6 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.sizes import (
     embedding_parameters,
@@ -22,7 +21,7 @@ from gnnperf.generate.transformer.sizes import (
     stage_parameters,
 )
 from tests.generate.transformer.graphs import product_flops, sent_bytes, transfers, with_times
-from tests.generate.transformer.plans import small, step_us
+from tests.generate.transformer.plans import small
 
 REPLICAS = 8
 UNTIED = Block(tied_embedding=False)
@@ -139,14 +138,6 @@ def test_what_is_computed_does_not_depend_on_where_parameters_lie() -> None:
     assert len(set(flops.values())) == 1
 
 
-@pytest.mark.parametrize("state", list(Sharded))
-def test_one_rank_takes_as_long_as_all(state: Sharded) -> None:
-    plan = sharded(state, batch=2, data=4, tensor=2)
-    whole = build_plan(plan, every_rank(plan.parallelism))
-    assert step_us(build_plan(plan)) == pytest.approx(step_us(whole), rel=1e-12)
-    assert whole.ops_without_cost() == {}
-
-
 def test_the_later_stages_add_nothing_up_in_full() -> None:
     """Gradients of one micro-batch are added to none; of the next ones in parts, on the stream of the sums."""
 
@@ -174,7 +165,6 @@ def test_an_untied_embedding_is_not_summed_over_the_ends() -> None:
         (Sharded.PARAMETERS, {"pipeline": 2}, "parallelism.pipeline"),
         (Sharded.GRADIENTS, {"pipeline": 2}, "parallelism.pipeline"),
         (Sharded.OPTIMIZER, {"data": 1}, "parallelism.data"),
-        (Sharded.PARAMETERS, {"checkpoint_every": 2}, "schedule.checkpoint_every"),
     ],
 )
 def test_what_does_not_go_together_is_refused(state: Sharded, settings: dict[str, Any], key: str) -> None:

@@ -16,14 +16,16 @@ from tests.shard.parallelism.plans import base, cluster
 
 
 def _some(plan: TransformerPlan, number: int) -> list[TransformerPlan]:
+    """As many of each order of passes."""
     plans = candidates(plan, [8])
-    return [plans[i] for i in np.random.default_rng(0).permutation(len(plans))[:number]]
+    plans = [plans[i] for i in np.random.default_rng(0).permutation(len(plans))]
+    own = [[p for p in plans if p.schedule.pipeline is order][:number] for order in Pipeline]
+    return [one for each in own for one in each]
 
 
 @pytest.mark.parametrize("experts", [False, True])
 def test_no_judged_step_is_below_its_bound(experts: bool) -> None:
-    plans = _some(base(experts=experts), 40)
-    assert {plan.schedule.pipeline for plan in plans} == set(Pipeline)
+    plans = _some(base(experts=experts), 2)
     for plan, bound in zip(plans, bounds(plans, cluster()), strict=True):
         step_us = judged(plan, cluster()).step_us
         assert 0.0 < bound.step_us <= step_us * (1 + 1e-9), settings_text(plan)
@@ -62,7 +64,5 @@ def test_a_stage_that_waits_has_a_bubble() -> None:
 
 @pytest.mark.parametrize("experts", [False, True])
 def test_the_closed_form_of_memory_is_below_the_account_of_tensors(experts: bool) -> None:
-    for plan in _some(base(experts=experts), 40):
-        peak = peak_bytes(plan)
-        assert peak is not None
-        assert held_bytes(plan) <= 1.001 * peak, settings_text(plan)
+    for plan in _some(base(experts=experts), 6):
+        assert held_bytes(plan) <= 1.001 * peak_bytes(plan), settings_text(plan)
