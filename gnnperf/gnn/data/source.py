@@ -20,7 +20,7 @@ from gnnperf.analytic import AnalyticConstants, fit_constants
 from gnnperf.core import InputError
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.recordings import read_recordings
-from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, run_of, typical
+from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, read_run, run_of, typical
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align
 
@@ -131,7 +131,8 @@ def aligned_us(graph: ExecutionGraph, source: RunStep) -> np.ndarray:
     return np.where(rows >= 0, source.isolated.usual_us[rows], np.nan)
 
 
-def source_runs(folder: Path, read: Callable[[str], RunGraph]) -> SourceRuns:
-    """The recordings of a data set folder, the first one of each run."""
+def source_runs(folder: Path, cache_dir: Path) -> SourceRuns:
+    """The recordings of a data set folder, the first one of each run; graphs are kept in `cache_dir`."""
     runs = read_recordings(folder)
-    return SourceRuns({run: repeats[min(repeats)].name for run, repeats in runs.items() if repeats}, read)
+    names = {run: repeats[min(repeats)].name for run, repeats in runs.items()}
+    return SourceRuns(names, lambda name: read_run(folder, name, cache_dir))

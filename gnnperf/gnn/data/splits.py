@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gnnperf.core import InputError, untrusted
 from gnnperf.gnn.data.recordings import CARD, COMPLETE, read_json, read_recordings
-from gnnperf.gnn.data.runs import RunGraph, run_of, workload_of
+from gnnperf.gnn.data.runs import run_of, workload_of
 
 PARTS = ("train", "val", "test")
 BY_PROGRAM = ("run", "workload")  # first words of the axes along which the program of a recording determines its part
@@ -164,19 +164,6 @@ def _program(recording: Path) -> str:
     if not name:
         raise InputError("no card names its program", where=str(recording), remedy="leave data.train_paths empty")
     return name
-
-
-def read_also(
-    own: Callable[[str], RunGraph], other: Callable[[str], RunGraph], names: Iterable[str]
-) -> Callable[[str], RunGraph]:
-    """Reads `names` from the other data set."""
-    theirs = frozenset(names)
-    return lambda name: (other if name in theirs else own)(name)
-
-
-def read_named(other: Path, read: Callable[[str], RunGraph]) -> Callable[[str], RunGraph]:
-    """`read`, which reads a data set by its own names, by those that with_more_to_train gives its recordings."""
-    return lambda name: replace(read(name.removeprefix(prefix_of(other))), run=name)
 
 
 # The split of a folder without splits.json, drawn by the names of runs: with more runs, few change their part. A run is

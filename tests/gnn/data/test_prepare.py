@@ -136,9 +136,7 @@ def test_the_hardware_of_a_run() -> None:
 def test_a_cluster_that_is_named_states_what_its_links_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gnnperf.gnn.data.prepare.read_split", lambda root, axis: SPLIT)
     limited = replace(toy_run(0), placement=Placement(2, 125e6))
-    monkeypatch.setattr(
-        "gnnperf.gnn.data.prepare.read_runs", lambda *_: lambda name: RunGraph(name, limited, cluster())
-    )
+    monkeypatch.setattr("gnnperf.gnn.data.runs.load_graph", lambda *_: limited)
     config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
     assert opened(config)[1]("a").cluster.inter.bucket_bytes == 7e4
     with pytest.raises(InputError, match=r"data\.bucket_bytes.*cluster\.inter\.bucket_bytes"):

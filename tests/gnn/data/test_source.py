@@ -110,4 +110,4 @@ def test_a_source_without_a_training_run_is_refused(tmp_path: Path) -> None:
 def test_the_first_recording_of_each_run_is_read(tmp_path: Path) -> None:
     for name in ("run/2", "run/1", "other/1"):
         write_card(tmp_path / name, 100.0)
-    assert source_runs(tmp_path, read).recordings == {"run": "run/1", "other": "other/1"}
+    assert source_runs(tmp_path, tmp_path).recordings == {"run": "run/1", "other": "other/1"}
