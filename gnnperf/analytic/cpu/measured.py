@@ -79,7 +79,8 @@ def _calibrated_calls(path: Path) -> pd.DataFrame:
                          remedy="name an ops.parquet that `gnnperf calibrate` wrote")  # fmt: skip
     states = table["cache"].where(table["tables"] == 1, "")
     result = [(call, row.measured_us, BETWEEN_BYTES[state]) for row, state in zip(rows, states, strict=True)
-             if row.kind == OP and (call := _traced(row)) is not None and _usable(call, state)]  # fmt: skip
+             if row.kind == OP and (call := _traced(row)) is not None
+             and (state == WARM or (state == FLUSHED and call.family == OpFamily.EMBEDDING))]  # fmt: skip
     columns = {
         "op_name": [ON_CPU.get(call.op_name, call.op_name) for call, *_ in result],
         "input_dims": [_compact(call.input_dims) for call, *_ in result],
@@ -91,10 +92,6 @@ def _calibrated_calls(path: Path) -> pd.DataFrame:
     }  # fmt: skip
     device = str(table["device"].iloc[0]) if "device" in table else ""
     return pd.DataFrame(columns)[[*KEYS, "latency_us"]].assign(times=1, source=CALIBRATED, device=device)
-
-
-def _usable(call: KernelCall, state: str) -> bool:
-    return state == WARM or (state == FLUSHED and call.family == OpFamily.EMBEDDING)
 
 
 def _traced(row: OpRow) -> KernelCall | None:

@@ -116,21 +116,6 @@ def known_rows(sizes: Array) -> npt.NDArray[np.intp]:
     return np.flatnonzero(~np.isnan(sizes).any(axis=1))
 
 
-def of_item_bytes(calls: Sequence[KernelCall]) -> Array:
-    """[n] bytes of an element."""
-    return np.array([call.item_bytes for call in calls], float)
-
-
-def of_bytes(calls: Sequence[KernelCall]) -> Array:
-    """[n] bytes moved; NaN unknown."""
-    return np.array([call.moved_bytes for call in calls], float)
-
-
-def of_turns(calls: Sequence[KernelCall]) -> Array:
-    """[n] calls in turn; NaN: in a program."""
-    return np.array([call.turns for call in calls], float)
-
-
-def of_flops(calls: Sequence[KernelCall]) -> Array:
-    """[n] FLOPs; NaN unknown."""
-    return np.array([call.flops for call in calls], float)
+def column(calls: Sequence[KernelCall], name: str) -> Array:
+    """[n] a number of each call; NaN unknown, of `turns`: in a program."""
+    return np.array([getattr(call, name) for call in calls], float)

@@ -13,14 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import Call, between_bytes, product_sizes
-from gnnperf.core import (
-    NUM_TEXT_FEATURES,
-    WORK_FEATURES,
-    InputError,
-    OpFamily,
-    Relation,
-    names,
-)
+from gnnperf.core import NUM_TEXT_FEATURES, WORK_FEATURES, InputError, OpFamily, Relation, names
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.source import NUM_COLUMNS
 from gnnperf.graph import ExecutionGraph, lane_keys

@@ -185,8 +185,10 @@ def prepare(
     source: SourceRuns | None = None,
 ) -> PreparedData:  # fmt: skip
     """PreparedData from runs that `read` supplies by name; `source`: what another machine measured of the same runs."""
-    result = {part: [typical(read(name)) for name in each(split.part(part), f"reading recordings, {part}", "recordings")]
-              for part in PARTS}  # fmt: skip
+    result = {}
+    for part in PARTS:
+        names = each(split.part(part), f"reading recordings, {part}", "recordings")
+        result[part] = [typical(read(name)) for name in names]
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
     result["train"], machine_scales = in_own_scale(result["train"], others)
     split = replace(split, train=tuple(run.run for run in result["train"]))

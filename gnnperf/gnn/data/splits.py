@@ -17,7 +17,8 @@ from gnnperf.gnn.data.recordings import CARD, COMPLETE, read_json, read_recordin
 from gnnperf.gnn.data.runs import run_of, workload_of
 
 PARTS = ("train", "val", "test")
-BY_PROGRAM = ("run", "workload")  # first words of the axes along which the program of a recording determines its part
+BY_RUN, BY_WORKLOAD = "run", "workload"
+BY_PROGRAM = (BY_RUN, BY_WORKLOAD)  # first words of axes along which the program of a recording determines its part
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,6 @@ def _program(recording: Path) -> str:
 # The split of a folder without splits.json, drawn by the names of runs: with more runs, few change their part. A run is
 # one name: its repeats stay together. Where cards name several programs, whole programs are left out.
 
-BY_RUN, BY_WORKLOAD = "run", "workload"
 HELD_OUT = 5  # one of so many units validates, and one more tests where there are that many
 TOO_FEW = "too little data: {} {}; training needs one, and validation another one"
 
@@ -190,7 +190,7 @@ def drawn_parts(dataset: Path, axis: str) -> dict[str, list[str]]:
     Raises:
         InputError: another axis, or fewer than two runs or programs.
     """
-    if axis not in (BY_RUN, BY_WORKLOAD):
+    if axis not in BY_PROGRAM:
         raise InputError("no such file", where=str(dataset / "splits.json"),
                          remedy=f"write it, or set data.axis={BY_RUN}: then a split is drawn")  # fmt: skip
     units: dict[str, list[str]] = {}
