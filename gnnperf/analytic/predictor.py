@@ -120,17 +120,10 @@ class AnalyticPredictor:
         """[n] us. A group that has fewer ranks on a machine than there are sees machines of so many ranks only."""
         size, first, stride = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
         together = ranks_per_machine(size, first, stride, cluster.ranks_per_node)  # [n]
-        calls = nodes["collective"].astype(object).to_numpy(), nodes["message_bytes"].to_numpy(), size
-        constants, collective_models, result = (
-            self._constants(cluster),
-            collective_models_of(cluster),
-            np.empty(len(nodes)),
-        )
+        kinds, message_bytes = nodes["collective"].astype(object).to_numpy(), nodes["message_bytes"].to_numpy()
+        constants, models, result = self._constants(cluster), collective_models_of(cluster), np.empty(len(nodes))
         for count in np.unique(together):
-            here, machines = together == count, replace(cluster, ranks_per_node=int(count))
-            requested = [each[here] for each in calls]
-            result[here] = (
-                collective_us(*requested, machines, constants) if collective_models is None
-                else fitted_collective_us(*requested, machines, constants, collective_models)
-            )  # fmt: skip
+            here = together == count
+            calls = kinds[here], message_bytes[here], size[here], replace(cluster, ranks_per_node=int(count)), constants
+            result[here] = collective_us(*calls) if models is None else fitted_collective_us(*calls, models)
         return result

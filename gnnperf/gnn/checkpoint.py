@@ -29,7 +29,6 @@ from gnnperf.gnn.trust import Trust, fit_trust
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 12
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
-SEPARATOR = " | "  # between segment and op, as in conf/analytic
 RETRAIN = "train again with this version of gnnperf"
 
 
@@ -170,5 +169,5 @@ def _from_plain(stored: Archive) -> Checkpoint:
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
     coefficients = constants.op_prices
     rest = dataclasses.asdict(dataclasses.replace(constants, op_prices=None))
-    by_op = {SEPARATOR.join(key): us for key, us in constants.host_overhead_us.items()}
+    by_op = {" | ".join(key): us for key, us in constants.host_overhead_us.items()}
     return {**rest, "host_overhead_us": by_op, "op_prices": None if coefficients is None else coefficients.to_plain()}

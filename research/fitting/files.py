@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.analytic import AnalyticConstants, CollectiveConstants
-from gnnperf.analytic.collective.constants import SEPARATOR as COLLECTIVE_SEPARATOR
 from gnnperf.analytic.collective.model import CollectiveModel
-from gnnperf.analytic.constants import SEPARATOR
-from gnnperf.analytic.constants_file import rounded
+from gnnperf.analytic.constants_file import SEPARATOR, rounded
 from gnnperf.analytic.device_evidence import Evidence
 from gnnperf.analytic.gemm.constants import FAMILIES, VERSION, Members
 from gnnperf.core import write_text
@@ -78,7 +76,4 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
 
 
 def _plain(models: Mapping[Any, CollectiveModel]) -> dict[str, object]:
-    return {
-        COLLECTIVE_SEPARATOR.join(map(str, key)): rounded(asdict(model), COLLECTIVE_DIGITS)
-        for key, model in models.items()
-    }
+    return {SEPARATOR.join(map(str, key)): rounded(asdict(model), COLLECTIVE_DIGITS) for key, model in models.items()}

@@ -27,7 +27,7 @@ from gnnperf.predict.gnn import GnnPredictor
 
 @pytest.fixture(scope="module")
 def made(data: PreparedData) -> Checkpoint:
-    config = ModelConfig(hidden_channels=8)
+    config = ModelConfig(hidden_channels=8, num_layers=1)
     return make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {"seed": 3})
 
 
@@ -84,13 +84,12 @@ def test_refuses_what_is_not_a_checkpoint(tmp_path: Path, made: Checkpoint) -> N
 
 
 @pytest.fixture(scope="module")
-def saved(data: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, config = tmp_path_factory.mktemp("saved"), ModelConfig(hidden_channels=8, num_layers=1)
+def saved(made: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "checkpoint.pt"
     nodes = NodeIntervals(0.9, {"v100 | gnn": (-math.inf, 0.25)}, ("v100",))
     steps = {"hybrid": StepIntervals(0.8, {"host": 0.1}, 0.2, math.inf, ("v100",))}
-    made = make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {"seed": 3})
-    save_checkpoint(folder / "checkpoint.pt", replace(made, intervals=Intervals(nodes, steps)))
-    return folder / "checkpoint.pt"
+    save_checkpoint(path, replace(made, intervals=Intervals(nodes, steps)))
+    return path
 
 
 def _with(saved: Path, path: Path, field: str, value: Any) -> Path:

@@ -107,18 +107,12 @@ class CollectiveConstants:
         return links[0] if links else ""
 
 
-SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
-
-
 def load_collectives(path: Path) -> CollectiveConstants:
     """Read the laws of a platform.
 
     Raises InputError: not readable, a key is missing or unknown, a number is none or out of range.
     """
     raw = read_yaml(path)
-    for key, parts in (("laws", ("KIND", "LINK")), ("groups", ("KIND", "RANKS", "MACHINES"))):
-        if isinstance(models := raw.get(key), dict):
-            raw[key] = {_parts(name, parts, f"{path}, {key}"): model for name, model in models.items()}
     if "laws" in raw:
         raw["collective_models"] = raw.pop("laws")  # the key of the file
     try:
@@ -151,10 +145,3 @@ def collective_models_named(name: str) -> CollectiveConstants:
         InputError: unknown name (with the closest ones), or a file that cannot be read.
     """
     return load_collectives(Path(name)) if is_path(name) else shipped_collectives(name)
-
-
-def _parts(key: object, names: tuple[str, ...], where: str) -> tuple[str | int, ...]:
-    result = str(key).split(SEPARATOR)
-    if len(result) != len(names):
-        raise InputError(f"key {key!r}", where=where, allowed=SEPARATOR.join(names))
-    return tuple(int(part) if part.isdecimal() else part for part in result)
