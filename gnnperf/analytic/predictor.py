@@ -29,7 +29,7 @@ WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 class AnalyticPredictor:
     """Closed forms of kernels on GPUs, prices of ops on CPUs, latency-bandwidth collectives, mean host overheads.
 
-    Collectives go by the laws that the cluster names (`ClusterSpec.collectives`), else by specification.
+    Collectives go by the models that the cluster names (`ClusterSpec.collectives`), else by specification.
 
     Attributes:
         constants: what the model takes as given; None: what ships for the device's kind, which covers devices of
@@ -88,7 +88,7 @@ class AnalyticPredictor:
         return latency
 
     def _with_graph_launches(self, graph: ExecutionGraph, cluster: ClusterSpec, latency_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] us: what a graph launch costs depends on what it launches, which its own row does not say."""
+        """[num_nodes] us: what a graph launch costs depends on what it launches, which is not in its own row."""
         kernels = launched_kernels(graph)  # [num_nodes]
         if not kernels.any():
             return latency_us

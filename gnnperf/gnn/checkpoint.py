@@ -22,7 +22,7 @@ from gnnperf.gnn.data.prepare import Earlier, PreparedData
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals.steps import Intervals
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.stored import check_network, feature_names, network_of
+from gnnperf.gnn.models.stored import check_network, feature_names
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import Trust, fit_trust
 
@@ -64,7 +64,9 @@ class Checkpoint:
 
     def network(self) -> TypedGNN:
         """The network in evaluation mode."""
-        return network_of(self.model, self.vocabulary, self.weights)
+        network = TypedGNN(self.model, self.vocabulary)
+        network.load_state_dict(dict(self.weights))
+        return network.eval()
 
     @property
     def earlier(self) -> Earlier:
@@ -81,7 +83,7 @@ def make_checkpoint(
         network: the network, trained.
         model: its configuration.
         data: what it was trained on.
-        training: how, as what JSON can say (seed, optimizer settings).
+        training: how, in JSON values (seed, optimizer settings).
     """
     provenance = {
         "gnnperf": __version__,
@@ -144,7 +146,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "floors": dataclasses.asdict(checkpoint.floors),
         "trust": dataclasses.asdict(checkpoint.trust),
         "provenance": dict(checkpoint.provenance),
-        "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
+        "intervals": None if checkpoint.intervals is None else dataclasses.asdict(checkpoint.intervals),
         "source_constants": None if source is None else _plain_constants(source),
     }
 

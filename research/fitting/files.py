@@ -61,7 +61,7 @@ def save_evidence(result: Sequence[Evidence], provenance: str, path: Path) -> No
 
 
 def save_collectives(constants: CollectiveConstants, path: Path) -> None:
-    """Write the laws of a platform, whole or not at all."""
+    """Write the models of a platform, whole or not at all."""
     raw = {
         "provenance": constants.provenance,
         "measured_inside": asdict(constants.measured_inside),
@@ -69,7 +69,7 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
         "between": constants.between,
         "inside": [[largest, link] for largest, link in constants.inside],
         "rings": dict(constants.rings),
-        "laws": _plain(constants.collective_models),
+        "collective_models": _plain(constants.collective_models),
         "groups": _plain(constants.groups),
     }
     write_text(path, yaml_text(raw, flow=None))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention import Attentions, FusedRates, flops, fused_bytes, fused_us
+from gnnperf.analytic.attention import Attentions, flops, fused_bytes, fused_us
 
-RATES = FusedRates(flops_share=0.5, pair_columns=0.0)
+RATES = 0.5, 0.0  # share of the peak, columns of a pair
 
 
 def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causal: bool = False) -> Attentions:
@@ -20,7 +20,7 @@ def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causa
     return Attentions(batch, num_heads, positions, positions, width, causal=np.array([causal]))
 
 
-def fused(calls: Attentions, backward: bool = False, rates: FusedRates = RATES) -> float:
+def fused(calls: Attentions, backward: bool = False, rates: tuple[float, float] = RATES) -> float:
     return float(fused_us(calls, 2, 8e12, DEVICE, CONSTANTS, rates, backward)[0])
 
 

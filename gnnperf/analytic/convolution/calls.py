@@ -125,7 +125,7 @@ def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 
 def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:
-    """Which products a call is: the FLOPs of convolution_backward tell whether it gives one gradient or two."""
+    """Which products a call is: by the FLOPs, convolution_backward gives one gradient or two."""
     if call.op_name == BOTH:
         try:
             parsed = call.parsed()
@@ -168,5 +168,5 @@ def convolved_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTim
 
 
 def convolution_size(call: KernelCall) -> tuple[float, ...]:
-    """Fields of Convolutions. Raises UnknownCost: shapes and FLOPs that do not tell."""
+    """Fields of Convolutions. Raises UnknownCost: shapes and FLOPs that do not determine them."""
     return (SIZES_OF_BOTH if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)

@@ -100,7 +100,7 @@ def _traced(row: OpRow) -> KernelCall | None:
         return _sparse_sum(row)
     try:
         calls = gradient_calls(row) if row.direction == "backward" else [recorded_call(row)]
-    except (UnknownCost, IndexError):  # no formula for the gradient, or shapes that do not tell it
+    except (UnknownCost, IndexError):  # no formula for the gradient, or shapes that do not determine it
         return None
     known = len(calls) == 1 and calls[0].family not in (OpFamily.UNKNOWN, OpFamily.VIEW)
     known &= row.direction == "forward" or calls[0].family != OpFamily.EMBEDDING  # they allocate the gradient anew

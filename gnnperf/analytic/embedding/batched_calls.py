@@ -109,7 +109,7 @@ def _update_us(tables: np.ndarray, costs: LookupCosts) -> np.ndarray:
 
 
 def batched_work(tables: Sequence[BatchedTable], name: str) -> tuple[float, float]:
-    """FLOPs and bytes of a call, reuse in caches not counted: what the graph says about it, and the roofline takes."""
+    """FLOPs and bytes of a call, reuse in caches not counted: as in the graph and for the roofline."""
     flops = float(sum(t.lookups * t.dim for t in tables))
     if name == LOOK_UP:
         return flops, float(sum(t.lookups * (INDEX_BYTES + 4 * t.dim) + t.bags * 4 * t.dim for t in tables))

@@ -81,7 +81,7 @@ def lookups_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 
 def sizes_of(call: KernelCall) -> Size:
-    """Rows of the table, columns, lookups, bags. Raises UnknownCost: another op, or shapes and bytes do not tell."""
+    """Rows of the table, columns, lookups, bags. Raises UnknownCost: another op, or they are unknown."""
     if call.op_name in DENSE_SIZES:
         return DENSE_SIZES[call.op_name](call)
     if call.op_name not in SIZES:

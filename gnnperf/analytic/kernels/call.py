@@ -1,4 +1,4 @@
-"""KernelCall: one distinct op call as the graph knows it, and what is predicted for it."""
+"""KernelCall: one distinct op call as the graph holds it, and what is predicted for it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KernelCall:
     tf32: bool = False
     # calls in turn on operands of their own, which compete for the cache (1: one call in a loop); None: in a program
     turns: float | None = None
-    access: LookupAccess = LookupAccess()  # of an embedding lookup; shapes say nothing about it
+    access: LookupAccess = LookupAccess()  # of an embedding lookup; it is not in shapes
 
     @property
     def plain_name(self) -> str:
@@ -101,7 +101,7 @@ Form = Callable[[Sequence[KernelCall], Setting], Array]  # calls of one family -
 
 
 def sized(calls: Sequence[KernelCall], sizes: Callable[[KernelCall], tuple[float, ...]], width: int) -> Array:
-    """[n, width] sizes of each call; a row of NaN where its shapes do not tell them."""
+    """[n, width] sizes of each call; a row of NaN where its shapes do not determine them."""
     result = np.full((len(calls), width), np.nan)
     for row, call in enumerate(calls):
         try:

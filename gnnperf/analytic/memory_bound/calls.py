@@ -91,7 +91,7 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 def lists_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of foreach and fused optimizer ops: bytes, and a floor for each launch that its arguments take.
 
-    Where the graph knows how many kernels there were, their floors are added outside.
+    Where the graph has the number of kernels, their floors are added outside.
     """
     sizes = sized(calls, _list_sizes, 3)  # lists, tensors, chunks
     result = streams_us(calls, setting)
@@ -157,7 +157,7 @@ def is_chain(call: KernelCall) -> bool:
 
 
 def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of calls that `is_chain` knows; NaN: no buffers recorded."""
+    """[n] us of fused chains (`is_chain`); NaN: no buffers recorded."""
     elements = np.nan_to_num(sized(calls, _largest_buffer, 1)[:, 0])  # unknown: bytes only
     moved = column(calls, "moved_bytes")
     missing = _missing(moved, calls, setting)
@@ -170,7 +170,7 @@ def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 def chain_ops(name: str) -> tuple[str, ...]:
     """The ops of a kernel's name that compute, without views: ("add", "silu_backward") of triton_poi_fused_..._3.
 
-    Names hold underscores themselves, so the longest op that the cost formulas know is taken first; a word that is in
+    Names hold underscores themselves, so the longest op that has a cost formula is taken first; a word that is in
     none counts as an op.
     """
     match = CHAIN.fullmatch(name)

@@ -45,8 +45,8 @@ class MachineScales:
         if not self.num_shared:
             return "shares no run with ours: its labels are as its machine took them"
         given = ", ".join(f"{key[0]} {ratio:.2f}" for key, ratio in sorted(self.of_kind.items()) if len(key) == 1)
-        left_out = f"; left out, because of no known pace: {self.num_left_out}" if self.num_left_out else ""
-        return f"takes {given} times as long as ours, as {self.num_shared} shared runs say{left_out}"
+        left_out = f"; left out, because of unknown speed: {self.num_left_out}" if self.num_left_out else ""
+        return f"takes {given} times as long as ours, by {self.num_shared} shared runs{left_out}"
 
     def of(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] of a node table; NaN where no shared run has enough of the kind."""

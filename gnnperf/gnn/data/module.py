@@ -140,7 +140,7 @@ class StepDataModule(lightning.LightningDataModule):
 
 
 def batch_of(graphs: Sequence[HeteroData]) -> Batch:
-    """One disconnected graph. Edge types that none of the graphs uses say nothing and would cost most of the time."""
+    """One disconnected graph. Edge types that none of the graphs uses would cost most of the time."""
     used = {t for g in graphs for t in g.edge_types if g[t].edge_index.shape[1]}
     copies = [copy(graph) for graph in graphs]  # shallow
     for graph in copies:

@@ -198,7 +198,7 @@ def with_token_buckets(run: RunGraph, bucket_bytes: float) -> RunGraph:
 
 
 def workload_of(folder: Path) -> str:
-    """The program that a recorder's card names; "" where there is no card, or it does not say. A name says nothing."""
+    """The program that a recorder's card names; "" where there is no card, or it names none."""
     card = folder / CARD
     return str(read_json(card).get("workload") or "") if card.is_file() else ""
 

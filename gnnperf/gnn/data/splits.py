@@ -92,7 +92,7 @@ def _check(split: Split, dataset: Path, where: str) -> None:
 
 
 def _check_recordings(parts: Mapping[str, str], where: str) -> None:
-    """Recordings of one run tell each other: they stand on one side."""
+    """Recordings of one run are nearly equal: they belong to one part."""
     result: dict[str, tuple[str, str]] = {}  # run -> its first recording, its part
     for recording, part in parts.items():
         first, known = result.setdefault(run_of(recording), (recording, part))
@@ -126,8 +126,8 @@ def with_tests_of(split: Split, other: Path) -> Split:
 def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Split:
     """The split with all complete recordings of `other` in its part train, named <folder>/<recording>.
 
-    Left out are programs that are tested on, so that a program nothing knows stays one, and runs that the split
-    validates on. What else an axis holds out (sizes, links, ..) another data set may hold, and nothing here could tell.
+    Left out are programs that are tested on, so that an unknown program stays one, and runs that the split
+    validates on. What else an axis holds out (sizes, links, ..) another data set may hold undetected.
 
     Args:
         split: of the data set that is trained on.

@@ -5,8 +5,8 @@
     bounds                    where those of one more generation are expected to lie: mean of the lower ones less
                               t x deviation x root of (1 + 1 / generations), and likewise above
 
-Rows of one device miss together, so that many rows of devices that trained say little of another one, whatever they are
-weighted by (BENCHMARKS.md); what counts is how far generations differ. t is Student's, one-sided, for GENERATION_LEVEL.
+Rows of one device miss together, so that many rows of devices that trained are little evidence for another one, however they
+are weighted (BENCHMARKS.md); what counts is how far generations differ. t is Student's, one-sided, for GENERATION_LEVEL.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DeviceIntervals:
             require(low < high, "log_bounds", [low, high], "a lower and an upper number")
 
     def bounds_us(self, family: np.ndarray, dtype: np.ndarray, latency_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[n] lowest and highest latency; NaN where no device tells of the family.
+        """[n] lowest and highest latency; NaN for families without bounds.
 
         Args:
             family: [n] op families; None unknown.
@@ -79,7 +79,7 @@ def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:
 
 
 def fit_device_intervals(held_out: pd.DataFrame, level: float, pooled: float | None = None) -> DeviceIntervals:
-    """Groups that at least LEAST_GENERATIONS generations tell of; families that they tell of in several dtypes.
+    """Groups with rows of at least LEAST_GENERATIONS generations; families with rows in several dtypes.
 
     Args:
         held_out: columns generation, family, dtype, score = log(measured / predicted without the generation).
@@ -90,7 +90,7 @@ def fit_device_intervals(held_out: pd.DataFrame, level: float, pooled: float | N
     for keys in (held_out["family"], held_out["family"] + SEPARATOR + held_out["dtype"]):
         for key, rows in held_out.groupby(keys.astype(str), sort=True):
             generation = rows["generation"].to_numpy(str)
-            given = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype tells nothing of another
+            given = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype is no evidence for another
             if given and len(set(generation)) >= LEAST_GENERATIONS:
                 result[str(key)] = expected_bounds(rows["score"].to_numpy(float), generation, level, pooled)
     return DeviceIntervals(level, result, tuple(sorted(set(held_out["generation"].astype(str)))))

@@ -43,14 +43,9 @@ class Processes:
         """Whether this one writes files, prints and evaluates for all."""
         return self.rank == 0
 
-    @property
-    def num_machines(self) -> int:
-        """On which they run, as many on each."""
-        return self.count // self.count_here
-
 
 def processes() -> Processes:
-    """One, unless torchrun says otherwise."""
+    """One, unless torchrun started this one."""
     rank, count, here = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if rank is None or count is None or here is None:
         return Processes()
@@ -112,7 +107,7 @@ def residuals_of(network: TypedGNN, step: Step) -> np.ndarray:
 def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
     """GMAE over all nodes of the validation runs: what a search over settings minimizes.
 
-    Not the loss: two settings of the loss give values that say nothing about each other.
+    Not the loss: two settings of the loss give values that cannot be compared.
     """
     val = tables["val"]
     result = val[(val["node_type"] == ALL) & (val["predictor"] == "gnn")]["gmae"]

@@ -96,7 +96,7 @@ def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: P
         logger=curves,
         accelerator="cpu" if on_cpu else "gpu",
         devices=ours.count_here,
-        num_nodes=ours.num_machines,
+        num_nodes=ours.count // ours.count_here,
         strategy=DDPStrategy(find_unused_parameters=True) if ours.count > 1 else "auto",  # a batch may lack a relation
         use_distributed_sampler=False,  # SharedBatches divides every batch itself
         enable_progress_bar=config.trainer.progress_bar,

@@ -61,7 +61,7 @@ class Log:
         return self.out / folder / name
 
 
-# The only file that knows wandb.
+# wandb is used in this file only.
 
 # What wandb would send by itself: host and user names, paths, the command line, git remotes, code, what is printed,
 # installed packages. A run is described by its configuration and by nothing of the machine.
@@ -269,7 +269,7 @@ def log_outputs(
 
 @contextmanager
 def open_log(config: TrainConfig) -> Iterator[Log]:
-    """The log that the configuration asks for, closed at the end: the next job of a multirun begins one of its own.
+    """The log of the configuration, closed at the end: the next job of a multirun begins one of its own.
 
     Raises:
         InputError: wandb refuses.

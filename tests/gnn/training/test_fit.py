@@ -47,7 +47,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 
 
 def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedData) -> None:
-    made = config(tmp_path, epochs=40, model=ModelConfig(hidden_channels=16, num_layers=1))
+    made = config(tmp_path, epochs=24, model=ModelConfig(hidden_channels=16, num_layers=1))
     table = evaluate(trained(made, data), data)["test"]
     assert value(table, "compute", "base", "gmae") > 0.3
     assert value(table, "compute", "gnn", "gmae") < 0.1
@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_bits_and_every_loss_changes_them(tmp_path:
 
 
 def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: PreparedData) -> None:
-    made = config(tmp_path, epochs=8)
+    made = config(tmp_path, epochs=5)
     made.data.batch_size, made.data.max_nodes_per_batch = 1, 12  # the toy has 15 nodes of work
     table = evaluate(trained(made, data), data)["test"]
     assert value(table, "compute", "gnn", "gmae") < 0.7 * value(table, "compute", "base", "gmae")
