@@ -124,7 +124,7 @@ def _whole(positions: Array) -> Array:
 
 
 def fused_rates(setting: Setting, dtype: str, backward: bool) -> tuple[float, float]:
-    """What a fused kernel reaches: share of the units' peak in full waves, and softmax per pair, as columns of a head."""
+    """A fused kernel's share of the units' peak in full waves, and its softmax per pair as columns of a head."""
     device = as_specified(setting, dtype)
     share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
     per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM

@@ -5,8 +5,9 @@
     bounds                    where those of one more generation are expected to lie: mean of the lower ones less
                               t x deviation x root of (1 + 1 / generations), and likewise above
 
-Rows of one device miss together, so that many rows of devices that trained are little evidence for another one, however they
-are weighted (BENCHMARKS.md); what counts is how far generations differ. t is Student's, one-sided, for GENERATION_LEVEL.
+Rows of one device miss together, so that many rows of devices that trained are little evidence for another
+one, however they are weighted (BENCHMARKS.md); what counts is how far generations differ.
+t is Student's, one-sided, for GENERATION_LEVEL.
 """
 
 from __future__ import annotations
