@@ -1,6 +1,6 @@
 """gnnperf: a learned performance model for multi-GPU training.
 
-    answer = gnnperf.predict("trace.json.gz", hardware="h100_sxm")      as predict.py does (gnnperf.report.notebook)
+    step = gnnperf.predict("trace.json.gz", hardware="h100_sxm")      as predict.py does (gnnperf.report.notebook)
 
 `import gnnperf` loads nothing else; the package `gnnperf.predict`, which can be called, is loaded when it is first
 named.

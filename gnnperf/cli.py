@@ -13,7 +13,7 @@ from gnnperf.core import InputError, bars_on_terminal, complain, lasting_streams
 Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
-# `gnnperf inspect` answers at once.
+# `gnnperf inspect` returns at once.
 MODULE_OF_COMMAND = {
     "completion": "gnnperf.cli",
     "predict": "gnnperf.report.predict_cli",

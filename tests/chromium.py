@@ -105,16 +105,16 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         ends = time.monotonic() + PATIENCE_S
-        while (answer := self._next(ends)).get("id") != self._number:
-            self.events.append(answer)
-        if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']['message']}")
-        return answer["result"]
+        while (reply := self._next(ends)).get("id") != self._number:
+            self.events.append(reply)
+        if "error" in reply:
+            raise RuntimeError(f"{method}: {reply['error']['message']}")
+        return reply["result"]
 
     def _next(self, ends: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
             if not select.select([self._from], [], [], max(0.0, ends - time.monotonic()))[0]:
-                raise RuntimeError("Chromium does not answer")
+                raise RuntimeError("Chromium does not reply")
             piece = os.read(self._from, 1 << 20)
             if not piece:
                 raise RuntimeError("Chromium ended")
@@ -142,7 +142,7 @@ class Page:
 
     def complaints(self) -> Sequence[str]:
         """What the console has of errors and warnings so far, and every request beyond the file itself."""
-        self.ask("0")  # events before the answer are here now
+        self.ask("0")  # events before the reply are here now
         sentences = []
         for event in self.events:
             given: Mapping[str, Any] = event.get("params", {})

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.op_tables import Answer, OpRow
+from gnnperf.analytic.op_tables import Estimate, OpRow
 from gnnperf.cli import main
 from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
-from gnnperf.predict.op_answers import Answered, write_answers
+from gnnperf.predict.op_estimates import OpEstimates, write_estimates
 from gnnperf.report.compare.cli import _write as write_comparison
 from gnnperf.report.roofline.sheet import write as write_sheet
 from gnnperf.trace import read_run
@@ -23,9 +23,10 @@ from research.evaluation.cli import write_json
 from tests.test_predict_script import trace  # noqa: F401  # a fixture
 
 
-def _answers(path: Path) -> None:
+def _estimates(path: Path) -> None:
     rows = (OpRow("aten::mm", ((2, 2), (2, 2)), ("float32",)),)
-    write_answers(Answered(pd.DataFrame({"op": ["aten::mm"]}), rows, (Answer(1.0, "memory"),), load_device("t4")), path)
+    estimates = OpEstimates(pd.DataFrame({"op": ["aten::mm"]}), rows, (Estimate(1.0, "memory"),), load_device("t4"))
+    write_estimates(estimates, path)
 
 
 def _sheet(path: Path) -> None:
@@ -34,7 +35,7 @@ def _sheet(path: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "interventions.json": lambda path: write_json(path, {"a": 1}),
-    "answers.csv": _answers,
+    "answers.csv": _estimates,
     "change.html": lambda path: write_comparison(path, b"<!DOCTYPE html>"),
     "roofline.csv": _sheet,
 }

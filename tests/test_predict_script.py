@@ -300,7 +300,7 @@ def test_ctrl_c_leaves_an_earlier_answer_and_states_so(
     assert run(tmp_path, f"trace={trace}", "out=out", *PLAIN, "--quiet").returncode == 0
     before = (tmp_path / "out/prediction.json").read_bytes()
 
-    def interrupted(*answer: object) -> str:
+    def interrupted(*estimate: object) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(write, "html_report", interrupted)

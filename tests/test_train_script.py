@@ -58,9 +58,9 @@ def test_a_checkpoint_that_predicts(
     assert printed.err == ""
     for part in ("train: 4 steps", "val: error", "test: error", "op median", "nearest run", "analytic"):
         assert part in printed.out
-    assert set(pd.read_csv(out / "errors.csv")["answer"]) == {"gnn", "base", "analytic", "op median", "nearest run"}
-    answer = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
-    assert np.isfinite(answer.latency_us).all()
+    assert set(pd.read_csv(out / "errors.csv")["predictor"]) == {"gnn", "base", "analytic", "op median", "nearest run"}
+    estimate = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
+    assert np.isfinite(estimate.latency_us).all()
     assert checkpoint.provenance["training"]["optim"]["huber_delta"] == 0.05
     assert checkpoint.provenance["training"]["processors"] == [{"name": "Epyc", "capability": "AVX2"}]
 
@@ -95,7 +95,7 @@ def test_the_network_and_the_hybrid_stand_with_trivial_answers(
     assert {"small", "small-hybrid", "analytic", "ridge-step"} < set(cells)
     assert cells["small"].origin.learner == f"checkpoint {load_checkpoint(out / 'checkpoint.pt').sha256}"
     rows = pd.read_csv(out / "tables" / "test_rows.csv").set_index(["row", "of"])
-    errors = pd.read_csv(out / "errors.csv").query("part == 'test' and node_type == 'all' and answer == 'gnn'")
+    errors = pd.read_csv(out / "errors.csv").query("part == 'test' and node_type == 'all' and predictor == 'gnn'")
     assert rows.loc[("small", "nodes"), "gmae"] == pytest.approx(errors["gmae"].item(), rel=0.5)
 
 

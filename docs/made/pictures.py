@@ -68,7 +68,7 @@ def schedule_picture() -> str:
 def contention_picture() -> str:
     """Two transfers that share a link: each as if it were by itself, then as they share it."""
     prediction = _predicted(small_graph(SmallRun(transfers=2)))
-    assert prediction.isolated is not None, "the analytical model answers for ops alone"
+    assert prediction.isolated is not None, "the analytical model predicts isolated ops"
     predicted_us = np.nan_to_num(prediction.latency_us)
     second = schedule_with_contention(prediction.graph, predicted_us, prediction.lag_us, prediction.isolated).schedule
     parts = [

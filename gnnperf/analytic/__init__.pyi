@@ -31,8 +31,8 @@ from .kernels.call import UNRECORDED_DTYPE as UNRECORDED_DTYPE
 from .kernels.dispatch import has_forms as has_forms
 from .kernels.nodes import node_bounds as node_bounds
 from .memory_bound.streams import US as US
-from .op_tables.predict import Answer as Answer
-from .op_tables.predict import answer_rows as answer_rows
+from .op_tables.predict import Estimate as Estimate
+from .op_tables.predict import estimate_rows as estimate_rows
 from .op_tables.read import MEASURED as MEASURED
 from .op_tables.read import OP as OP
 from .op_tables.read import OpRow as OpRow

@@ -1,4 +1,4 @@
-"""Every device of the catalog with the evidence behind answers for it, computed from what the constants were made of.
+"""Every device of the catalog with the evidence behind predictions for it, computed from the sources of constants.
 
 measured     constants were fitted on ops of this device
 few-shot     ... on fewer than LEAST_ROWS of them
@@ -54,7 +54,7 @@ HALVES = ("bfloat16_matrix", "float16_matrix", "float16")  # dense rates of 16 b
 
 
 class Standing(StrEnum):
-    """What answers for a device stand on."""
+    """What predictions for a device rest on."""
 
     MEASURED = "measured"
     FEW_SHOT = "few-shot"
@@ -66,7 +66,7 @@ class DeviceEvidence:
     """One device."""
 
     device: DeviceSpec  # its specification
-    standing: Standing  # what answers stand on
+    standing: Standing  # what predictions rest on
     evidence: tuple[Evidence, ...]  # measurements of it that constants were fitted on
     next_to: tuple[str, ...]  # the nearest measured devices: of the same chip, else of the same generation; () none
     same_chip: bool  # whether those have the same chip

@@ -1,4 +1,4 @@
-"""`gnnperf devices`: the catalog of hardware, with the evidence behind answers for each device."""
+"""`gnnperf devices`: the catalog of hardware, with the evidence behind predictions for each device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gnnperf.analytic.device_evidence import DeviceEvidence
 
 DESCRIPTION = """\
-Every device of the catalog (conf/hardware), and what answers for it stand on:
+Every device of the catalog (conf/hardware), and what predictions for it rest on:
 
   measured     the analytical model's constants were fitted on ops that were measured on this device
   few-shot     ... on few of them
@@ -27,7 +27,7 @@ WIDTH = 160
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `devices`."""
-    parser = subparsers.add_parser("devices", help="the catalog of hardware, with the evidence behind answers",
+    parser = subparsers.add_parser("devices", help="the catalog of hardware, with the evidence behind predictions",
                                    description=DESCRIPTION,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as JSON")

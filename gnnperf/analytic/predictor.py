@@ -1,4 +1,4 @@
-"""AnalyticPredictor: the analytical answer for every node of a graph."""
+"""AnalyticPredictor: the analytical prediction for every node of a graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AnalyticPredictor:
     Collectives go by the laws that the cluster names (`ClusterSpec.collectives`), else by specification.
 
     Attributes:
-        constants: what the model takes as given; None: what ships for the device's kind, which answers for devices of
+        constants: what the model takes as given; None: what ships for the device's kind, which covers devices of
             another kind in any case.
         contention: what overlapping work takes from each other. Latencies are of each op by itself.
     """
@@ -76,7 +76,7 @@ class AnalyticPredictor:
         types = nodes["node_type"].to_numpy().astype(str)  # [num_nodes]
         latency = np.full(len(nodes), np.nan)
         latency[np.isin(types, WITHOUT_TIME)] = 0.0
-        for node_type, answer in (
+        for node_type, estimate in (
             (NodeType.HOST, self._host),
             (NodeType.COMPUTE, partial(self._compute, tables=tables)),
             (NodeType.MEMORY, self._memory),
@@ -85,7 +85,7 @@ class AnalyticPredictor:
         ):
             here = types == node_type
             if here.any():
-                latency[here] = answer(nodes[here], cluster)
+                latency[here] = estimate(nodes[here], cluster)
         return latency
 
     def _with_graph_launches(self, graph: ExecutionGraph, cluster: ClusterSpec, latency_us: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ from .intervals.devices import group_names as group_names
 from .intervals.devices import load_device_intervals as load_device_intervals
 from .intervals.devices import shipped_device_intervals as shipped_device_intervals
 from .intervals.nodes import NodeIntervals as NodeIntervals
-from .intervals.nodes import answer_table as answer_table
+from .intervals.nodes import estimate_table as estimate_table
 from .intervals.nodes import fit_node_intervals as fit_node_intervals
 from .intervals.steps import LEVEL as LEVEL
 from .intervals.steps import Intervals as Intervals
@@ -41,9 +41,9 @@ from .intervals.steps import fit_step_intervals as fit_step_intervals
 from .intervals.steps import miss_of as miss_of
 from .intervals.steps import shares_of as shares_of
 from .models.gnn import WORK as WORK
-from .models.gnn import NodeAnswer as NodeAnswer
+from .models.gnn import NodeOutput as NodeOutput
 from .models.gnn import TypedGNN as TypedGNN
-from .models.gnn import answers_of as answers_of
+from .models.gnn import outputs_of as outputs_of
 from .settings import DataConfig as DataConfig
 from .settings import ModelConfig as ModelConfig
 from .training.config import NAME as NAME
@@ -61,5 +61,5 @@ from .training.evaluate import write_comparison as write_comparison
 from .training.fit import build_model as build_model
 from .training.fit import fit as fit
 from .training.fit import keep_what_helps as keep_what_helps
-from .training.look import log_answers as log_answers
+from .training.look import log_outputs as log_outputs
 from .training.look import open_log as open_log

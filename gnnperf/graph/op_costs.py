@@ -242,7 +242,7 @@ def _sum_up(
 
 
 def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.ndarray) -> None:
-    """Evaluate each distinct (name, shapes, types, values) once and spread the answer over its rows."""
+    """Evaluate each distinct (name, shapes, types, values) once and spread the result over its rows."""
     if not len(rows):
         return
     at = current[rows]
@@ -251,15 +251,15 @@ def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.nda
     codes = np.stack([frame[c].cat.codes.to_numpy()[at] for c in columns])  # [4, num_rows]
     distinct, inverse = np.unique(codes, axis=1, return_inverse=True)
     texts = [frame[c].cat.categories for c in columns]
-    answers = [
+    costs = [
         op_cost(*(texts[k][code] if code >= 0 else None for k, code in enumerate(row))) for row in distinct.T.tolist()
     ]
-    flops = np.array([a.flops for a in answers])[inverse]
-    known = ~(np.isnan(flops) & np.isnan(np.array([a.bytes for a in answers])[inverse]))
-    named = np.array([a.family != OpFamily.UNKNOWN for a in answers])[inverse]
+    flops = np.array([a.flops for a in costs])[inverse]
+    known = ~(np.isnan(flops) & np.isnan(np.array([a.bytes for a in costs])[inverse]))
+    named = np.array([a.family != OpFamily.UNKNOWN for a in costs])[inverse]
     take = known | (named & (result.family[rows] == OpFamily.UNKNOWN))
     result.flops[rows[take]] = flops[take]
-    result.bytes[rows[take]] = np.array([a.bytes for a in answers])[inverse][take]
-    result.family[rows[take]] = np.array([str(a.family) for a in answers], dtype=object)[inverse][take]
-    result.dtype[rows[take]] = np.array([a.dtype for a in answers], dtype=object)[inverse][take]
+    result.bytes[rows[take]] = np.array([a.bytes for a in costs])[inverse][take]
+    result.family[rows[take]] = np.array([str(a.family) for a in costs], dtype=object)[inverse][take]
+    result.dtype[rows[take]] = np.array([a.dtype for a in costs], dtype=object)[inverse][take]
     result.event[rows[known]] = at[known]

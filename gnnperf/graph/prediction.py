@@ -1,4 +1,4 @@
-"""Prediction: what anything that can answer "how long" returns, and the protocol it follows."""
+"""Prediction: what a predictor of latencies returns, and the protocol it follows."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Prediction:
         latency_us: [num_nodes] float64; NaN where uncovered, 0 for device and link nodes.
         lag_us: [num_edges] float64; delay along each timed edge (0 where the edge has no lag class).
         source: [num_nodes] object array of schema.Source values.
-        analytic_latency_us: [num_nodes] the analytical answer; NaN if it has none.
-        latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing tells how far the answer may be off.
+        analytic_latency_us: [num_nodes] the analytical prediction; NaN if it has none.
+        latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing tells how far the prediction may be off.
         uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
         warnings: sentences for the user.
         mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
@@ -116,7 +116,7 @@ class Prediction:
 
 
 class Predictor(Protocol):
-    """Anything that can answer "how long"."""
+    """A predictor of latencies."""
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Predict every node of `graph` as if run on `cluster`."""

@@ -151,7 +151,7 @@ class ClusterSpec:
         host: the processor of a node; None unknown.
         core_sets: per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them.
         collectives: device name -> laws of its collectives in this cluster (conf/analytic/collective_laws, or a .yaml
-            file); ANY_DEVICE: whatever the device. Where nothing is named, links and NCCL's own estimates answer.
+            file); ANY_DEVICE: whatever the device. Where nothing is named, links and NCCL's own estimates are used.
         all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
         host_sockets: processors of a node; None not stated.
         storage: drives of a node, as much of them as one device has to itself; None: not stated.

@@ -1,4 +1,4 @@
-"""Findings of an answer: about the step that it reports.
+"""Findings of a prediction: about the step that it reports.
 
 Blind predictions for the hardware of the trace, and replays, are about the measured step instead.
 """
@@ -26,35 +26,35 @@ TOO_LARGE = "Findings are looked for in graphs of up to {:,} nodes; this one has
 
 
 def with_findings(
-    answer: StepPrediction, question: Question, predictor: Predictor | None = None, cluster: ClusterSpec | None = None
+    result: StepPrediction, question: Question, predictor: Predictor | None = None, cluster: ClusterSpec | None = None
 ) -> StepPrediction:
-    """The answer with what holds its step up."""
-    num_nodes = answer.prediction.graph.num_nodes
+    """The prediction with what holds its step up."""
+    num_nodes = result.prediction.graph.num_nodes
     if num_nodes > LARGEST_GRAPH:
-        return replace(answer, notes=(*answer.notes, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
-    missing, all_ = _uncovered(answer)
-    if not _is_measured(answer) and missing > MOST_UNCOVERED * all_:
-        return replace(answer, notes=(*answer.notes, UNCOVERED.format(missing, all_)))
-    return replace(answer, findings=find(_observed(answer, question, predictor, cluster)))
+        return replace(result, notes=(*result.notes, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
+    missing, all_ = _uncovered(result)
+    if not _is_measured(result) and missing > MOST_UNCOVERED * all_:
+        return replace(result, notes=(*result.notes, UNCOVERED.format(missing, all_)))
+    return replace(result, findings=find(_observed(result, question, predictor, cluster)))
 
 
-def _is_measured(answer: StepPrediction) -> bool:
+def _is_measured(result: StepPrediction) -> bool:
     """Whether the step was measured on the hardware that it is predicted for."""
-    return answer.measured_step_time_us is not None and bool(np.isfinite(answer.measured_step_time_us))
+    return result.measured_step_time_us is not None and bool(np.isfinite(result.measured_step_time_us))
 
 
-def _uncovered(answer: StepPrediction) -> tuple[int, int]:
-    on_device = answer.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
-    return int((on_device & np.isnan(answer.prediction.latency_us)).sum()), int(on_device.sum())
+def _uncovered(result: StepPrediction) -> tuple[int, int]:
+    on_device = result.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
+    return int((on_device & np.isnan(result.prediction.latency_us)).sum()), int(on_device.sum())
 
 
 def _observed(
-    answer: StepPrediction, question: Question, predictor: Predictor | None, cluster: ClusterSpec | None
+    result: StepPrediction, question: Question, predictor: Predictor | None, cluster: ClusterSpec | None
 ) -> Observed:
-    prediction = answer.prediction
+    prediction = result.prediction
     trace = predictor.trace if isinstance(predictor, Predictors) else None
-    if trace is None and _is_measured(answer):
-        num_unrolled = NUM_UNROLLED if answer.step_time_kind is StepTimeKind.PERIOD else 1
+    if trace is None and _is_measured(result):
+        num_unrolled = NUM_UNROLLED if result.step_time_kind is StepTimeKind.PERIOD else 1
         return measured_step(prediction.graph, num_unrolled, cluster, predictor, prediction.analytic_latency_us)
     assert predictor is not None, "a replay is of what was measured"
     assert cluster is not None, "a replay is of what was measured"
@@ -73,8 +73,8 @@ def _observed(
         latency_us=np.nan_to_num(prediction.scheduled_us),
         known=~np.isnan(prediction.latency_us),
         predicted_us=prediction.analytic_latency_us,
-        schedule=answer.schedule,
-        step_time_us=answer.step_time_us,
+        schedule=result.schedule,
+        step_time_us=result.step_time_us,
         basis=Basis.MEASURED if trace is not None and trace.traced == cluster else Basis.PREDICTED,
         cluster=cluster,
         step_time_of=step_time_of,

@@ -1,4 +1,4 @@
-"""predict(): trace or plan -> graph -> latencies -> schedule -> the answer about one step."""
+"""predict(): trace or plan -> graph -> latencies -> schedule -> the prediction about one step."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def requested_graph(request: Request) -> ExecutionGraph:
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """Latencies, schedule and everything else that is requested of one step of `graph`."""
     setup = setup_of(graph, request)
-    return with_alternatives(setup.answer(setup.predict()), setup)
+    return with_alternatives(setup.step_prediction(setup.predict()), setup)
 
 
 def setup_of(graph: ExecutionGraph, request: Request) -> Setup | Replay:
@@ -167,7 +167,7 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     )
     if loaded.intervals is None:
         return models
-    # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
+    # What the network does not cover makes a lower bound in mode=gnn; where it covers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
     return replace(models, bounds=(partial(with_calibrated_bounds, intervals=loaded.intervals.nodes),), steps=steps)
 
@@ -333,41 +333,41 @@ class Setup:
         with task("predicting latencies", 1, "parts"):
             return self.predictors.predict(self.step, self.target.cluster)
 
-    def answer(self, prediction: Prediction) -> StepPrediction:
+    def step_prediction(self, prediction: Prediction) -> StepPrediction:
         """Schedule the latencies; add interval, comparison, findings, edits, throughput and memory."""
-        answer = with_throughput(self._with_edits(self._scheduled(prediction)), self.request)
+        result = with_throughput(self._with_edits(self._scheduled(prediction)), self.request)
         if not self.request.memory:
-            return answer
+            return result
         from gnnperf.predict.rank_memory import with_memory
 
-        return with_memory(answer, self.request)
+        return with_memory(result, self.request)
 
     def _scheduled(self, prediction: Prediction) -> StepPrediction:
         request, question = self.request, self.question
         with task("putting the step together", 2, "parts") as advance:
-            answer = assemble(prediction, question)
+            result = assemble(prediction, question)
             advance(1.0)
-            answer = replace(answer, bound=node_bounds(prediction.graph, self.target.cluster.device),
+            result = replace(result, bound=node_bounds(prediction.graph, self.target.cluster.device),
                              measurements=TraceMeasurements(self.graph) if self._ran else None)  # fmt: skip
-            answer = self._with_intervals(answer)
-        return with_findings(answer, question, self.predictors, self.target.cluster) if request.findings else answer
+            result = self._with_intervals(result)
+        return with_findings(result, question, self.predictors, self.target.cluster) if request.findings else result
 
-    def _with_intervals(self, answer: StepPrediction) -> StepPrediction:
+    def _with_intervals(self, result: StepPrediction) -> StepPrediction:
         """From the checkpoint; of predictions that start from the trace, from steps of other runs and other GPUs."""
         drawn_us = self._drawn_us()
         if len(drawn_us):
             low_us, middle_us, high_us = np.quantile(drawn_us, QUANTILES).tolist()
             note = DRAWN.format(len(drawn_us), *(us / 1e3 for us in (low_us, middle_us, high_us)))
-            return replace(answer, step_time_interval_us=(low_us, high_us), interval_level=DRAWN_LEVEL,
-                           notes=(note, *answer.notes))  # fmt: skip
+            return replace(result, step_time_interval_us=(low_us, high_us), interval_level=DRAWN_LEVEL,
+                           notes=(note, *result.notes))  # fmt: skip
         if self.measured is None:
-            return answer if self.other_processor else with_interval(answer, self.models.steps)
+            return result if self.other_processor else with_interval(result, self.models.steps)
         own = self.predictors.on_traced_cluster(self.step)
         assert own is not None, "it starts from the trace"
         if self.same_hardware:
-            return with_trace_interval(answer)
+            return with_trace_interval(result)
         own_us = assemble(own, self.question).step_time_us
-        return with_ratio_interval(replace(answer, traced_prediction_us=own_us), own, self.traced, self.target.cluster,
+        return with_ratio_interval(replace(result, traced_prediction_us=own_us), own, self.traced, self.target.cluster,
                                    self.question)  # fmt: skip
 
     def _drawn_us(self) -> np.ndarray:
@@ -383,28 +383,28 @@ class Setup:
         ]
         return np.array([assemble(one, self.question).step_time_us for one in given])
 
-    def _with_edits(self, answer: StepPrediction) -> StepPrediction:
+    def _with_edits(self, result: StepPrediction) -> StepPrediction:
         request = self.request
         if not request.whatif:
-            return answer
+            return result
         from gnnperf.predict.edited import with_edits
 
         def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
             return self._target_of(edited).cluster
 
-        return with_edits(answer, request.edits(), self.predictors, self.target.cluster, self.question,
+        return with_edits(result, request.edits(), self.predictors, self.target.cluster, self.question,
                           request.collectives, cluster_of)  # fmt: skip
 
 
-def with_alternatives(answer: StepPrediction, setup: Setup | Replay) -> StepPrediction:
-    """The answer with the step on every device that is requested; the models and the trace are read once."""
+def with_alternatives(result: StepPrediction, setup: Setup | Replay) -> StepPrediction:
+    """The prediction with the step on every device that is requested; the models and the trace are read once."""
     rows = []
     for request in setup.request.every_hardware():
         other = Setup(setup.graph, request, setup.models) if isinstance(setup, Setup) else setup
-        one = answer if request.hardware == setup.request.hardware else other.answer(other.predict())
+        one = result if request.hardware == setup.request.hardware else other.step_prediction(other.predict())
         rows.append(Alternative(one.hardware, one.cluster, one.placement, one.step_time_us, one.is_lower_bound,
                                 one.step_time_ratio, one.ratio_interval, one.throughput))  # fmt: skip
-    return replace(answer, alternatives=tuple(rows))
+    return replace(result, alternatives=tuple(rows))
 
 
 def _evidence_name(measured: MeasuredStep | None) -> str:

@@ -117,10 +117,10 @@ NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' differen
 
 
 def assemble(prediction: Prediction, question: Question) -> StepPrediction:
-    """Schedule the predicted latencies of one step and collect the answer.
+    """Schedule the predicted latencies of one step and collect the prediction.
 
-    Latencies of isolated ops are stretched where work overlaps; those of the answer are as scheduled. A node without a
-    latency adds nothing to the schedule; the step time is then a lower bound, and says so.
+    Latencies of isolated ops are stretched where work overlaps; those of the prediction are as scheduled. A node
+    without a latency adds nothing to the schedule; the step time is then marked as a lower bound.
     """
     kind = step_time_kind(question.label)
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
@@ -147,7 +147,7 @@ def _ready_us(prediction: Prediction) -> np.ndarray | None:
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
-    """The answer from latencies, their schedule and the step time it gives, of the question's kind."""
+    """The prediction from latencies, their schedule and the step time it gives, of the question's kind."""
     if not 0 <= predicted_us <= LONGEST_US:
         what, where = f"the step is predicted to take {predicted_us:.3g} us", f"graph {prediction.graph.name!r}"
         raise InputError(what, where=where, allowed=f"0 to {LONGEST_US:.0e} us", remedy=CHECK)

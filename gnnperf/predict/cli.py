@@ -29,7 +29,7 @@ TABLE is an op table: the ops.parquet of `gnnperf calibrate`, CSV, or JSON lines
 More columns describe embedding lookups: skew, zipf or reuse_histogram, tables and cache. Inductor's
 fused kernels have op names of their own.
 
-Times are the device's own, without the launch. A row without an answer says why. Where the table has measured
+Times are the device's own, without the launch. A row without a prediction says why. Where the table has measured
 latency_us, the errors are printed as well.
 
 examples:
@@ -41,29 +41,29 @@ examples:
 def _add_ops(subparsers: Subparsers) -> None:
     ops = subparsers.add_parser("ops", help="latencies of single ops on a device, from an op table")
     actions = ops.add_subparsers(dest="action", required=True, metavar="ACTION")
-    parser = actions.add_parser("predict", help="answer an op table", description=OPS,
+    parser = actions.add_parser("predict", help="predict an op table", description=OPS,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("table", type=Path, metavar="TABLE", help="op table: .parquet, .csv or .jsonl")
     parser.add_argument("--hardware", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="write the table with its answers: .parquet, .csv, .jsonl"
+        "--out", type=Path, metavar="FILE", help="write the table with its predictions: .parquet, .csv, .jsonl"
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=_ops)
 
 
 def _ops(arguments: argparse.Namespace) -> int:
-    from gnnperf.analytic import answer_rows, read_op_rows
+    from gnnperf.analytic import estimate_rows, read_op_rows
     from gnnperf.hardware import load_device
-    from gnnperf.predict.op_answers import SUFFIXES, Answered, document, text, write_answers
+    from gnnperf.predict.op_estimates import SUFFIXES, OpEstimates, document, text, write_estimates
 
     device = load_device(arguments.hardware)
     if arguments.out is not None:
         require_writable(arguments.out, SUFFIXES)  # before work is done for it
     table, rows = read_op_rows(arguments.table)
-    result = Answered(table, rows, answer_rows(rows, device), device)
+    result = OpEstimates(table, rows, estimate_rows(rows, device), device)
     if arguments.out is not None:
-        write_answers(result, arguments.out)
+        write_estimates(result, arguments.out)
     if arguments.json:
         write_out(to_json(document(result), indent=1))
     else:
@@ -84,7 +84,7 @@ examples:
 
 
 def _add_coverage(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("coverage", help="who would answer for which part of a trace",
+    parser = subparsers.add_parser("coverage", help="the predictor of each part of a trace, and what is uncovered",
                                    description=COVERAGE,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("trace", type=Path, help="trace file, directory of rank files, or archive")
@@ -93,7 +93,7 @@ def _add_coverage(subparsers: Subparsers) -> None:
     parser.add_argument("--hardware", metavar="NAME", help="device to predict for; default: the trace's own")
     parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
     parser.add_argument("--choose", type=int, metavar="N",
-                        help="list at most N calls by which answers for the others are corrected")  # fmt: skip
+                        help="list at most N calls by which predictions for the others are corrected")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=_coverage)
 
@@ -109,15 +109,15 @@ def _coverage(arguments: argparse.Namespace) -> int:
     if arguments.choose is not None and arguments.ops is None:
         raise InputError("has no file to write", where="--choose", remedy="add --ops FILE")
     hardware = None if arguments.hardware is None else load_device(arguments.hardware)
-    answer = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
+    estimate = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
                              measured=arguments.measured))  # fmt: skip
     if arguments.json:
-        write_out(to_json(coverage_document(answer)))
+        write_out(to_json(coverage_document(estimate)))
     else:
-        for line in coverage_lines(answer):
+        for line in coverage_lines(estimate):
             say(line)
     chosen = arguments.choose
-    lines = list(ops_to_measure(answer) if chosen is None else calls_to_measure(answer, chosen))
+    lines = list(ops_to_measure(estimate) if chosen is None else calls_to_measure(estimate, chosen))
     if arguments.ops is not None:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
     if arguments.ops is not None and not arguments.json:

@@ -1,4 +1,4 @@
-"""What is not covered, what to measure so that it is, and when that is too much to answer."""
+"""What is not covered, what to measure so that it is, and when that is too much to predict the step."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ NUM_SHOWN = 5  # ops named in the refusal; ops_to_measure has all
 
 
 class NotCovered(InputError):
-    """Too much of a step has no answer: nothing is wrong with the input, so that scripts can tell it from a mistake."""
+    """Too much of a step has no prediction: the input is valid, so that scripts can tell it from a mistake."""
 
     exit_code = 3
 
 
-def check_covered(answer: StepPrediction, config: FallbackConfig) -> None:
-    """Refuse an answer with too little in it.
+def check_covered(estimate: StepPrediction, config: FallbackConfig) -> None:
+    """Refuse a prediction with too little in it.
 
     Raises:
         NotCovered: naming the ops, and the measurement that would cover them.
     """
-    share = uncovered_share(answer)
+    share = uncovered_share(estimate)
     if share <= config.max_uncovered_share:
         return
-    names = ", ".join(f"{name} ({count})" for name, count in list(answer.uncovered_ops.items())[:NUM_SHOWN])
-    lines = list(ops_to_measure(answer))
+    names = ", ".join(f"{name} ({count})" for name, count in list(estimate.uncovered_ops.items())[:NUM_SHOWN])
+    lines = list(ops_to_measure(estimate))
     remedy = MEASURE + "\n" + "\n".join(lines) if lines else NO_SHAPES
     raise NotCovered(
         f"{share:.1%} of the step is not covered: {names}",
@@ -54,22 +54,22 @@ NO_SHAPES = (
 )
 
 
-def uncovered_share(answer: StepPrediction) -> float:
+def uncovered_share(estimate: StepPrediction) -> float:
     """Share of the measured node time without a latency; of a step that never ran, of its nodes."""
-    if answer.uncovered_measured_share is not None:
-        return answer.uncovered_measured_share
-    nodes = answer.prediction.graph.nodes
-    missing = uncovered(answer.prediction.graph, answer.prediction.latency_us)
+    if estimate.uncovered_measured_share is not None:
+        return estimate.uncovered_measured_share
+    nodes = estimate.prediction.graph.nodes
+    missing = uncovered(estimate.prediction.graph, estimate.prediction.latency_us)
     return float(missing.sum() / max(int(nodes["node_type"].isin(list(WORK_TYPES)).sum()), 1))
 
 
-def ops_to_measure(answer: StepPrediction) -> Iterator[str]:
+def ops_to_measure(estimate: StepPrediction) -> Iterator[str]:
     """Lines of a list for `gnnperf calibrate --ops` that would cover what is not, the longest calls first.
 
     Collectives and copies are not ops of such a list; ops without recorded shapes cannot be measured apart.
     """
-    graph = answer.prediction.graph
-    missing = graph.nodes[uncovered(graph, answer.prediction.latency_us)]
+    graph = estimate.prediction.graph
+    missing = graph.nodes[uncovered(graph, estimate.prediction.latency_us)]
     calls = missing[(missing["node_type"] == NodeType.COMPUTE) & missing["op_name"].notna()]
     calls = calls[calls["input_dims"].notna()].astype({"op_name": object, "input_dims": object, "dtype": object})
     by_call = calls.groupby(["op_name", "input_dims", "dtype"], dropna=False)["latency_us"].sum().reset_index()
@@ -78,9 +78,9 @@ def ops_to_measure(answer: StepPrediction) -> Iterator[str]:
             yield _line(*(call[name] for name in CALL))
 
 
-def coverage_document(answer: StepPrediction) -> dict[str, Any]:
+def coverage_document(estimate: StepPrediction) -> dict[str, Any]:
     """Shares by source, uncovered ops and the calls that would cover them; null: nothing was measured."""
-    prediction = answer.prediction
+    prediction = estimate.prediction
     nodes = prediction.graph.nodes.assign(source=[str(source) for source in prediction.source])
     nodes = nodes[~nodes["node_type"].isin(["device", "link"])]
     measured_us = nodes["latency_us"].sum()
@@ -88,27 +88,27 @@ def coverage_document(answer: StepPrediction) -> dict[str, Any]:
         str(source): {
             "num_nodes": len(rows),
             "measured_share": float(rows["latency_us"].sum() / measured_us) if measured_us > 0 else None,
-            "step_share": answer.source_share.get(str(source), 0.0),
+            "step_share": estimate.source_share.get(str(source), 0.0),
         }
         for source, rows in nodes.groupby("source", sort=False)
     }
-    calls = [json.loads(line) for line in ops_to_measure(answer)]
-    return {"sources": sources, "uncovered_share": uncovered_share(answer), "uncovered_ops": answer.uncovered_ops,
+    calls = [json.loads(line) for line in ops_to_measure(estimate)]
+    return {"sources": sources, "uncovered_share": uncovered_share(estimate), "uncovered_ops": estimate.uncovered_ops,
             "calls_to_measure": calls}  # fmt: skip
 
 
-def coverage_lines(answer: StepPrediction) -> Iterator[str]:
+def coverage_lines(estimate: StepPrediction) -> Iterator[str]:
     """What is printed: a line per source, then the ops that nothing covers."""
-    result = coverage_document(answer)
+    result = coverage_document(estimate)
     for source, one in result["sources"].items():
         of_measured = "unknown" if one["measured_share"] is None else f"{one['measured_share']:.1%}"
         yield (f"{source}: {one['num_nodes']:,} nodes, {of_measured} of the measured node time, "
                f"{one['step_share']:.1%} of the predicted step time")  # fmt: skip
-    if not answer.uncovered_ops:
+    if not estimate.uncovered_ops:
         yield "every op is covered"
         return
     yield f"not covered: {result['uncovered_share']:.1%} of the step"
-    for name, count in answer.uncovered_ops.items():
+    for name, count in estimate.uncovered_ops.items():
         yield f"  {name}: {count:,} nodes"
     yield (
         f"{len(result['calls_to_measure'])} distinct calls have shapes: gnnperf coverage TRACE --ops ops.jsonl lists "
@@ -120,24 +120,24 @@ def coverage_lines(answer: StepPrediction) -> Iterator[str]:
 # dtype has its share of the predicted device time, LEAST_ROWS at least; k-means within it. Labels play no part.
 
 
-def calls_to_measure(answer: StepPrediction, count: int) -> Iterator[str]:
+def calls_to_measure(estimate: StepPrediction, count: int) -> Iterator[str]:
     """Lines of a list for `gnnperf calibrate --ops`, at most `count`; the family that takes longest first."""
     require(count >= LEAST_ROWS, "--choose", count, f"a whole number >= {LEAST_ROWS}")
-    nodes, base_us = answer.prediction.graph.nodes, answer.prediction.latency_us
+    nodes, base_us = estimate.prediction.graph.nodes, estimate.prediction.latency_us
     result = sorted(families(nodes, base_us), key=lambda places: -float(base_us[places].sum()))
     whole_us, left = sum(float(base_us[places].sum()) for places in result), count
     for places in result:
         own = max(LEAST_ROWS, round(count * float(base_us[places].sum()) / whole_us))
-        for place in _chosen(answer, places, min(own, left)):
+        for place in _chosen(estimate, places, min(own, left)):
             left -= 1
             yield _line(*nodes.iloc[place][CALL])
 
 
-def _chosen(answer: StepPrediction, places: np.ndarray, count: int) -> list[int]:
+def _chosen(estimate: StepPrediction, places: np.ndarray, count: int) -> list[int]:
     """Nodes of distinct calls; none where so few would correct nothing."""
-    nodes, base_us = answer.prediction.graph.nodes.iloc[places], answer.prediction.latency_us[places]
+    nodes, base_us = estimate.prediction.graph.nodes.iloc[places], estimate.prediction.latency_us[places]
     numbers = call_numbers(nodes, base_us)
-    single = ((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)).to_numpy()  # what a table can answer for
+    single = ((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)).to_numpy()  # what a table can cover
     distinct = nodes[CALL].astype(object).fillna("").reset_index(drop=True)[single].drop_duplicates().index.to_numpy()
     if min(count, len(distinct)) < LEAST_ROWS:
         return []

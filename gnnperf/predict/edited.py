@@ -14,7 +14,7 @@ from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import EDIT, step_bounds_us
-from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
+from gnnperf.predict.step_prediction import StepPrediction, WhatIfPrediction
 from gnnperf.predict.target import with_collective_models
 from gnnperf.whatif import Edit, Edited, HardwareChange, Requested, apply, requested
 
@@ -34,37 +34,37 @@ NO_BUCKETS = "What if: token buckets of links are left out, because transfers cr
 
 
 def predict_on(graph: ExecutionGraph, predictor: Predictor, requested: Requested) -> Prediction:
-    """The predictor's answer for every node on the cluster that is requested; of several, the longest.
+    """The predictor's prediction for every node on the cluster that is requested; of several, the longest.
 
     A node that one of them does not cover is not covered. A lag is that of the node it delays.
     """
-    answers = [predictor.predict(graph, cluster) for cluster in requested.clusters]
-    if len(answers) == 1:
-        return answers[0]
-    chosen = _slowest(answers, requested)  # [num_nodes]
-    latency_us = _picked([each.latency_us for each in answers], chosen)
-    isolated, warnings = _isolated(answers, chosen, requested)
+    estimates = [predictor.predict(graph, cluster) for cluster in requested.clusters]
+    if len(estimates) == 1:
+        return estimates[0]
+    chosen = _slowest(estimates, requested)  # [num_nodes]
+    latency_us = _picked([each.latency_us for each in estimates], chosen)
+    isolated, warnings = _isolated(estimates, chosen, requested)
     return replace(
-        answers[0],
+        estimates[0],
         latency_us=latency_us,
-        mean_latency_us=_picked([each.scheduled_us for each in answers], chosen),
-        lag_us=_picked([each.lag_us for each in answers], chosen[graph.edges["dst"].to_numpy()]),
-        source=_picked([each.source for each in answers], chosen),
-        reason=_picked([each.reasons for each in answers], chosen),
-        analytic_latency_us=_picked([each.analytic_latency_us for each in answers], chosen),
-        latency_low_us=_picked([each.latency_low_us for each in answers], chosen),
-        latency_high_us=_picked([each.latency_high_us for each in answers], chosen),
+        mean_latency_us=_picked([each.scheduled_us for each in estimates], chosen),
+        lag_us=_picked([each.lag_us for each in estimates], chosen[graph.edges["dst"].to_numpy()]),
+        source=_picked([each.source for each in estimates], chosen),
+        reason=_picked([each.reasons for each in estimates], chosen),
+        analytic_latency_us=_picked([each.analytic_latency_us for each in estimates], chosen),
+        latency_low_us=_picked([each.latency_low_us for each in estimates], chosen),
+        latency_high_us=_picked([each.latency_high_us for each in estimates], chosen),
         uncovered_ops=uncovered_ops(graph, latency_us),
-        warnings=tuple(dict.fromkeys((*(w for each in answers for w in each.warnings), *warnings))),
+        warnings=tuple(dict.fromkeys((*(w for each in estimates for w in each.warnings), *warnings))),
         isolated=isolated,
     )
 
 
-def _slowest(answers: Sequence[Prediction], requested: Requested) -> np.ndarray:
-    """[num_nodes] place of the cluster with the longest answer among those that a node is requested of."""
-    predicted_us = np.stack([each.latency_us for each in answers])[requested.cluster, requested.node]  # [num_rows]
+def _slowest(estimates: Sequence[Prediction], requested: Requested) -> np.ndarray:
+    """[num_nodes] place of the cluster with the longest latency among those that a node is requested of."""
+    predicted_us = np.stack([each.latency_us for each in estimates])[requested.cluster, requested.node]  # [num_rows]
     order = np.lexsort((np.nan_to_num(predicted_us, nan=np.inf), requested.node))
-    chosen = np.zeros(answers[0].graph.num_nodes, dtype=np.int64)
+    chosen = np.zeros(estimates[0].graph.num_nodes, dtype=np.int64)
     chosen[requested.node[order]] = requested.cluster[order]  # the last one of a node stays
     return chosen
 
@@ -76,11 +76,11 @@ def _picked(columns: Sequence[np.ndarray], chosen: np.ndarray) -> np.ndarray:
 
 
 def _isolated(
-    answers: Sequence[Prediction], chosen: np.ndarray, requested: Requested
+    estimates: Sequence[Prediction], chosen: np.ndarray, requested: Requested
 ) -> tuple[Isolated | None, tuple[str, ...]]:
     """Latencies of isolated ops; sharing comes from one cluster, that of most nodes."""
-    given = [each.isolated for each in answers]
-    most = int(np.bincount(chosen, minlength=len(answers)).argmax())
+    given = [each.isolated for each in estimates]
+    most = int(np.bincount(chosen, minlength=len(estimates)).argmax())
     ruling = given[most]
     if ruling is None:
         return None, ()
@@ -105,7 +105,7 @@ def with_edits(
     collectives: str | None = None,
     cluster_of: Callable[[ExecutionGraph], ClusterSpec] | None = None,
 ) -> StepPrediction:
-    """The answer with what the edits make of the same step; their blind spots are among its warnings."""
+    """The prediction with what the edits make of the same step; their blind spots are among its warnings."""
     from gnnperf.predict.whatif import written  # loads all edits
 
     edited = _with_collective_models(apply(unedited.prediction.graph, edits), collectives)
@@ -113,16 +113,17 @@ def with_edits(
     chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
     on = requested(edited.graph, chosen, edited.hardware)
     prediction = predict_edited(edited, predictor, chosen)
-    answer = assemble(prediction, _requested_on(question, on))
+    estimate = assemble(prediction, _requested_on(question, on))
     interval = None
     if question.from_trace and not edited.hardware and chosen == cluster and unedited.step_time_us > 0:
-        interval = step_bounds_us(EDIT, answer.step_time_us / unedited.step_time_us)
+        interval = step_bounds_us(EDIT, estimate.step_time_us / unedited.step_time_us)
     unknown = tuple(dict.fromkeys(edited.unknown))
     result = (*edited.result, *([_changed(unedited, edited, prediction)] if question.from_trace else []))
-    whatif = WhatIfAnswer(tuple(map(written, edits)), answer, int(edited.touched.sum()), unknown, result, interval)
-    own = [note for note in answer.notes if note not in unedited.notes]
+    num_touched = int(edited.touched.sum())
+    whatif = WhatIfPrediction(tuple(map(written, edits)), estimate, num_touched, unknown, result, interval)
+    own = [note for note in estimate.notes if note not in unedited.notes]
     return replace(
-        unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *unedited.warnings),
+        unedited, whatif=whatif, warnings=(*_uncovered(unedited, estimate), *unedited.warnings),
         notes=(*own, *unedited.notes),
     )  # fmt: skip
 
@@ -146,7 +147,7 @@ def _changed(unedited: StepPrediction, edited: Edited, prediction: Prediction) -
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:
-    """The predictor's answer for the edited graph, on the hardware and with the latencies that edits declare."""
+    """The predictor's prediction for the edited graph, on the hardware and with the latencies that edits declare."""
     moved = predictor.on_edit(edited) if isinstance(predictor, Predictors) else predictor
     given = predict_on(edited.graph, moved, requested(edited.graph, cluster, edited.hardware))
     change = edited.latency_change
@@ -181,7 +182,7 @@ def _uncovered(unedited: StepPrediction, edited: StepPrediction) -> tuple[str, .
     """Where the edited graph has more work without a latency, the difference misses it."""
     if edited.uncovered_ops == unedited.uncovered_ops:
         return ()
-    before, after = (sum(answer.uncovered_ops.values()) for answer in (unedited, edited))
+    before, after = (sum(estimate.uncovered_ops.values()) for estimate in (unedited, edited))
     return (
         f"What if: {after} nodes are not covered with the edits, {before} without: the difference leaves them out.",
     )

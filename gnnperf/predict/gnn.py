@@ -27,11 +27,11 @@ from gnnperf.gnn import (
     UNKNOWN,
     WORK,
     Checkpoint,
-    NodeAnswer,
+    NodeOutput,
     SourceMeasurements,
     TypedGNN,
-    answers_of,
     features,
+    outputs_of,
 )
 from gnnperf.graph import (
     INTER,
@@ -109,8 +109,8 @@ class Predicted:
         latency_us: [2, num_nodes] usual and mean latency; 0 for device and link nodes, NaN where the peers of a wait
             were not traced.
         known_op: whether training had the op in a node of that type.
-        silent: whether that is the analytical answer, because the head says nothing.
-        floored: whether it starts from a typed floor for want of an analytical answer.
+        silent: whether that is the analytical prediction, because the head says nothing.
+        floored: whether it starts from a typed floor for want of an analytical prediction.
         weight: of the network against the analytical model (gnnperf.gnn.trust).
         reason: object, why the weight is not more.
     """
@@ -124,7 +124,7 @@ class Predicted:
 
 
 class GnnPredictor:
-    """latency = base * exp(residual), base being the analytical answer or the typed floor of the checkpoint.
+    """latency = base * exp(residual), base being the analytical prediction or the typed floor of the checkpoint.
 
     Args:
         checkpoint: the trained model.
@@ -149,8 +149,8 @@ class GnnPredictor:
         base = self.analytic.predict(graph, cluster)
         given = self.given(graph, cluster, base)
         latency_us, mean_us = np.where(given.known_op, given.latency_us, np.nan)  # [num_nodes] each
-        answers = np.where(given.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
-        source = np.where(np.isfinite(latency_us), answers, Source.UNCOVERED).astype(object)
+        estimates = np.where(given.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
+        source = np.where(np.isfinite(latency_us), estimates, Source.UNCOVERED).astype(object)
         return base.with_latencies(latency_us, source, mean_us)
 
     @torch.no_grad()
@@ -169,28 +169,28 @@ class GnnPredictor:
         if source is not None:
             source = source.padded(over.num_nodes)
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, source)
-        answers = answers_of(self.network, known.normalizer.apply(data))
-        latency_us, base_us, known_op = _by_row(data, answers, graph.num_nodes)
+        estimates = outputs_of(self.network, known.normalizer.apply(data))
+        latency_us, base_us, known_op = _by_row(data, estimates, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         weight, reason = known.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
         silent = self._silent(graph.nodes, base, latency_us[0])
         return Predicted(latency_us, known_op, silent, np.isnan(base.latency_us), weight, reason)
 
     def _silent(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] bool: the head is silent and its base is the analytical answer."""
+        """[num_nodes] bool: the head is silent and its base is the analytical prediction."""
         silent = [t for t in WORK if self.network.is_silent(t)]
         result: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
         return result
 
 
 def _by_row(
-    data: HeteroData, answers: Mapping[str, NodeAnswer], num_nodes: int
+    data: HeteroData, estimates: Mapping[str, NodeOutput], num_nodes: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[2, num_nodes] latencies, [num_nodes] bases, [num_nodes] bool, whether the op is known; hardware is."""
     result, base_us, known_op = np.zeros((2, num_nodes)), np.zeros(num_nodes), np.ones(num_nodes, dtype=bool)
     for node_type in WORK:
-        store, answer, row = data[node_type], answers[node_type], data[node_type].node_id.numpy()
-        both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
+        store, estimate, row = data[node_type], estimates[node_type], data[node_type].node_id.numpy()
+        both = torch.stack([estimate.residual, estimate.scheduled_residual]).double().exp() * store.base_us  # [2, n]
         result[:, row], base_us[row] = both.numpy(), store.base_us.numpy()
         known_op[row] = (store.codes[:, OP] != UNKNOWN).numpy()
     return result, base_us, known_op
@@ -203,7 +203,7 @@ def _padded(base: Prediction, over: ExecutionGraph) -> Prediction:
 
 
 SILENT = "the network's corrections did not help on validation runs"
-NO_ANALYTIC = ", and the analytical model has no answer"
+NO_ANALYTIC = ", and the analytical model has no prediction"
 NOT_TRACED = "its peers were not traced"
 
 CALIBRATED = (Mode.hybrid, Mode.analytic)  # modes that have intervals of their own
@@ -222,7 +222,7 @@ def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
 
 @dataclass(frozen=True)
 class BlendedPredictor:
-    """Answers for whatever the network or the analytical model has an answer for.
+    """Predictions for whatever the network or the analytical model has a prediction for.
 
     Attributes:
         network: with the checkpoint it is of.

@@ -1,4 +1,4 @@
-"""Intervals of predictions: calibrated on recordings that nothing was fitted on, and given with every answer."""
+"""Intervals of predictions: calibrated on recordings that nothing was fitted on, and given with every prediction."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from gnnperf.gnn import (
     Processor,
     StepIntervals,
     StepMiss,
-    answer_table,
     as_processor,
+    estimate_table,
     processors_of,
     shares_of,
     shipped_device_intervals,
@@ -36,7 +36,7 @@ from gnnperf.predict.step_prediction import StepPrediction
 if TYPE_CHECKING:
     from gnnperf.gnn import Step  # imports torch
 
-# The interval of a step time: from the checkpoint that answered, for hardware that it was calibrated on.
+# The interval of a step time: from the checkpoint that predicted, for hardware that it was calibrated on.
 
 NO_INTERVAL = (
     "No interval of the step time: it comes with a checkpoint, which is calibrated on its validation runs "
@@ -46,63 +46,63 @@ OTHER_DEVICE = "No interval of the step time for {}: the checkpoint was calibrat
 LOWER_BOUND = "No interval of the step time: some work has no latency, so the step time is a lower bound."
 
 
-def with_interval(answer: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
-    """The answer with its interval, or with a note that says why there is none.
+def with_interval(estimate: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
+    """The prediction with its interval, or with a note that says why there is none.
 
     Args:
-        answer: a step's.
+        estimate: a step's.
         intervals: of the model that predicted; None: it has none.
     """
     if intervals is None:
-        return _without(answer, NO_INTERVAL)
-    if answer.is_lower_bound:
-        return _without(answer, LOWER_BOUND)
-    if answer.hardware not in intervals.devices:
+        return _without(estimate, NO_INTERVAL)
+    if estimate.is_lower_bound:
+        return _without(estimate, LOWER_BOUND)
+    if estimate.hardware not in intervals.devices:
         known = ", ".join(intervals.devices)
-        return _without(answer, OTHER_DEVICE.format(answer.hardware, known))
-    table = path_table(answer)
-    bounds_us = intervals.bounds_us(answer.step_time_us, shares_of(table, answer.step_time_us))
-    return replace(answer, step_time_interval_us=bounds_us, interval_level=intervals.level)
+        return _without(estimate, OTHER_DEVICE.format(estimate.hardware, known))
+    table = path_table(estimate)
+    bounds_us = intervals.bounds_us(estimate.step_time_us, shares_of(table, estimate.step_time_us))
+    return replace(estimate, step_time_interval_us=bounds_us, interval_level=intervals.level)
 
 
-def with_trace_interval(answer: StepPrediction) -> StepPrediction:
+def with_trace_interval(estimate: StepPrediction) -> StepPrediction:
     """A step made of measurements, for its own hardware: other steps of such runs, and of each node's class."""
-    prediction, measurements = answer.prediction, answer.measurements
+    prediction, measurements = estimate.prediction, estimate.measurements
     if measurements is not None:
         low_us, high_us = measurements.bounds_us(prediction.graph.nodes)
         own = (prediction.source == Source.TRACE) & np.isnan(prediction.latency_low_us)
         low_us = np.where(own, np.fmin(low_us, prediction.latency_us), prediction.latency_low_us)
         high_us = np.where(own, np.fmax(high_us, prediction.latency_us), prediction.latency_high_us)
-        answer = replace(answer, prediction=replace(prediction, latency_low_us=low_us, latency_high_us=high_us))
-    if answer.is_lower_bound:
-        return _without(answer, LOWER_BOUND)
-    bounds_us = step_bounds_us(REPEAT, answer.step_time_us)
-    return replace(answer, step_time_interval_us=bounds_us, interval_level=step_ratio_intervals().level)
+        estimate = replace(estimate, prediction=replace(prediction, latency_low_us=low_us, latency_high_us=high_us))
+    if estimate.is_lower_bound:
+        return _without(estimate, LOWER_BOUND)
+    bounds_us = step_bounds_us(REPEAT, estimate.step_time_us)
+    return replace(estimate, step_time_interval_us=bounds_us, interval_level=step_ratio_intervals().level)
 
 
 def with_ratio_interval(
-    answer: StepPrediction, own: Prediction, traced: ClusterSpec, cluster: ClusterSpec, question: Question
+    estimate: StepPrediction, own: Prediction, traced: ClusterSpec, cluster: ClusterSpec, question: Question
 ) -> StepPrediction:
     """A step on other hardware: what its nodes may take at least and at most, scheduled.
 
     Args:
-        answer: with `traced_prediction_us`.
+        estimate: with `traced_prediction_us`.
         own: latencies predicted the same way for the traced hardware.
         traced: the traced cluster.
         cluster: predicted for.
-        question: that is answered.
+        question: what is predicted.
     """
-    factors = ratio_bounds(answer.prediction, own, traced, cluster)
-    moved = answer.prediction
+    factors = ratio_bounds(estimate.prediction, own, traced, cluster)
+    moved = estimate.prediction
     ends = [replace(moved, latency_us=moved.latency_us * factor, isolated=None, mean_latency_us=None)
             for factor in (factors.low, factors.high)]  # fmt: skip
     low_us, high_us = (assemble(end, question).step_time_us for end in ends)
-    step_us, repeat = answer.step_time_us, step_ratio_intervals().log_bounds[REPEAT]
+    step_us, repeat = estimate.step_time_us, step_ratio_intervals().log_bounds[REPEAT]
     ends_us = min(low_us, step_us), max(high_us, step_us)
     down, up = (np.hypot(np.log(end_us / step_us), bound) if min(end_us, step_us) > 0 else 0.0
                 for end_us, bound in zip(ends_us, repeat, strict=True))  # fmt: skip
     bounds_us = float(step_us * np.exp(-down)), float(step_us * np.exp(up))
-    own_us = answer.traced_prediction_us
+    own_us = estimate.traced_prediction_us
     interval = (bounds_us[0] / own_us, bounds_us[1] / own_us) if own_us else None
     known = np.isnan(moved.latency_low_us)
     bounded = replace(
@@ -110,19 +110,19 @@ def with_ratio_interval(
         latency_low_us=np.where(known, moved.latency_us * factors.low, moved.latency_low_us),
         latency_high_us=np.where(known, moved.latency_us * factors.high, moved.latency_high_us),
     )
-    return replace(answer, prediction=bounded, ratio_interval=interval, step_time_interval_us=bounds_us,
+    return replace(estimate, prediction=bounded, ratio_interval=interval, step_time_interval_us=bounds_us,
                    interval_level=gpu_ratio_intervals().level)  # fmt: skip
 
 
-def path_table(answer: StepPrediction) -> pd.DataFrame:
-    """[num_nodes] what gnnperf.gnn.intervals takes of a step's answer: node types as groups, and latencies."""
-    nodes, prediction = answer.prediction.graph.nodes, answer.prediction
-    return pd.DataFrame({"group": nodes["node_type"].astype(str), "critical_us": answer.critical_us,
+def path_table(estimate: StepPrediction) -> pd.DataFrame:
+    """[num_nodes] what gnnperf.gnn.intervals takes of a step's prediction: node types as groups, and latencies."""
+    nodes, prediction = estimate.prediction.graph.nodes, estimate.prediction
+    return pd.DataFrame({"group": nodes["node_type"].astype(str), "critical_us": estimate.critical_us,
                          "predicted_us": prediction.scheduled_us, "measured_us": nodes["latency_us"]})  # fmt: skip
 
 
-def _without(answer: StepPrediction, why: str) -> StepPrediction:
-    return replace(answer, notes=(*answer.notes, why))
+def _without(estimate: StepPrediction, why: str) -> StepPrediction:
+    return replace(estimate, notes=(*estimate.notes, why))
 
 
 # Intervals of nodes: from the checkpoint, from GPU generations that were left out, or none.
@@ -232,21 +232,21 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
     for step in each(recordings, "calibrating intervals", "recordings"):
         for mode, predictor in predictors.items():
             prediction = predictor.predict(step.graph, step.cluster)
-            answer = assemble(prediction, question_about(step, mode))
-            tables.append(_table(answer.prediction, step.cluster.device.name).assign(
+            estimate = assemble(prediction, question_about(step, mode))
+            tables.append(_table(estimate.prediction, step.cluster.device.name).assign(
                 run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy()))  # fmt: skip
-            misses[mode].append(miss_of(run_of(step.run), (answer.step_time_us, step.step_us), path_table(answer)))
+            misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, LEVEL, devices) for mode, result in misses.items()}
     return Calibration(Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps), misses)
 
 
-def _table(answer: Prediction, device: str) -> pd.DataFrame:
+def _table(estimate: Prediction, device: str) -> pd.DataFrame:
     from gnnperf.gnn import node_kinds  # loads numba
 
-    nodes = answer.graph.nodes
+    nodes = estimate.graph.nodes
     family = nodes["family"].astype(object).to_numpy()
-    return answer_table(device, answer.source, node_kinds(nodes), family, answer.latency_us)
+    return estimate_table(device, estimate.source, node_kinds(nodes), family, estimate.latency_us)
 
 
 def question_about(step: Step, mode: Mode) -> Question:

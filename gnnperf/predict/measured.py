@@ -27,7 +27,7 @@ Call = tuple[str, tuple[tuple[int, ...], ...], str]  # op, shapes of its tensors
 
 @dataclass(frozen=True)
 class MeasuredPredictor:
-    """Answers for calls of the table on the table's device, and for nothing else.
+    """Predictions for calls of the table on the table's device, and for nothing else.
 
     Attributes:
         analytic: tells lags, and what overlapping work takes from each other: the table's calls ran in isolation.

@@ -29,14 +29,14 @@ OTHER_DEVICE = (
 )
 
 
-def with_memory(answer: StepPrediction, request: Request) -> StepPrediction:
-    """The answer with the peak memory of each rank in the graph, and with that of the edited step."""
-    device = None if request.mode is Mode.replay else _device(answer, request)
-    return _planned(answer, request, device) if request.plan else _traced(answer, request, device)
+def with_memory(estimate: StepPrediction, request: Request) -> StepPrediction:
+    """The prediction with the peak memory of each rank in the graph, and with that of the edited step."""
+    device = None if request.mode is Mode.replay else _device(estimate, request)
+    return _planned(estimate, request, device) if request.plan else _traced(estimate, request, device)
 
 
-def _device(answer: StepPrediction, request: Request) -> DeviceSpec:
-    graph = answer.prediction.graph
+def _device(estimate: StepPrediction, request: Request) -> DeviceSpec:
+    graph = estimate.prediction.graph
     return choose_target(graph, request.device_spec(), request.cluster_spec(), from_trace=True).cluster.device
 
 
@@ -46,26 +46,26 @@ def _capacity(device: DeviceSpec | None) -> float | None:
     return device.memory_bytes if device is not None and known else None
 
 
-def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
+def _planned(estimate: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
     from gnnperf.generate import rank_tensors
 
     plan = request.plan_spec()
     assert plan is not None, "chosen so"
-    peaks = tuple(RankMemory(_peak(tensors, answer), None, _capacity(device)) for tensors in rank_tensors(plan))
-    given = replace(answer, peak_memory=peaks)
+    peaks = tuple(RankMemory(_peak(tensors, estimate), None, _capacity(device)) for tensors in rank_tensors(plan))
+    given = replace(estimate, peak_memory=peaks)
     if given.whatif is None:
         return given
     from gnnperf.memory import planned_peak
     from gnnperf.whatif import ChangeDevice
 
-    edited, edits = given.whatif.answer, request.edits()
+    edited, edits = given.whatif.prediction, request.edits()
     after = _edited_plan(plan, edits)
     if after is None:
         note = NO_EDITS_OF_PLANS.format(", ".join(type(edit).__name__ for edit in edits))
         return replace(given, notes=(note, *given.notes))
     device = edited.device if any(isinstance(edit, ChangeDevice) for edit in edits) else device
     own = tuple(RankMemory(planned_peak(tensors), None, _capacity(device)) for tensors in rank_tensors(after))
-    return replace(given, whatif=replace(given.whatif, answer=replace(edited, peak_memory=own)))
+    return replace(given, whatif=replace(given.whatif, prediction=replace(edited, peak_memory=own)))
 
 
 def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
@@ -96,53 +96,53 @@ def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
     return plan
 
 
-def _peak(tensors: RankTensors, answer: StepPrediction) -> PeakMemory:
+def _peak(tensors: RankTensors, estimate: StepPrediction) -> PeakMemory:
     """The peak of a rank, the interval of the allocator, and what is there as its kernels run."""
     from gnnperf.memory import most_reserved_bytes, planned_peak, planned_timeline
 
-    nodes = answer.prediction.graph.nodes
+    nodes = estimate.prediction.graph.nodes
     own = (nodes["rank"] == tensors.rank) & (nodes["node_type"] == NodeType.COMPUTE)
     rows = np.flatnonzero(own.to_numpy())
     ops = nodes["op_name"].iloc[rows].astype(str).tolist()
-    over_time = planned_timeline(tensors, ops, answer.schedule.start_us[rows].tolist())
+    over_time = planned_timeline(tensors, ops, estimate.schedule.start_us[rows].tolist())
     return replace(planned_peak(tensors), most_reserved_bytes=most_reserved_bytes(tensors), timeline=over_time)
 
 
-def _traced(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    fingerprint = answer.prediction.graph.fingerprint
+def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
+    fingerprint = estimate.prediction.graph.fingerprint
     run = load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
     load_run.cache_clear()  # nothing else needs it
     if not all(table.meta.has_shapes for table in run.tables):
-        return replace(answer, notes=(*answer.notes, NO_SHAPES))
+        return replace(estimate, notes=(*estimate.notes, NO_SHAPES))
     from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory
 
-    same = device is None or not request.hardware or device.name == answer.traced_hardware or _is_traced(answer)
+    same = device is None or not request.hardware or device.name == estimate.traced_hardware or _is_traced(estimate)
     on_gpu = None if same or device is None else device.kind == "gpu"
     measured = measured_peaks(run.card) if same else {}
     with effects_cached_in(request.cache_folder):
-        peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, on_gpu=on_gpu)
+        peaks = peak_memory(run, batches_held=request.batches_held, step=estimate.label.name, on_gpu=on_gpu)
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
     sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
-    given = replace(answer, peak_memory=result, notes=(*answer.notes, *sentences))
+    given = replace(estimate, peak_memory=result, notes=(*estimate.notes, *sentences))
     return given if given.whatif is None else _edited(given, request, run, device, on_gpu)
 
 
-def _is_traced(answer: StepPrediction) -> bool:
-    return answer.measured_step_time_us is not None
+def _is_traced(estimate: StepPrediction) -> bool:
+    return estimate.measured_step_time_us is not None
 
 
 def _edited(
-    answer: StepPrediction, request: Request, run: RunTrace, device: DeviceSpec | None, on_gpu: bool | None
+    estimate: StepPrediction, request: Request, run: RunTrace, device: DeviceSpec | None, on_gpu: bool | None
 ) -> StepPrediction:
     from gnnperf.memory import effects_cached_in, memory_edits, peak_memory
 
-    assert answer.whatif is not None, "chosen so"
-    runs_on_gpu = answer.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
-    edits = memory_edits(answer.prediction.graph, request.edits(), on_gpu=runs_on_gpu)
+    assert estimate.whatif is not None, "chosen so"
+    runs_on_gpu = estimate.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
+    edits = memory_edits(estimate.prediction.graph, request.edits(), on_gpu=runs_on_gpu)
     with effects_cached_in(request.cache_folder):
-        peaks = peak_memory(run, batches_held=request.batches_held, step=answer.label.name, variant=edits.variant,
+        peaks = peak_memory(run, batches_held=request.batches_held, step=estimate.label.name, variant=edits.variant,
                             on_gpu=on_gpu)  # fmt: skip
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     sentences = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)
-    whatif = replace(answer.whatif, answer=replace(answer.whatif.answer, peak_memory=result))
-    return replace(answer, whatif=whatif, notes=(*sentences, *answer.notes))
+    whatif = replace(estimate.whatif, prediction=replace(estimate.whatif.prediction, peak_memory=result))
+    return replace(estimate, whatif=whatif, notes=(*sentences, *estimate.notes))

@@ -1,4 +1,4 @@
-"""mode=replay: strict replay as an answer; latencies are measured ones and class medians."""
+"""mode=replay: strict replay as a prediction; latencies are measured ones and class medians."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gnnperf.schedule import ReplayResult, replay_step
 
 
 def as_prediction(result: ReplayResult) -> Prediction:
-    """The latencies of a replay; there are no intervals and no analytical answer."""
+    """The latencies of a replay; there are no intervals and no analytical prediction."""
     unknown = np.full(result.graph.num_nodes, np.nan)
     return Prediction(
         graph=result.graph,
@@ -107,7 +107,7 @@ class Replay:
         """Latency of every node: measured, or the median of its class."""
         return as_prediction(self.result)
 
-    def answer(self, prediction: Prediction) -> StepPrediction:
+    def step_prediction(self, prediction: Prediction) -> StepPrediction:
         """Collect the replay's own schedule; add findings and memory."""
         graph, request, label = self.graph, self.request, self.label
         structure = other_step(graph, label).step
@@ -125,7 +125,7 @@ class Replay:
             traced_device=traced_device(graph),
         )
         replayed_us = replayed_step_time_us(self.result, step_time_kind(label))
-        answer = with_interval(collect(prediction, self.result.schedule, replayed_us, question), None)
-        answer = with_findings(answer, question) if request.findings else answer
-        answer = with_throughput(answer, request)
-        return with_memory(answer, request) if request.memory else answer
+        estimate = with_interval(collect(prediction, self.result.schedule, replayed_us, question), None)
+        estimate = with_findings(estimate, question) if request.findings else estimate
+        estimate = with_throughput(estimate, request)
+        return with_memory(estimate, request) if request.memory else estimate

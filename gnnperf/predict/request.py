@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """Who answers. Names are lower case because that is how Hydra spells an enum on the command line."""
+    """The predictors. Names are lower case because that is how Hydra spells an enum on the command line."""
 
-    hybrid = "hybrid"  # per node the best answer there is: measured, gnn, blended, analytic, else uncovered
+    hybrid = "hybrid"  # per node the best prediction there is: measured, gnn, blended, analytic, else uncovered
     gnn = "gnn"  # the network by itself; needs a checkpoint
     analytic = "analytic"  # the analytical model by itself
     replay = "replay"  # measured class medians of other steps on the structure of one step
@@ -83,17 +83,17 @@ class Request(HardwareConfig):
             uses the analytical model.
         transfer: model trained with data.source_path: the step is predicted for the machine that it was trained on,
             from the measurements of this trace of another machine; None: not.
-        measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
-            and corrects the answers for calls like its own; None: none.
+        measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which is used first
+            and corrects the predictions for calls like its own; None: none.
         evidence: what the prediction takes from the measurements of its own trace.
         stalls: whether measured stalls stay; with measurements of the trace only.
-        fallback: when too little is covered to answer.
+        fallback: when too little is covered to predict.
         run: length of the training run, of which accelerator-hours and cost are given.
         price: of a device.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         tables: directory for tables as CSV; None: none.
         collectives: models of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification":
-            none (links answer); None: as the cluster says.
+            none (links are used); None: as the cluster says.
         bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
             data.bucket_bytes of train.py; None: they are taken to have none.
         step: ordinal of the step in the window; None: the one with the median measured step time.

@@ -1,6 +1,6 @@
-"""What measured calls say about similar ones of the same step: a few measurements correct the answers for the rest.
+"""What measured calls say about similar ones of the same step: a few measurements correct the predictions for the rest.
 
-    kernels of one op family and dtype       measured, base answer          ->  off by log(measured / base)
+    kernels of one op family and dtype       measured, base prediction          ->  off by log(measured / base)
                                              not measured                   ->  base x exp(correction)
 
     correction = offset + sum over measured rows of weight x exp(-distance / length)
@@ -121,8 +121,8 @@ def _left_out_errors(places: np.ndarray, off: np.ndarray, reach: Reach, group: n
     for out in range(FOLDS):
         here = group == out
         offset, weights = solved(places[~here], off[~here], reach)
-        answer = offset + similarity(places[here], places[~here], reach.length) @ weights
-        result[here] = np.abs(off[here] - answer)
+        estimate = offset + similarity(places[here], places[~here], reach.length) @ weights
+        result[here] = np.abs(off[here] - estimate)
     return result
 
 
@@ -147,7 +147,7 @@ REASON = "corrected as {count} measured calls of its family and dtype were off"
 
 @dataclass(frozen=True)
 class SimilarPredictor:
-    """Measured calls answer for themselves, and correct the base's answers for calls like them.
+    """Measured calls are taken as measured, and correct the base's predictions for calls like them.
 
     Attributes:
         measured: the table.
@@ -169,12 +169,12 @@ class SimilarPredictor:
 
 
 def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[num_nodes] what to multiply the base's answers by, and how many measured calls say so (0: none do).
+    """[num_nodes] what to multiply the base's predictions by, and the number of measured calls (0: none do).
 
     Args:
         nodes: of a graph.
         measured_us: [num_nodes] NaN: not measured.
-        base_us: [num_nodes] NaN: no answer.
+        base_us: [num_nodes] NaN: no prediction.
     """
     factor, count = np.ones(len(nodes)), np.zeros(len(nodes), dtype=int)
     for places in families(nodes, base_us):
@@ -191,7 +191,7 @@ def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -
 
 
 def families(nodes: pd.DataFrame, base_us: np.ndarray) -> Iterator[np.ndarray]:
-    """Positions of compute nodes that have an answer above 0, an op and shapes, family by family and dtype by dtype."""
+    """Positions of compute nodes that have a prediction above 0, an op and shapes, by family and dtype."""
     given = (nodes["node_type"] == NodeType.COMPUTE).to_numpy() & nodes[CALL[:2]].notna().all(axis=1).to_numpy()
     places = np.flatnonzero(given & (base_us > 0))  # NaN is not
     keys = nodes.iloc[places][ALIKE].astype(object).fillna("")
@@ -200,7 +200,7 @@ def families(nodes: pd.DataFrame, base_us: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def call_numbers(nodes: pd.DataFrame, base_us: np.ndarray) -> np.ndarray:
-    """[n, 7] logarithms by which calls of a family are alike: base answer, FLOPs, bytes, edges of the first tensors."""
+    """[n, 7] logarithms by which calls of a family are alike: base prediction, FLOPs, bytes, edges of first tensors."""
     works = [np.nan_to_num(nodes[name].to_numpy(float)) for name in ("flops", "bytes")]
     edges = np.array([_edges(str(dims)) for dims in nodes["input_dims"].astype(object)], float).reshape(-1, 4)
     return np.log(np.column_stack([base_us, *(1.0 + work for work in works), np.maximum(edges, 1.0)]))

@@ -1,4 +1,4 @@
-"""StepPrediction: the answer about one step, the value that the report package takes, and its provenance."""
+"""StepPrediction: the prediction about one step, the value that the report package takes, and its provenance."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TRANSFER = "transfer"  # evidence of a prediction for another machine, from meas
 
 
 @dataclass(frozen=True)
-class WhatIfAnswer:
+class WhatIfPrediction:
     """The same step with edits.
 
     Attributes:
         edits: what was changed, in order.
-        answer: the edited step, predicted as the unedited one; nothing measured belongs to it.
+        prediction: the edited step, predicted as the unedited one; nothing measured belongs to it.
         num_touched: nodes that are new, or whose shapes, latency or waits an edit has set.
         unknown: sentences: what the edits cannot know.
         result: sentences: what the edits found and did.
@@ -42,7 +42,7 @@ class WhatIfAnswer:
     """
 
     edits: tuple[str, ...]
-    answer: StepPrediction
+    prediction: StepPrediction
     num_touched: int
     unknown: tuple[str, ...]
     result: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class WhatIfAnswer:
     @property
     def step_time_us(self) -> float:
         """Of the edited step, of the same kind as the unedited one."""
-        return self.answer.step_time_us
+        return self.prediction.step_time_us
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class Question:
-    """What was requested, and of what: everything about the answer that no model decides.
+    """What was requested, and of what: everything about the prediction that no model decides.
 
     Attributes:
         label: the measured step to compare with.
@@ -152,7 +152,7 @@ class StepPrediction(Question):
     Attributes:
         prediction: latencies per node of the step's graph (`prediction.graph`).
         schedule: what they make of the step.
-        step_time_kind, step_time_us: the answer; predicted period, makespan or window.
+        step_time_kind, step_time_us: the prediction; predicted period, makespan or window.
         is_lower_bound: some work has no latency and is left out of step_time_us.
         traced_step_time_us: the measured value of the same kind, on `traced_hardware`.
         measured_step_time_us: the same, but None where the prediction is for other hardware than the trace's.
@@ -195,7 +195,7 @@ class StepPrediction(Question):
     critical_path_share: dict[str, float]
     uncovered_ops: dict[str, int]
     uncovered_measured_share: float | None
-    whatif: WhatIfAnswer | None = None
+    whatif: WhatIfPrediction | None = None
     peak_memory: tuple[RankMemory, ...] = ()
     step_time_interval_us: tuple[float, float] | None = None
     interval_level: float | None = None

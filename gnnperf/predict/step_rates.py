@@ -1,4 +1,4 @@
-"""Throughput and cost of an answer: of the step, of the edited step, from plan, run card, shapes of ops and device."""
+"""Throughput and cost of a prediction: of the step, of the edited step, from plan, run card, op shapes and device."""
 
 from __future__ import annotations
 
@@ -30,26 +30,28 @@ BY_SHAPES = "FLOPs of matrix products, convolutions and attention, by the shapes
 REPLICATED_WORK = ("tp", "pp", "cp", "tensor", "pipeline", "context")  # ranks of a card that share one batch
 
 
-def with_throughput(answer: StepPrediction, request: Request) -> StepPrediction:
-    """The answer, and its edited step, with rates, utilization and cost."""
-    work = request.run.completed(_work(answer, request))
-    given = replace(answer, throughput=_rates(answer, work, request))
+def with_throughput(result: StepPrediction, request: Request) -> StepPrediction:
+    """The prediction, and its edited step, with rates, utilization and cost."""
+    work = request.run.completed(_work(result, request))
+    given = replace(result, throughput=_rates(result, work, request))
     if given.whatif is None:
         return given
-    edited = given.whatif.answer
+    edited = given.whatif.prediction
     own = _edited_work(work, request.edits(), edited, given.prediction.graph.world_size)
-    return replace(given, whatif=replace(given.whatif, answer=replace(edited, throughput=_rates(edited, own, request))))
+    return replace(
+        given, whatif=replace(given.whatif, prediction=replace(edited, throughput=_rates(edited, own, request)))
+    )
 
 
-def _rates(answer: StepPrediction, work: StepWork, request: Request) -> Throughput:
-    graph = answer.prediction.graph
-    device = answer.device if answer.device is not None and is_known(answer.device) else None
+def _rates(result: StepPrediction, work: StepWork, request: Request) -> Throughput:
+    graph = result.prediction.graph
+    device = result.device if result.device is not None and is_known(result.device) else None
     stated = _states_flops(request.plan_spec())  # else the FLOPs are those of the graph's ops
     peak = None
     if device is not None:
         peak = peak_flops_per_s(device, work.dtype) if stated else mean_peak_flops_per_s(graph, device)
     power_limit_w = None if device is None else device.power_limit_w
-    return Throughput(answer.step_time_us, graph.world_size, work, peak, power_limit_w, request.run.num_steps(work),
+    return Throughput(result.step_time_us, graph.world_size, work, peak, power_limit_w, request.run.num_steps(work),
                       request.price.usd_per_gpu_hour)  # fmt: skip
 
 
@@ -92,8 +94,8 @@ def _counted_ops(graph: ExecutionGraph) -> tuple[np.ndarray, Sequence[str], Sequ
     return nodes["flops"].to_numpy(np.float64) * stands_for, nodes["family"].astype(str).tolist(), dtypes
 
 
-def _work(answer: StepPrediction, request: Request) -> StepWork:
-    graph, plan = answer.prediction.graph, request.plan_spec()
+def _work(result: StepPrediction, request: Request) -> StepWork:
+    graph, plan = result.prediction.graph, request.plan_spec()
     if plan is not None:
         from gnnperf.generate import step_work
 

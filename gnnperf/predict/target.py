@@ -37,7 +37,7 @@ def with_collective_models(cluster: ClusterSpec, collectives: str) -> ClusterSpe
 
 
 def collective_models_text(cluster: ClusterSpec) -> str:
-    """Name and provenance of what answers collectives; file names without their folders."""
+    """Name and provenance of what predicts collectives; file names without their folders."""
     collective_models, name = collective_models_of(cluster), cluster.collective_models_name
     if collective_models is None or name is None:
         return f"by specification: the links of cluster {cluster.name}"

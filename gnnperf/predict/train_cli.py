@@ -100,7 +100,7 @@ def _overrides(args: argparse.Namespace) -> list[str]:
 
 def _document(trained: Trained) -> dict[str, Any]:
     verdict, split = trained.verdict, trained.data.split
-    nodes = trained.tables["val"].query("node_type == 'all'").set_index("answer")
+    nodes = trained.tables["val"].query("node_type == 'all'").set_index("predictor")
     low, high = verdict.difference_interval
     return {
         "checkpoint": str(trained.path),
@@ -109,8 +109,8 @@ def _document(trained: Trained) -> dict[str, Any]:
         "num_runs": {"train": verdict.num_train_runs, "val": verdict.num_val_runs},
         "step_error": {"network": verdict.network, "analytic": verdict.analytic,
                        "difference_low": low, "difference_high": high},
-        "node_gmae": {name: nodes.loc[answer, ["gmae", "gmae_low", "gmae_high"]].to_dict()
-                      for name, answer in (("network", "gnn"), ("analytic", "analytic"))},
+        "node_gmae": {name: nodes.loc[estimate, ["gmae", "gmae_low", "gmae_high"]].to_dict()
+                      for name, estimate in (("network", "gnn"), ("analytic", "analytic"))},
         "use": str(verdict.use),
         "evidence": verdict.evidence,
         "advice": verdict.advice,

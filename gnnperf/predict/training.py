@@ -29,7 +29,7 @@ class Trained:
         checkpoint: as it was saved.
         path: its file.
         data: that it was trained and judged on.
-        tables: part of the split -> node errors of every answer (evaluate).
+        tables: part of the split -> node errors of every prediction (evaluate).
         verdict: the network against the analytical model.
     """
 
@@ -54,7 +54,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     Raises:
         InputError: data, split or start that cannot be used.
     """
-    # torch is imported after the configuration is known to be right: a typing error is answered at once
+    # torch is imported after the configuration is known to be right: a typing error is reported at once
     from gnnperf.gnn import (
         begin_from,
         build_model,
@@ -63,7 +63,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         keep_what_helps,
         load_data,
         load_start,
-        log_answers,
+        log_outputs,
         make_checkpoint,
         open_log,
         print_comparison,
@@ -99,7 +99,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
         tables = evaluate(model, data, config.evaluate_on)
         write_comparison(tables, out / "errors.csv")
-        log_answers(log, model, data.steps["val"], tables, checkpoint.sha256)
+        log_outputs(log, model, data.steps["val"], tables, checkpoint.sha256)
         for part, table in tables.items():
             print_comparison(part, table, onto)
         for evaluation in evaluations:

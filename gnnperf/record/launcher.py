@@ -163,7 +163,7 @@ def _how_it_ended(exit_code: int | None) -> str:
 
 
 def _kill(ranks: Sequence[ForkServerProcess]) -> None:
-    """End what still runs. SIGKILL, because a rank inside a collective does not answer anything else."""
+    """End what still runs. SIGKILL, because a rank inside a collective does not react to anything else."""
     for process in ranks:
         if process.is_alive():
             process.kill()

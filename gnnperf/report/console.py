@@ -1,4 +1,4 @@
-"""The answer on the terminal."""
+"""The prediction on the terminal."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ NUM_UNCOVERED = 10  # ops listed by name; prediction.json has all of them
 
 
 def print_summary(
-    answer: StepPrediction, written: Iterable[Path] = (), onto: Console | None = None, verbose: bool = False
+    prediction: StepPrediction, written: Iterable[Path] = (), onto: Console | None = None, verbose: bool = False
 ) -> None:
     """Print the first warnings, step time, comparison, shares, top ops, what is not covered and where the files are.
 
     Args:
-        answer: what was predicted.
+        prediction: what was predicted.
         written: paths of the files.
         onto: the console; None: standard output.
         verbose: whether all warnings and notes are printed.
     """
-    show(summary(answer, written, verbose), onto)
+    show(summary(prediction, written, verbose), onto)
 
 
 def show(drawn: RenderableType, onto: Console | None = None) -> None:
@@ -59,30 +59,30 @@ def show(drawn: RenderableType, onto: Console | None = None) -> None:
     onto.print(drawn, soft_wrap=not onto.is_terminal)
 
 
-def summary(answer: StepPrediction, written: Iterable[Path] = (), verbose: bool = False) -> RenderableType:
+def summary(prediction: StepPrediction, written: Iterable[Path] = (), verbose: bool = False) -> RenderableType:
     """Everything that print_summary shows. Names come from traces, so nothing is read as markup."""
-    left = notes_left(answer)
+    left = notes_left(prediction)
     return Group(
-        *(Text(f"warning: {one}", style="yellow") for one in answer.warnings[: None if verbose else MOST_WARNINGS]),
-        Text(target(answer), style="dim"),
-        *(Text(line, style="dim") for line in collectives_lines(answer)),
-        Text(headline(answer), style="bold"),
-        Text(f"  {MEANING[answer.step_time_kind]}", style="dim"),
-        Text(f"  {comparison(answer)}"),
-        *(Text(f"  {line}", style="dim") for line in steps_line(answer)),
-        *_alternatives(answer),
-        *(Text(line, style="bold") for line in whatif_lines(answer)),
-        *(Text(line) for line in throughput_lines(answer)),
-        *(Text(line) for line in memory_lines(answer)),
-        Text(f"share of step time by source: {_shares(answer.source_share)}"),
-        Text(coverage(answer)),
-        *(Text(line, style="dim") for line in doubts(answer)),
-        Text(f"critical path by node type: {_shares(answer.critical_path_share)}"),
-        Text(f"  {path_delays(answer)}", style="dim"),
-        *_findings(answer),
-        _ops_table(answer),
-        *_uncovered(answer.uncovered_ops),
-        *(Text(f"note: {one}", style="dim") for one in answer.notes if verbose),
+        *(Text(f"warning: {one}", style="yellow") for one in prediction.warnings[: None if verbose else MOST_WARNINGS]),
+        Text(target(prediction), style="dim"),
+        *(Text(line, style="dim") for line in collectives_lines(prediction)),
+        Text(headline(prediction), style="bold"),
+        Text(f"  {MEANING[prediction.step_time_kind]}", style="dim"),
+        Text(f"  {comparison(prediction)}"),
+        *(Text(f"  {line}", style="dim") for line in steps_line(prediction)),
+        *_alternatives(prediction),
+        *(Text(line, style="bold") for line in whatif_lines(prediction)),
+        *(Text(line) for line in throughput_lines(prediction)),
+        *(Text(line) for line in memory_lines(prediction)),
+        Text(f"share of step time by source: {_shares(prediction.source_share)}"),
+        Text(coverage(prediction)),
+        *(Text(line, style="dim") for line in doubts(prediction)),
+        Text(f"critical path by node type: {_shares(prediction.critical_path_share)}"),
+        Text(f"  {path_delays(prediction)}", style="dim"),
+        *_findings(prediction),
+        _ops_table(prediction),
+        *_uncovered(prediction.uncovered_ops),
+        *(Text(f"note: {one}", style="dim") for one in prediction.notes if verbose),
         *([Text(left, style="dim")] if left and not verbose else []),
         *(Text(f"wrote {path}", style="green") for path in written),
     )
@@ -92,38 +92,38 @@ def _shares(share: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {share_text(value)}" for name, value in share.items())
 
 
-def _ops_table(answer: StepPrediction) -> Table:
+def _ops_table(prediction: StepPrediction) -> Table:
     table = Table(title="top ten ops", title_justify="left", box=None, pad_edge=False)
     table.add_column("op", overflow="fold")
     table.add_column("type")
     for name in ("nodes", "on critical path", "predicted, all ranks", "measured, all ranks"):
         table.add_column(name, justify="right")
-    ops = top_ops(answer)
+    ops = top_ops(prediction)
     times = time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
     for name, kind, count, us in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True):
         table.add_row(*(Text(td) for td in (name, kind, f"{count:,}", *us)))
     return table
 
 
-def _alternatives(answer: StepPrediction) -> list[Table]:
+def _alternatives(prediction: StepPrediction) -> list[Table]:
     """The table of all devices that were requested."""
-    rows = alternative_rows(answer)
+    rows = alternative_rows(prediction)
     table = Table(title="the step on other hardware", title_justify="left", box=None, pad_edge=False)
-    for place, head in enumerate(alternative_heads(answer)):
+    for place, head in enumerate(alternative_heads(prediction)):
         table.add_column(head, justify="left" if place < NUM_NAMES else "right")
     for row in rows:
         table.add_row(*map(Text, row))
     return [table] if rows else []
 
 
-def _findings(answer: StepPrediction) -> list[Text]:
+def _findings(prediction: StepPrediction) -> list[Text]:
     """What holds the step up; nothing where no one requested."""
-    if answer.findings is None:
+    if prediction.findings is None:
         return []
-    if not answer.findings:
+    if not prediction.findings:
         return [Text("no rule finds anything that holds the step up")]
     lines = []
-    for result in answer.findings:
+    for result in prediction.findings:
         lines.append(Text(f"finding: {finding_head(result)}", style="bold"))
         lines += [Text(f"  {line}", style="dim") for line in finding_details(result)]
     return lines

@@ -1,4 +1,4 @@
-"""prediction.json: the answer as one strict JSON document (unknown is null)."""
+"""prediction.json: the prediction as one strict JSON document (unknown is null)."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ FORMAT_VERSION = 1
 FREE_FORM = ("source", "host", "provenance")  # keys of a DeviceSpec
 
 
-def document(answer: StepPrediction) -> dict[str, Any]:
+def document(estimate: StepPrediction) -> dict[str, Any]:
     """Every key of prediction.json; units are in the names, shares and errors are fractions."""
-    graph = answer.prediction.graph
+    graph = estimate.prediction.graph
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "run": graph.name,
-        "mode": str(answer.mode),
-        "hardware": answer.hardware,
-        "cluster": answer.cluster,
-        "traced_hardware": answer.traced_hardware or None,
-        "hardware_numbers": _numbers(answer.device),
-        "traced_hardware_numbers": _numbers(answer.traced_device),
+        "mode": str(estimate.mode),
+        "hardware": estimate.hardware,
+        "cluster": estimate.cluster,
+        "traced_hardware": estimate.traced_hardware or None,
+        "hardware_numbers": _numbers(estimate.device),
+        "traced_hardware_numbers": _numbers(estimate.traced_device),
         "world_size": graph.world_size,
         "traced_ranks": list(graph.ranks),
-        "step": answer.label.step,
-        "step_name": answer.label.name,
-        "structure_step": answer.structure_step,
-        "step_time_us": answer.step_time_us,
-        "step_time_kind": str(answer.step_time_kind),
-        "step_time_is_lower_bound": answer.is_lower_bound,
-        "step_time_interval_us": answer.step_time_interval_us and list(answer.step_time_interval_us),
-        "interval_level": answer.interval_level,
-        "measured_step_time_us": answer.measured_step_time_us,
-        "step_time_error": answer.step_time_error,
-        "traced_step_time_us": answer.traced_step_time_us,
-        "traced_step_prediction_us": answer.traced_prediction_us,
-        "step_time_ratio": answer.step_time_ratio,
-        "step_time_ratio_interval": answer.ratio_interval and list(answer.ratio_interval),
-        "placement": answer.placement or None,
-        "hardware_table": [_alternative(one) for one in answer.alternatives] or None,
-        "measured_steps": _steps(answer),
-        "measured_rank_start_skew_us": answer.rank_start_skew_us,
-        "step_makespan_us": answer.schedule.makespan_us,
-        "rank_step_time_us": {str(rank): time_us for rank, time_us in answer.rank_step_time_us.items()},
+        "step": estimate.label.step,
+        "step_name": estimate.label.name,
+        "structure_step": estimate.structure_step,
+        "step_time_us": estimate.step_time_us,
+        "step_time_kind": str(estimate.step_time_kind),
+        "step_time_is_lower_bound": estimate.is_lower_bound,
+        "step_time_interval_us": estimate.step_time_interval_us and list(estimate.step_time_interval_us),
+        "interval_level": estimate.interval_level,
+        "measured_step_time_us": estimate.measured_step_time_us,
+        "step_time_error": estimate.step_time_error,
+        "traced_step_time_us": estimate.traced_step_time_us,
+        "traced_step_prediction_us": estimate.traced_prediction_us,
+        "step_time_ratio": estimate.step_time_ratio,
+        "step_time_ratio_interval": estimate.ratio_interval and list(estimate.ratio_interval),
+        "placement": estimate.placement or None,
+        "hardware_table": [_alternative(one) for one in estimate.alternatives] or None,
+        "measured_steps": _steps(estimate),
+        "measured_rank_start_skew_us": estimate.rank_start_skew_us,
+        "step_makespan_us": estimate.schedule.makespan_us,
+        "rank_step_time_us": {str(rank): time_us for rank, time_us in estimate.rank_step_time_us.items()},
         "num_nodes": graph.num_nodes_by_type(),
-        "num_nodes_by_source": num_nodes_by_source(answer),
-        "num_nodes_by_reason": num_nodes_by_reason(answer),
-        "source_share": answer.source_share,
-        "critical_path_share": answer.critical_path_share,
-        "critical_path_delay_us": answer.critical_delay_us,
-        "uncovered_ops": answer.uncovered_ops,
-        "uncovered_measured_share": answer.uncovered_measured_share,
-        "throughput": throughput_document(answer.throughput),
-        "peak_memory": [_memory(rank) for rank in answer.peak_memory] or None,
-        "findings": None if answer.findings is None else [_finding(one) for one in answer.findings],
-        "whatif": _whatif(answer),
-        "warnings": list(answer.warnings),
-        "notes": list(answer.notes),
-        "provenance": answer.provenance,
+        "num_nodes_by_source": num_nodes_by_source(estimate),
+        "num_nodes_by_reason": num_nodes_by_reason(estimate),
+        "source_share": estimate.source_share,
+        "critical_path_share": estimate.critical_path_share,
+        "critical_path_delay_us": estimate.critical_delay_us,
+        "uncovered_ops": estimate.uncovered_ops,
+        "uncovered_measured_share": estimate.uncovered_measured_share,
+        "throughput": throughput_document(estimate.throughput),
+        "peak_memory": [_memory(rank) for rank in estimate.peak_memory] or None,
+        "findings": None if estimate.findings is None else [_finding(one) for one in estimate.findings],
+        "whatif": _whatif(estimate),
+        "warnings": list(estimate.warnings),
+        "notes": list(estimate.notes),
+        "provenance": estimate.provenance,
     }
 
 
@@ -95,9 +95,9 @@ def _alternative(one: Alternative) -> dict[str, Any]:
     }
 
 
-def _steps(answer: StepPrediction) -> list[dict[str, Any]] | None:
+def _steps(estimate: StepPrediction) -> list[dict[str, Any]] | None:
     """Every measured step of the trace; null for a plan."""
-    measured = answer.measurements
+    measured = estimate.measurements
     if measured is None:
         return None
     return [
@@ -153,27 +153,27 @@ def _finding(result: Finding) -> dict[str, Any]:
     }
 
 
-def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
+def _whatif(estimate: StepPrediction) -> dict[str, Any] | None:
     """What the edits make of the step; null without edits. All other keys of the document are the unedited step."""
-    whatif, difference_us = answer.whatif, answer.whatif_difference_us
+    whatif, difference_us = estimate.whatif, estimate.whatif_difference_us
     if whatif is None or difference_us is None:
         return None
     return {
         "edits": list(whatif.edits),
         "step_time_us": whatif.step_time_us,
         "step_time_ratio_interval": whatif.ratio_interval and list(whatif.ratio_interval),
-        "step_time_is_lower_bound": whatif.answer.is_lower_bound,
+        "step_time_is_lower_bound": whatif.prediction.is_lower_bound,
         "difference_us": difference_us,
-        "difference_share": difference_us / answer.step_time_us if answer.step_time_us else None,
+        "difference_share": difference_us / estimate.step_time_us if estimate.step_time_us else None,
         "num_touched_nodes": whatif.num_touched,
-        "rank_step_time_us": {str(rank): us for rank, us in whatif.answer.rank_step_time_us.items()},
-        "source_share": whatif.answer.source_share,
-        "critical_path_share": whatif.answer.critical_path_share,
-        "hardware": whatif.answer.hardware,
-        "cluster": whatif.answer.cluster,
-        "uncovered_ops": whatif.answer.uncovered_ops,
-        "throughput": throughput_document(whatif.answer.throughput),
-        "peak_memory": [_memory(rank) for rank in whatif.answer.peak_memory] or None,
+        "rank_step_time_us": {str(rank): us for rank, us in whatif.prediction.rank_step_time_us.items()},
+        "source_share": whatif.prediction.source_share,
+        "critical_path_share": whatif.prediction.critical_path_share,
+        "hardware": whatif.prediction.hardware,
+        "cluster": whatif.prediction.cluster,
+        "uncovered_ops": whatif.prediction.uncovered_ops,
+        "throughput": throughput_document(whatif.prediction.throughput),
+        "peak_memory": [_memory(rank) for rank in whatif.prediction.peak_memory] or None,
         "found": list(whatif.result),
         "unknown": list(whatif.unknown),
     }

@@ -15,7 +15,7 @@ from rich.console import Console
 from gnnperf.core import bars_on_terminal, require
 from gnnperf.hardware import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP
 from gnnperf.predict import Request, StepPrediction, check, check_covered, composed
-from gnnperf.predict import predict as answer_of
+from gnnperf.predict import predict as estimate_of
 from gnnperf.report.compare.text import read_threshold
 from gnnperf.report.console import PIPE_WIDTH, summary
 from gnnperf.report.page.markup import asset
@@ -34,8 +34,8 @@ PART = (
 
 
 @dataclass(frozen=True, repr=False)
-class Answer:
-    """The answer about one step.
+class Estimate:
+    """The prediction about one step.
 
     Attributes:
         step: everything that is known of it.
@@ -103,8 +103,8 @@ def _picture(step: StepPrediction) -> str:
 CHOICES = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)  # of conf/: a name or a path is a choice, a mapping its numbers
 
 
-def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **keys: Any) -> Answer:
-    """Answer for one step of a trace, or of a plan that never ran.
+def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **keys: Any) -> Estimate:
+    """Predict one step of a trace, or of a plan that never ran.
 
         predict("trace.json.gz", hardware="h100_sxm", whatif=[{"batch": {"factor": 2}}])
         predict("trace.json.gz", hardware={"num_sms": 66}, words=["hardware=h100_sxm"])
@@ -134,14 +134,14 @@ def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **key
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
     out = None if request.out is None else check_output(Path(request.out))
     with bars_on_terminal():
-        step = answer_of(request)
+        step = estimate_of(request)
         check_covered(step, request.fallback)
         if out is not None:
             write_report(step, out)
         if request.tables:
             write_tables(step, Path(request.tables))
     threshold.check(step)
-    return Answer(step)
+    return Estimate(step)
 
 
 def _plain(value: Any) -> Any:

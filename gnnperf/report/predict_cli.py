@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Predict one step: on the hardware of the trace, on other hardware, or after changes.
 
-Without --gpu the prediction starts from what the trace measured on its own hardware. The files of the answer
+Without --gpu the prediction starts from what the trace measured on its own hardware. The files of the prediction
 (prediction.json, nodes.parquet, timeline.json.gz, report.html) go to --out.
 """
 EXAMPLES = """\
@@ -115,7 +115,7 @@ def run_request(request: Request) -> None:
     """Trace -> graph -> prediction -> schedule -> report, of predict.py and `gnnperf predict`.
 
     Raises:
-        InputError: the request cannot be answered, too little is covered, or the step is beyond a limit.
+        InputError: the request cannot be predicted, too little is covered, or the step is beyond a limit.
     """
     # imported after the user's files are known to be plain: one that is not is refused at once
     from gnnperf.predict import check, check_covered, requested_graph, setup_of, with_alternatives
@@ -133,17 +133,17 @@ def run_request(request: Request) -> None:
         graph = requested_graph(request)  # trace or plan -> execution graph
         setup = setup_of(graph, request)  # its step, the hardware, the predictors in their order
         prediction = setup.predict()  # latency of every node
-        answer = setup.answer(prediction)  # schedule, step time, findings, edits, memory
-        answer = with_alternatives(answer, setup)  # hardware=[...]: the same on each device
-        check_covered(answer, request.fallback)
-        written = write_report(answer, Path(request.out or default_out(answer)))
+        result = setup.step_prediction(prediction)  # schedule, step time, findings, edits, memory
+        result = with_alternatives(result, setup)  # hardware=[...]: the same on each device
+        check_covered(result, request.fallback)
+        written = write_report(result, Path(request.out or default_out(result)))
         if request.tables:
-            written = (*written, *write_tables(answer, Path(request.tables)))
+            written = (*written, *write_tables(result, Path(request.tables)))
     if request.json:
-        write_out(to_json(document(answer)))
+        write_out(to_json(document(result)))
     elif not request.quiet:
-        print_summary(answer, written, verbose=request.verbose)
-    threshold.check(answer)
+        print_summary(result, written, verbose=request.verbose)
+    threshold.check(result)
 
 
 def _overrides(args: argparse.Namespace) -> list[str]:

@@ -20,31 +20,31 @@ SLICE_COLUMNS = ("node_id", "rank", "lane", "name", "start_us", "end_us")
 UNNAMED = "(unnamed)"
 
 
-def predicted_slices(answer: StepPrediction) -> pd.DataFrame:
+def predicted_slices(estimate: StepPrediction) -> pd.DataFrame:
     """[num_slices] table with SLICE_COLUMNS, from the schedule."""
-    return _slices(answer.prediction.graph, answer.schedule.start_us, answer.schedule.end_us)
+    return _slices(estimate.prediction.graph, estimate.schedule.start_us, estimate.schedule.end_us)
 
 
-def measured_slices(answer: StepPrediction) -> pd.DataFrame:
+def measured_slices(estimate: StepPrediction) -> pd.DataFrame:
     """[num_slices] table with SLICE_COLUMNS, from the labels of the step the nodes came from; its start is 0.
 
     A blocking call is drawn as long as it took. Its own time, which starts where its wait ends, is its latency; a wait
     for peers that were not traced has none.
     """
-    nodes = answer.prediction.graph.nodes
-    start_us = nodes["start_us"].to_numpy() - step_start_us(answer)
+    nodes = estimate.prediction.graph.nodes
+    start_us = nodes["start_us"].to_numpy() - step_start_us(estimate)
     latency_us, wait_us = nodes["latency_us"].to_numpy(), nodes["blocked_us"].fillna(0.0).to_numpy()
     known = ~np.isnan(latency_us)
     begin_us, end_us = start_us - np.where(known, wait_us, 0.0), start_us + np.where(known, latency_us, wait_us)
-    return _slices(answer.prediction.graph, begin_us, end_us)
+    return _slices(estimate.prediction.graph, begin_us, end_us)
 
 
-def step_start_us(answer: StepPrediction) -> float:
+def step_start_us(estimate: StepPrediction) -> float:
     """Start of the structure step on the trace's clock; its first event where the labels are of another step."""
-    steps = [s for s in answer.prediction.graph.steps if s.step == answer.structure_step]
+    steps = [s for s in estimate.prediction.graph.steps if s.step == estimate.structure_step]
     if steps and steps[0].rank_start_us:
         return min(steps[0].rank_start_us)
-    first = answer.prediction.graph.nodes["start_us"].min()
+    first = estimate.prediction.graph.nodes["start_us"].min()
     return 0.0 if np.isnan(first) else float(first)
 
 
@@ -112,12 +112,12 @@ def _name(op: str | None, event: str | None, segment: str | None, kind: str) -> 
 # nodes.parquet: one row per node, with what was predicted, measured and by whom. The report is made of it.
 
 
-def nodes_table(answer: StepPrediction) -> pd.DataFrame:
+def nodes_table(estimate: StepPrediction) -> pd.DataFrame:
     """[num_nodes] table with schema.PREDICTION_COLUMNS.
 
     `measured_latency_us` is the trace's own value, on the trace's hardware, whatever was predicted for.
     """
-    columns = {**_identity(answer.prediction.graph.nodes), **_predicted(answer), **_measured(answer)}
+    columns = {**_identity(estimate.prediction.graph.nodes), **_predicted(estimate), **_measured(estimate)}
     return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
 
 
@@ -128,12 +128,12 @@ def _identity(nodes: pd.DataFrame) -> dict[str, pd.Series]:
     return {**{name: _text(nodes[name]) for name in texts}, **{name: nodes[name] for name in numbers}, **works}
 
 
-def _predicted(answer: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
-    prediction = answer.prediction
-    bound = np.full(prediction.graph.num_nodes, None, dtype=object) if answer.bound is None else answer.bound
+def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
+    prediction = estimate.prediction
+    bound = np.full(prediction.graph.num_nodes, None, dtype=object) if estimate.bound is None else estimate.bound
     return {
-        "transfer": _transfer(answer),
-        "start_us": answer.schedule.start_us,
+        "transfer": _transfer(estimate),
+        "start_us": estimate.schedule.start_us,
         "latency_us": prediction.latency_us,
         "mean_latency_us": prediction.scheduled_us,
         "latency_low_us": prediction.latency_low_us,
@@ -142,23 +142,23 @@ def _predicted(answer: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
         "bound": _text(_coded(bound)),
         "source": _text(_coded(prediction.source)),
         "reason": _text(_coded(prediction.reasons)),
-        "on_critical_path": np.asarray(answer.schedule.on_critical_path, dtype=bool),
-        "critical_us": np.asarray(answer.critical_us, dtype=np.float64),
+        "on_critical_path": np.asarray(estimate.schedule.on_critical_path, dtype=bool),
+        "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
 
 
-def _measured(answer: StepPrediction) -> dict[str, pd.Series]:
-    nodes = answer.prediction.graph.nodes
+def _measured(estimate: StepPrediction) -> dict[str, pd.Series]:
+    nodes = estimate.prediction.graph.nodes
     return {
-        "measured_start_us": nodes["start_us"] - step_start_us(answer),
+        "measured_start_us": nodes["start_us"] - step_start_us(estimate),
         "measured_latency_us": nodes["latency_us"],
         "measured_wait_us": nodes["blocked_us"],
     }
 
 
-def _transfer(answer: StepPrediction) -> np.ndarray:
+def _transfer(estimate: StepPrediction) -> np.ndarray:
     """[num_nodes] the transfer that an arrival joins or that releases an exit; -1 elsewhere."""
-    graph = answer.prediction.graph
+    graph = estimate.prediction.graph
     result = np.full(graph.num_nodes, -1, dtype=np.int64)
     relation = graph.edges["relation"]
     src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
@@ -207,9 +207,9 @@ def work_table(nodes: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def top_ops(answer: StepPrediction, num_ops: int = 10) -> pd.DataFrame:
+def top_ops(estimate: StepPrediction, num_ops: int = 10) -> pd.DataFrame:
     """Ops by their time on the critical path, then by their summed latency over ranks."""
-    return leading(totals(work_table(nodes_table(answer)), ["op_name", "node_type"]), num_ops)
+    return leading(totals(work_table(nodes_table(estimate)), ["op_name", "node_type"]), num_ops)
 
 
 def top_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
@@ -276,18 +276,18 @@ def by_rank(work: pd.DataFrame) -> pd.DataFrame:
     return result.iloc[np.lexsort((result["rank"], result["rank"] < 0))].reset_index(drop=True)
 
 
-def num_nodes_by_source(answer: StepPrediction) -> dict[str, int]:
+def num_nodes_by_source(estimate: StepPrediction) -> dict[str, int]:
     """Number of work nodes per source, best source first; sources that do not occur are left out."""
-    is_work = answer.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
-    counts = _coded(answer.prediction.source[is_work]).value_counts()
+    is_work = estimate.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
+    counts = _coded(estimate.prediction.source[is_work]).value_counts()
     return {str(s): int(counts[str(s)]) for s in Source if str(s) in counts.index}
 
 
-def num_nodes_by_reason(answer: StepPrediction) -> dict[str, dict[str, int]]:
+def num_nodes_by_reason(estimate: StepPrediction) -> dict[str, dict[str, int]]:
     """Source -> why -> number of work nodes, most frequent first."""
-    work = answer.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()  # [num_nodes]
-    table = pd.DataFrame({"source": _coded(answer.prediction.source[work]),
-                          "reason": _coded(answer.prediction.reasons[work])})  # fmt: skip
+    work = estimate.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()  # [num_nodes]
+    table = pd.DataFrame({"source": _coded(estimate.prediction.source[work]),
+                          "reason": _coded(estimate.prediction.reasons[work])})  # fmt: skip
     counts = table.groupby(["source", "reason"], observed=True).size().reset_index(name="count")
     counts = counts.astype({"reason": "str"}).sort_values(["count", "reason"], ascending=[False, True])
     return {str(s): dict(zip(rows["reason"], map(int, rows["count"]), strict=True))

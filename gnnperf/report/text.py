@@ -49,38 +49,38 @@ def share_text(share: float) -> str:
     return f"{100.0 * share:.1f} %"
 
 
-def headline(answer: StepPrediction) -> str:
-    """The answer in one line."""
-    bound = "at least " if answer.is_lower_bound else ""
-    return f"step {answer.step_time_kind}: {bound}{time_text(answer.step_time_us)}{interval(answer)}"
+def headline(estimate: StepPrediction) -> str:
+    """The prediction in one line."""
+    bound = "at least " if estimate.is_lower_bound else ""
+    return f"step {estimate.step_time_kind}: {bound}{time_text(estimate.step_time_us)}{interval(estimate)}"
 
 
-def interval(answer: StepPrediction) -> str:
+def interval(estimate: StepPrediction) -> str:
     """How sure the step time is, as words after it; nothing where that is not known."""
-    if answer.step_time_interval_us is None or answer.interval_level is None:
+    if estimate.step_time_interval_us is None or estimate.interval_level is None:
         return ""
-    if answer.ratio_interval is not None:  # the ratio has it
+    if estimate.ratio_interval is not None:  # the ratio has it
         return ""
-    low, high = map(time_text, answer.step_time_interval_us)
-    return f", {100.0 * answer.interval_level:.0f} % of steps within {low} to {high}"
+    low, high = map(time_text, estimate.step_time_interval_us)
+    return f", {100.0 * estimate.interval_level:.0f} % of steps within {low} to {high}"
 
 
-def comparison(answer: StepPrediction) -> str:
+def comparison(estimate: StepPrediction) -> str:
     """The measured value and the signed error, or why there is none."""
-    if math.isnan(answer.traced_step_time_us):
+    if math.isnan(estimate.traced_step_time_us):
         return "planned: it never ran"
-    traced = time_text(answer.traced_step_time_us)
-    if answer.step_time_ratio is not None:
-        same_way = time_text(answer.traced_prediction_us)
-        ratio = ratio_text(answer.step_time_ratio, answer.ratio_interval, answer.interval_level)
-        return f"{ratio} to {same_way}, predicted the same way for {answer.traced_hardware}; measured there: {traced}"
-    if answer.step_time_error is None:
-        where = f"measured on {answer.traced_hardware or 'unknown hardware'}: {traced}"
-        if answer.provenance.get("evidence") == TRANSFER:
+    traced = time_text(estimate.traced_step_time_us)
+    if estimate.step_time_ratio is not None:
+        same_way = time_text(estimate.traced_prediction_us)
+        ratio = ratio_text(estimate.step_time_ratio, estimate.ratio_interval, estimate.interval_level)
+        return f"{ratio} to {same_way}, predicted the same way for {estimate.traced_hardware}; measured there: {traced}"
+    if estimate.step_time_error is None:
+        where = f"measured on {estimate.traced_hardware or 'unknown hardware'}: {traced}"
+        if estimate.provenance.get("evidence") == TRANSFER:
             return f"{where}, on the machine of the trace"
         return f"{where}; a blind prediction has no ratio"
-    left_out = ", work that is not covered left out" if answer.is_lower_bound else ""
-    return f"measured {answer.step_time_kind}: {traced}; error {100.0 * answer.step_time_error:+.1f} %{left_out}"
+    left_out = ", work that is not covered left out" if estimate.is_lower_bound else ""
+    return f"measured {estimate.step_time_kind}: {traced}; error {100.0 * estimate.step_time_error:+.1f} %{left_out}"
 
 
 def ratio_text(ratio: float, bounds: tuple[float, float] | None, level: float | None) -> str:
@@ -90,9 +90,9 @@ def ratio_text(ratio: float, bounds: tuple[float, float] | None, level: float | 
     return f"ratio {ratio:.3f} ({100.0 * level:.0f} % interval {bounds[0]:.2f} to {bounds[1]:.2f})"
 
 
-def steps_line(answer: StepPrediction) -> tuple[str, ...]:
+def steps_line(estimate: StepPrediction) -> tuple[str, ...]:
     """The measured steps of the trace, which of them are outliers, and which one this is about."""
-    measured = answer.measurements
+    measured = estimate.measurements
     if measured is None or len(measured.graph.steps) < 2:
         return ()
     times_us = measured.steps_us
@@ -102,25 +102,25 @@ def steps_line(answer: StepPrediction) -> tuple[str, ...]:
     numbers = ", ".join(map(str, list(times_us)[:MOST_STEPS]))
     odd, every = ", ".join(map(str, sorted(measured.outliers))), ", ".join(shown)
     named = "" if not odd else f"; {odd} {'is an outlier' if len(measured.outliers) == 1 else 'are outliers'}"
-    return (f"measured steps {numbers}{more}: {every} {unit}{named}; this is step {answer.label.step}",)
+    return (f"measured steps {numbers}{more}: {every} {unit}{named}; this is step {estimate.label.step}",)
 
 
-def whatif_lines(answer: StepPrediction) -> list[str]:
+def whatif_lines(estimate: StepPrediction) -> list[str]:
     """Both step times, their difference and the edits; nothing without edits."""
-    whatif, difference_us = answer.whatif, answer.whatif_difference_us
+    whatif, difference_us = estimate.whatif, estimate.whatif_difference_us
     if whatif is None or difference_us is None:
         return []
-    bound = "at least " if whatif.answer.is_lower_bound else ""
-    share = f" ({100.0 * difference_us / answer.step_time_us:+.1f} %)" if answer.step_time_us > 0 else ""
+    bound = "at least " if whatif.prediction.is_lower_bound else ""
+    share = f" ({100.0 * difference_us / estimate.step_time_us:+.1f} %)" if estimate.step_time_us > 0 else ""
     difference = f"{'+' if difference_us >= 0 else ''}{time_text(difference_us)}{share}"
-    times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(answer.step_time_us)}"
+    times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(estimate.step_time_us)}"
     count = f"{whatif.num_touched:,} nodes changed"
     ratio = ""
-    if answer.step_time_us > 0:
-        level = answer.interval_level if whatif.ratio_interval else None
-        ratio = f", {ratio_text(whatif.step_time_us / answer.step_time_us, whatif.ratio_interval, level)}"
+    if estimate.step_time_us > 0:
+        level = estimate.interval_level if whatif.ratio_interval else None
+        ratio = f", {ratio_text(whatif.step_time_us / estimate.step_time_us, whatif.ratio_interval, level)}"
     first = f"what if: {times}, difference {difference}{ratio}; {count}"
-    own = answer.measured_step_time_us
+    own = estimate.measured_step_time_us
     measured = [f"  measured, unedited: {time_text(own)}"] if own is not None and math.isfinite(own) else []
     return [
         first, *measured, *(f"  {edit}" for edit in whatif.edits),
@@ -128,9 +128,9 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
     ]  # fmt: skip
 
 
-def notes_left(answer: StepPrediction) -> str:
+def notes_left(estimate: StepPrediction) -> str:
     """How many warnings and notes are not shown above the result; "" none."""
-    left = len(answer.warnings[MOST_WARNINGS:]) + len(answer.notes)
+    left = len(estimate.warnings[MOST_WARNINGS:]) + len(estimate.notes)
     return f"{left} more note{'s' if left > 1 else ''}: --verbose, or report.html" if left else ""
 
 
@@ -177,17 +177,17 @@ def _shape(dims: Any) -> str:
     return "×".join(map(str, dims))
 
 
-def memory_lines(answer: StepPrediction) -> list[str]:
+def memory_lines(estimate: StepPrediction) -> list[str]:
     """Peak memory rank by rank: of what, at which op, next to the measured one; with edits; whether it fits."""
-    shown, left = fullest_ranks(answer.peak_memory)
+    shown, left = fullest_ranks(estimate.peak_memory)
     rest = [f"{left} more ranks hold no more than these"] if left else []
-    result = [*(_memory_line(rank) for rank in shown), *rest, *fit_lines(answer.peak_memory, answer.hardware)]
-    if answer.whatif is None:
+    result = [*(_memory_line(rank) for rank in shown), *rest, *fit_lines(estimate.peak_memory, estimate.hardware)]
+    if estimate.whatif is None:
         return result
-    edited = answer.whatif.answer.peak_memory
-    unedited = {rank.peak.rank: rank.peak.peak_bytes for rank in answer.peak_memory}
+    edited = estimate.whatif.prediction.peak_memory
+    unedited = {rank.peak.rank: rank.peak.peak_bytes for rank in estimate.peak_memory}
     result += [_edited_line(rank, unedited[rank.peak.rank]) for rank in edited]
-    return [*result, *(f"what if: {line}" for line in fit_lines(edited, answer.hardware))]
+    return [*result, *(f"what if: {line}" for line in fit_lines(edited, estimate.hardware))]
 
 
 def fullest_ranks(ranks: Sequence[RankMemory]) -> tuple[list[RankMemory], int]:
@@ -244,33 +244,34 @@ def _memory_line(rank: RankMemory) -> str:
     return f"peak memory of rank {peak.rank}: {size} at {peak.at or UNKNOWN} ({made_of}){compared}"
 
 
-def target(answer: StepPrediction) -> str:
+def target(estimate: StepPrediction) -> str:
     """What was predicted: run, step, hardware, ranks, mode."""
-    graph = answer.prediction.graph
-    on = answer.hardware or "its own hardware"
-    origin = "in the graph" if math.isnan(answer.traced_step_time_us) else "traced"
+    graph = estimate.prediction.graph
+    on = estimate.hardware or "its own hardware"
+    origin = "in the graph" if math.isnan(estimate.traced_step_time_us) else "traced"
     ranks = f"{len(graph.ranks)} of {graph.world_size} ranks {origin}"
-    placed = f", {answer.placement}" if graph.world_size > 1 and answer.placement else ""
-    return f"{graph.name}, step {answer.label.step} ({answer.label.name}), on {on}, {ranks}{placed}, mode {answer.mode}"
+    placed = f", {estimate.placement}" if graph.world_size > 1 and estimate.placement else ""
+    step = f"step {estimate.label.step} ({estimate.label.name})"
+    return f"{graph.name}, {step}, on {on}, {ranks}{placed}, mode {estimate.mode}"
 
 
-def collectives_lines(answer: StepPrediction) -> tuple[str, ...]:
-    """What answers collectives, in a run that has any."""
-    by = answer.provenance.get("collectives")
-    return (f"collectives {by}",) if by and answer.prediction.graph.world_size > 1 else ()
+def collectives_lines(estimate: StepPrediction) -> tuple[str, ...]:
+    """What predicts collectives, in a run that has any."""
+    by = estimate.provenance.get("collectives")
+    return (f"collectives {by}",) if by and estimate.prediction.graph.world_size > 1 else ()
 
 
-def coverage(answer: StepPrediction) -> str:
-    """How many nodes each source answers, and how much of the measured node time the uncovered ones hold."""
-    counts = ", ".join(f"{count:,} {name}" for name, count in num_nodes_by_source(answer).items())
-    share = answer.uncovered_measured_share
+def coverage(estimate: StepPrediction) -> str:
+    """How many nodes each source predicts, and how much of the measured node time the uncovered ones hold."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in num_nodes_by_source(estimate).items())
+    share = estimate.uncovered_measured_share
     missing = f"; uncovered nodes hold {share_text(share)} of the measured node time" if share else ""
     return f"nodes by source: {counts}{missing}"
 
 
-def doubts(answer: StepPrediction) -> tuple[str, ...]:
+def doubts(estimate: StepPrediction) -> tuple[str, ...]:
     """The commonest reasons of nodes that do not take the network's latency, where a network took part."""
-    by_reason = num_nodes_by_reason(answer)
+    by_reason = num_nodes_by_reason(estimate)
     if not by_reason.keys() & {Source.GNN, Source.GNN_CALIBRATED}:
         return ()
     result = [(count, source, why) for source in DOUBTED for why, count in by_reason.get(source, {}).items()]
@@ -280,6 +281,6 @@ def doubts(answer: StepPrediction) -> tuple[str, ...]:
     return (f"  because: {sentences}",) if sentences else ()
 
 
-def path_delays(answer: StepPrediction) -> str:
+def path_delays(estimate: StepPrediction) -> str:
     """How much of the critical path nothing runs in."""
-    return f"delays between its nodes (launch latencies, gaps on streams): {time_text(answer.critical_delay_us)}"
+    return f"delays between its nodes (launch latencies, gaps on streams): {time_text(estimate.critical_delay_us)}"

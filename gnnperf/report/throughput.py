@@ -34,17 +34,17 @@ def utilization_text(given: Throughput) -> str:
     return ", ".join(known)
 
 
-def throughput_lines(answer: StepPrediction) -> list[str]:
+def throughput_lines(prediction: StepPrediction) -> list[str]:
     """Rates, utilization with its formula, and the run's cost; with edits theirs as well; nothing where unknown."""
-    lines = _lines(answer, "")
-    return lines if answer.whatif is None else [*lines, *_lines(answer.whatif.answer, "what if: ")]
+    lines = _lines(prediction, "")
+    return lines if prediction.whatif is None else [*lines, *_lines(prediction.whatif.prediction, "what if: ")]
 
 
-def _lines(answer: StepPrediction, prefix: str) -> list[str]:
-    given = answer.throughput
+def _lines(prediction: StepPrediction, prefix: str) -> list[str]:
+    given = prediction.throughput
     if given is None:
         return []
-    at_most, device = "at most " if answer.is_lower_bound else "", unit_of(answer)
+    at_most, device = "at most " if prediction.is_lower_bound else "", unit_of(prediction)
     pairs = (
         (given.samples_per_s, given.samples_per_s_per_gpu, "samples/s"),
         (given.tokens_per_s, given.tokens_per_s_per_gpu, "tokens/s"),
@@ -58,28 +58,28 @@ def _lines(answer: StepPrediction, prefix: str) -> list[str]:
         lines.append(
             f"{prefix}utilization: {at_most}{shares} of {number_text(peak / TERA)} TFLOP/s per {device}{counted}"
         )
-    cost = cost_text(answer)
+    cost = cost_text(prediction)
     return [*lines, *([f"{prefix}{cost}"] if cost else [])]
 
 
-def unit_of(answer: StepPrediction) -> str:
+def unit_of(prediction: StepPrediction) -> str:
     """What a rate is given per."""
-    return "rank" if answer.device is not None and answer.device.kind == "cpu" else "GPU"
+    return "rank" if prediction.device is not None and prediction.device.kind == "cpu" else "GPU"
 
 
-def cost_text(answer: StepPrediction) -> str:
+def cost_text(prediction: StepPrediction) -> str:
     """The run's steps, hours, accelerator-hours, cost and energy; without a run the price of tokens; "" neither."""
-    given = answer.throughput
+    given = prediction.throughput
     if given is None:
         return ""
-    at_least, unit = "at least " if answer.is_lower_bound else "", unit_of(answer)
+    at_least, unit = "at least " if prediction.is_lower_bound else "", unit_of(prediction)
     price = None if given.usd_per_gpu_hour is None else f"at ${given.usd_per_gpu_hour:g} per {unit}-hour"
     if given.gpu_hours is None or given.run_hours is None or given.steps is None:
         return _price_of_work(given, f"{at_least}$", price)
     parts = [f"{at_least}{number_text(given.run_hours)} hours, {number_text(given.gpu_hours)} {unit}-hours"]
     if given.cost_usd is not None:
         parts.append(f"${number_text(given.cost_usd)} {price}")
-    if given.most_energy_kwh is not None and not answer.is_lower_bound:
+    if given.most_energy_kwh is not None and not prediction.is_lower_bound:
         parts.append(f"at most {number_text(given.most_energy_kwh)} kWh ({ENERGY})")
     return f"run of {number_text(given.steps)} steps: {', '.join(parts)}"
 
@@ -127,20 +127,20 @@ def throughput_document(given: Throughput | None) -> dict[str, Any] | None:
 STEP_HEADS = ("hardware", "placement", "step", "ratio", "interval of the ratio")
 
 
-def alternative_heads(answer: StepPrediction) -> tuple[str, ...]:
+def alternative_heads(prediction: StepPrediction) -> tuple[str, ...]:
     """Of the columns; throughput and cost where one of the devices has it."""
-    return (*STEP_HEADS, *(HEADS[place] for place in _known(answer)))
+    return (*STEP_HEADS, *(HEADS[place] for place in _known(prediction)))
 
 
-def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
+def alternative_rows(prediction: StepPrediction) -> list[tuple[str, ...]]:
     """The traced hardware, predicted the same way, and every device; [] for one device."""
-    if not answer.alternatives:
+    if not prediction.alternatives:
         return []
-    known, rows = _known(answer), []
-    if answer.traced_prediction_us is not None:
-        first = (answer.traced_hardware, "", time_text(answer.traced_prediction_us), "1.000", "")
+    known, rows = _known(prediction), []
+    if prediction.traced_prediction_us is not None:
+        first = (prediction.traced_hardware, "", time_text(prediction.traced_prediction_us), "1.000", "")
         rows.append((*first, *("" for _ in known)))
-    for one in answer.alternatives:
+    for one in prediction.alternatives:
         bound = "at least " if one.is_lower_bound else ""
         bounds = "" if one.ratio_interval is None else f"{one.ratio_interval[0]:.2f} to {one.ratio_interval[1]:.2f}"
         ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
@@ -149,7 +149,7 @@ def alternative_rows(answer: StepPrediction) -> list[tuple[str, ...]]:
     return rows
 
 
-def _known(answer: StepPrediction) -> list[int]:
+def _known(prediction: StepPrediction) -> list[int]:
     """Which of HEADS some device has."""
-    cells = [device_texts(one.throughput) for one in answer.alternatives]
+    cells = [device_texts(one.throughput) for one in prediction.alternatives]
     return [place for place in range(len(HEADS)) if any(row[place] for row in cells)]

@@ -35,9 +35,9 @@ PREDICTED, MEASURED = "predicted", "measured"
 FIRST_RANK_PID = 1  # process number of rank 0
 
 
-def tracks(answer: StepPrediction) -> pd.DataFrame:
+def tracks(result: StepPrediction) -> pd.DataFrame:
     """Slices of both kinds with whole nanoseconds, process (pid), track (tid) and the track's name."""
-    both = [predicted_slices(answer), measured_slices(answer)]
+    both = [predicted_slices(result), measured_slices(result)]
     slices = pd.concat(both, ignore_index=True)
     kind = np.repeat([0, 1], [len(part) for part in both])
     slices["kind"] = pd.Categorical.from_codes(kind, pd.Index([PREDICTED, MEASURED]))
@@ -146,12 +146,12 @@ class _Nodes:
     """Arguments and colors of nodes, encoded for as many nodes at a time as are requested.
 
     Args:
-        answer: the prediction; errors are given where it is for the hardware of the trace.
+        result: the prediction; errors are given where it is for the hardware of the trace.
     """
 
-    def __init__(self, answer: StepPrediction) -> None:
-        nodes, prediction = answer.prediction.graph.nodes, answer.prediction
-        error, source = _errors(answer), pd.Series(pd.Categorical(prediction.source.astype(str)))
+    def __init__(self, result: StepPrediction) -> None:
+        nodes, prediction = result.prediction.graph.nodes, result.prediction
+        error, source = _errors(result), pd.Series(pd.Categorical(prediction.source.astype(str)))
         bounds = np.array([limit for limit, _ in COLOR_OF_ERROR])
         code = np.where(np.isnan(error), -1, np.searchsorted(bounds, np.abs(np.nan_to_num(error))))
         self._by_source = _values(source.cat.rename_categories(lambda name: COLOR_OF_SOURCE[Source(name)]))
@@ -169,7 +169,7 @@ class _Nodes:
             "shapes": nodes["input_dims"],
             "dtype": nodes["dtype"],
             "message_bytes": nodes["message_bytes"],
-            "critical_us": pd.Series(answer.critical_us).where(answer.schedule.on_critical_path),
+            "critical_us": pd.Series(result.critical_us).where(result.schedule.on_critical_path),
         }
         self._columns = {key: _values(column) for key, column in columns.items()}
 
@@ -186,12 +186,12 @@ class _Nodes:
         return _objects({key: _json(column.take(pa.array(node_id))) for key, column in self._columns.items()})
 
 
-def _errors(answer: StepPrediction) -> np.ndarray:
+def _errors(result: StepPrediction) -> np.ndarray:
     """[num_nodes] predicted / measured - 1; NaN where nothing was measured, or on other hardware."""
-    measured_us = answer.prediction.graph.nodes["latency_us"].to_numpy()
-    comparable = (measured_us > 0) & (answer.measured_step_time_us is not None)
+    measured_us = result.prediction.graph.nodes["latency_us"].to_numpy()
+    comparable = (measured_us > 0) & (result.measured_step_time_us is not None)
     ratio = np.full(len(measured_us), np.nan)
-    np.divide(answer.prediction.latency_us, measured_us, out=ratio, where=comparable)
+    np.divide(result.prediction.latency_us, measured_us, out=ratio, where=comparable)
     return ratio - 1.0
 
 
@@ -199,37 +199,37 @@ CRITICAL_PID = 0  # the ranks follow, from FIRST_RANK_PID
 CHUNK = 32_768  # events that are encoded at one time
 
 
-def write_timeline(answer: StepPrediction, slices: pd.DataFrame, path: Path) -> None:
-    """Write the document of an answer and its `tracks` as gzip; the same bytes for the same answer."""
+def write_timeline(result: StepPrediction, slices: pd.DataFrame, path: Path) -> None:
+    """Write the document of a prediction and its `tracks` as gzip; the same bytes for the same prediction."""
     with path.open("wb") as file, igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-        for piece in _pieces(answer, slices):
+        for piece in _pieces(result, slices):
             packed.write(piece)
 
 
-def _pieces(answer: StepPrediction, slices: pd.DataFrame) -> Iterator[bytes]:
-    chain = critical_chain(answer.prediction.graph, answer.schedule)
-    begin_us = np.append(answer.schedule.start_us[chain], answer.schedule.makespan_us)  # [num_on_path + 1]
+def _pieces(result: StepPrediction, slices: pd.DataFrame) -> Iterator[bytes]:
+    chain = critical_chain(result.prediction.graph, result.schedule)
+    begin_us = np.append(result.schedule.start_us[chain], result.schedule.makespan_us)  # [num_on_path + 1]
     begin_ns = np.rint(begin_us * 1000.0).astype(np.int64)
     opens_ns = min(int(slices["start_ns"].min()) if len(slices) else 0, int(begin_ns.min()), 0)
     slices = slices.assign(start_ns=slices["start_ns"] - opens_ns, end_ns=slices["end_ns"] - opens_ns)
-    about = _Nodes(answer)
-    yield msgspec.json.encode(_head(answer))[:-1] + b',"traceEvents":[\n'  # the object stays open
+    about = _Nodes(result)
+    yield msgspec.json.encode(_head(result))[:-1] + b',"traceEvents":[\n'  # the object stays open
     yield b",\n".join(map(msgspec.json.encode, _metadata(slices)))
-    on_path = _critical(answer, chain, begin_ns - opens_ns, about)
+    on_path = _critical(result, chain, begin_ns - opens_ns, about)
     for objects in itertools.chain(_work(slices, about), on_path, _flows(slices, chain)):
         text = pc.binary_join_element_wise(",\n", objects, "")
         yield text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()] if len(text) else b""
     yield b"\n]}\n"
 
 
-def _head(answer: StepPrediction) -> dict[str, Any]:
+def _head(result: StepPrediction) -> dict[str, Any]:
     """What is stated about the whole document, with the key of the colors."""
     return {
         "displayTimeUnit": "ns",
         "otherData": {
-            "run": answer.prediction.graph.name,
-            "mode": str(answer.mode),
-            "hardware": answer.hardware,
+            "run": result.prediction.graph.name,
+            "mode": str(result.mode),
+            "hardware": result.hardware,
             "predicted_colors": {str(source): color for source, color in COLOR_OF_SOURCE.items()},
             "measured_colors": {f"error up to {100 * limit:g} %": color for limit, color in COLOR_OF_ERROR},
         },
@@ -277,17 +277,17 @@ def _complete(
 
 
 def _critical(
-    answer: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, about: _Nodes
+    result: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, about: _Nodes
 ) -> Iterator[pa.StringArray]:
     """The critical path as one track of its own: each node for as long as it holds the step back.
 
     Args:
-        answer: whose path.
+        result: whose path.
         chain: [num_on_path] its nodes in the order of time.
         begin_ns: [num_on_path + 1] when the path reaches each, and its end.
         about: what is stated of a node.
     """
-    nodes = answer.prediction.graph.nodes[["op_name", "node_type", "rank"]]
+    nodes = result.prediction.graph.nodes[["op_name", "node_type", "rank"]]
     lasting = np.flatnonzero(np.diff(begin_ns) > 0)
     for first in range(0, len(lasting), CHUNK):
         at = lasting[first : first + CHUNK]

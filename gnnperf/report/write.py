@@ -17,9 +17,9 @@ from gnnperf.report.timeline import tracks, write_timeline
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
 
 
-def default_out(answer: StepPrediction) -> Path:
+def default_out(estimate: StepPrediction) -> Path:
     """outputs/predict/<run>-<mode>-<hardware>, in characters that every file system takes."""
-    words = (answer.prediction.graph.name, str(answer.mode), answer.hardware)
+    words = (estimate.prediction.graph.name, str(estimate.mode), estimate.hardware)
     name = "-".join(word for word in words if word)
     return Path("outputs/predict") / "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".")
 
@@ -50,7 +50,7 @@ def _checked(out: Path) -> Path:
     return out
 
 
-def write_report(answer: StepPrediction, out: Path) -> tuple[Path, ...]:
+def write_report(estimate: StepPrediction, out: Path) -> tuple[Path, ...]:
     """Write prediction.json, nodes.parquet, timeline.json.gz and report.html; return their paths.
 
     Raises:
@@ -58,20 +58,20 @@ def write_report(answer: StepPrediction, out: Path) -> tuple[Path, ...]:
     """
     check_output(out)
     with replacing_folder(out) as temporary:
-        _write_files(answer, temporary)
+        _write_files(estimate, temporary)
     return tuple(out / name for name in FILES)
 
 
-def _write_files(answer: StepPrediction, folder: Path) -> None:
+def _write_files(estimate: StepPrediction, folder: Path) -> None:
     with task("writing the report", len(FILES), "files") as advance:
-        (folder / "prediction.json").write_bytes(to_json(document(answer)))
+        (folder / "prediction.json").write_bytes(to_json(document(estimate)))
         advance(1.0)
-        nodes, slices = nodes_table(answer), tracks(answer)
+        nodes, slices = nodes_table(estimate), tracks(estimate)
         nodes.to_parquet(folder / "nodes.parquet", index=False)
         advance(1.0)
-        write_timeline(answer, slices, folder / "timeline.json.gz")
+        write_timeline(estimate, slices, folder / "timeline.json.gz")
         advance(1.0)
-        (folder / "report.html").write_text(html_report(answer, nodes, slices), encoding="utf-8")
+        (folder / "report.html").write_text(html_report(estimate, nodes, slices), encoding="utf-8")
         advance(1.0)
 
 

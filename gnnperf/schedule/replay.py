@@ -132,7 +132,7 @@ def _medians_of(
 ) -> np.ndarray:
     """Class medians fitted on other steps; in a single-step run, for each rank those of the other ranks.
 
-    `ask` maps fitted medians to [n] answers; `owner` [n]: rank of each. Collectives are no rank's (-1): what no rank
+    `ask` maps fitted medians to [n] latencies; `owner` [n]: rank of each. Collectives are no rank's (-1): what no rank
     owns is requested of all.
     """
     if len(graph.steps) > 1:
@@ -141,8 +141,8 @@ def _medians_of(
         return ask(ClassMedians((), ()))
     result = np.full(len(owner), np.nan)
     for rank in np.unique(owner).tolist():
-        answer = ask(fit_medians(graph, _fit_nodes(graph, latency_step, rank)))
-        result[owner == rank] = answer[owner == rank]
+        fitted = ask(fit_medians(graph, _fit_nodes(graph, latency_step, rank)))
+        result[owner == rank] = fitted[owner == rank]
     return result
 
 

@@ -53,7 +53,7 @@ def _shard(arguments: argparse.Namespace) -> int:
     from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
     from gnnperf.shard.problem import given_placement, problem_from, write_plan
     from gnnperf.shard.search import Effort
-    from gnnperf.shard.shard_answer import answer, document, text
+    from gnnperf.shard.shard_result import document, ranked_placements, text
 
     require(arguments.top >= 1, "--top", arguments.top, "a whole number from 1 up")
     if arguments.out is not None:
@@ -62,7 +62,7 @@ def _shard(arguments: argparse.Namespace) -> int:
     raw: dict[str, Any] = read_yaml(path)
     problem = problem_from(raw, str(path), arguments.devices, arguments.hardware, arguments.cluster, arguments.reserve)
     given = given_placement(raw, str(path), arguments.devices)
-    result = answer(problem, Effort(seed=arguments.seed), given, arguments.top)
+    result = ranked_placements(problem, Effort(seed=arguments.seed), given, arguments.top)
     if arguments.out is not None:
         write_plan(raw, result.ranked[0].placement, problem, arguments.out)
     if arguments.json:

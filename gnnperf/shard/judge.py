@@ -27,7 +27,7 @@ EXCHANGES = ("all_to_all", "reduce_scatter", "all_gather")
 
 @dataclass(frozen=True)
 class Judged:
-    """The answer for one placement.
+    """The prediction for one placement.
 
     Attributes:
         step_us: makespan of the step.

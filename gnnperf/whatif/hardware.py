@@ -133,7 +133,7 @@ class ChangeDevice:
 
 LINKS = {"all": ("intra", "inter"), "intra": ("intra",), "inter": ("inter",), "host": ("host_link",)}
 SHARE = "what share of its rate the changed link sustains, and who else uses it: the share is that of the link's entry"
-LAWS = "what laws of collectives fitted on the old link say of a link of another medium: its specification answers"
+LAWS = "what laws of collectives fitted on the old link say of a link of another medium: its specification is taken"
 
 
 @dataclass(frozen=True)

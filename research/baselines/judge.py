@@ -26,15 +26,15 @@ _LEARNING_CODE = ("gnn/models", "gnn/training", "gnn/data", "schedule", "hardwar
 
 
 def learning_code() -> str:
-    """Hash of the code behind an answer; what the data depend on is in the data's fingerprint."""
+    """Hash of the code behind a prediction; what the data depend on is in the data's fingerprint."""
     return content_digest(code_of(*_LEARNING_CODE), code_of("", package=Path(__file__).parent))[:16]
 
 
-class Answer(Protocol):
+class Estimate(Protocol):
     """Tells latencies of a step's nodes, or its step time only."""
 
     def latency_us(self, step: Step) -> np.ndarray | None:
-        """[num_nodes] latencies, NaN where it has none; None: it answers for whole steps only."""
+        """[num_nodes] latencies, NaN where it has none; None: it predicts whole steps only."""
         ...
 
     def step_us(self, step: Step) -> float:
@@ -45,21 +45,21 @@ class Answer(Protocol):
 class Learner(Protocol):
     """Is fitted on the parts train and val, never on test. Its repr says everything that it was given."""
 
-    def fit(self, data: PreparedData, seed: int) -> Answer:
-        """The same data and seed give the same answers; a learner without chance ignores the seed."""
+    def fit(self, data: PreparedData, seed: int) -> Estimate:
+        """The same data and seed give the same predictions; a learner without chance ignores the seed."""
         ...
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One recording's answer.
+    """One recording's prediction.
 
     Attributes:
-        name: of the recording, and who answers if that is another one.
+        name: of the recording, and the predicting one if that is another.
         step: what was measured.
         latency_us: [num_nodes] judged; NaN is left out; None: whole steps only.
-        own: [num_nodes] bool, nodes that the row answered itself.
-        step_us: the answer for the step.
+        own: [num_nodes] bool, nodes that the row covered itself.
+        step_us: the prediction for the step.
     """
 
     name: str
@@ -74,13 +74,13 @@ class Fit:
     """A learner that was fitted.
 
     Attributes:
-        answer: what it became.
+        estimate: what it became.
         given: all that the learner was given.
         seed: of the fit; None: nothing in it is chance.
         fit_s: seconds that fitting took.
     """
 
-    answer: Answer
+    estimate: Estimate
     given: str
     seed: int | None
     fit_s: float
@@ -88,8 +88,8 @@ class Fit:
 
 def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:
     begin = time.perf_counter()
-    answer = learner.fit(data, seed or 0)
-    return Fit(answer, repr(learner), seed, time.perf_counter() - begin)
+    estimate = learner.fit(data, seed or 0)
+    return Fit(estimate, repr(learner), seed, time.perf_counter() - begin)
 
 
 def fitted_record(learner: Learner, data: PreparedData, origin: Origin) -> EvaluationRecord:
@@ -99,8 +99,8 @@ def fitted_record(learner: Learner, data: PreparedData, origin: Origin) -> Evalu
 
 
 def judged_record(fit: Fit, data: PreparedData, origin: Origin) -> EvaluationRecord:
-    """Judge on `origin.part`; nodes without an answer take the base's, as in the schedule."""
-    return _record(origin, fit.fit_s, [_answered(fit.answer, step) for step in _steps(data, origin)])
+    """Judge on `origin.part`; nodes without a prediction take the base's, as in the schedule."""
+    return _record(origin, fit.fit_s, [_answered(fit.estimate, step) for step in _steps(data, origin)])
 
 
 def is_repeated(data: PreparedData, part: str) -> bool:
@@ -109,7 +109,7 @@ def is_repeated(data: PreparedData, part: str) -> bool:
 
 
 def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
-    """The noise floor in the same figures: every recording answered by every other one of its run.
+    """The noise floor in the same figures: every recording predicted by every other one of its run.
 
     Nodes that the other recording lacks are left out, as in evaluation.noise_floor.
     """
@@ -119,8 +119,8 @@ def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
     return _record(origin, 0.0, judged)
 
 
-def _answered(answer: Answer, step: Step) -> Judged:
-    own_us, step_us = answer.latency_us(step), answer.step_us(step)
+def _answered(estimate: Estimate, step: Step) -> Judged:
+    own_us, step_us = estimate.latency_us(step), estimate.step_us(step)
     if own_us is None:
         return Judged(step.run, step, None, np.zeros(0, dtype=bool), step_us)
     return Judged(step.run, step, filled_us(step, own_us), np.isfinite(own_us), step_us)
@@ -170,7 +170,7 @@ def _nodes(judged: Sequence[Judged], labeled: Sequence[np.ndarray]) -> pd.DataFr
 
 
 def _table(place: int, step: Step, latency_us: np.ndarray, labeled: np.ndarray) -> pd.DataFrame:
-    """NODE_COLUMNS of the labeled nodes that have an answer."""
+    """NODE_COLUMNS of the labeled nodes that have a prediction."""
     rows = labeled[~np.isnan(latency_us[labeled])]  # [n]
     measured_us = step.nodes["latency_us"].to_numpy(np.float64)[rows]  # [n]
     columns = (np.full(len(rows), place, np.int32), node_kinds(step.nodes)[rows],

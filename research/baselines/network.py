@@ -54,9 +54,9 @@ class TrainedNetwork:
 
 
 class PredictorAnswer:
-    """An Answer of a predictor that says what each node takes by itself.
+    """An Estimate of a predictor that says what each node takes by itself.
 
-    The answer is kept for the step that was requested last: features take longest, and each step is requested twice.
+    The prediction is kept for the step that was requested last: features take longest; each step is requested twice.
 
     Args:
         predictor: of a checkpoint of recorded runs.
@@ -67,7 +67,7 @@ class PredictorAnswer:
         self._last: tuple[Step, IsolatedPrediction] | None = None
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] next to other work; NaN where it has no answer."""
+        """[num_nodes] next to other work; NaN where it has no prediction."""
         return in_place_us(step, self._isolated(step))
 
     def step_us(self, step: Step) -> float:
@@ -81,7 +81,7 @@ class PredictorAnswer:
 
 
 def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:
-    """Two rows: the network, and `<row>-hybrid`, what predict.py answers with its checkpoint in mode=hybrid."""
+    """Two rows: the network, and `<row>-hybrid`, what predict.py predicts with its checkpoint in mode=hybrid."""
     seed, given = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
     hybrid = PredictorAnswer(predictor_of(checkpoint, Mode.hybrid))
     return {row: Fit(TrainedNetwork(network), given, seed, fit_s),

@@ -14,7 +14,7 @@ from research.baselines.trees import WHOLE_NUMBERS, Trees
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep
 
-# one answer, whatever the seed; what does not beat them has not earned its place
+# one prediction, whatever the seed; what does not beat them has not earned its place
 TRIVIAL: Mapping[str, Learner] = {
     "analytic": Analytic(),
     "base": Base(),
@@ -27,14 +27,14 @@ TRIVIAL: Mapping[str, Learner] = {
 
 
 def requested_fits(config: LearnerConfig, row: str, data: PreparedData, seed: int) -> dict[str, Fit]:
-    """Row -> the learner that a configuration asks for, fitted; nothing where it asks for the trivial answers only."""
+    """Row -> the learner that a configuration names, fitted; nothing where it names the trivial predictions only."""
     if config.kind is LearnerKind.trivial:
         return {}
     return {row: fitted(simpler(config), data, seed)}
 
 
 def simpler(config: LearnerConfig) -> Trees:
-    """The learner that a configuration asks for; not the network, and not the trivial answers.
+    """The learner that a configuration asks for; not the network, and not the trivial predictions.
 
     Raises:
         InputError: there is no such setting.

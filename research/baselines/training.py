@@ -31,7 +31,7 @@ Judged = Mapping[str, Rows]  # part -> row -> its one cell
 
 
 def train(config: EntryConfig) -> float | None:
-    """Fit the learner that is not the network, write its records, and print its errors with those of trivial answers.
+    """Fit the learner that is not the network, write its records, and print its errors next to trivial predictions.
 
     Returns:
         its error on the validation runs (validation_error); None where nothing is learned, and in all but the first of
@@ -55,7 +55,7 @@ def train(config: EntryConfig) -> float | None:
 def compare_network(
     config: EntryConfig, data: PreparedData, network: TypedGNN, checkpoint: Checkpoint, fit_s: float, log: Log
 ) -> None:
-    """Write records of a trained network and its hybrid, and print their errors with those of trivial answers."""
+    """Write records of a trained network and its hybrid, and print their errors with those of trivial predictions."""
     fits = fits_of(checkpoint, network, config.row, fit_s)
     judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
     write_records(judged, config.cells_folder)
@@ -68,7 +68,7 @@ def variant_of(config: DataConfig) -> str:
 
 
 def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], variant: str) -> Judged:
-    """Rows of every part that has runs: what was fitted, the trivial answers, and where runs were repeated the floor.
+    """Rows of every part that has runs: the fitted, the trivial predictions, and where runs were repeated the floor.
 
     Args:
         fits: row -> what was trained.
@@ -77,7 +77,7 @@ def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str
         variant: variant_of the data's configuration.
 
     Raises:
-        InputError: an answer that is not finite.
+        InputError: a prediction that is not finite.
     """
     fits = {**fits, **{row: fitted(learner, data, None) for row, learner in TRIVIAL.items()}}
     return {part: _rows(fits, data, part, variant) for part in parts if data.steps[part]}
@@ -102,7 +102,7 @@ def show_rows(judged: Judged, log: Log) -> None:
 
 
 def validation_error(judged: Judged, row: str) -> float:
-    """GMAE of a row's node latencies on the validation runs; of one that answers for whole steps only, of those."""
+    """GMAE of a row's node latencies on the validation runs; of one that predicts whole steps only, of those."""
     records = judged["val"][row]
     return (node_figures(records) or step_figures(records)).gmae
 

@@ -157,7 +157,7 @@ def _dataset(library: Any, columns: NodeColumns, steps: Sequence[Step], label: s
 
 @dataclass(frozen=True)
 class TreeAnswer:
-    """Answers of fitted trees.
+    """Predictions of fitted trees.
 
     Attributes:
         usual, scheduled: lightgbm.Booster, at its best iteration, for each of LABELS.

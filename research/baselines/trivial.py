@@ -1,4 +1,4 @@
-"""Answers with node latencies that nothing was learned for: the analytical model, one constant per op, a copied run."""
+"""Node latencies that nothing was learned for: the analytical model, one constant per op, a copied run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_ru
 
 @dataclass(frozen=True)
 class Analytic:
-    """The analytical model, its constants fitted with the data, as `predict.py mode=analytic` answers."""
+    """The analytical model, its constants fitted with the data, as `predict.py mode=analytic` predicts."""
 
     def fit(self, data: PreparedData, seed: int) -> Analytic:
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] next to other work; NaN where it has no answer."""
+        """[num_nodes] next to other work; NaN where it has no prediction."""
         return in_place_us(step, IsolatedPrediction(step.base.latency_us, step.base.latency_us))
 
     def step_us(self, step: Step) -> float:
@@ -28,7 +28,7 @@ class Analytic:
 
 @dataclass(frozen=True)
 class Base:
-    """The analytical answer of each op by itself, else the typed floor: what residuals multiply."""
+    """The analytical prediction of each op by itself, else the typed floor: what residuals multiply."""
 
     def fit(self, data: PreparedData, seed: int) -> Base:
         return self

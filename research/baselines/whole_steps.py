@@ -1,4 +1,4 @@
-"""Trivial answers for whole steps: a constant, the nearest run, a ridge; from what a graph says before it runs."""
+"""Trivial predicts whole steps: a constant, the nearest run, a ridge; from what a graph says before it runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MedianStep:
 
 @dataclass(frozen=True)
 class SameStep:
-    """One answer for all.
+    """One prediction for all.
 
     Attributes:
         answer_us: it.

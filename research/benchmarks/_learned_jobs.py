@@ -44,8 +44,8 @@ def learner(name: str) -> Learner:
 NETWORKS = Path("outputs/learned/networks")  # what a fit of the row gnn leaves to other rows and looks
 GNN = CachedNetwork(experiment("gnn"), NETWORKS)
 
-FIXED: dict[str, Learner] = dict(TRIVIAL)  # one answer, whatever the seed
-# an answer per seed
+FIXED: dict[str, Learner] = dict(TRIVIAL)  # one prediction, whatever the seed
+# a prediction per seed
 LEARNED: dict[str, Learner] = {
     "gnn": GNN,
     "mlp": experiment("mlp"),  # the ablation "no messages" as well

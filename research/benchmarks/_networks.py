@@ -1,4 +1,4 @@
-"""The hybrid as a row: what `predict.py mode=hybrid` answers for the recordings that the table judges."""
+"""The hybrid as a row: what `predict.py mode=hybrid` predicts for the recordings that the table judges."""
 
 from __future__ import annotations
 

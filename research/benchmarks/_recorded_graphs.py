@@ -1,4 +1,4 @@
-"""Constants of the analytical model that have not seen a workload, and the graphs they answer."""
+"""Constants of the analytical model that have not seen a workload, and the graphs they predict."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
 The pairs of `interventions.json` (sleeps, links, repeated ops, slow ranks, blocking and, the other way round,
 overlapping), and all pairs of runs whose names differ in one of link, rows of tables, length of sequences (with the
 batch), batch and dtype. A's graph is edited without a look at B; the analytical model, whose constants have not seen
-the workload, answers A and the edited A; measured is the change of the step without the profiler, means over
-recordings. A change counts where it is larger than the spread of the recordings of A and B together. Trivial answers:
+the workload, predicts A and the edited A; measured is the change of the step without the profiler, means over
+recordings. A change counts where it is larger than the spread of the recordings of A and B. Trivial predictions:
 the sleep itself, all bytes over the wire, the ratio of tokens, of samples, or of the bytes of an element; "nothing
 changes" errs by 100 %.
 """

@@ -8,7 +8,7 @@ for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
 shipped constants are. own: constants fitted on that GPU; a fifth of the weight shapes (n, k), by hash, is never seen.
-Next to the model the trivial answers on the same rows. "own launch" is the model with the one number that is the
+Next to the model the trivial predictions on the same rows. "own launch" is the model with the one number that is the
 host's, the wait for the launch, read off the unseen machine.
 """
 
@@ -50,7 +50,7 @@ OWN_ROWS = 1500  # to judge the same GPU
 JUDGED_ROWS = 4000  # of each GPU
 CHUNK = 4000
 FASTEST = 0.02  # quantile of latencies that is taken for the wait for the launch
-Answers = Mapping[str, np.ndarray]
+Estimates = Mapping[str, np.ndarray]
 
 
 def main(requested: Iterable[str]) -> None:
@@ -73,8 +73,8 @@ def unseen(rows: pd.DataFrame) -> None:
             constants = fit_for_others(sample(others, TRAINING_ROWS))
             for name, part in here[here["generation"] == generation].groupby("device"):
                 judged, nearest = _with_nearest(part, str(name), others)
-                answers = _unseen_answers(judged, nearest, str(name), constants)
-                means.append(_print(f"{table} | {name} ({generation})", judged, answers))
+                estimates = _unseen_answers(judged, nearest, str(name), constants)
+                means.append(_print(f"{table} | {name} ({generation})", judged, estimates))
         if means:
             _print_mean(table, means)
         every += means
@@ -90,10 +90,10 @@ def devices(rows: pd.DataFrame) -> None:
         for name in names if len(names) > 1 else ():
             others, part = here[here["device"] != name], here[here["device"] == name]
             judged, nearest = _with_nearest(part, str(name), others)
-            answers = {"model": _predicted_us(judged, fit_generations(others)), "nearest": nearest,
+            estimates = {"model": _predicted_us(judged, fit_generations(others)), "nearest": nearest,
                        "roofline": roofline_us(judged, spec(str(name)))}  # fmt: skip
             sibling = part["generation"].iloc[0] in others["generation"].unique()
-            means.append(_print(f"{table} | {name} ({'sibling' if sibling else 'no sibling'})", judged, answers))
+            means.append(_print(f"{table} | {name} ({'sibling' if sibling else 'no sibling'})", judged, estimates))
         if means:
             _print_mean(table, means)
 
@@ -114,24 +114,24 @@ def own(rows: pd.DataFrame) -> None:
             held_out = is_held_out(part)
             constants = fit_gemm(measured(sample(part[~held_out], OWN_ROWS)))
             judged = sample(part[held_out], JUDGED_ROWS)
-            answers = {"model": _predicted_us(judged, constants),
+            estimates = {"model": _predicted_us(judged, constants),
                        "similar": scaled_neighbor_us(judged, part[~held_out]),
                        "roofline": roofline_us(judged, spec(str(name)))}  # fmt: skip
-            means.append(_print(f"{table} | {name}", judged, answers))
+            means.append(_print(f"{table} | {name}", judged, estimates))
         _print_mean(table, means)
         every += means
     _print_mean("all", every)
 
 
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """Rows whose shape the nearest GPU has, too: every answer is judged on the same rows."""
+    """Rows whose shape the nearest GPU has, too: every prediction is judged on the same rows."""
     judged = sample(part, JUDGED_ROWS)
     nearest, _ = scaled_nearest_us(judged, spec(name), others)
     known = ~np.isnan(nearest)
     return judged[known], nearest[known]
 
 
-def _unseen_answers(judged: pd.DataFrame, nearest: np.ndarray, name: str, constants: Members) -> Answers:
+def _unseen_answers(judged: pd.DataFrame, nearest: np.ndarray, name: str, constants: Members) -> Estimates:
     fastest_us = float(judged["latency_us"].quantile(FASTEST))
     launch = tuple(replace(member, launch_us=fastest_us) for member in constants)
     return {"model": _predicted_us(judged, constants), "own launch": _predicted_us(judged, launch),
@@ -150,10 +150,10 @@ def _header(title: str, trivial: Iterable[str]) -> None:
     print_head(*names)
 
 
-def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
-    """One line; the mean errors of all answers."""
+def _print(label: str, judged: pd.DataFrame, estimates: Estimates) -> list[float]:
+    """One line; the mean errors of all predictions."""
     truth = judged["latency_us"].to_numpy()
-    errors = {name: summarize(result, truth) for name, result in answers.items()}
+    errors = {name: summarize(result, truth) for name, result in estimates.items()}
     model, *trivial = errors.values()
     shares = (model.mean_ape, model.median_ape, model.p90_ape, model.max_ape)
     records = [f"{len(judged)}", *(f"{s:.1%}" for s in shares), f"{model.bias:+.1%}",

@@ -10,7 +10,7 @@
 A record (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
 configuration; a changed program is given, not noticed: delete the folders of its rows. Splits by default: the six of
 issue 5. SPLIT+NAME also trains on datasets/NAME, programs that are tested on left out: `--splits workload+cpu-unseen`.
-F, the row another-recording: one recording answers for another of the same run.
+F, the row another-recording: one recording predicts another of the same run.
 """
 
 from __future__ import annotations

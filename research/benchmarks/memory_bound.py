@@ -3,7 +3,7 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.memory_bound
 
 NeuSight's tables (float32 forward, eager, between events). Constants are fitted on the other generations. Next to them
-the trivial answers: the same shape's time on the nearest other GPU, scaled by the ratio of bandwidths; and bytes over
+the trivial predictions: the same shape's time on the nearest other GPU, scaled by bandwidths; and bytes over the
 data-sheet bandwidth. "own gap" is the same model with the host's time of a call, which no specification contains,
 from the unseen machine's smallest shapes. It shows the remaining error.
 """
@@ -35,19 +35,19 @@ def generation(device: DeviceSpec) -> str:
 
 
 def held_out(rows: pd.DataFrame, devices: dict[str, DeviceSpec]) -> Iterator[pd.DataFrame]:
-    """Rows of each device with a column per answer, from constants that saw nothing of its generation."""
+    """Rows of each device with a column per prediction, from constants that saw nothing of its generation."""
     groups = rows["device"].map({name: generation(device) for name, device in devices.items()})
     for group in sorted(groups.unique()):
         seen = rows[groups != group]
         constants = fit_memory_constants(seen, devices, "")
         for name, part in rows[groups == group].groupby("device"):
-            yield answers(part, str(name), seen, devices, constants)
+            yield estimates(part, str(name), seen, devices, constants)
 
 
-def answers(
+def estimates(
     part: pd.DataFrame, name: str, seen: pd.DataFrame, devices: dict[str, DeviceSpec], constants: MemoryConstants
 ) -> pd.DataFrame:
-    """One device's rows with every answer, us."""
+    """One device's rows with every prediction, us."""
     device = devices[name]
     own = call_times_us(part)
     gaps = {table: replace(gap, call_us=own[name, table]) for table, gap in constants.gaps.items()}
@@ -72,20 +72,20 @@ def kind_of(table: str) -> str:
 
 
 def main() -> None:
-    """Print one line per class, device and answer, then the means over devices."""
+    """Print one line per class, device and prediction, then the means over devices."""
     rows, devices = memory_rows()
-    answered = pd.concat(held_out(rows, devices), ignore_index=True)
-    answered["kind"] = answered["table"].map(kind_of)
-    printed = Table("class", "unseen GPU", "answer", *ERROR_COLUMNS)
+    judged = pd.concat(held_out(rows, devices), ignore_index=True)
+    judged["kind"] = judged["table"].map(kind_of)
+    printed = Table("class", "unseen GPU", "predictor", *ERROR_COLUMNS)
     means: dict[tuple[str, str], list[float]] = {}
-    for (kind, name), part in answered.groupby(["kind", "device"]):
-        for answer in ANSWERS:
-            result, measured = part[answer].to_numpy(float), part["latency_us"].to_numpy(float)
-            printed.add_row(str(kind), str(name), answer, *error_texts(result, measured))
-            means.setdefault((str(kind), answer), []).append(summarize(result, measured).mean_ape)
+    for (kind, name), part in judged.groupby(["kind", "device"]):
+        for estimate in ANSWERS:
+            result, measured = part[estimate].to_numpy(float), part["latency_us"].to_numpy(float)
+            printed.add_row(str(kind), str(name), estimate, *error_texts(result, measured))
+            means.setdefault((str(kind), estimate), []).append(summarize(result, measured).mean_ape)
     show(printed, width=140)
-    for (kind, answer), values in means.items():
-        print(f"{kind:12s} {answer:24s} mean over {len(values)} unseen GPUs {100 * np.mean(values):6.1f} %, "
+    for (kind, estimate), values in means.items():
+        print(f"{kind:12s} {estimate:24s} mean over {len(values)} unseen GPUs {100 * np.mean(values):6.1f} %, "
               f"worst GPU {100 * max(values):6.1f} %")  # fmt: skip
 
 

@@ -5,7 +5,7 @@
 Every rank of every recording of datasets/cpu-gloo. Nothing is fitted. The rules (`gnnperf/memory`) were written looking
 at the errors of first recordings of the train runs of split `run`, so its other parts are distinguished; those in no
 part serve interventions and resemble train runs. The programs keep four batches, which no trace shows and which is
-stated here (`batches_held=4`); with the one that a step reads, the last column. Next to it trivial answers: what is
+stated here (`batches_held=4`); with the one that a step reads, the last column. Next to it trivial predictions: what is
 held
 between steps, twice the parameters, the median of the train runs, and the train run of the same program that is
 nearest in parameters, then in inputs (not the run itself).
@@ -34,7 +34,7 @@ MUST, GOAL = 0.08, 0.015
 
 
 def rows_of(recording: Recording) -> Iterable[dict[str, object]]:
-    """One row per rank: measured and predicted bytes, and what trivial answers need."""
+    """One row per rank: measured and predicted bytes, and what trivial predictions need."""
     run = read_run(recording.path)
     measured = measured_peaks(run.card)
     one = {peak.rank: peak for peak in peak_memory(run)}
@@ -70,7 +70,7 @@ def _nearest(row: Mapping[Hashable, Any], train: pd.DataFrame) -> float:
 
 
 def errors_table(rows: pd.DataFrame, title: str, by: str) -> Table:
-    """Errors of the model by one column, and the mean errors of the other answers."""
+    """Errors of the model by one column, and the mean errors of the other predictions."""
     others = (f"{name.replace('_', ' ')}: mean" for name in ANSWERS[1:])
     table = right_aligned(f"{title}: {by}; errors in %", "ranks", "mean", "median", "p90", "max", "bias", *others)
     for value, group in [*rows.groupby(by, sort=False), ("all", rows)]:

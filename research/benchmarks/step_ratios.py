@@ -103,11 +103,11 @@ def repeats() -> Iterator[tuple[str, str, str, float]]:
             continue
         for label in labels:
             try:
-                answer = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+                estimate = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
             except InputError as error:
                 print(f"left out: {run}: {error.what}", file=sys.stderr)
                 break
-            yield run.split("-")[0], REPEAT, "", float(np.log(step_us(label) / answer.step_time_us))
+            yield run.split("-")[0], REPEAT, "", float(np.log(step_us(label) / estimate.step_time_us))
 
 
 def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
@@ -121,17 +121,17 @@ def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
         pair = known[at]
         first = every[f"{pair.a}/1"]
         try:
-            answer = predicted(load(first), Request(whatif=list(pair.edits)))
+            estimate = predicted(load(first), Request(whatif=list(pair.edits)))
         except InputError as error:
             print(f"left out: {pair.a}: {error.what}", file=sys.stderr)
             continue
-        assert answer.whatif is not None, "an edit was requested"
+        assert estimate.whatif is not None, "an edit was requested"
         measured = float(np.mean(steps[pair.b]) / np.mean(steps[pair.a]))
         yield (
             first.workload,
             EDIT,
             pair.kind,
-            float(np.log(measured * answer.step_time_us / answer.whatif.step_time_us)),
+            float(np.log(measured * estimate.step_time_us / estimate.whatif.step_time_us)),
         )
 
 
@@ -178,8 +178,8 @@ def gpu_pairs() -> Iterator[tuple[str, str, float, float, float]]:
         graphs = [build_graph(read_run(mirror() / entry.name)) for entry in entries]
         for source, target in permutations(graphs, 2):
             here, there = (choose_target(graph, None, None).cluster.device for graph in (source, target))
-            answer = predicted(source, Request(hardware=there))
-            ratio, interval = answer.step_time_ratio, answer.ratio_interval
+            estimate = predicted(source, Request(hardware=there))
+            ratio, interval = estimate.step_time_ratio, estimate.ratio_interval
             if ratio is not None and interval is not None:
                 measured = step_us(choose_step(target, None)) / step_us(choose_step(source, None))
                 low, high = np.log(np.array(interval) / ratio)

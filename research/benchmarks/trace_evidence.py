@@ -125,10 +125,10 @@ def blind_prediction(graph: ExecutionGraph) -> StepPrediction | None:
         return None
 
 
-def num_uncovered(answer: StepPrediction) -> int:
+def num_uncovered(result: StepPrediction) -> int:
     """Nodes that the trace timed and the prediction does not."""
-    measured = np.isfinite(answer.prediction.graph.nodes["latency_us"].to_numpy(np.float64))
-    return int((measured & (answer.prediction.source == Source.UNCOVERED)).sum())
+    measured = np.isfinite(result.prediction.graph.nodes["latency_us"].to_numpy(np.float64))
+    return int((measured & (result.prediction.source == Source.UNCOVERED)).sum())
 
 
 def forecasts(run: str, graph: ExecutionGraph) -> list[Forecast]:
@@ -141,10 +141,10 @@ def forecasts(run: str, graph: ExecutionGraph) -> list[Forecast]:
     rows = []
     for label in labels:
         us = period_us[label.step]
-        answer = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+        result = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
         others = [abs(other / us - 1) for step, other in period_us.items() if step != label.step]
         nearest = other_step(replace(graph, steps=tuple(labels)), label)
-        error, away = abs(answer.step_time_us / us - 1), max(us / median_us, median_us / us)
+        error, away = abs(result.step_time_us / us - 1), max(us / median_us, median_us / us)
         rows.append(Forecast(run, label.step, away > OUTLIER, error, float(np.mean(others)),
                              abs(period_us[nearest.step] / us - 1), len(others)))  # fmt: skip
     return rows

@@ -1,4 +1,4 @@
-"""Kernels of public GPU traces: closed forms next to the plain roofline and trivial answers.
+"""Kernels of public GPU traces: closed forms next to the plain roofline and trivial predictions.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks trace_kernels
     ... trace_kernels --coverage        share of kernel time with a modeled latency, all GPU recordings
@@ -53,7 +53,7 @@ def gpu_recordings() -> Iterator[Recording]:
 
 
 def measured_calls() -> pd.DataFrame:
-    """One row per op call of every recording: measured us, and every answer."""
+    """One row per op call of every recording: measured us, and every prediction."""
     result = [_calls(recording, *imported(recording)) for recording in gpu_recordings()]
     calls = pd.concat([f for f in result if len(f)], ignore_index=True)
     calls[OTHER_RUNS] = median_of_others(calls)
@@ -106,19 +106,19 @@ LEAST_SHARE = 0.003  # of a GPU's device time: families below are in the sums on
 
 
 def lines(part: pd.DataFrame) -> list[tuple[str, ...]]:
-    """One line per answer: calls answered, then the errors in %."""
+    """One line per predictor: calls covered, then the errors in %."""
     result = []
-    for answer in ANSWERS:
-        errors = summarize(part[answer].to_numpy(float), part["measured_us"].to_numpy(float))
+    for estimate in ANSWERS:
+        errors = summarize(part[estimate].to_numpy(float), part["measured_us"].to_numpy(float))
         if errors.num_nodes:
             shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias, errors.total_bias)
-            result.append((answer, f"{errors.num_nodes:,}", *(f"{100 * x:.0f}" for x in shown)))
+            result.append((estimate, f"{errors.num_nodes:,}", *(f"{100 * x:.0f}" for x in shown)))
     return result
 
 
 def print_groups(calls: pd.DataFrame, *by: str) -> None:
     """One block per GPU, or per GPU and family: shares of the device time, then errors of the calls with a bound."""
-    printed = Table(*by, "device time", "by form", "uncovered", "answer", "calls", "mean %", "median %", "p90 %",
+    printed = Table(*by, "device time", "by form", "uncovered", "predictor", "calls", "mean %", "median %", "p90 %",
                     "max %", "bias %", "total %")  # fmt: skip
     for names, part in calls.groupby(list(by)):
         whole = part["share"].sum()
@@ -132,11 +132,11 @@ def print_groups(calls: pd.DataFrame, *by: str) -> None:
 
 
 def print_summary(calls: pd.DataFrame) -> None:
-    """Per family, the mean over GPUs of the mean errors, where forms answer."""
+    """Per family, the mean over GPUs of the mean errors, where forms apply."""
     formed = calls[calls["by_form"]]
     known = int(calls[ROOFLINE].notna().sum())
     print(f"{len(calls):,} op calls of {calls['run'].nunique()} recordings on {calls['gpu'].nunique()} GPUs: "
-          f"{known:,} answered, {len(formed):,} of them by a closed form")  # fmt: skip
+          f"{known:,} covered, {len(formed):,} of them by a closed form")  # fmt: skip
     for family, part in formed.groupby("family"):
         means = {a: [summarize(p[a].to_numpy(float), p["measured_us"].to_numpy(float)) for _, p in part.groupby("gpu")]
                  for a in ANSWERS}  # fmt: skip

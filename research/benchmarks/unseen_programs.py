@@ -11,7 +11,7 @@ active: time in ops, per step and rank. step: with the host overheads and lags o
 shared: with those that ship. Labels: the step without the profiler, and the recorded time in ops without the
 profiler's cost; means over a run's recordings.
 
-Trivial answers come from the runs of datasets/cpu-gloo: their median, the nearest of them, a ridge, the last two on
+Trivial predictions come from the runs of datasets/cpu-gloo: their median, the nearest of them, a ridge, the last two on
 what a graph contains before it runs (FLOPs, bytes, ops, messages, ranks, link). The noise is one recording as the
 prediction of another one of the same run.
 """
@@ -68,7 +68,7 @@ def labels_of(graph: ExecutionGraph, recording: Recording) -> dict[str, object]:
 
 
 def rows_of(fold: Fold, graphs: Graphs) -> list[dict[str, object]]:
-    """Labels and answers of the fold's recordings."""
+    """Labels and predictions of the fold's recordings."""
     own, result = own_overheads(fold, graphs), []
     for name, recording in fold.test.items():
         graph = graphs[name]
@@ -95,12 +95,12 @@ def trivial(requested: pd.DataFrame, known: pd.DataFrame, label: str) -> pd.Data
     seen, inputs = (x - center) / spread, (np.array(requested["totals"].tolist()) - center) / spread
     weights = np.linalg.solve(seen.T @ seen + RIDGE * np.eye(seen.shape[1]), seen.T @ (y - y.mean()))
     nearest = np.abs(inputs[:, None] - seen[None]).sum(axis=2).argmin(axis=1)
-    answers = np.stack([np.full(len(inputs), np.median(y)), y[nearest], y.mean() + inputs @ weights], axis=1)
-    return pd.DataFrame(np.exp(answers), requested.index, ["constant", "nearest run", "ridge"])
+    estimates = np.stack([np.full(len(inputs), np.median(y)), y[nearest], y.mean() + inputs @ weights], axis=1)
+    return pd.DataFrame(np.exp(estimates), requested.index, ["constant", "nearest run", "ridge"])
 
 
 def repeat_errors(rows: pd.DataFrame, label: str) -> tuple[np.ndarray, np.ndarray]:
-    """([n] relative error of each recording as the answer for another one of its run, [n] number of the run)."""
+    """([n] relative error of each recording as the prediction of another one of its run, [n] number of the run)."""
     pairs = rows.groupby("run")[label].apply(list)
     result = [(a / b - 1.0, run) for run, values in enumerate(pairs) for i, a in enumerate(values)
              for j, b in enumerate(values) if i != j]  # fmt: skip
@@ -117,14 +117,14 @@ def records(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
 
 
 def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> Table:
-    """The model, the trivial answers and the noise, figure by figure."""
-    table = Table("figure", "answer", "runs", "mean %", "median", "p90", "max", "bias")
+    """The model, the trivial predictions and the noise, figure by figure."""
+    table = Table("figure", "predictor", "runs", "mean %", "median", "p90", "max", "bias")
     for figure, label in FIGURES.items():
-        answers = pd.concat([runs[MODEL[figure]].rename("analytical model"), others(runs, label)], axis=1)
+        estimates = pd.concat([runs[MODEL[figure]].rename("analytical model"), others(runs, label)], axis=1)
         if figure == "step":
-            answers.insert(1, "... without contention", runs["first_pass_us"])
-        for name in answers:
-            errors = (answers[name] / runs[label] - 1.0).to_numpy(float)
+            estimates.insert(1, "... without contention", runs["first_pass_us"])
+        for name in estimates:
+            errors = (estimates[name] / runs[label] - 1.0).to_numpy(float)
             table.add_row(figure, str(name), str(len(errors)), *records(errors))
         repeats, of_run = repeat_errors(result, label)
         noise = records(repeats, of_run) if len(repeats) else ["not recorded twice"]
@@ -150,8 +150,8 @@ def by_workload(runs: pd.DataFrame) -> Table:
 
 
 def print_means(result: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """What has no answer, and the figures with every program counting alike."""
-    print(f"nodes without an answer, which count as no time: {result['uncovered'].mean():.2%}")
+    """What has no prediction, and the figures with every program counting alike."""
+    print(f"nodes that are uncovered, which count as no time: {result['uncovered'].mean():.2%}")
     for figure, label in FIGURES.items():
         errors = (runs[MODEL[figure]] / runs[label] - 1.0).abs()
         print(f"{figure}: mean over the programs' means {errors.groupby(runs['workload']).mean().mean():.1%}")

@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks vtrain
 
-A configuration becomes a graph (gnnperf.generate.transformer); the analytical model and the schedule answer. Known to
+A configuration becomes a graph (gnnperf.generate.transformer); the analytical model and the schedule predict. Known to
 them:
 numbers of the device and its links, constants fitted on public tables of ops and traces, vTrain's own table of
 all-reduces. Not known: any iteration time. Next to it what a guess gives, and what labels of the other models give.
@@ -171,7 +171,7 @@ def others_ridge_us(plans: list[TransformerPlan], group: np.ndarray, measured_us
 
 
 def ridge(seen: np.ndarray, target: np.ndarray, requested: np.ndarray) -> np.ndarray:
-    """[m] answers for `requested` [m, k], fitted on `seen` [n, k] and `target` [n]."""
+    """[m] predictions for `requested` [m, k], fitted on `seen` [n, k] and `target` [n]."""
     center, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-9)
     x, mean = (seen - center) / scale, target.mean()
     weights = np.linalg.solve(x.T @ x + RIDGE * len(x) * np.eye(x.shape[1]), x.T @ (target - mean))
@@ -192,13 +192,13 @@ MODEL, SPECIFIED, SMALLER = "model", "links by specification", "A100 of 40 GB"
 
 
 def predicted_us(
-    plans: list[TransformerPlan], answers: dict[str, tuple[AnalyticPredictor, ClusterSpec]]
+    plans: list[TransformerPlan], estimates: dict[str, tuple[AnalyticPredictor, ClusterSpec]]
 ) -> dict[str, np.ndarray]:
     """[n] step time of each plan by each predictor on its cluster, and the roofline of its graph."""
-    result = {name: np.empty(len(plans)) for name in (*answers, "roofline")}
+    result = {name: np.empty(len(plans)) for name in (*estimates, "roofline")}
     for i, plan in enumerate(plans):
         graph = build_plan(plan)
-        for name, (predictor, cluster) in answers.items():
+        for name, (predictor, cluster) in estimates.items():
             given = predictor.predict(graph, cluster)
             if given.uncovered_ops or given.isolated is None:
                 sys.exit(f"{plan.name}: not covered: {given.uncovered_ops}")
@@ -211,7 +211,7 @@ def predicted_us(
 
 
 def main(argv: list[str]) -> None:
-    """Print errors of every answer, then the model's by part of the configurations; a number takes every n-th plan."""
+    """Print errors of every prediction, then the model's by part of the plans; a number takes every n-th one."""
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
     cluster, smaller = (default_cluster(load_device(name)) for name in (DEVICE, OTHER_DEVICE))
@@ -220,28 +220,28 @@ def main(argv: list[str]) -> None:
         SPECIFIED: (AnalyticPredictor(), replace(cluster, collectives={})),
         SMALLER: (AnalyticPredictor(), replace(smaller, collectives={ANY_DEVICE: LAWS})),
     }
-    answers = predicted_us(plans, requested)  # before any label is read
+    estimates = predicted_us(plans, requested)  # before any label is read
     measured = iteration_us(folder, plans)
     group = models(plans)
-    answers |= {
+    estimates |= {
         f"6 N tokens at {FIXED_MFU:.0%} of peak": fixed_mfu_us(plans, cluster.device),
         "constant, other models' labels": others_constant_us(group, measured),
         "nearest configuration, other models' labels": others_nearest_us(plans, group, measured),
         "ridge on columns, other models' labels": others_ridge_us(plans, group, measured),
     }
-    _print_errors({name: (result, measured) for name, result in answers.items()}, "answer")
+    _print_errors({name: (result, measured) for name, result in estimates.items()}, "predictor")
     if not argv:
-        save_result("vtrain", 100 * summarize(answers[MODEL], measured).mean_ape)
+        save_result("vtrain", 100 * summarize(estimates[MODEL], measured).mean_ape)
     columns = columns_of(plans)
     parts = {
         f"{name} {value}": columns[name].to_numpy() == value for name in PARTS for value in np.unique(columns[name])
     }
-    _print_errors({name: (answers[MODEL][rows], measured[rows]) for name, rows in parts.items()}, "model, by part")
+    _print_errors({name: (estimates[MODEL][rows], measured[rows]) for name, rows in parts.items()}, "model, by part")
 
 
-def _print_errors(answers: dict[str, tuple[np.ndarray, np.ndarray]], title: str) -> None:
+def _print_errors(estimates: dict[str, tuple[np.ndarray, np.ndarray]], title: str) -> None:
     printed = Table(title, *ERROR_COLUMNS)
-    for name, (result, measured) in answers.items():
+    for name, (result, measured) in estimates.items():
         printed.add_row(name, *error_texts(result, measured))
     show(printed, width=120)
 

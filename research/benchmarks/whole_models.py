@@ -3,7 +3,7 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
     ... whole_models --nodes        forward passes of nodes only; --gaps: fit what events add to them, and print it
 
-A list of operators becomes a graph (research.listed); a predictor and the schedule answer: the analytical model
+A list of operators becomes a graph (research.listed); a predictor and the schedule give the step: the analytical model
 with the constants that ship, or the network of a checkpoint next to it. Nothing is fitted on these rows. Peers are
 NeuSight, roofline, Habitat and Li et al., as NeuSight's authors published their predictions; the floor is the measured
 times of the nodes, summed.
@@ -129,23 +129,23 @@ def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A predictor's answer: times of the passes in us, and op names without one."""
+class OpEstimates:
+    """A predictor's prediction: times of the passes in us, and op names without one."""
 
     forward_us: float
     total_us: float
     uncovered: tuple[str, ...]
 
 
-def answer(row: Row, predictor: Predictor) -> Answered:
+def estimate(row: Row, predictor: Predictor) -> OpEstimates:
     """Makespans of the forward pass and of all passes, scheduled with the host's launches."""
     forward = predictor.predict(row.graph(Part.FORWARD), row.cluster)
     both = predictor.predict(row.graph(Part.BOTH), row.cluster) if row.label.run.training else forward
-    return Answered(makespan_us(forward), makespan_us(both), tuple(both.uncovered_ops))
+    return OpEstimates(makespan_us(forward), makespan_us(both), tuple(both.uncovered_ops))
 
 
 def makespan_us(result: Prediction) -> float:
-    """From the first host segment to the end of all work; NaN if an op has no answer: it is never taken as 0."""
+    """From the first host segment to the end of all work; NaN if an op has no prediction: it is never taken as 0."""
     if result.uncovered_ops:
         return float("nan")
     if result.isolated is None:
@@ -222,7 +222,7 @@ def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFr
 
 def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> Table:
     """Errors of the sums, by GPU and class."""
-    printed = Table("GPU", "class", "answer", *ERROR_COLUMNS)
+    printed = Table("GPU", "class", "predictor", *ERROR_COLUMNS)
     sums = [result.assign(GPU=row.label.device) for row in chosen
             if (result := class_sums(row, who, folder)) is not None]  # fmt: skip
     if not sums:
@@ -235,7 +235,7 @@ def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Pat
 
 
 def forward_nodes(chosen: Sequence[Row], folder: Path) -> pd.DataFrame:
-    """One row per node of a class: GPU, class, kernels (us, in a loop), the analytical answer, measured, NeuSight's."""
+    """One row per node of a class: GPU, class, kernels (us, in a loop), analytical, measured, NeuSight's."""
     result = []
     for row in chosen:
         measured, peer = node_times(folder, row.label), peer_node_times(folder, row.label, NEUSIGHT)
@@ -256,7 +256,7 @@ def forward_nodes(chosen: Sequence[Row], folder: Path) -> pd.DataFrame:
 
 def node_table(nodes: pd.DataFrame) -> Table:
     """Errors of forward nodes, by GPU and class."""
-    printed = Table("GPU", "class", "answer", *ERROR_COLUMNS)
+    printed = Table("GPU", "class", "predictor", *ERROR_COLUMNS)
     for (gpu, kind), part in nodes.groupby(["GPU", "class"]):
         for name in (ANALYTIC, PEER):
             printed.add_row(str(gpu), str(kind), name, *error_texts(part[name], part[MEASURED]))
@@ -282,22 +282,22 @@ UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 
 
 def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
-    """What answers, by its name in the tables."""
+    """Predictors, by their names in the tables."""
     result: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
     if checkpoint is not None:
         result[NETWORK] = models_for(Mode.hybrid, checkpoint).model
     return result
 
 
-def answered(requested: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame:
+def predicted_rows(requested: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame:
     """[num_rows] what was run, measured and predicted, us."""
     result = []
     for row in requested:
         label = row.label
-        given = {name: answer(row, predictor) for name, predictor in who.items()}
+        given = {name: estimate(row, predictor) for name, predictor in who.items()}
         for name, each in given.items():
             if each.uncovered:
-                print(f"{name} has no answer for {label.run.name}: {', '.join(each.uncovered)}", file=sys.stderr)
+                print(f"{name} has no prediction for {label.run.name}: {', '.join(each.uncovered)}", file=sys.stderr)
         result.append({
             "GPU": label.device, "run": label.run.name, "model": label.run.model, "variant": label.run.variant,
             "pass": "train" if label.run.training else "inference", "seen": row.seen, "measured": label.total_us,
@@ -321,7 +321,7 @@ def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
 
 def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: Sequence[str]) -> None:
     """Errors of each predictor over groups of rows; a row without its prediction is missing in its line only."""
-    printed = Table("rows of", "answer", *ERROR_COLUMNS)
+    printed = Table("rows of", "predictor", *ERROR_COLUMNS)
     for name, part in groups:
         for answer_name in who:
             if part[answer_name].notna().any():
@@ -367,7 +367,7 @@ def main(argv: Sequence[str]) -> None:
         for kind, part in nodes.groupby("class") if requested.gaps else ():
             print(kind, fitted_gap(part))
         return
-    result = answered(chosen, who, folder)
+    result = predicted_rows(chosen, who, folder)
     every = (*who, *PEERS.values(), FLOOR)
     print_rows(result, every)
     one = result[result["variant"] == ""]

@@ -1,4 +1,4 @@
-"""Does the graph of A, plus a known change, answer B? The error of the change, not of the level.
+"""Does the graph of A, plus a known change, predict B? The error of the change, not of the level.
 
     repeat i                             repeats k != i
     graph of A --edit--> schedule        B's step - A's step, without the profiler
@@ -49,8 +49,8 @@ class Trial:
         predicted_us: change of the step, median over the profiled steps.
         measured_us: change of the step without the profiler, in other repeats.
         noise_us: a change of this size may be chance.
-        summed_us: the trivial answer: what the edit adds to all nodes, divided among the ranks.
-        remeasured_us: the change as measured in `repeat` itself: what measuring again answers.
+        summed_us: the trivial prediction: what the edit adds to all nodes, divided among the ranks.
+        remeasured_us: the change as measured in `repeat` itself: what measuring again predicts.
         touched_share: share of the edited graph's host, device and transfer time in touched nodes.
         unknown: what the edit says that it cannot know.
     """
@@ -75,7 +75,7 @@ class Trial:
 
     @property
     def summed_error(self) -> float:
-        """The same for the trivial answer."""
+        """The same for the trivial prediction."""
         return self._error(self.summed_us)
 
     @property
@@ -200,8 +200,8 @@ def summarize_trials(trials: Sequence[Trial]) -> pd.DataFrame:
     kind, pairs, trials     a pair is tried in both directions and from several repeats
     error_*                 of |predicted - measured| / |measured|; low and high: 95 % of the median, over pairs
     above_noise             trials whose measured change exceeds the noise floor; sign_*: of these, over pairs
-    summed_error_median     of the answer without a graph: what the edit adds, summed, divided among the ranks
-    remeasured_error_median of a second measurement as the answer: the noise of the change itself
+    summed_error_median     of the prediction without a graph: what the edit adds, summed, divided among the ranks
+    remeasured_error_median of a second measurement as the prediction: the noise of the change itself
     touched_share           median share of a graph's time that is in touched nodes
     """
     table = table_of_trials(trials)

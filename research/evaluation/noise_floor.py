@@ -69,17 +69,17 @@ def node_errors(predicted: TypicalStep, measured: TypicalStep) -> dict[str, dict
 
 
 def _errors(guess_us: np.ndarray, measured_us: np.ndarray) -> dict[str, float]:
-    answered = np.isfinite(guess_us)
-    ape = absolute_percentage_error(guess_us[answered], measured_us[answered])
+    covered = np.isfinite(guess_us)
+    ape = absolute_percentage_error(guess_us[covered], measured_us[covered])
     if not len(ape):
         return {**dict.fromkeys(METRICS, float("nan")), "nodes": 0, "coverage": 0.0}
     logs = np.log(np.maximum(ape, APE_FLOOR))
     return {
         "gmae": float(np.exp(logs.mean())),
-        "gmae_by_time": float(np.exp(np.average(logs, weights=measured_us[answered]))),
+        "gmae_by_time": float(np.exp(np.average(logs, weights=measured_us[covered]))),
         "median_ape": float(np.median(ape)),
-        "nodes": int(answered.sum()),
-        "coverage": float(answered.mean()),
+        "nodes": int(covered.sum()),
+        "coverage": float(covered.mean()),
     }
 
 

@@ -1,4 +1,4 @@
-"""Cells of a comparison: what one row (a learner), fitted with one seed, answered for the held-out runs of a split."""
+"""Cells of a comparison: what one row (a learner), fitted with one seed, predicted for the held-out runs of a split."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """Answers next to measurements.
+    """Predictions next to measurements.
 
     Attributes:
         origin: what it is of.
         fit_s: seconds that fitting took.
-        coverage: share of the labeled nodes that it answered itself; NaN: it answers for whole steps only.
+        coverage: share of the labeled nodes that it covered itself; NaN: it predicts whole steps only.
         steps: STEP_COLUMNS, one row per recording, float64 us.
-        nodes: NODE_COLUMNS, labeled nodes only: `recording` is a row of `steps`, float32 us; None: no node answers.
+        nodes: NODE_COLUMNS, labeled nodes only: `recording` is a row of `steps`, float32 us; None: no node predictions.
     """
 
     origin: Origin
@@ -68,7 +68,7 @@ class EvaluationRecord:
     nodes: pd.DataFrame | None
 
     def __post_init__(self) -> None:
-        """Refuse answers that no error can be given of."""
+        """Refuse predictions that no error can be given of."""
         where = f"cell {self.origin.split}/{self.origin.row}"
         _check_times(self.steps, STEP_COLUMNS, where)
         if self.nodes is not None:
@@ -88,7 +88,7 @@ def _check_times(table: pd.DataFrame, columns: tuple[str, ...], where: str) -> N
         raise InputError("a measured latency is not positive", where=where)
 
 
-# Cells on disk: <folder>/<split>/<row>/<seed>.parquet, `fixed.parquet` for an answer without chance.
+# Cells on disk: <folder>/<split>/<row>/<seed>.parquet, `fixed.parquet` for a row without chance.
 #
 # A file is whole or not there: it is written next to its place, then renamed.
 

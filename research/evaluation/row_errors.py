@@ -1,7 +1,7 @@
 """The figures of a row of the comparison: errors of nodes and of steps, with intervals over runs and seeds.
 
-Every error is |predicted / measured - 1|. A node that a row has no answer for holds the base's answer, as in the
-schedule; `coverage` says how often it had one. Figures pool all seeds.
+Every error is |predicted / measured - 1|. A node without a prediction of the row has that of the base, as in the
+schedule; `coverage` is the share with one. Figures pool all seeds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def rows_of(records: Sequence[EvaluationRecord]) -> dict[str, dict[str, list[Eva
 
 
 def node_figures(records: Sequence[EvaluationRecord]) -> Figures | None:
-    """Of all seeds; None: the row has no node answers."""
+    """Of all seeds; None: the row has no node predictions."""
     sums, by_time = node_gmae(records), node_gmae_by_time(records)
     tables = [record.nodes for record in records if record.nodes is not None]
     if sums is None or by_time is None:
@@ -68,7 +68,7 @@ def node_figures(records: Sequence[EvaluationRecord]) -> Figures | None:
 
 def step_figures(records: Sequence[EvaluationRecord]) -> Figures:
     sums = step_geomean(records)
-    assert sums is not None, "every row answers for steps"
+    assert sums is not None, "every row predicts steps"
     return _figures([record.steps for record in records], sums, float("nan"))
 
 
@@ -95,7 +95,7 @@ def _figures(tables: Sequence[pd.DataFrame], sums: RunSums, by_time: float) -> F
         np.concatenate([t[name].to_numpy(np.float64) for t in tables]) for name in ("predicted_us", "measured_us")
     )
     error = absolute_percentage_error(predicted, measured)  # [num_seeds * count]
-    logs = np.log(np.maximum(predicted, APE_FLOOR * measured) / measured)  # an answer of 0 must not be log 0
+    logs = np.log(np.maximum(predicted, APE_FLOOR * measured) / measured)  # a prediction of 0 must not be log 0
     low, high = sums.interval()
     return Figures(
         len(error) // len(tables), sums.value, low, high, by_time, float(error.mean()), float(np.median(error)),
@@ -105,7 +105,7 @@ def _figures(tables: Sequence[pd.DataFrame], sums: RunSums, by_time: float) -> F
 
 # Tables of cells: every row's errors of nodes and of steps, by program, and what made them.
 
-NODES = ("row", "seeds", "nodes", "answered", "GMAE %", "95 %", "by time", "mean", "median", "p90", "max", "bias")
+NODES = ("row", "seeds", "nodes", "covered", "GMAE %", "95 %", "by time", "mean", "median", "p90", "max", "bias")
 STEPS = ("row", "seeds", "steps", "fit s", "geomean %", "95 %", "mean", "median", "p90", "max", "bias", "mean |log|")
 
 
@@ -144,7 +144,7 @@ def figures_table(rows: Rows) -> pd.DataFrame:
 
 
 def node_table(title: str, rows: Rows) -> Table:
-    """Errors of node latencies; rows that answer for whole steps only have none."""
+    """Errors of node latencies; rows that predict whole steps only have none."""
     table = _table(f"{title}: node latencies, |predicted / measured - 1| in %", NODES)
     for row, records in rows.items():
         result = node_figures(records)

@@ -62,7 +62,7 @@ def draws(draw: np.random.Generator, size: int, num_draws: int) -> np.ndarray:
 
 
 def node_gmae(records: Sequence[EvaluationRecord]) -> RunSums | None:
-    """Every labeled node counts the same; None: no node answers."""
+    """Every labeled node counts the same; None: no node predictions."""
     return _of_nodes(records, lambda nodes: np.ones(len(nodes)))
 
 

@@ -3,7 +3,7 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.cdna [OUT.yaml]
 
 writes conf/analytic/cdna.yaml. Per kind of op: the roofline alone (before), the constants in sample, and each program
-answered by constants that were fitted on the other programs (the kinds that only one program has cannot be judged).
+predicted by constants that were fitted on the other programs (the kinds that only one program has cannot be judged).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fit the laws of a platform's collectives to its table: robust, in log space, with a weak prior on every parameter.
 
-Two stages. First a law per kind and link over all groups; it answers groups that were not measured. Then, per measured
+Two stages. First a law per kind and link over all groups; it covers groups that were not measured. Then, per measured
 group, the same law with parameters of its own, drawn to the first: a library's choices differ between groups in ways
 that no smooth law follows.
 """

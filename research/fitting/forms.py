@@ -5,7 +5,7 @@
     elementwise, softmax, norm    analytic.memory_bound, rows            fitting.memory
     convolution                   analytic.convolution                   both of these, and fitting.convolution
 
-The constants that ship saw every GPU of the tables: `shipped_forms` is for answers about others, never for judging.
+The constants that ship saw every GPU of the tables: `shipped_forms` is for predictions of others, never for judging.
 """
 
 from __future__ import annotations

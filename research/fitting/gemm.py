@@ -56,8 +56,8 @@ GENERATION_ROWS = 600  # of each GPU, for the constants of its own generation
 FAMILY = {"gemm": "matrix", "bmm": "vector_batched", "linear": "vector", "gemm float8": "float8",
           "gemm float8_block": "float8_block", "gemm float4": "float4"}  # fmt: skip
 LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
-# Weight of the expectations below against one measurement: of a fit that answers for the GPUs it saw, and of one that
-# answers for others, which has less to go by. The second was chosen by leaving one
+# Weight of the expectations below against one measurement: of a fit that predicts the GPUs it saw, and of one that
+# predictions for others, which has less to go by. The second was chosen by leaving one
 # more generation out of the training rows.
 OWN_CONFIDENCE, OTHERS_CONFIDENCE = 0.02, 0.06
 OWN_BASE_CLOCK, OTHERS_BASE_CLOCK = 1e-3, 1.0  # GemmConstants.base_clock_share: NeuSight's P4 did not keep its own

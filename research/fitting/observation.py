@@ -1,8 +1,8 @@
 """What a measuring method sees of the device's time: observed = ((host wait)^p + (issue + device)^p)^(1/p).
 
 A pair of events around an eager call ends no sooner than the host has recorded both (`analytic.observation` draws it);
-a profiler and replayed graphs see the device by itself, which is a wait of 0. The network answers for the device; this
-stands between its answer and the label, in training and in judging.
+a profiler and replayed graphs see the device by itself, which is a wait of 0. The network predicts for the device; this
+stands between its prediction and the label, in training and in judging.
 
     wait of a GPU's host = typical wait x its smallest rows / those of the typical GPU
 

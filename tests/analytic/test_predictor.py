@@ -1,4 +1,4 @@
-"""The analytical answer: hand-computed numbers, and what must hold whatever the constants are."""
+"""The analytical prediction: hand-computed numbers, and what must hold whatever the constants are."""
 
 from __future__ import annotations
 
@@ -276,9 +276,9 @@ def test_many_nodes_take_a_second_at_most() -> None:
     nodes = two_rank_graph().nodes
     many = nodes.iloc[np.arange(200_000) % len(nodes)].reset_index(drop=True)
     started = time.perf_counter()
-    answer = PREDICTOR.latency_us(many, CLUSTER)
+    estimate = PREDICTOR.latency_us(many, CLUSTER)
     assert time.perf_counter() - started < 2  # 0.1 to 0.2 s on an idle core
-    assert len(answer) == len(many) and not np.isnan(answer).any()
+    assert len(estimate) == len(many) and not np.isnan(estimate).any()
 
 
 def test_constants_of_another_kind_of_device_do_not_answer() -> None:

@@ -1,4 +1,4 @@
-"""Findings of an answer: about the reported step; of a blind one for the trace's own hardware, the measured step."""
+"""Findings of a prediction: about the reported step; of a blind one for the trace's own hardware, the measured step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnperf.predict.api import predict
 from gnnperf.predict.request import Mode, Request, Stalls
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.whatif.findings import Basis
-from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
+from tests.predict.predictions import GEMM_0, GEMM_1, Fixed, question, toy_prediction
 from tests.toys import two_rank_graph
 
 CLUSTER = default_cluster(load_device("v100_sxm2_32gb"))
@@ -24,46 +24,46 @@ CLUSTER = default_cluster(load_device("v100_sxm2_32gb"))
 def _requested(predicted_us: float, *, same_hardware: bool) -> StepPrediction:
     """The gemm of rank 1 takes 120 us as measured, that of rank 0 100 us; predicted is another time for both."""
     latency_us = {GEMM_0: 100.0, GEMM_1: predicted_us}
-    answer = toy_answer(latency_us, same_hardware=same_hardware)
+    prediction = toy_prediction(latency_us, same_hardware=same_hardware)
     return with_findings(
-        answer, question(answer.label, same_hardware=same_hardware), Fixed(latency_us), CLUSTER
+        prediction, question(prediction.label, same_hardware=same_hardware), Fixed(latency_us), CLUSTER
     )  # fmt: skip
 
 
 def test_on_the_trace_s_own_hardware_the_measured_step_is_looked_at() -> None:
-    answer = _requested(300.0, same_hardware=True)
-    assert answer.step_time_us == 365.0
-    assert answer.findings is not None
-    straggler = next(one for one in answer.findings if one.rule == "straggler")
+    prediction = _requested(300.0, same_hardware=True)
+    assert prediction.step_time_us == 365.0
+    assert prediction.findings is not None
+    straggler = next(one for one in prediction.findings if one.rule == "straggler")
     assert (straggler.basis, straggler.gain_us) == (Basis.MEASURED, 20.0)
 
 
 def test_on_other_hardware_the_predicted_step_is_looked_at() -> None:
-    answer = _requested(300.0, same_hardware=False)
-    assert answer.findings is not None
-    straggler = next(one for one in answer.findings if one.rule == "straggler")
+    prediction = _requested(300.0, same_hardware=False)
+    assert prediction.findings is not None
+    straggler = next(one for one in prediction.findings if one.rule == "straggler")
     assert (straggler.basis, straggler.gain_us) == (Basis.PREDICTED, pytest.approx(200.0))
     assert straggler.gain_share == pytest.approx(200.0 / 365.0)
 
 
 def test_a_replay_needs_no_predictor() -> None:
-    answer = toy_answer(mode=Mode.replay, hardware="", cluster="")
-    result = with_findings(answer, question(answer.label, mode=Mode.replay)).findings
+    prediction = toy_prediction(mode=Mode.replay, hardware="", cluster="")
+    result = with_findings(prediction, question(prediction.label, mode=Mode.replay)).findings
     assert result is not None
     assert {one.basis for one in result} == {Basis.MEASURED}
 
 
 def test_a_graph_that_is_too_large_is_stated_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "LARGEST_GRAPH", 17)
-    answer = _requested(120.0, same_hardware=True)
-    assert answer.findings is None
-    assert answer.notes[-1] == "Findings are looked for in graphs of up to 17 nodes; this one has 18."
+    prediction = _requested(120.0, same_hardware=True)
+    assert prediction.findings is None
+    assert prediction.notes[-1] == "Findings are looked for in graphs of up to 17 nodes; this one has 18."
 
 
 def test_without_latencies_nothing_is_stated_of_a_predicted_step() -> None:
     """Both gemms are not covered: the devices would seem idle, and all kernels small."""
-    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan}, same_hardware=False)
-    result = with_findings(answer, question(answer.label, same_hardware=False), Fixed(), CLUSTER)
+    prediction = toy_prediction({GEMM_0: np.nan, GEMM_1: np.nan}, same_hardware=False)
+    result = with_findings(prediction, question(prediction.label, same_hardware=False), Fixed(), CLUSTER)
     assert result.findings is None
     assert result.notes[-1] == (
         "Findings need latencies: 2 of 3 nodes on devices are not covered, so none are looked for."
@@ -71,17 +71,17 @@ def test_without_latencies_nothing_is_stated_of_a_predicted_step() -> None:
 
 
 def test_a_measured_step_needs_no_predicted_latencies() -> None:
-    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan})
-    assert with_findings(answer, question(answer.label), Fixed(), CLUSTER).findings is not None
+    prediction = toy_prediction({GEMM_0: np.nan, GEMM_1: np.nan})
+    assert with_findings(prediction, question(prediction.label), Fixed(), CLUSTER).findings is not None
 
 
 def test_with_measurements_of_the_trace_the_reported_step_is_looked_at(trace: Path) -> None:
-    answer = predict(Request(trace=trace, findings=True))
-    assert answer.findings is not None
-    straggler = next(one for one in answer.findings if one.rule == "straggler")
+    prediction = predict(Request(trace=trace, findings=True))
+    assert prediction.findings is not None
+    straggler = next(one for one in prediction.findings if one.rule == "straggler")
     assert straggler.basis is Basis.MEASURED
     assert straggler.gain_us is not None and straggler.gain_share is not None
-    assert straggler.gain_us / straggler.gain_share == pytest.approx(answer.step_time_us)
+    assert straggler.gain_us / straggler.gain_share == pytest.approx(prediction.step_time_us)
     there = predict(Request(trace=trace, hardware=load_device("h100_sxm"), findings=True))
     assert there.findings is not None
     assert {one.basis for one in there.findings} == {Basis.PREDICTED}
@@ -95,10 +95,10 @@ def test_a_measured_stall_is_a_finding(trace: Path, monkeypatch: pytest.MonkeyPa
     edges = graph.edges.assign(lag_us=graph.edges["lag_us"].mask((graph.edges["dst"] == kernel).to_numpy(), 0.0))
     stalled = replace(graph, nodes=graph.nodes.assign(start_us=start_us), edges=edges)
     monkeypatch.setattr(api, "load_graph", lambda *_: stalled)
-    answer = predict(Request(trace=trace, findings=True))
-    assert answer.findings is not None
-    result = next(one for one in answer.findings if one.rule == "stalls")
+    prediction = predict(Request(trace=trace, findings=True))
+    assert prediction.findings is not None
+    result = next(one for one in prediction.findings if one.rule == "stalls")
     assert result.gain_us == pytest.approx(
-        answer.step_time_us - predict(Request(trace=trace, stalls=Stalls.remove)).step_time_us
+        prediction.step_time_us - predict(Request(trace=trace, stalls=Stalls.remove)).step_time_us
     )
-    assert answer.findings[0] is result
+    assert prediction.findings[0] is result

@@ -26,17 +26,17 @@ from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Mode, Request, TraceEvidence, check
 from gnnperf.whatif import ChangeDtype, Straggler, apply
 from gnnperf.whatif.hardware import ChangeLink
-from tests.predict.answers import GEMM_1, Fixed
 from tests.predict.doubled import toy_data
+from tests.predict.predictions import GEMM_1, Fixed
 from tests.toys import two_rank_graph
 
 
 def test_analytic_answers_every_gemm(trace: Path) -> None:
-    answer = predict(Request(trace=trace, mode=Mode.analytic))
-    assert answer.hardware == "v100_sxm2_32gb"
-    assert set(answer.prediction.source[[3, 10, 14]]) == {Source.ANALYTIC}
-    assert answer.step_time_us == pytest.approx(answer.critical_us.sum())
-    assert answer.measured_step_time_us == 185.0
+    estimate = predict(Request(trace=trace, mode=Mode.analytic))
+    assert estimate.hardware == "v100_sxm2_32gb"
+    assert set(estimate.prediction.source[[3, 10, 14]]) == {Source.ANALYTIC}
+    assert estimate.step_time_us == pytest.approx(estimate.critical_us.sum())
+    assert estimate.measured_step_time_us == 185.0
 
 
 def test_hybrid_without_a_checkpoint_is_analytic_and_states_so(trace: Path) -> None:
@@ -67,27 +67,27 @@ def test_replay_of_another_step_is_compared_with_the_step_requested_for(
 ) -> None:
     """Both steps are the toy's, but step 1 is stated to have taken 370 us: the replay of its latencies takes 185."""
     monkeypatch.setattr(api, "load_graph", lambda *_: _two_steps())
-    answer = predict(Request(trace=trace, mode=Mode.replay, step=1))
-    assert (answer.label.step, answer.structure_step) == (1, 0)
-    assert answer.step_time_us == pytest.approx(185.0)
-    assert answer.measured_step_time_us == 370.0
-    assert answer.step_time_error == pytest.approx(-0.5)
-    assert answer.source_share == pytest.approx({"measured": 1.0, "class_median": 0.0})
-    assert answer.hardware == "Tesla V100-SXM2-32GB"
-    assert any("100.0 % of the nodes of step 0 are aligned with step 1" in warning for warning in answer.warnings)
+    estimate = predict(Request(trace=trace, mode=Mode.replay, step=1))
+    assert (estimate.label.step, estimate.structure_step) == (1, 0)
+    assert estimate.step_time_us == pytest.approx(185.0)
+    assert estimate.measured_step_time_us == 370.0
+    assert estimate.step_time_error == pytest.approx(-0.5)
+    assert estimate.source_share == pytest.approx({"measured": 1.0, "class_median": 0.0})
+    assert estimate.hardware == "Tesla V100-SXM2-32GB"
+    assert any("100.0 % of the nodes of step 0 are aligned with step 1" in warning for warning in estimate.warnings)
 
 
 def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
-    answer = predict(Request(trace=trace, mode=Mode.replay))
-    assert answer.measured_step_time_us == 185.0
-    assert any("medians are fitted on the other ranks" in warning for warning in answer.warnings)
+    estimate = predict(Request(trace=trace, mode=Mode.replay))
+    assert estimate.measured_step_time_us == 185.0
+    assert any("medians are fitted on the other ranks" in warning for warning in estimate.warnings)
 
 
 def test_replay_states_what_it_could_not_fit(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = replay.replay_step
     monkeypatch.setattr(replay, "replay_step", lambda *args: replace(original(*args), num_unknown=3))
-    answer = predict(Request(trace=trace, mode=Mode.replay))
-    assert any("3 nodes and gaps were never measured" in warning for warning in answer.warnings)
+    estimate = predict(Request(trace=trace, mode=Mode.replay))
+    assert any("3 nodes and gaps were never measured" in warning for warning in estimate.warnings)
 
 
 def test_replay_of_one_step_of_one_rank_is_refused(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +139,9 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
 
     fallback_order = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
     monkeypatch.setattr(api, "models_for", lambda *names: api.Models(fallback_order))
-    answer = predict(Request(trace=trace, evidence=TraceEvidence.none))
-    assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
-    assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
+    estimate = predict(Request(trace=trace, evidence=TraceEvidence.none))
+    assert estimate.step_time_us == pytest.approx(10 + 90 + 50 + 5)
+    assert estimate.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
 
 
 BY_NETWORK = (Source.GNN, Source.GNN_CALIBRATED)
@@ -157,12 +157,12 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     names[GEMM_1] = "aten::unseen"
     monkeypatch.setattr(api, "load_graph", lambda *_: replace(graph, nodes=graph.nodes.assign(op_name=names)))
     blind = Request(trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), evidence=TraceEvidence.none)
-    answer = predict(blind)
-    assert sum(answer.uncovered_ops.values()) == num_uncovered
-    assert answer.prediction.source[3] in (BY_NETWORK if mode is Mode.hybrid else (Source.GNN,))
-    assert answer.prediction.source[GEMM_1] == (Source.UNCOVERED if num_uncovered else Source.GNN_CALIBRATED)
-    assert answer.is_lower_bound == bool(num_uncovered)
-    assert len(answer.provenance["checkpoint_sha256"]) == 64
+    estimate = predict(blind)
+    assert sum(estimate.uncovered_ops.values()) == num_uncovered
+    assert estimate.prediction.source[3] in (BY_NETWORK if mode is Mode.hybrid else (Source.GNN,))
+    assert estimate.prediction.source[GEMM_1] == (Source.UNCOVERED if num_uncovered else Source.GNN_CALIBRATED)
+    assert estimate.is_lower_bound == bool(num_uncovered)
+    assert len(estimate.provenance["checkpoint_sha256"]) == 64
 
 
 def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_reported(tmp_path: Path) -> None:
@@ -191,10 +191,10 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_w
     card = {"ranks": [{"device": {"kind": "cpu", "name": processor}}]}
     (recorded / "run.json").write_text(json.dumps(card))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
-    answer = predict(Request(trace=recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
-    sentences = [w for w in answer.notes if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]
+    estimate = predict(Request(trace=recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
+    sentences = [w for w in estimate.notes if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]
     assert len(sentences) == is_stated
-    assert any("No interval of the step time" in w for w in answer.notes) is not is_stated  # it was not calibrated
+    assert any("No interval of the step time" in w for w in estimate.notes) is not is_stated  # it was not calibrated
 
 
 def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:
@@ -228,14 +228,14 @@ def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mo
         dtype=types.where(graph.nodes["node_type"] != "compute", "float32").astype("category"),
         bytes=graph.nodes["bytes"].fillna(1e6),
     )
-    answer = api.predicted(replace(graph, nodes=costs), requested)
-    assert answer.whatif is not None
-    edited = answer.whatif.answer.prediction
+    estimate = api.predicted(replace(graph, nodes=costs), requested)
+    assert estimate.whatif is not None
+    edited = estimate.whatif.prediction.prediction
     assert edited.source[GEMM_1] == Source.GNN
     only_slower = api.predicted(replace(graph, nodes=costs), replace(requested, whatif=edits[1:])).whatif
     assert only_slower is not None
-    given = only_slower.answer.prediction.latency_us[GEMM_1]
-    assert given == pytest.approx(3.0 * answer.prediction.latency_us[GEMM_1])
+    given = only_slower.prediction.prediction.latency_us[GEMM_1]
+    assert given == pytest.approx(3.0 * estimate.prediction.latency_us[GEMM_1])
     assert edited.latency_us[GEMM_1] != pytest.approx(given)
 
 
@@ -310,18 +310,18 @@ def test_a_mapping_with_tables_is_a_recommender() -> None:
 
 def test_its_step_is_answered_by_the_analytical_model() -> None:
     plan = Request(plan=RAW).plan_spec()
-    answer = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
-    assert answer.step_time_us > 0
-    assert answer.prediction.uncovered_ops == {}
-    assert answer.prediction.graph.ranks == (0, 1)
+    estimate = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
+    assert estimate.step_time_us > 0
+    assert estimate.prediction.uncovered_ops == {}
+    assert estimate.prediction.graph.ranks == (0, 1)
 
 
 def test_steps_of_several_lengths_have_an_interval() -> None:
     plan = {"model": {"layers": 1, "hidden": 1024, "heads": 8, "sequence": 1024},
             "schedule": {"global_batch": 4, "micro_batch": 1},
             "lengths": {"values": [128, 512, 1024], "draws": 5}}  # fmt: skip
-    answer = predict(Request(plan=plan, hardware=load_device("a100_sxm_80gb")))
-    assert answer.step_time_interval_us is not None and answer.interval_level == 0.8
-    low_us, high_us = answer.step_time_interval_us
-    assert low_us < answer.step_time_us < high_us
-    assert any("median work of 5 drawn ones" in note for note in answer.notes)
+    estimate = predict(Request(plan=plan, hardware=load_device("a100_sxm_80gb")))
+    assert estimate.step_time_interval_us is not None and estimate.interval_level == 0.8
+    low_us, high_us = estimate.step_time_interval_us
+    assert low_us < estimate.step_time_us < high_us
+    assert any("median work of 5 drawn ones" in note for note in estimate.notes)

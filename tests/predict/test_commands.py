@@ -38,8 +38,8 @@ def predict(table: Path, *more: str, hardware: str = "h100_sxm") -> int:
 def test_every_row_is_answered_or_states_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert predict(table) == 0
     shown = capsys.readouterr().out
-    assert "1 of 3 rows answered for h100_sxm" in shown
-    assert "no answer for 1: no cost formula for this op" in shown
+    assert "1 of 3 rows predicted for h100_sxm" in shown
+    assert "no prediction for 1: no cost formula for this op" in shown
     assert "error against 1 measured rows: mean " in shown
 
 
@@ -85,7 +85,7 @@ def test_answers_are_never_taken_for_measurements(
     table.write_text(json.dumps(MM))
     assert predict(table, "--out", str(out)) == predict(out, hardware="t4") == 0
     shown = capsys.readouterr().out
-    assert "1 of 1 rows answered for t4" in shown and "error against" not in shown
+    assert "1 of 1 rows predicted for t4" in shown and "error against" not in shown
 
 
 def out_of(capsys: pytest.CaptureFixture[str]) -> str:
@@ -107,7 +107,7 @@ def test_a_device_file_is_hardware(table: Path, tmp_path: Path, capsys: pytest.C
     mine = {**yaml.safe_load((conf_dir("hardware") / "t4.yaml").read_text()), "name": "mine"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
     assert predict(table, hardware=str(tmp_path / "mine.yaml")) == 0
-    assert "answered for mine" in capsys.readouterr().out
+    assert "predicted for mine" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,17 @@ from gnnperf.predict.coverage import NotCovered, check_covered, coverage_lines, 
 from gnnperf.predict.request import FallbackConfig
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.record.calibrate.ops_file import read_ops
-from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 
 
 def _answer(dims: str | None = "[[64,32],[32,16]]") -> StepPrediction:
     """Both gemms without a latency; theirs is 220 of 330 measured us."""
-    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan})
-    graph = answer.prediction.graph
+    result = toy_prediction({GEMM_0: np.nan, GEMM_1: np.nan})
+    graph = result.prediction.graph
     columns = graph.nodes["input_dims"].astype(object)
     columns[[GEMM_0, GEMM_1]] = dims
     nodes = graph.nodes.assign(input_dims=columns.astype("category"))
-    return replace(answer, prediction=replace(answer.prediction, graph=replace(graph, nodes=nodes)))
+    return replace(result, prediction=replace(result.prediction, graph=replace(graph, nodes=nodes)))
 
 
 def test_too_little_is_refused_with_what_to_measure(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_too_little_is_refused_with_what_to_measure(tmp_path: Path) -> None:
     assert caught.value.exit_code == 3
     assert "gnnperf calibrate --out mine --ops ops.jsonl" in str(caught.value)
     check_covered(_answer(), FallbackConfig(share + 0.01))
-    check_covered(toy_answer(), FallbackConfig(0.0))
+    check_covered(toy_prediction(), FallbackConfig(0.0))
 
 
 def test_the_lines_are_a_list_that_calibrate_takes(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_share_is_a_share() -> None:
 
 
 def test_sources_by_nodes_and_time() -> None:
-    lines = list(coverage_lines(toy_answer()))
+    lines = list(coverage_lines(toy_prediction()))
     assert lines == [
         "analytic: 15 nodes, 100.0% of the measured node time, 100.0% of the predicted step time",
         "every op is covered",
@@ -71,7 +71,7 @@ def test_sources_by_nodes_and_time() -> None:
 
 
 def test_what_no_one_models_for_is_named() -> None:
-    lines = list(coverage_lines(toy_answer({GEMM_1: np.nan})))
+    lines = list(coverage_lines(toy_prediction({GEMM_1: np.nan})))
     assert "uncovered: 1 nodes, 36.4% of the measured node time, 0.0% of the predicted step time" in lines
     assert "not covered: 36.4% of the step" in lines
     assert "  aten::mm: 1 nodes" in lines
@@ -90,8 +90,8 @@ def test_the_list_to_measure_is_written_once(
 
 
 def test_an_unmeasured_step_has_no_measured_share() -> None:
-    answer = toy_answer()
-    graph = answer.prediction.graph
+    result = toy_prediction()
+    graph = result.prediction.graph
     planned = replace(graph, nodes=graph.nodes.assign(latency_us=np.nan))
-    lines = list(coverage_lines(replace(answer, prediction=replace(answer.prediction, graph=planned))))
+    lines = list(coverage_lines(replace(result, prediction=replace(result.prediction, graph=planned))))
     assert "unknown of the measured node time" in lines[0]

@@ -49,7 +49,7 @@ from gnnperf.whatif import (
 from gnnperf.whatif.edit import Edit
 from gnnperf.whatif.world_size import WorldSize
 from tests.generate.transformer.plans import small
-from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
+from tests.predict.predictions import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_prediction
 from tests.report.page.pages import page_of
 from tests.toys import two_rank_graph
 
@@ -111,39 +111,39 @@ def test_replay_refuses_edits(tmp_path: Path) -> None:
 
 def test_both_steps_by_hand() -> None:
     """10 + 120 + 50 + 5 = 185; gemms twice as long: 10 + 240 + 50 + 5, rank 1's at 7 us: rank 0 is last, 10 + 100."""
-    op = str(toy_answer().prediction.graph.nodes["op_name"][GEMM_0])
-    unedited, edits = toy_answer(), (OpLatency(op, factor=2.0),)
+    op = str(toy_prediction().prediction.graph.nodes["op_name"][GEMM_0])
+    unedited, edits = toy_prediction(), (OpLatency(op, factor=2.0),)
     args = Fixed(), load_cluster("hgx8"), question(unedited.label)
-    answer = with_edits(unedited, edits, *args)
-    assert (answer.step_time_us, answer.whatif.step_time_us) == (185.0, 305.0)  # type: ignore[union-attr]
-    assert answer.whatif_difference_us == 120.0
+    estimate = with_edits(unedited, edits, *args)
+    assert (estimate.step_time_us, estimate.whatif.step_time_us) == (185.0, 305.0)  # type: ignore[union-attr]
+    assert estimate.whatif_difference_us == 120.0
     declared = with_edits(unedited, (OpLatency(op, us=7.0, rank=1),), *args)
     assert declared.whatif_difference_us == -20.0
-    assert declared.whatif.answer.prediction.source[GEMM_1] == Source.DECLARED  # type: ignore[union-attr]
-    assert answer.whatif.answer.step_time_error is None  # type: ignore[union-attr]  # nothing measured belongs to it
+    assert declared.whatif.prediction.prediction.source[GEMM_1] == Source.DECLARED  # type: ignore[union-attr]
+    assert estimate.whatif.prediction.step_time_error is None  # type: ignore[union-attr]  # nothing measured belongs to it
 
 
 def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
-    unedited = toy_answer()
-    answer = with_edits(unedited, (Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label))
-    assert answer.whatif is not None and any("transfers down" in one for one in answer.whatif.unknown)
-    assert any("not known:" in line and "transfers down" in line for line in whatif_lines(answer))
-    assert answer.warnings == unedited.warnings
-    result = document(answer)["whatif"]
+    unedited = toy_prediction()
+    estimate = with_edits(unedited, (Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label))
+    assert estimate.whatif is not None and any("transfers down" in one for one in estimate.whatif.unknown)
+    assert any("not known:" in line and "transfers down" in line for line in whatif_lines(estimate))
+    assert estimate.warnings == unedited.warnings
+    result = document(estimate)["whatif"]
     assert result["difference_us"] == result["step_time_us"] - 185.0
     assert result["edits"] == ["straggler=rank:1,factor:2.0"]
     assert result["difference_share"] == pytest.approx(result["difference_us"] / 185.0)
-    assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in page_of(answer)
+    assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in page_of(estimate)
     console = Console(width=120, record=True, file=io.StringIO())
-    print_summary(answer, onto=console)
+    print_summary(estimate, onto=console)
     assert "what if: 320 us" in console.export_text()
 
 
 def test_a_work_that_no_one_reports_is_stated() -> None:
-    unedited = toy_answer()
+    unedited = toy_prediction()
     holes = Fixed({GEMM_1: float("nan")})
-    answer = with_edits(unedited, (Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
-    assert answer.warnings[0].startswith("What if: 1 nodes are not covered with the edits, 0 without")
+    estimate = with_edits(unedited, (Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
+    assert estimate.warnings[0].startswith("What if: 1 nodes are not covered with the edits, 0 without")
 
 
 def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
@@ -184,15 +184,15 @@ def test_every_node_is_reported_by_its_own_device_and_a_transfer_by_the_slower()
 
 def test_the_mixed_step_waits_for_the_slow_rank() -> None:
     """Rank 0 on the old device: 10 + 100 + 60 + 5; all on the new one: 10 + 60 + 60 + 5."""
-    unedited = toy_answer()
+    unedited = toy_prediction()
     for ranks, expected_us in (((1,), 175.0), (None, 135.0)):
         edits = (ChangeDevice("h100_sxm", ranks),)
-        answer = with_edits(unedited, edits, ByDevice(), load_cluster("dgx1_v100"), question(unedited.label))
-        assert answer.whatif is not None
-        assert answer.whatif.step_time_us == expected_us
-        assert answer.hardware == "v100_sxm2_32gb"
-    assert answer.whatif is not None
-    assert answer.whatif.answer.hardware == "h100_sxm"
+        estimate = with_edits(unedited, edits, ByDevice(), load_cluster("dgx1_v100"), question(unedited.label))
+        assert estimate.whatif is not None
+        assert estimate.whatif.step_time_us == expected_us
+        assert estimate.hardware == "v100_sxm2_32gb"
+    assert estimate.whatif is not None
+    assert estimate.whatif.prediction.hardware == "h100_sxm"
 
 
 def test_what_one_device_does_not_cover_is_not_covered() -> None:
@@ -256,11 +256,11 @@ def test_a_slower_link_is_slower_and_only_it() -> None:
 
 
 def test_requested_collective_models_hold_in_every_cluster() -> None:
-    unedited = toy_answer()
+    unedited = toy_prediction()
     edits = (ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100", host="xeon_e5_2698_v4"))
     args = (unedited, edits, AnalyticPredictor(), load_cluster("dgx1_v100"), question(unedited.label))
     fitted, specified = with_edits(*args), with_edits(*args, "specification")
-    given = [answer.whatif.answer.prediction.latency_us for answer in (fitted, specified) if answer.whatif]
+    given = [estimate.whatif.prediction.prediction.latency_us for estimate in (fitted, specified) if estimate.whatif]
     graph, own = two_rank_graph(), load_cluster("hgx_h100", "h100_sxm")
     for latency_us, cluster in zip(given, (own, replace(own, collectives={})), strict=True):
         expected = AnalyticPredictor().predict(graph, cluster).latency_us
@@ -270,10 +270,12 @@ def test_requested_collective_models_hold_in_every_cluster() -> None:
 
 def test_an_edit_states_how_much_measured_work_it_changes(trace: Path) -> None:
     """Of 100 + 120 us of products and a transfer of 50; the path: host 10, product 120, transfer 50, wait 5."""
-    answer = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
-    assert answer.whatif is not None
-    assert answer.whatif.result[-1].startswith("0.22 of 0.27 ms on devices and links change (0 % of it without a model")
-    assert answer.whatif.result[-1].endswith("changed nodes hold 0.12 of the 0.185 ms of the critical path")
+    estimate = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
+    assert estimate.whatif is not None
+    assert estimate.whatif.result[-1].startswith(
+        "0.22 of 0.27 ms on devices and links change (0 % of it without a model"
+    )
+    assert estimate.whatif.result[-1].endswith("changed nodes hold 0.12 of the 0.185 ms of the critical path")
 
 
 def test_a_plan_with_a_larger_batch_has_its_memory() -> None:
@@ -283,7 +285,7 @@ def test_a_plan_with_a_larger_batch_has_its_memory() -> None:
     wanted = predict(Request(plan=larger, hardware=device, findings=False, memory=True))
     assert edited.whatif is not None
     assert edited.whatif.step_time_us == pytest.approx(wanted.step_time_us)
-    sizes = [[rank.peak.peak_bytes for rank in one.peak_memory] for one in (edited.whatif.answer, wanted)]
+    sizes = [[rank.peak.peak_bytes for rank in one.peak_memory] for one in (edited.whatif.prediction, wanted)]
     assert sizes[0] == sizes[1]
     unknown = predict(Request(plan=plan, hardware=device, whatif=[FuseElementwise()], findings=False, memory=True))
     assert any("peak memory of a plan with FuseElementwise" in note for note in unknown.notes)

@@ -35,36 +35,36 @@ def checkpoint() -> Checkpoint:
 
 def test_base_times_residual(checkpoint: Checkpoint) -> None:
     graph = toy_run(9)
-    answer = GnnPredictor(checkpoint).predict(graph, cluster())
+    estimate = GnnPredictor(checkpoint).predict(graph, cluster())
     base = AnalyticPredictor(checkpoint.constants).predict(graph, cluster())
-    assert answer.latency_us[[3, 10]] == pytest.approx(2 * base.latency_us[[3, 10]], rel=1e-5)
-    assert answer.latency_us[0] == pytest.approx(base.latency_us[0])
-    assert answer.latency_us[[4, 15, 16, 17]].tolist() == [0.0] * 4  # arrival, devices, link
-    assert np.array_equal(answer.analytic_latency_us, base.latency_us, equal_nan=True)
-    assert np.array_equal(answer.lag_us, base.lag_us)
-    assert (answer.source == Source.GNN)[:15].tolist() == [n in (3, 10) for n in range(15)]  # then hardware nodes
-    assert set(answer.source) == {Source.GNN, Source.ANALYTIC}  # silent heads give the base, and it is called so
-    assert answer.uncovered_ops == {}
-    assert np.isnan(answer.latency_low_us).all()
+    assert estimate.latency_us[[3, 10]] == pytest.approx(2 * base.latency_us[[3, 10]], rel=1e-5)
+    assert estimate.latency_us[0] == pytest.approx(base.latency_us[0])
+    assert estimate.latency_us[[4, 15, 16, 17]].tolist() == [0.0] * 4  # arrival, devices, link
+    assert np.array_equal(estimate.analytic_latency_us, base.latency_us, equal_nan=True)
+    assert np.array_equal(estimate.lag_us, base.lag_us)
+    assert (estimate.source == Source.GNN)[:15].tolist() == [n in (3, 10) for n in range(15)]  # then hardware nodes
+    assert set(estimate.source) == {Source.GNN, Source.ANALYTIC}  # silent heads give the base, and it is called so
+    assert estimate.uncovered_ops == {}
+    assert np.isnan(estimate.latency_low_us).all()
 
 
 def test_an_op_that_was_never_measured_is_left_to_others(checkpoint: Checkpoint) -> None:
     graph = toy_run(9)
     names = graph.nodes["op_name"].astype(object)
     names[3] = "aten::new"
-    answer = GnnPredictor(checkpoint).predict(replace(graph, nodes=graph.nodes.assign(op_name=names)), cluster())
-    assert np.isnan(answer.latency_us[3])
-    assert answer.source[3] == Source.UNCOVERED
-    assert answer.uncovered_ops == {"aten::new": 1}
-    assert np.isfinite(np.delete(answer.latency_us, 3)).all()
+    estimate = GnnPredictor(checkpoint).predict(replace(graph, nodes=graph.nodes.assign(op_name=names)), cluster())
+    assert np.isnan(estimate.latency_us[3])
+    assert estimate.source[3] == Source.UNCOVERED
+    assert estimate.uncovered_ops == {"aten::new": 1}
+    assert np.isfinite(np.delete(estimate.latency_us, 3)).all()
 
 
 def test_waiting_for_untraced_peers_is_not_predicted(checkpoint: Checkpoint) -> None:
     graph = toy_run(9)
     segment = graph.nodes["segment"].astype(object)
     segment[2] = "peer_wait"
-    answer = GnnPredictor(checkpoint).predict(replace(graph, nodes=graph.nodes.assign(segment=segment)), cluster())
-    assert answer.source[2] == Source.UNCOVERED
+    estimate = GnnPredictor(checkpoint).predict(replace(graph, nodes=graph.nodes.assign(segment=segment)), cluster())
+    assert estimate.source[2] == Source.UNCOVERED
 
 
 def test_measured_times_do_not_change_the_answer(checkpoint: Checkpoint) -> None:
@@ -108,52 +108,52 @@ def measured_table(folder: Path) -> Path:
 def test_each_rung_models_for_one_kernel_and_states_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
     network = GnnPredictor(checkpoint)
     fallback_order = Predictors((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
-    answer = fallback_order.predict(fallback_graph(), cluster())
+    estimate = fallback_order.predict(fallback_graph(), cluster())
     rungs = {
         TABLED: (Source.MEASURED, "measured"),
         LIKE: (Source.GNN, "alike in training"),
         NEW_OP: (Source.GNN_CALIBRATED, "op not in the vocabulary"),
         HUGE: (Source.GNN, "alike in training"),  # of a program that training has
-        NAMELESS: (Source.UNCOVERED, "op not in the vocabulary, and the analytical model has no answer"),
+        NAMELESS: (Source.UNCOVERED, "op not in the vocabulary, and the analytical model has no prediction"),
     }
-    kernels = (answer.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
-    assert {n: (answer.source[n], answer.reasons[n]) for n in np.flatnonzero(kernels)} == rungs
-    assert answer.uncovered_ops == {"mine::secret": 1}
+    kernels = (estimate.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+    assert {n: (estimate.source[n], estimate.reasons[n]) for n in np.flatnonzero(kernels)} == rungs
+    assert estimate.uncovered_ops == {"mine::secret": 1}
 
 
 def test_a_new_op_lies_between_network_and_analytical_latency(checkpoint: Checkpoint) -> None:
-    answer = BlendedPredictor(GnnPredictor(checkpoint)).predict(fallback_graph(), cluster())
-    base_us = answer.analytic_latency_us
-    assert answer.latency_us[LIKE] == pytest.approx(2.0 * base_us[LIKE], rel=1e-5)
-    assert answer.latency_us[NEW_OP] == pytest.approx(2.0**UNKNOWN_OP * base_us[NEW_OP], rel=1e-5)
-    assert np.isnan(answer.latency_us[NAMELESS])
-    assert answer.mean_latency_us is not None
-    assert answer.isolated is not None
-    assert not answer.isolated.nodes[NAMELESS]
+    estimate = BlendedPredictor(GnnPredictor(checkpoint)).predict(fallback_graph(), cluster())
+    base_us = estimate.analytic_latency_us
+    assert estimate.latency_us[LIKE] == pytest.approx(2.0 * base_us[LIKE], rel=1e-5)
+    assert estimate.latency_us[NEW_OP] == pytest.approx(2.0**UNKNOWN_OP * base_us[NEW_OP], rel=1e-5)
+    assert np.isnan(estimate.latency_us[NAMELESS])
+    assert estimate.mean_latency_us is not None
+    assert estimate.isolated is not None
+    assert not estimate.isolated.nodes[NAMELESS]
 
 
 def test_long_kernels_of_a_program_that_training_lacks_keep_the_closed_form(checkpoint: Checkpoint) -> None:
     others = replace(checkpoint.trust, programs={"one": ("aten::mm",), "two": ("mine::mm",)})  # none has both ops
-    answer = BlendedPredictor(GnnPredictor(replace(checkpoint, trust=others))).predict(fallback_graph(), cluster())
-    base_us = answer.analytic_latency_us
+    estimate = BlendedPredictor(GnnPredictor(replace(checkpoint, trust=others))).predict(fallback_graph(), cluster())
+    base_us = estimate.analytic_latency_us
     assert base_us[LIKE] > LONG_US
-    assert (answer.source[LIKE], answer.latency_us[LIKE]) == (Source.ANALYTIC, base_us[LIKE])
-    assert answer.reasons[LIKE] == "long kernel of a program that training lacks"
+    assert (estimate.source[LIKE], estimate.latency_us[LIKE]) == (Source.ANALYTIC, base_us[LIKE])
+    assert estimate.reasons[LIKE] == "long kernel of a program that training lacks"
 
 
 def test_a_silent_head_leaves_the_base_and_states_so(checkpoint: Checkpoint) -> None:
-    answer = BlendedPredictor(GnnPredictor(checkpoint)).predict(toy_run(ord("a")), cluster())
-    assert answer.latency_us[0] == pytest.approx(answer.analytic_latency_us[0])
-    assert (answer.source[0], answer.reasons[0]) == (Source.ANALYTIC, SILENT)
+    estimate = BlendedPredictor(GnnPredictor(checkpoint)).predict(toy_run(ord("a")), cluster())
+    assert estimate.latency_us[0] == pytest.approx(estimate.analytic_latency_us[0])
+    assert (estimate.source[0], estimate.reasons[0]) == (Source.ANALYTIC, SILENT)
 
 
 def test_of_another_device_than_training_nothing_was_learned(checkpoint: Checkpoint) -> None:
     on = cluster()
-    answer = BlendedPredictor(GnnPredictor(checkpoint)).predict(
+    estimate = BlendedPredictor(GnnPredictor(checkpoint)).predict(
         toy_run(ord("a")), replace(on, device=replace(on.device, name="another"))
     )
-    assert answer.source[LIKE] == Source.ANALYTIC
-    assert answer.reasons[LIKE] == "device not in training"
+    assert estimate.source[LIKE] == Source.ANALYTIC
+    assert estimate.reasons[LIKE] == "device not in training"
 
 
 COMM = (4, 11)  # nodes that cross a link
@@ -205,10 +205,10 @@ def test_the_network_sees_the_link_requested_about() -> None:
     network = TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary)
     predictor = GnnPredictor(make_checkpoint(network, ModelConfig(hidden_channels=8), data, {}))
     graph = one_host()
-    answer = predictor.predict(graph, apart)
-    assert answer.graph is graph and len(answer.latency_us) == graph.num_nodes
+    estimate = predictor.predict(graph, apart)
+    assert estimate.graph is graph and len(estimate.latency_us) == graph.num_nodes
     base = predictor.analytic.predict(with_links_of(graph, apart), apart)
-    assert answer.latency_us[[0, 14]] == pytest.approx(base.latency_us[[0, 14]])  # an untrained network is silent
+    assert estimate.latency_us[[0, 14]] == pytest.approx(base.latency_us[[0, 14]])  # an untrained network is silent
     made = features(with_links_of(graph, apart), apart, base, data.vocabulary, data.floors)
     same = features(graph, cluster(), predictor.analytic.predict(graph, cluster()), data.vocabulary, data.floors)
     assert not np.array_equal(made["comm"].x.numpy(), same["comm"].x.numpy())

@@ -1,4 +1,4 @@
-"""Intervals given with answers: from recordings of toy runs to the answer for another one."""
+"""Intervals given with answers: from recordings of toy runs to the prediction for another one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from gnnperf.predict.intervals import (
     without_bounds,
 )
 from gnnperf.predict.request import Mode
-from tests.predict.answers import GEMM_0, GEMM_1, Fixed, toy_answer
 from tests.predict.doubled import toy_data
+from tests.predict.predictions import GEMM_0, GEMM_1, Fixed, toy_prediction
 from tests.toys import two_rank_graph
 
 
@@ -59,24 +59,24 @@ def test_what_was_missed_is_what_is_reported(data: PreparedData) -> None:
 def test_nodes_say_how_sure_they_are() -> None:
     bounds = NodeIntervals(0.9, {"v100 | analytic": (np.log(0.5), np.log(2.0))}, ("v100",))
     graph = toy_run(9)
-    answer = with_calibrated_bounds(AnalyticPredictor().predict(graph, cluster()), cluster(), bounds)
-    assert answer.latency_low_us[3] == pytest.approx(0.5 * answer.latency_us[3])
-    assert answer.latency_high_us[3] == pytest.approx(2.0 * answer.latency_us[3])
+    estimate = with_calibrated_bounds(AnalyticPredictor().predict(graph, cluster()), cluster(), bounds)
+    assert estimate.latency_low_us[3] == pytest.approx(0.5 * estimate.latency_us[3])
+    assert estimate.latency_high_us[3] == pytest.approx(2.0 * estimate.latency_us[3])
 
 
 STEPS = StepIntervals(0.9, {}, 0.1, 1.0, ("v100",))
 
 
 def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
-    answer = toy_answer(hardware="v100")
-    given = with_interval(answer, replace(STEPS, group_error={"host": 0.0, "compute": 0.2, "collective": 0.0}))
-    compute_us = answer.critical_us[(answer.prediction.graph.nodes["node_type"] == "compute").to_numpy()].sum()
+    estimate = toy_prediction(hardware="v100")
+    given = with_interval(estimate, replace(STEPS, group_error={"host": 0.0, "compute": 0.2, "collective": 0.0}))
+    compute_us = estimate.critical_us[(estimate.prediction.graph.nodes["node_type"] == "compute").to_numpy()].sum()
     assert given.step_time_interval_us is not None
     assert given.step_time_interval_us[1] == pytest.approx(
-        answer.step_time_us * np.exp(0.2 * compute_us / answer.step_time_us)
+        estimate.step_time_us * np.exp(0.2 * compute_us / estimate.step_time_us)
     )
     assert given.interval_level == 0.9
-    assert given.warnings == answer.warnings
+    assert given.warnings == estimate.warnings
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
     ],
 )
 def test_without_an_interval_it_is_stated_why(hardware: str, intervals: StepIntervals | None, sentences: str) -> None:
-    given = with_interval(toy_answer(hardware=hardware), intervals)
+    given = with_interval(toy_prediction(hardware=hardware), intervals)
     assert given.step_time_interval_us is None and given.interval_level is None
     assert sentences in given.notes[-1]
 
 
 def test_a_lower_bound_has_no_interval() -> None:
-    given = with_interval(replace(toy_answer(hardware="v100"), is_lower_bound=True), STEPS)
+    given = with_interval(replace(toy_prediction(hardware="v100"), is_lower_bound=True), STEPS)
     assert given.step_time_interval_us is None
     assert "lower bound" in given.notes[-1]
 
@@ -124,10 +124,10 @@ def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
 
 
 def test_what_was_measured_or_calibrated_keeps_its_own() -> None:
-    answer = Fixed({GEMM_0: 70.0, GEMM_1: 90.0}, source=Source.MEASURED)
-    given = _bounded(answer, "h100_sxm")
+    estimate = Fixed({GEMM_0: 70.0, GEMM_1: 90.0}, source=Source.MEASURED)
+    given = _bounded(estimate, "h100_sxm")
     assert np.isnan(given.latency_low_us[[GEMM_0, GEMM_1]]).all()
-    assert given.warnings == answer.predict(two_rank_graph(), _on("h100_sxm")).warnings
+    assert given.warnings == estimate.predict(two_rank_graph(), _on("h100_sxm")).warnings
 
 
 @pytest.mark.parametrize("device", ["mi300x", "cpu_generic"])
@@ -181,9 +181,9 @@ def test_bounds_of_another_processor_are_left_out() -> None:
 
     class Sure(AnalyticPredictor):
         def predict(self, graph, cluster):  # type: ignore[no-untyped-def]
-            answer = super().predict(graph, cluster)
-            answer.latency_low_us[:], answer.latency_high_us[:] = 1.0, 2.0
-            return answer
+            estimate = super().predict(graph, cluster)
+            estimate.latency_low_us[:], estimate.latency_high_us[:] = 1.0, 2.0
+            return estimate
 
     sure, unsure = Sure().predict(graph, cluster), without_bounds(Sure().predict(graph, cluster), "said")
     assert np.isfinite(sure.latency_low_us).all()

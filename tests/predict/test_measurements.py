@@ -25,7 +25,7 @@ from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison, headline, steps_line
 from gnnperf.whatif import OpLatency
-from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 from tests.report.page.pages import page_of
 from tests.toys import two_rank_graph
 
@@ -38,9 +38,9 @@ def _steps(*times_us: float) -> tuple[StepLabel, ...]:
     return tuple(replace(label, step=n, name=f"ProfilerStep#{n}", makespan_us=us) for n, us in enumerate(times_us))
 
 
-def _printed(answer: object, verbose: bool = False) -> str:
+def _printed(result: object, verbose: bool = False) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    print_summary(answer, onto=console, verbose=verbose)  # type: ignore[arg-type]
+    print_summary(result, onto=console, verbose=verbose)  # type: ignore[arg-type]
     return console.export_text()
 
 
@@ -49,12 +49,12 @@ def test_outlier_steps_are_named_and_the_reported_step_is_none_of_them() -> None
     assert outlier_steps(steps) == {1}
     assert outlier_steps(steps[:2]) == frozenset()  # two steps do not say which one is odd
     graph = replace(two_rank_graph(), steps=steps)
-    answer = replace(toy_answer(label=steps[0]), measurements=TraceMeasurements(graph))
-    assert steps_line(answer) == (
+    result = replace(toy_prediction(label=steps[0]), measurements=TraceMeasurements(graph))
+    assert steps_line(result) == (
         "measured steps 0, 1, 2: 153, 408, 128 ms; 1 is an outlier; this is step 0",
     )  # fmt: skip
-    assert steps_line(answer)[0] in _printed(answer)
-    assert [one["is_outlier"] for one in document(answer)["measured_steps"]] == [False, True, False]
+    assert steps_line(result)[0] in _printed(result)
+    assert [one["is_outlier"] for one in document(result)["measured_steps"]] == [False, True, False]
 
 
 def test_a_class_holds_all_steps_and_ranks() -> None:
@@ -73,36 +73,36 @@ def test_a_class_holds_all_steps_and_ranks() -> None:
 
 
 def test_a_step_from_its_own_trace_has_the_interval_of_repeats(trace: Path) -> None:
-    answer = predict(Request(trace=trace))
+    result = predict(Request(trace=trace))
     low, high = np.exp(step_ratio_intervals().log_bounds[REPEAT])
-    assert answer.step_time_interval_us == pytest.approx((answer.step_time_us * low, answer.step_time_us * high))
-    assert answer.interval_level == step_ratio_intervals().level
-    assert "% of steps within" in headline(answer)
+    assert result.step_time_interval_us == pytest.approx((result.step_time_us * low, result.step_time_us * high))
+    assert result.interval_level == step_ratio_intervals().level
+    assert "% of steps within" in headline(result)
 
 
 def test_an_edit_has_its_ratio_with_an_interval(trace: Path) -> None:
-    answer = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
-    assert answer.whatif is not None and answer.whatif.ratio_interval is not None
-    ratio = answer.whatif.step_time_us / answer.step_time_us
+    result = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
+    assert result.whatif is not None and result.whatif.ratio_interval is not None
+    ratio = result.whatif.step_time_us / result.step_time_us
     low, high = np.exp(step_ratio_intervals().log_bounds[EDIT])
-    assert answer.whatif.ratio_interval == pytest.approx((ratio * low, ratio * high))
-    printed = _printed(answer)
+    assert result.whatif.ratio_interval == pytest.approx((ratio * low, ratio * high))
+    printed = _printed(result)
     assert f"ratio {ratio:.3f} (90 % interval" in printed and "measured, unedited: 185 us" in printed
 
 
 def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_without_a_form(trace: Path) -> None:
-    answer = predict(Request(trace=trace, hardware=H100))
+    result = predict(Request(trace=trace, hardware=H100))
     own = api.Setup(two_rank_graph(), Request(trace=trace, hardware=H100), api.Models(api.AnalyticPredictor()))
     before = own.predictors.on_traced_cluster(own.step)
     assert before is not None
-    bounds = ratio_bounds(answer.prediction, before, own.traced, own.target.cluster)
+    bounds = ratio_bounds(result.prediction, before, own.traced, own.target.cluster)
     low, high = gpu_ratio_intervals().log_bounds["gemm"]
-    dtype = str(answer.prediction.graph.nodes["dtype"].iloc[GEMM_0])
+    dtype = str(result.prediction.graph.nodes["dtype"].iloc[GEMM_0])
     low, high = gpu_ratio_intervals().log_bounds.get(f"gemm | {dtype}", (low, high))
     assert (bounds.low[GEMM_0], bounds.high[GEMM_0]) == pytest.approx((np.exp(low), np.exp(high)))
-    source = answer.prediction.source.copy()
+    source = result.prediction.source.copy()
     source[GEMM_1] = Source.SCALED
-    wide = ratio_bounds(replace(answer.prediction, source=source), before, own.traced, own.target.cluster)
+    wide = ratio_bounds(replace(result.prediction, source=source), before, own.traced, own.target.cluster)
     assert wide.high[GEMM_1] / wide.low[GEMM_1] > bounds.high[GEMM_0] / bounds.low[GEMM_0]
     same = ratio_bounds(before, before, own.traced, own.traced)
     assert (same.low == 1.0).all() and (same.high == 1.0).all()  # what does not move keeps its measurement
@@ -126,17 +126,17 @@ def test_several_devices_are_one_table_and_the_checkpoint_is_read_once(
         return known(*given)
 
     monkeypatch.setattr(api, "models_for", counted)
-    answer = predict(Request(trace=trace, hardware=H100, other_hardware=["h200", "mi300x"]))
+    result = predict(Request(trace=trace, hardware=H100, other_hardware=["h200", "mi300x"]))
     assert len(calls) == 1
-    assert [one.hardware for one in answer.alternatives] == ["h100_sxm", "h200", "mi300x"]
-    by_name = {one.hardware: one for one in answer.alternatives}
-    assert by_name["h100_sxm"].step_time_us == answer.step_time_us
+    assert [one.hardware for one in result.alternatives] == ["h100_sxm", "h200", "mi300x"]
+    by_name = {one.hardware: one for one in result.alternatives}
+    assert by_name["h100_sxm"].step_time_us == result.step_time_us
     alone = predict(Request(trace=trace, hardware=H200))
     assert by_name["h200"].step_time_us == alone.step_time_us
     assert by_name["h200"].ratio_interval == alone.ratio_interval
-    rows = document(answer)["hardware_table"]
-    assert [row["step_time_ratio"] for row in rows] == [one.ratio for one in answer.alternatives]
-    for text in (_printed(answer), page_of(answer)):
+    rows = document(result)["hardware_table"]
+    assert [row["step_time_ratio"] for row in rows] == [one.ratio for one in result.alternatives]
+    for text in (_printed(result), page_of(result)):
         assert "interval of the ratio" in text and all(name in text for name in by_name)
     assert document(alone)["hardware_table"] is None
 
@@ -166,20 +166,20 @@ def test_what_the_trace_did_not_time_makes_no_lower_bound(trace: Path, monkeypat
     names[GEMM_1], us[GEMM_1] = "mine::secret", np.nan
     blank = graph.nodes.assign(op_name=names, latency_us=us, flops=np.nan, bytes=np.nan)
     monkeypatch.setattr(api, "load_graph", lambda *_: replace(graph, nodes=blank))
-    answer = predict(Request(trace=trace))
-    assert answer.uncovered_ops == {"mine::secret": 1}
-    assert not answer.is_lower_bound and "at least" not in headline(answer)
-    assert any("did not time them" in note for note in answer.notes)
+    result = predict(Request(trace=trace))
+    assert result.uncovered_ops == {"mine::secret": 1}
+    assert not result.is_lower_bound and "at least" not in headline(result)
+    assert any("did not time them" in note for note in result.notes)
     blind = predict(Request(trace=trace, evidence=TraceEvidence.none))
     assert blind.is_lower_bound and "at least" in headline(blind)
 
 
 def test_three_warnings_stand_above_the_result_and_the_rest_is_verbose() -> None:
-    answer = replace(toy_answer(), warnings=("one", "two", "three", "four"), notes=("a fact",))
-    short, long = _printed(answer), _printed(answer, verbose=True)
-    assert short.index("warning: three") < short.index(headline(answer))
+    result = replace(toy_prediction(), warnings=("one", "two", "three", "four"), notes=("a fact",))
+    short, long = _printed(result), _printed(result, verbose=True)
+    assert short.index("warning: three") < short.index(headline(result))
     assert "four" not in short and "a fact" not in short and "2 more notes: --verbose" in short
     assert "warning: four" in long and "note: a fact" in long
-    page = page_of(answer)
+    page = page_of(result)
     assert "<h2>3 warnings</h2>" in page
     assert page.index('id="provenance"') < page.index("four") < page.index("a fact")

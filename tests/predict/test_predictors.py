@@ -32,7 +32,7 @@ from gnnperf.schedule.step_measurements import measured_step
 from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, requested
 from gnnperf.whatif.edit import Edited
 from tests.generate.transformer.plans import small
-from tests.predict.answers import GEMM_0, GEMM_1, Fixed
+from tests.predict.predictions import GEMM_0, GEMM_1, Fixed
 from tests.toys import make_graph, two_rank_graph
 
 NETWORK = Fixed({GEMM_0: 70.0, GEMM_1: np.nan}, source=Source.GNN, warnings=("network",))
@@ -108,18 +108,18 @@ def _table(folder: Path, *rows: dict[str, object]) -> Path:
 
 def test_a_node_with_the_rows_call_takes_its_latency(tmp_path: Path) -> None:
     predictor = read_measured(_table(tmp_path, ROW, {**ROW, "latency_us": 50.0}), AnalyticPredictor())
-    answer = predictor.predict(_graph(), cluster())
-    assert answer.latency_us[GEMM_0_US] == 40.0  # the median of both rows
-    assert np.isnan(answer.latency_us[GEMM_1_US])
-    assert answer.source[GEMM_0_US] == Source.MEASURED
-    assert np.isfinite(answer.latency_us).sum() == 1
+    estimate = predictor.predict(_graph(), cluster())
+    assert estimate.latency_us[GEMM_0_US] == 40.0  # the median of both rows
+    assert np.isnan(estimate.latency_us[GEMM_1_US])
+    assert estimate.source[GEMM_0_US] == Source.MEASURED
+    assert np.isfinite(estimate.latency_us).sum() == 1
 
 
 def test_the_other_rungs_answer_for_the_rest(tmp_path: Path) -> None:
     table = read_measured(_table(tmp_path, ROW), AnalyticPredictor())
-    answer = Predictors((table, AnalyticPredictor())).predict(_graph(), cluster())
-    assert answer.latency_us[GEMM_0_US] == 30.0
-    assert [answer.source[n] for n in (GEMM_0_US, GEMM_1_US)] == [Source.MEASURED, Source.ANALYTIC]
+    estimate = Predictors((table, AnalyticPredictor())).predict(_graph(), cluster())
+    assert estimate.latency_us[GEMM_0_US] == 30.0
+    assert [estimate.source[n] for n in (GEMM_0_US, GEMM_1_US)] == [Source.MEASURED, Source.ANALYTIC]
 
 
 @pytest.mark.parametrize(
@@ -191,34 +191,34 @@ def test_on_the_traced_cluster_every_measured_node_keeps_its_latency() -> None:
 
 
 def test_the_default_rebuilds_the_measured_step_and_states_that_it_is_no_forecast(trace: Path) -> None:
-    answer = predict(Request(trace=trace))
-    assert answer.step_time_us == pytest.approx(answer.traced_step_time_us, rel=0.01)
-    assert answer.provenance["evidence"] == "trace" and COPY in answer.notes
-    assert not answer.is_lower_bound
+    estimate = predict(Request(trace=trace))
+    assert estimate.step_time_us == pytest.approx(estimate.traced_step_time_us, rel=0.01)
+    assert estimate.provenance["evidence"] == "trace" and COPY in estimate.notes
+    assert not estimate.is_lower_bound
     blind = predict(Request(trace=trace, evidence=TraceEvidence.none))
     assert blind.provenance["evidence"] == "none" and NO_CHECKPOINT in blind.notes
     assert Source.TRACE not in set(blind.prediction.source)
 
 
 def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_their_speeds(trace: Path) -> None:
-    answer = predict(Request(trace=trace, hardware=H100))
-    here, there = (AnalyticPredictor().predict(answer.prediction.graph, cluster)
+    estimate = predict(Request(trace=trace, hardware=H100))
+    here, there = (AnalyticPredictor().predict(estimate.prediction.graph, cluster)
                    for cluster in (DGX1, replace(load_cluster("hgx_h100"), device=H100)))  # fmt: skip
     ratio = there.latency_us[GEMM_0] / here.latency_us[GEMM_0]
-    assert answer.prediction.latency_us[GEMM_0] == pytest.approx(MEASURED_US[GEMM_0] * ratio)
+    assert estimate.prediction.latency_us[GEMM_0] == pytest.approx(MEASURED_US[GEMM_0] * ratio)
     speed = host_ratio(DGX1, load_cluster("hgx_h100"))
     assert speed > 1
-    assert answer.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)
-    assert COPY not in answer.notes
-    assert answer.traced_prediction_us == pytest.approx(predict(Request(trace=trace)).step_time_us)
-    assert answer.step_time_ratio == pytest.approx(answer.step_time_us / answer.traced_prediction_us)
-    assert answer.ratio_interval is not None
-    assert answer.ratio_interval[0] < answer.step_time_ratio < answer.ratio_interval[1]
-    first = f"ratio {answer.step_time_ratio:.3f} (90 % interval {answer.ratio_interval[0]:.2f} to"
-    assert comparison(answer).startswith(first) and comparison(answer).endswith("measured there: 185 us")
-    assert not any("no error" in one for one in (*answer.warnings, *answer.notes))
-    assert document(answer)["step_time_ratio_interval"] == list(answer.ratio_interval)
-    assert document(answer)["traced_step_prediction_us"] == answer.traced_prediction_us
+    assert estimate.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)
+    assert COPY not in estimate.notes
+    assert estimate.traced_prediction_us == pytest.approx(predict(Request(trace=trace)).step_time_us)
+    assert estimate.step_time_ratio == pytest.approx(estimate.step_time_us / estimate.traced_prediction_us)
+    assert estimate.ratio_interval is not None
+    assert estimate.ratio_interval[0] < estimate.step_time_ratio < estimate.ratio_interval[1]
+    first = f"ratio {estimate.step_time_ratio:.3f} (90 % interval {estimate.ratio_interval[0]:.2f} to"
+    assert comparison(estimate).startswith(first) and comparison(estimate).endswith("measured there: 185 us")
+    assert not any("no error" in one for one in (*estimate.warnings, *estimate.notes))
+    assert document(estimate)["step_time_ratio_interval"] == list(estimate.ratio_interval)
+    assert document(estimate)["traced_step_prediction_us"] == estimate.traced_prediction_us
     assert predict(Request(trace=trace, hardware=H100, evidence=TraceEvidence.none)).step_time_ratio is None
 
 
@@ -269,7 +269,7 @@ def test_a_host_of_the_cluster_moves_host_work_as_an_edit_does(trace: Path) -> N
     there = predict(Request(trace=trace, cluster=replace(DGX1, host=host, host_speed=1.7)))
     edited = predict(Request(trace=trace, whatif=[ChangeCluster("dgx1_v100", host="xeon_platinum_8480")]))
     assert edited.whatif is not None
-    assert there.prediction.latency_us[HOST] == pytest.approx(edited.whatif.answer.prediction.latency_us[HOST])
+    assert there.prediction.latency_us[HOST] == pytest.approx(edited.whatif.prediction.prediction.latency_us[HOST])
     assert (there.prediction.latency_us[HOST] < MEASURED_US[HOST]).all()
 
 

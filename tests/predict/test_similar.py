@@ -1,4 +1,4 @@
-"""A few measured calls correct the answers for calls like them, and nothing else; which calls are worth measuring."""
+"""A few measured calls correct the predictions for calls like them, and nothing else; which calls to measure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gnnperf.predict.similar import (
     solved,
 )
 from gnnperf.predict.step_prediction import StepPrediction
-from tests.predict.answers import Fixed, toy_answer
+from tests.predict.predictions import Fixed, toy_prediction
 
 EDGES = [16 * (i + 1) for i in range(40)]
 
@@ -101,8 +101,8 @@ def test_measured_calls_keep_their_latency_and_the_others_say_why(tmp_path: Path
 
 
 def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
-    answer = _answer(_graph())
-    lines = [json.loads(line) for line in calls_to_measure(answer, 16)]
+    estimate = _answer(_graph())
+    lines = [json.loads(line) for line in calls_to_measure(estimate, 16)]
     assert 10 <= len(lines) <= 16
     edges = [line["shapes"][0][0] for line in lines]
     assert len(set(edges)) == len(edges)
@@ -110,7 +110,7 @@ def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
     assert {(line["op"], line["dtype"]) for line in lines} == {("aten::mm", "float32")}
     assert list(calls_to_measure(_answer(_graph(EDGES[:9])), 16)) == []
     with pytest.raises(InputError, match="--choose"):
-        list(calls_to_measure(answer, 9))
+        list(calls_to_measure(estimate, 9))
 
 
 def test_the_command_writes_the_chosen_calls(
@@ -125,8 +125,8 @@ def test_the_command_writes_the_chosen_calls(
 
 
 def _answer(graph: ExecutionGraph) -> StepPrediction:
-    answer = toy_answer()
-    return replace(answer, prediction=Fixed().predict(graph, None))  # type: ignore[arg-type]
+    estimate = toy_prediction()
+    return replace(estimate, prediction=Fixed().predict(graph, None))  # type: ignore[arg-type]
 
 
 def _pool(seed: int = 0, count: int = 200) -> np.ndarray:

@@ -69,17 +69,17 @@ def test_trace_without_a_batch_has_hardware_utilization_only(trace: Path) -> Non
 
 def test_trace_takes_its_samples_from_the_user_and_more_ranks_scale_them(trace: Path) -> None:
     run, edit = RunConfig(samples_per_step=8.0), [{"world_size": {"ranks": 8, "data_parallel": 2}}]
-    answer = predict(Request(trace=trace, run=run, whatif=edit))
-    assert answer.throughput is not None and answer.whatif is not None
-    edited = answer.whatif.answer.throughput
-    assert answer.throughput.samples_per_s == pytest.approx(8 / answer.step_time_us * 1e6)
+    estimate = predict(Request(trace=trace, run=run, whatif=edit))
+    assert estimate.throughput is not None and estimate.whatif is not None
+    edited = estimate.whatif.prediction.throughput
+    assert estimate.throughput.samples_per_s == pytest.approx(8 / estimate.step_time_us * 1e6)
     assert edited is not None and (edited.work.samples, edited.ranks) == (32.0, 8)
 
 
 def test_batch_edit_of_a_plan_scales_samples_and_flops() -> None:
-    answer = predict(_planned(whatif=[{"batch": {"factor": 2}}]))
-    assert answer.throughput is not None and answer.whatif is not None
-    edited, unedited = answer.whatif.answer.throughput, answer.throughput.work
+    estimate = predict(_planned(whatif=[{"batch": {"factor": 2}}]))
+    assert estimate.throughput is not None and estimate.whatif is not None
+    edited, unedited = estimate.whatif.prediction.throughput, estimate.throughput.work
     assert edited is not None and unedited.model_flops is not None and unedited.hardware_flops is not None
     assert (edited.work.samples, edited.work.model_flops) == (16.0, 2 * unedited.model_flops)
     assert edited.work.hardware_flops == pytest.approx(2 * unedited.hardware_flops)

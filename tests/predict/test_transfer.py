@@ -36,12 +36,12 @@ def steps() -> tuple[ExecutionGraph, ExecutionGraph]:
 
 def test_measurements_are_corrected_by_the_network(checkpoint: Checkpoint) -> None:
     graph, step = steps()
-    answer = transfer_of(checkpoint, graph, step, cluster()).predict(step, cluster())
+    estimate = transfer_of(checkpoint, graph, step, cluster()).predict(step, cluster())
     measured_us = step.nodes["latency_us"].to_numpy(np.float64)
-    assert answer.latency_us[COMPUTE] == pytest.approx(2 * measured_us[COMPUTE], rel=1e-5)
-    assert answer.latency_us[0] == pytest.approx(measured_us[0], rel=1e-6)
-    assert set(answer.source[COMPUTE]) == {Source.GNN}
-    assert set(answer.reasons[COMPUTE]) == {MOVED}
+    assert estimate.latency_us[COMPUTE] == pytest.approx(2 * measured_us[COMPUTE], rel=1e-5)
+    assert estimate.latency_us[0] == pytest.approx(measured_us[0], rel=1e-6)
+    assert set(estimate.source[COMPUTE]) == {Source.GNN}
+    assert set(estimate.reasons[COMPUTE]) == {MOVED}
 
 
 def test_what_an_edit_changed_starts_from_the_analytical_model_and_the_ratio_of_its_op(checkpoint: Checkpoint) -> None:
@@ -80,10 +80,10 @@ def test_the_step_of_another_machine_is_not_compared_with_the_measured_one(
 ) -> None:
     path = tmp_path / "file.pt"
     save_checkpoint(path, checkpoint)
-    answer = predict(Request(trace=trace, transfer=path))
-    assert answer.measured_step_time_us is None
-    assert answer.traced_step_time_us > 0
-    assert any("transfer checkpoint" in note for note in answer.notes)
+    estimate = predict(Request(trace=trace, transfer=path))
+    assert estimate.measured_step_time_us is None
+    assert estimate.traced_step_time_us > 0
+    assert any("transfer checkpoint" in note for note in estimate.notes)
 
 
 @pytest.mark.parametrize(("key", "value", "text"), [

@@ -17,25 +17,25 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source, StepTimeKind
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.measured import Measured
-from gnnperf.predict.step_prediction import RankMemory, StepPrediction, WhatIfAnswer
+from gnnperf.predict.step_prediction import RankMemory, StepPrediction, WhatIfPrediction
 from gnnperf.report import write_report
 from gnnperf.report.compare.text import StepTooLong, read_threshold
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document
 from gnnperf.report.text import bytes_text, memory_lines, time_text
 from gnnperf.whatif.findings import Basis, Finding
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.report.page.pages import page_of
 
 
-def _shown(answer: StepPrediction) -> str:
+def _shown(estimate: StepPrediction) -> str:
     stream = io.StringIO()
-    print_summary(answer, [Path("out/report.html")], Console(file=stream, width=140))
+    print_summary(estimate, [Path("out/report.html")], Console(file=stream, width=140))
     return stream.getvalue()
 
 
 def test_answer_kind_error_shares_ops_and_files_are_shown() -> None:
-    shown = _shown(toy_answer({GEMM_1: 305.0}))
+    shown = _shown(toy_prediction({GEMM_1: 305.0}))
     for part in (
         "step makespan: 370 us", "measured makespan: 185 us; error +100.0 %", "analytic 100.0 %", "compute 82.4 %",
         "every op is covered", "wrote out/report.html",
@@ -46,30 +46,30 @@ def test_answer_kind_error_shares_ops_and_files_are_shown() -> None:
 
 
 def test_how_sure_a_step_is_stands_with_it() -> None:
-    answer = replace(toy_answer({GEMM_1: 305.0}), step_time_interval_us=(330.0, 1415.0), interval_level=0.9)
-    assert "step makespan: 370 us, 90 % of steps within 330 us to 1.415 ms" in _shown(answer)
+    estimate = replace(toy_prediction({GEMM_1: 305.0}), step_time_interval_us=(330.0, 1415.0), interval_level=0.9)
+    assert "step makespan: 370 us, 90 % of steps within 330 us to 1.415 ms" in _shown(estimate)
 
 
 def test_what_is_not_covered_is_named() -> None:
-    shown = _shown(toy_answer({GEMM_1: np.nan}))
+    shown = _shown(toy_prediction({GEMM_1: np.nan}))
     assert "step makespan: at least 165 us" in shown
     assert "not covered: aten::mm (1)" in shown
     assert "nodes by source: 14 analytic, 1 uncovered; uncovered nodes hold 36.4 % of the measured node time" in shown
 
 
 def test_where_a_network_answers_it_is_stated_why_it_does_not_isolated() -> None:
-    answer = toy_answer()
-    source, reason = answer.prediction.source.copy(), answer.prediction.reasons.copy()
+    estimate = toy_prediction()
+    source, reason = estimate.prediction.source.copy(), estimate.prediction.reasons.copy()
     source[:9], source[9] = Source.GNN, Source.GNN_CALIBRATED
     reason[9] = "op not in the vocabulary"
-    blended = replace(answer, prediction=replace(answer.prediction, source=source, reason=reason))
+    blended = replace(estimate, prediction=replace(estimate.prediction, source=source, reason=reason))
     line = "because: 5 analytic (no network in use); 1 gnn_calibrated (op not in the vocabulary)"
     assert line in _shown(blended)
-    assert "because" not in _shown(answer)
+    assert "because" not in _shown(estimate)
 
 
 def test_names_from_a_trace_are_no_markup() -> None:
-    assert "[bold]x[/bold]" in _shown(replace(toy_answer(), warnings=("[bold]x[/bold]",)))
+    assert "[bold]x[/bold]" in _shown(replace(toy_prediction(), warnings=("[bold]x[/bold]",)))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ UNPRICED = Finding("misaligned_products", "odd sizes", (), "pad", Basis.PREDICTE
 
 
 def test_console_reports_gain_evidence_edit_and_remedy() -> None:
-    shown = _shown(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))
+    shown = _shown(replace(toy_prediction(), findings=(STRAGGLER, UNPRICED)))
     for line in (
         "finding: straggler: rank 1 is slower; gain at most 20 us (10.8 % of the 185 us step of measured latencies)",
         "  by 20 us", "  edit: {straggler:{rank:1}}, on measured latencies", "  not known: what else it does <b>",
@@ -102,14 +102,14 @@ def test_console_reports_gain_evidence_edit_and_remedy() -> None:
 
 
 def test_nothing_detected_is_stated_and_not_requested_is_silent() -> None:
-    assert "no rule finds anything that holds the step up" in _shown(replace(toy_answer(), findings=()))
-    assert "finding" not in _shown(toy_answer())
-    assert "No rule finds anything." in page_of(replace(toy_answer(), findings=()))
-    assert "What holds the step up" not in page_of(toy_answer())
+    assert "no rule finds anything that holds the step up" in _shown(replace(toy_prediction(), findings=()))
+    assert "finding" not in _shown(toy_prediction())
+    assert "No rule finds anything." in page_of(replace(toy_prediction(), findings=()))
+    assert "What holds the step up" not in page_of(toy_prediction())
 
 
 def test_document_has_every_field() -> None:
-    given = json.loads(to_json(document(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))))["findings"]
+    given = json.loads(to_json(document(replace(toy_prediction(), findings=(STRAGGLER, UNPRICED)))))["findings"]
     assert given[0] == {
         "rule": "straggler", "cause": "rank 1 is slower", "basis": "measured",
         "evidence": ["it comes last", "by 20 us"], "remedy": "balance it", "edit": "{straggler:{rank:1}}",
@@ -117,11 +117,11 @@ def test_document_has_every_field() -> None:
         "unknown": ["what else it does <b>"],
     }  # fmt: skip
     assert (given[1]["edit"], given[1]["gain_us"]) == (None, None)
-    assert document(toy_answer())["findings"] is None
+    assert document(toy_prediction())["findings"] is None
 
 
 def test_page_escapes_what_it_shows() -> None:
-    page = page_of(replace(toy_answer(), findings=(STRAGGLER,)))
+    page = page_of(replace(toy_prediction(), findings=(STRAGGLER,)))
     assert "<li>not known: what else it does &lt;b&gt;</li>" in page
     assert "gain at most 20 us (10.8 % of the 185 us step of measured latencies)" in page
 
@@ -134,7 +134,7 @@ PEAK = PeakMemory(
 
 
 def with_memory(measured: Measured | None) -> StepPrediction:
-    return replace(toy_answer(), peak_memory=(RankMemory(PEAK, measured),))
+    return replace(toy_prediction(), peak_memory=(RankMemory(PEAK, measured),))
 
 
 def test_parts_and_buckets_add_up_to_the_peak_and_the_rest_is_reported() -> None:
@@ -159,7 +159,7 @@ def test_one_line_per_rank() -> None:
         "counted as recorded 9 MiB, measured 10 MiB, error -10.0 %"
     )
     assert "measured" not in memory_lines(with_memory(None))[0]
-    assert memory_lines(toy_answer()) == []
+    assert memory_lines(toy_prediction()) == []
 
 
 def test_sizes_transfer_their_unit() -> None:
@@ -167,7 +167,7 @@ def test_sizes_transfer_their_unit() -> None:
 
 
 def _on_device(size: float | None) -> StepPrediction:
-    return replace(toy_answer(), hardware="big_gpu", peak_memory=(RankMemory(PEAK, None, size),))
+    return replace(toy_prediction(), hardware="big_gpu", peak_memory=(RankMemory(PEAK, None, size),))
 
 
 def test_whether_it_fits_is_one_sentence() -> None:
@@ -182,52 +182,52 @@ def test_whether_it_fits_is_one_sentence() -> None:
 def test_what_was_not_found_never_fits_and_may_still_be_too_large() -> None:
     """The tensors that are known are a lower bound."""
     lower_bound = replace(PEAK, missing=("weights", "gradients", "optimizer state"))
-    answers = [
+    estimates = [
         replace(_on_device(size * MIB), peak_memory=(RankMemory(lower_bound, None, size * MIB),))
         for size in (12.0, 8.0)
     ]
-    unknown, too_large = (memory_lines(answer)[-1] for answer in answers)
+    unknown, too_large = (memory_lines(estimate)[-1] for estimate in estimates)
     assert unknown == (
         "whether memory fits is unknown: the trace does not show gradients, optimizer state and weights; the tensors "
         "that it shows take 9 MiB of 12 MiB of big_gpu on rank 1"
     )
     assert too_large.startswith("memory does not fit: rank 1 needs 9 MiB of 8 MiB of big_gpu")
-    assert [document(answer)["peak_memory"][0]["fits"] for answer in answers] == [None, False]
-    assert document(answers[0])["peak_memory"][0]["missing"] == ["weights", "gradients", "optimizer state"]
+    assert [document(estimate)["peak_memory"][0]["fits"] for estimate in estimates] == [None, False]
+    assert document(estimates[0])["peak_memory"][0]["missing"] == ["weights", "gradients", "optimizer state"]
 
 
 def test_memory_with_edits_is_reported_with_the_one_without() -> None:
     larger = replace(PEAK, parts_bytes={**PEAK.parts_bytes, Part.ACTIVATIONS: 14 * MIB})
-    edited = replace(toy_answer(), peak_memory=(RankMemory(larger, None),))
-    answer = replace(with_memory(None), whatif=WhatIfAnswer(("batch",), edited, 1, ()))
-    assert memory_lines(answer)[-1] == "what if: peak memory of rank 1: 18 MiB, unedited 9 MiB (+100.0 %)"
-    assert document(answer)["whatif"]["peak_memory"][0]["peak_bytes"] == 18 * MIB
+    edited = replace(toy_prediction(), peak_memory=(RankMemory(larger, None),))
+    estimate = replace(with_memory(None), whatif=WhatIfPrediction(("batch",), edited, 1, ()))
+    assert memory_lines(estimate)[-1] == "what if: peak memory of rank 1: 18 MiB, unedited 9 MiB (+100.0 %)"
+    assert document(estimate)["whatif"]["peak_memory"][0]["peak_bytes"] == 18 * MIB
 
 
 @pytest.fixture(name="before")
 def _before(tmp_path: Path) -> Path:
-    write_report(toy_answer(), tmp_path / "before")
+    write_report(toy_prediction(), tmp_path / "before")
     return tmp_path / "before"
 
 
 def test_a_longest_step() -> None:
-    read_threshold(0.185, None, None).check(toy_answer())
+    read_threshold(0.185, None, None).check(toy_prediction())
     with pytest.raises(StepTooLong, match=r"the step takes 185 us, more than 0\.18 ms \(--max-step-ms\)") as error:
-        read_threshold(0.18, None, None).check(toy_answer())
+        read_threshold(0.18, None, None).check(toy_prediction())
     assert error.value.exit_code == 4
 
 
 @pytest.mark.parametrize("name", ["", "prediction.json"])
 def test_no_longer_than_an_earlier_prediction(before: Path, name: str) -> None:
-    read_threshold(None, 100.0, str(before / name)).check(toy_answer({GEMM_1: 305.0}))
-    read_threshold(None, 0.0, str(before / name)).check(toy_answer())
+    read_threshold(None, 100.0, str(before / name)).check(toy_prediction({GEMM_1: 305.0}))
+    read_threshold(None, 0.0, str(before / name)).check(toy_prediction())
     with pytest.raises(StepTooLong, match=r"is 100\.0 % longer than that of .*before.*, more than 5 %") as error:
-        read_threshold(0.2, 5.0, str(before / name)).check(toy_answer({GEMM_1: 305.0}))
+        read_threshold(0.2, 5.0, str(before / name)).check(toy_prediction({GEMM_1: 305.0}))
     assert "370 us, more than 0.2 ms" in str(error.value)
 
 
 def test_two_kinds_of_steps_are_not_compared(before: Path) -> None:
-    window = replace(toy_answer(), step_time_kind=StepTimeKind.WINDOW)
+    window = replace(toy_prediction(), step_time_kind=StepTimeKind.WINDOW)
     with pytest.raises(InputError, match="its step is a makespan, the predicted one a window"):
         read_threshold(None, 5.0, str(before)).check(window)
 
@@ -257,6 +257,6 @@ def test_of_many_ranks_the_fullest_are_lines() -> None:
     ranks = tuple(
         RankMemory(replace(PEAK, rank=n, parts_bytes={Part.ACTIVATIONS: (n + 1) * MIB}), None) for n in range(20)
     )
-    lines = memory_lines(replace(toy_answer(), peak_memory=ranks))
+    lines = memory_lines(replace(toy_prediction(), peak_memory=ranks))
     assert [line.split(":")[0] for line in lines[:8]] == [f"peak memory of rank {n}" for n in range(12, 20)]
     assert lines[8] == "12 more ranks hold no more than these"

@@ -18,8 +18,8 @@ import gnnperf
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.notebook import Answer
-from tests.predict.answers import GEMM_1, toy_answer
+from gnnperf.report.notebook import Estimate
+from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.test_predict_script import _step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,9 +40,9 @@ def _trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(name="toy")
-def _toy() -> Answer:
+def _toy() -> Estimate:
     """185 us, of which nothing knows the second gemm."""
-    return Answer(toy_answer({GEMM_1: float("nan")}))
+    return Estimate(toy_prediction({GEMM_1: float("nan")}))
 
 
 def test_the_snippet_of_the_page_runs(trace: Path) -> None:
@@ -50,10 +50,10 @@ def test_the_snippet_of_the_page_runs(trace: Path) -> None:
     lines = [line.removeprefix("    ") for line in block.splitlines()]
     names: dict[str, object] = {}
     exec("\n".join(lines), names)
-    answer = names["answer"]
-    assert isinstance(answer, Answer)
-    assert answer.step.hardware == "h100_sxm"
-    assert answer.step.whatif is not None
+    result = names["step"]
+    assert isinstance(result, Estimate)
+    assert result.step.hardware == "h100_sxm"
+    assert result.step.whatif is not None
     assert sorted(p.name for p in (trace.parent / "outputs" / "h100").iterdir()) == [
         "nodes.parquet", "prediction.json", "report.html", "timeline.json.gz",
     ]  # fmt: skip
@@ -69,8 +69,8 @@ def test_importing_gnnperf_loads_nothing_else() -> None:
 
 def test_the_slack_is_the_function_and_stays_a_slack(trace: Path) -> None:
     margin = importlib.import_module("gnnperf.predict")
-    answer = gnnperf.predict(trace, mode="replay", findings=False)
-    assert answer.step_time_us == pytest.approx(200.0, rel=0.05)
+    result = gnnperf.predict(trace, mode="replay", findings=False)
+    assert result.step_time_us == pytest.approx(200.0, rel=0.05)
     assert gnnperf.predict is margin
     assert margin.StepPrediction is StepPrediction
     assert list(trace.parent.glob("outputs*")) == []
@@ -78,10 +78,10 @@ def test_the_slack_is_the_function_and_stays_a_slack(trace: Path) -> None:
 
 def test_a_plan_with_words_and_settings_as_on_the_command_line() -> None:
     small = {"model": {"layers": 2}, "parallelism": {"data": 2}, "schedule": {"global_batch": 32}}
-    answer = gnnperf.predict(plan="gpt2_345m", hardware="a100_sxm_80gb", mode="analytic", memory=False, findings=False,
+    result = gnnperf.predict(plan="gpt2_345m", hardware="a100_sxm_80gb", mode="analytic", memory=False, findings=False,
                              words=[f"plan.{a}.{b}={v}" for a, of in small.items() for b, v in of.items()])  # fmt: skip
-    assert answer.step.prediction.graph.world_size == 2
-    assert answer.findings == ()
+    assert result.step.prediction.graph.world_size == 2
+    assert result.findings == ()
 
 
 def test_a_device_is_a_mapping_or_a_choice_with_changes() -> None:
@@ -115,30 +115,30 @@ def test_bad_input_is_one_error(keys: dict[str, object], message: str) -> None:
         gnnperf.predict(**keys)
 
 
-def test_a_card_states_warnings_first_and_escapes_names(toy: Answer) -> None:
+def test_a_card_states_warnings_first_and_escapes_names(toy: Estimate) -> None:
     strange = replace(toy.step, warnings=("<script>1</script>",), uncovered_ops={"<b>x</b>": 2})
-    card = Answer(strange)._repr_html_()
+    card = Estimate(strange)._repr_html_()
     assert card.index("&lt;script&gt;") < card.index("step makespan: at least")
     assert "not covered: &lt;b&gt;x&lt;/b&gt; (2)" in card
     assert "<script" not in card
     assert "aten::mm" in card
-    assert repr(Answer(strange)).startswith("<step makespan: at least ")
+    assert repr(Estimate(strange)).startswith("<step makespan: at least ")
 
 
-def test_a_card_draws_the_critical_path_by_node_type(toy: Answer) -> None:
+def test_a_card_draws_the_critical_path_by_node_type(toy: Estimate) -> None:
     one = replace(toy.step, critical_path_share={"compute": 0.75, "host": 0.25})
-    card = Answer(one)._repr_html_()
+    card = Estimate(one)._repr_html_()
     assert 'width:75.00%;background:#0072b2" title="compute 75.0 % of the critical path"' in card
     assert 'width:25.00%;background:#a8578a" title="host 25.0 % of the critical path"' in card
 
 
-def test_the_interval_stands_with_the_step_time(toy: Answer) -> None:
-    sure = Answer(replace(toy.step, step_time_interval_us=(150.0, 220.0), interval_level=0.9))
+def test_the_interval_stands_with_the_step_time(toy: Estimate) -> None:
+    sure = Estimate(replace(toy.step, step_time_interval_us=(150.0, 220.0), interval_level=0.9))
     assert "90 % of steps within 150 us to 220 us" in sure._repr_html_()
     assert sure.step_time_interval_us == (150.0, 220.0)
 
 
-def test_nodes_are_a_table(toy: Answer) -> None:
+def test_nodes_are_a_table(toy: Estimate) -> None:
     table = toy.to_dataframe()
     assert isinstance(table, pd.DataFrame)
     assert list(table.columns) == [column.name for column in PREDICTION_COLUMNS]

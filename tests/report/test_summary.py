@@ -10,7 +10,7 @@ from gnnperf.report.json_document import document
 from gnnperf.report.page.breakdown import PARTS, occupancy
 from gnnperf.report.page.path import longest_in_order, op_stretches, path_nodes
 from gnnperf.report.summary import family_errors, measured_slices, nodes_table
-from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 
 T1_OF_RANK_0 = 6  # starts at 180 us, for 5
 
@@ -20,15 +20,15 @@ def test_a_wait_comes_before_the_own_time_of_a_call_or_is_all_there_is(
     own_us: float, start_us: float, end_us: float
 ) -> None:
     """Of a call that waits 30 us; whose peers are not traced, its own time is not known."""
-    answer = toy_answer()
-    answer.prediction.graph.nodes.loc[T1_OF_RANK_0, ["blocked_us", "latency_us"]] = (30.0, own_us)
-    slices = measured_slices(answer).set_index("node_id")
+    estimate = toy_prediction()
+    estimate.prediction.graph.nodes.loc[T1_OF_RANK_0, ["blocked_us", "latency_us"]] = (30.0, own_us)
+    slices = measured_slices(estimate).set_index("node_id")
     assert slices.loc[T1_OF_RANK_0, ["start_us", "end_us"]].tolist() == pytest.approx([start_us, end_us])
 
 
 def test_errors_of_sums_and_of_nodes() -> None:
     """gemm: 150 for 100 and 90 for 120, so 240 for 220; the nodes are off by 50 and 25 %."""
-    gemm = family_errors(nodes_table(toy_answer({GEMM_0: 150.0, GEMM_1: 90.0}))).set_index("family").loc["gemm"]
+    gemm = family_errors(nodes_table(toy_prediction({GEMM_0: 150.0, GEMM_1: 90.0}))).set_index("family").loc["gemm"]
     assert gemm["num_nodes"] == 2
     assert gemm["sum_error"] == pytest.approx(240.0 / 220.0 - 1.0)
     assert gemm["median_error"] == pytest.approx(0.375)
@@ -36,7 +36,7 @@ def test_errors_of_sums_and_of_nodes() -> None:
 
 
 def test_nodes_without_an_answer_or_a_measurement_are_left_out() -> None:
-    result = family_errors(nodes_table(toy_answer({GEMM_0: np.nan}))).set_index("family")
+    result = family_errors(nodes_table(toy_prediction({GEMM_0: np.nan}))).set_index("family")
     assert result.loc["gemm", "num_nodes"] == 1
     assert result.loc["gemm", "measured_us"] == 120.0
     assert "arrival and exit" not in result.index  # measured as 0 us: no relative error
@@ -55,8 +55,8 @@ def _predicted(kind: str, step_us: float, makespan_us: float) -> dict[str, objec
 
 def test_the_toy_by_hand() -> None:
     """Rank 0: gemm 10..110, wait to 130, transfer to 180; the host by itself before 10 and from 180 to 185."""
-    answer = toy_answer()
-    result = occupancy(nodes_table(answer), document(answer)).set_index("rank")
+    estimate = toy_prediction()
+    result = occupancy(nodes_table(estimate), document(estimate)).set_index("rank")
     assert result.loc[0].to_dict() == pytest.approx(
         {"active_us": 100.0, "transfer_us": 50.0, "wait_us": 20.0, "host_us": 15.0, "idle_us": 0.0, "hidden_us": 0.0}
     )
@@ -92,8 +92,8 @@ def test_a_rank_without_nodes_is_idle() -> None:
 
 
 def _path() -> pd.DataFrame:
-    answer = toy_answer()
-    return path_nodes(nodes_table(answer), document(answer))
+    estimate = toy_prediction()
+    return path_nodes(nodes_table(estimate), document(estimate))
 
 
 def _made(*rows: tuple[int, str, str, float]) -> pd.DataFrame:

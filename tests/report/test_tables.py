@@ -10,12 +10,12 @@ import pytest
 from gnnperf import cli
 from gnnperf.core.errors import InputError
 from gnnperf.report import write_tables
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.trace import kineto_files as files
 
 
 def test_tables_hold_the_sums_over_ranks(tmp_path: Path) -> None:
-    written = write_tables(toy_answer({GEMM_1: 305.0}), tmp_path / "deep" / "tables")
+    written = write_tables(toy_prediction({GEMM_1: 305.0}), tmp_path / "deep" / "tables")
     tables = {path.stem: pd.read_csv(path) for path in written}
     gemm = tables["ops"].query("op_name == 'aten::mm' and node_type == 'compute'").iloc[0]
     assert (gemm["num_nodes"], gemm["predicted_us"], gemm["measured_us"]) == (2, 405.0, 220.0)
@@ -38,4 +38,4 @@ def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_folder_that_cannot_be_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written to"):
-        write_tables(toy_answer(), tmp_path / "file")
+        write_tables(toy_prediction(), tmp_path / "file")

@@ -14,9 +14,9 @@ from gnnperf.predict import StepPrediction, Throughput
 from gnnperf.predict.step_prediction import Alternative
 from gnnperf.report.console import summary
 from gnnperf.report.json_document import document
-from gnnperf.report.notebook import Answer
+from gnnperf.report.notebook import Estimate
 from gnnperf.report.throughput import alternative_heads, alternative_rows, cost_text, number_text, throughput_lines
-from tests.predict.answers import toy_answer
+from tests.predict.predictions import toy_prediction
 from tests.report.page.pages import page_of
 
 # 185 us on two devices: 3.7 samples of 370 tokens a step are 20,000 samples/s and 2 million tokens/s.
@@ -30,7 +30,7 @@ def _rates(**changes: object) -> Throughput:
 
 
 def _answer(**changes: object) -> StepPrediction:
-    return replace(toy_answer(), throughput=_rates(**changes), device=load_device("v100_sxm2_32gb"))
+    return replace(toy_prediction(), throughput=_rates(**changes), device=load_device("v100_sxm2_32gb"))
 
 
 def test_rates_utilization_and_cost_are_three_lines() -> None:
@@ -57,9 +57,9 @@ def test_a_lower_bound_of_the_step_is_an_upper_bound_of_throughput() -> None:
 
 
 def test_unknown_work_prints_nothing() -> None:
-    unknown = replace(toy_answer(), throughput=Throughput(185.0, 2, StepWork()))
+    unknown = replace(toy_prediction(), throughput=Throughput(185.0, 2, StepWork()))
     assert throughput_lines(unknown) == []
-    assert throughput_lines(toy_answer()) == []
+    assert throughput_lines(toy_prediction()) == []
 
 
 def test_page_has_cards_of_throughput_in_place_of_none() -> None:
@@ -71,11 +71,11 @@ def test_page_has_cards_of_throughput_in_place_of_none() -> None:
 
 
 def test_console_and_card_have_the_lines() -> None:
-    answer = _answer()
+    prediction = _answer()
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary(answer))
-    shown, card = console.export_text(), unescape(Answer(answer)._repr_html_())
-    for line in throughput_lines(answer):
+    console.print(summary(prediction))
+    shown, card = console.export_text(), unescape(Estimate(prediction)._repr_html_())
+    for line in throughput_lines(prediction):
         assert line in shown
         assert line in card
 
@@ -95,9 +95,9 @@ def test_table_of_devices_has_columns_that_some_device_knows() -> None:
         "fast", "cluster", "2 ranks", 185.0, False, None, None, _rates(work=replace(WORK, samples=None))
     )
     other = Alternative("slow", "cluster", "2 ranks", 370.0, False, None, None)
-    answer = replace(toy_answer(), alternatives=(device, other))
-    assert alternative_heads(answer)[5:] == ("tokens/s per GPU", "MFU", "USD per million tokens")
-    assert [row[5:] for row in alternative_rows(answer)] == [("1,000,000", "50.0 %", "0.0005556"), ("", "", "")]
+    prediction = replace(toy_prediction(), alternatives=(device, other))
+    assert alternative_heads(prediction)[5:] == ("tokens/s per GPU", "MFU", "USD per million tokens")
+    assert [row[5:] for row in alternative_rows(prediction)] == [("1,000,000", "50.0 %", "0.0005556"), ("", "", "")]
 
 
 def test_numbers_have_four_digits() -> None:

@@ -22,21 +22,21 @@ from gnnperf.predict.assembly import assemble
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report import timeline as timeline_module
 from gnnperf.report.timeline import tracks, write_timeline
-from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
+from tests.predict.predictions import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_prediction
 from tests.toys import make_graph
 
 
-def written(answer: StepPrediction) -> bytes:
+def written(estimate: StepPrediction) -> bytes:
     """The file as it lies on disk."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "timeline.json.gz"
-        write_timeline(answer, tracks(answer), path)
+        write_timeline(estimate, tracks(estimate), path)
         return path.read_bytes()
 
 
-def timeline(answer: StepPrediction) -> dict[str, Any]:
+def timeline(estimate: StepPrediction) -> dict[str, Any]:
     """The file, read back."""
-    document: dict[str, Any] = json.loads(gzip.decompress(written(answer)))
+    document: dict[str, Any] = json.loads(gzip.decompress(written(estimate)))
     return document
 
 
@@ -71,8 +71,8 @@ def _check_flows(document: dict[str, Any], tracks: dict[tuple[int, int], list[tu
         assert start["ts"] <= finish["ts"]
 
 
-def _slices(answer: StepPrediction, process: str, track: str) -> list[tuple[str, float, float]]:
-    events = timeline(answer)["traceEvents"]
+def _slices(estimate: StepPrediction, process: str, track: str) -> list[tuple[str, float, float]]:
+    events = timeline(estimate)["traceEvents"]
     pids = {e["pid"] for e in events if e["name"] == "process_name" and e["args"]["name"] == process}
     keys = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name" and e["args"]["name"] == track}
     chosen = [e for e in events if e["ph"] == "X" and e["pid"] in pids and (e["pid"], e["tid"]) in keys]
@@ -80,58 +80,58 @@ def _slices(answer: StepPrediction, process: str, track: str) -> list[tuple[str,
 
 
 def test_toy_is_valid_and_written_deterministically() -> None:
-    answer = toy_answer()
-    check_trace_events(timeline(answer))
-    assert written(answer) == written(answer)
+    estimate = toy_prediction()
+    check_trace_events(timeline(estimate))
+    assert written(estimate) == written(estimate)
 
 
 def test_predicted_and_measured_stand_side_by_side() -> None:
-    answer = toy_answer({GEMM_1: 220.0})
+    estimate = toy_prediction({GEMM_1: 220.0})
     all_reduce = "c10d::allreduce_"
     predicted = [("aten::mm", 10.0, 100.0), (f"wait for peers: {all_reduce}", 110.0, 120.0), (all_reduce, 230.0, 50.0)]
     measured = [("aten::mm", 10.0, 100.0), (f"wait for peers: {all_reduce}", 110.0, 20.0), (all_reduce, 130.0, 50.0)]
-    assert _slices(answer, "rank 0", "stream 0 predicted") == predicted
-    assert _slices(answer, "rank 0", "stream 0 measured") == measured
+    assert _slices(estimate, "rank 0", "stream 0 predicted") == predicted
+    assert _slices(estimate, "rank 0", "stream 0 measured") == measured
 
 
 def test_host_segments_and_launch_calls_are_named() -> None:
-    host = _slices(toy_answer(), "rank 1", "thread 0 predicted")
+    host = _slices(toy_prediction(), "rank 1", "thread 0 predicted")
     assert [h[0] for h in host] == [
         "aten::mm [T2]", "cudaLaunchKernel", "aten::mm [T3]", "cudaDeviceSynchronize [T1]",
     ]  # fmt: skip
 
 
 def test_critical_path_is_a_track_without_gaps() -> None:
-    path = _slices(toy_answer(), "critical path (predicted)", "in the order of time")
+    path = _slices(toy_prediction(), "critical path (predicted)", "in the order of time")
     assert [p[1:] for p in path] == [(0.0, 10.0), (10.0, 120.0), (130.0, 50.0), (180.0, 5.0)]
     assert path[1][0] == "aten::mm (compute, rank 1)"
 
 
-def _of_node(answer: StepPrediction, node: int) -> dict[str, dict[str, Any]]:
+def _of_node(estimate: StepPrediction, node: int) -> dict[str, dict[str, Any]]:
     """Predicted, measured and critical slice of a node."""
-    events = timeline(answer)["traceEvents"]
+    events = timeline(estimate)["traceEvents"]
     return {e["cat"]: e for e in events if e["ph"] == "X" and e["args"].get("node_id") == node}
 
 
 def test_predicted_slices_have_the_color_of_their_source_and_measured_ones_that_of_the_error() -> None:
-    result = _of_node(toy_answer({GEMM_1: 150.0}), GEMM_1)  # measured 120
+    result = _of_node(toy_prediction({GEMM_1: 150.0}), GEMM_1)  # measured 120
     assert {kind: event["cname"] for kind, event in result.items()} == {
         "predicted": "rail_idle", "critical": "rail_idle", "measured": "bad",
     }  # fmt: skip
     assert all(event["args"]["error"] == 0.25 and event["args"]["source"] == "analytic" for event in result.values())
-    assert _of_node(toy_answer({GEMM_1: 125.0}), GEMM_1)["measured"]["cname"] == "good"
-    assert _of_node(toy_answer({GEMM_1: 250.0}), GEMM_1)["measured"]["cname"] == "terrible"
-    assert timeline(toy_answer())["otherData"]["predicted_colors"]["analytic"] == "rail_idle"
+    assert _of_node(toy_prediction({GEMM_1: 125.0}), GEMM_1)["measured"]["cname"] == "good"
+    assert _of_node(toy_prediction({GEMM_1: 250.0}), GEMM_1)["measured"]["cname"] == "terrible"
+    assert timeline(toy_prediction())["otherData"]["predicted_colors"]["analytic"] == "rail_idle"
 
 
 def test_no_error_is_reported_for_other_hardware() -> None:
-    result = _of_node(toy_answer({GEMM_1: 150.0}, same_hardware=False), GEMM_1)
+    result = _of_node(toy_prediction({GEMM_1: 150.0}, same_hardware=False), GEMM_1)
     assert "cname" not in result["measured"]
     assert all("error" not in event["args"] for event in result.values())
 
 
 def test_every_measured_slice_has_a_predicted_one_on_the_track_with_it() -> None:
-    events = timeline(toy_answer())["traceEvents"]
+    events = timeline(toy_prediction())["traceEvents"]
     track = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     drawn = {
         kind: sorted(
@@ -173,8 +173,8 @@ def test_no_more_than_a_chunk_of_events_is_made_at_once(monkeypatch: pytest.Monk
         return args(*given)
 
     monkeypatch.setattr(timeline_module._Nodes, "args", counted)
-    answer = _row_of_kernels(50)
-    pieces = timeline_module._pieces(answer, tracks(answer))
+    estimate = _row_of_kernels(50)
+    pieces = timeline_module._pieces(estimate, tracks(estimate))
     while not requested:
         next(pieces)
     assert requested == [16]  # the others wait until the first ones are written
@@ -183,15 +183,15 @@ def test_no_more_than_a_chunk_of_events_is_made_at_once(monkeypatch: pytest.Monk
 
 
 def test_uncovered_kernel_is_drawn_with_its_source() -> None:
-    events = timeline(toy_answer({GEMM_1: np.nan}))
+    events = timeline(toy_prediction({GEMM_1: np.nan}))
     kernel = [e for e in events["traceEvents"] if e["ph"] == "X" and e["args"].get("node_id") == GEMM_1]
     assert {e["cat"]: e["args"]["source"] for e in kernel if e["cat"] == "measured"} == {"measured": "uncovered"}
     assert all("predicted_latency_us" not in e["args"] for e in kernel)
 
 
 def test_work_before_the_step_moves_everything_alike() -> None:
-    answer = toy_answer()
-    early = replace(answer, schedule=replace(answer.schedule, start_us=answer.schedule.start_us - 7.0))
+    estimate = toy_prediction()
+    early = replace(estimate, schedule=replace(estimate.schedule, start_us=estimate.schedule.start_us - 7.0))
     check_trace_events(timeline(early))
     assert _slices(early, "rank 0", "thread 0 predicted")[0][1] == 0.0
     assert _slices(early, "rank 0", "thread 0 measured")[0][1] == 7.0
@@ -199,13 +199,13 @@ def test_work_before_the_step_moves_everything_alike() -> None:
 
 @given(st.lists(st.floats(0, 1e6), min_size=3, max_size=3))
 def test_any_latencies_make_a_valid_trace(latency_us: list[float]) -> None:
-    check_trace_events(timeline(toy_answer(dict(zip((GEMM_0, GEMM_1, COLLECTIVE), latency_us, strict=True)))))
+    check_trace_events(timeline(toy_prediction(dict(zip((GEMM_0, GEMM_1, COLLECTIVE), latency_us, strict=True)))))
 
 
 def test_overlapping_measured_kernels_get_tracks_of_their_own() -> None:
-    answer = toy_answer()
-    nodes = answer.prediction.graph.nodes
+    estimate = toy_prediction()
+    nodes = estimate.prediction.graph.nodes
     nodes.loc[GEMM_0, "latency_us"] = 125.0  # now ends inside the measured all_reduce (130 to 180)
-    check_trace_events(timeline(answer))
-    overlapping = _slices(answer, "rank 0", "stream 0 measured, overlapping 1")
+    check_trace_events(timeline(estimate))
+    overlapping = _slices(estimate, "rank 0", "stream 0 measured, overlapping 1")
     assert overlapping == [("wait for peers: c10d::allreduce_", 110.0, 20.0), ("c10d::allreduce_", 130.0, 50.0)]

@@ -20,7 +20,7 @@ from gnnperf.report import check_output, write, write_report
 from gnnperf.report.json_document import document
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.write import FILES
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 
 
 def _names(folder: Path) -> list[str]:
@@ -28,7 +28,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def test_all_four_files_and_nothing_with_them(tmp_path: Path) -> None:
-    written = write_report(toy_answer(), tmp_path / "deep" / "out")
+    written = write_report(toy_prediction(), tmp_path / "deep" / "out")
     assert [p.name for p in written] == list(FILES)
     assert _names(tmp_path / "deep") == ["out"]
     assert json.loads((tmp_path / "deep/out/prediction.json").read_text())["step_time_us"] == 185.0
@@ -37,17 +37,17 @@ def test_all_four_files_and_nothing_with_them(tmp_path: Path) -> None:
 
 
 def test_earlier_prediction_is_replaced(tmp_path: Path) -> None:
-    write_report(toy_answer(), tmp_path / "out")
-    write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
+    write_report(toy_prediction(), tmp_path / "out")
+    write_report(toy_prediction({GEMM_1: 305.0}), tmp_path / "out")
     assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0
     assert _names(tmp_path) == ["out"]
 
 
 def test_folder_with_other_files_is_refused_and_retained(tmp_path: Path) -> None:
-    write_report(toy_answer(), tmp_path / "out")
+    write_report(toy_prediction(), tmp_path / "out")
     (tmp_path / "out" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match=r"notes\.txt"):
-        write_report(toy_answer(), tmp_path / "out")
+        write_report(toy_prediction(), tmp_path / "out")
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
@@ -78,14 +78,14 @@ def test_what_fails_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, seen: type[BaseException], earlier: bool
 ) -> None:
     if earlier:
-        write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
+        write_report(toy_prediction({GEMM_1: 305.0}), tmp_path / "out")
 
-    def fails(*answer: object) -> str:
+    def fails(*prediction: object) -> str:
         raise error
 
     monkeypatch.setattr(write, "html_report", fails)
     with pytest.raises(seen, match="No space left" if seen is InputError else None):
-        write_report(toy_answer(), tmp_path / "out")
+        write_report(toy_prediction(), tmp_path / "out")
     assert _names(tmp_path) == (["out"] if earlier else [])
     if earlier:
         assert _names(tmp_path / "out") == sorted(FILES)
@@ -97,7 +97,7 @@ def test_ctrl_c_between_the_two_renames_brings_the_earlier_one_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     """Interrupted before the first of them, or after it: the earlier prediction is where it was."""
-    write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
+    write_report(toy_prediction({GEMM_1: 305.0}), tmp_path / "out")
     rename, calls = Path.rename, list[Path]()
 
     def interrupted(path: Path, target: Path) -> Path:
@@ -109,7 +109,7 @@ def test_ctrl_c_between_the_two_renames_brings_the_earlier_one_back(
     monkeypatch.setattr("gnnperf.core.files._exchange", lambda one, other: False)  # as on some file systems
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_report(toy_answer(), tmp_path / "out")
+        write_report(toy_prediction(), tmp_path / "out")
     assert _names(tmp_path) == ["out"]
     assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0
 
@@ -138,14 +138,14 @@ GOLDEN = {
 
 def test_golden_document() -> None:
     """gemm of rank 1: 305 us, so 10 + 305 + 50 + 5 = 370 us, twice the measured step; keys in this order."""
-    answer = replace(toy_answer({GEMM_1: 305.0}), step_time_interval_us=(300.0, 400.0), interval_level=0.9,
+    prediction = replace(toy_prediction({GEMM_1: 305.0}), step_time_interval_us=(300.0, 400.0), interval_level=0.9,
                      warnings=("the sun shines",))  # fmt: skip
-    assert to_json(document(answer)).decode() == json.dumps(GOLDEN, indent=2) + "\n"
+    assert to_json(document(prediction)).decode() == json.dumps(GOLDEN, indent=2) + "\n"
 
 
 def test_numbers_of_the_hardware_are_those_of_its_file_and_nothing_in_words() -> None:
     device = replace(load_device("h100_sxm"), source="a secret", provenance={"host": "mine"})
-    result = document(toy_answer(device=device, traced_device=load_device("v100_sxm2_32gb")))
+    result = document(toy_prediction(device=device, traced_device=load_device("v100_sxm2_32gb")))
     assert result["hardware_numbers"]["flops_per_s"]["bfloat16_matrix"] == 989.4e12
     assert result["hardware_numbers"]["memory_bandwidth_bytes_per_s"] == device.memory_bandwidth_bytes_per_s
     assert result["traced_hardware_numbers"]["flops_per_s"]["float32"] == 15.7e12
@@ -156,7 +156,7 @@ def test_numbers_of_the_hardware_are_those_of_its_file_and_nothing_in_words() ->
 
 
 def test_without_an_interval_it_is_null() -> None:
-    result = document(toy_answer())
+    result = document(toy_prediction())
     assert result["step_time_interval_us"] is None and result["interval_level"] is None
 
 
@@ -166,7 +166,7 @@ def test_unknown_is_null_in_strict_json() -> None:
 
 
 def test_nodes_have_the_vocabulary_and_keep_holes() -> None:
-    nodes = nodes_table(toy_answer({GEMM_1: np.nan}))
+    nodes = nodes_table(toy_prediction({GEMM_1: np.nan}))
     assert list(nodes.columns) == [c.name for c in PREDICTION_COLUMNS]
     assert [str(t) for t in nodes.dtypes] == [c.dtype for c in PREDICTION_COLUMNS]
     gemm = nodes.loc[GEMM_1]

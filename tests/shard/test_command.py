@@ -17,7 +17,7 @@ import yaml
 
 from gnnperf import cli
 from gnnperf.generate.recommendation.read import recommendation_from
-from gnnperf.shard import search, shard_answer
+from gnnperf.shard import search, shard_result
 
 RAW: dict[str, Any] = {
     "name": "mine",
@@ -43,7 +43,7 @@ def _quick() -> Iterator[None]:
     """Searches that look at few placements."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "Effort", partial(search.Effort, requested=600, judged=2))
-        patch.setattr(shard_answer, "NUM_RANDOM", 3)
+        patch.setattr(shard_result, "NUM_RANDOM", 3)
         yield
 
 

@@ -1,4 +1,4 @@
-"""CollectiveConstants: the laws of one platform's collectives, and which of them answers a call."""
+"""CollectiveConstants: the laws of one platform's collectives, and which of them predicts a call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnnperf.core import InputError
 from gnnperf.hardware import LAWS_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
-REACH = 4.0  # a law answers sizes down to a quarter of the smallest measured one
+REACH = 4.0  # a model covers sizes down to a quarter of the smallest measured one
 Kind = tuple[str, str]  # kind of collective, link
 Group = tuple[str, int, int]  # kind of collective, ranks, machines
 

@@ -40,7 +40,7 @@ from gnnperf.hardware import (
 # LL writes 4 bytes of data next to 4 of flag, so that no fence is needed: half of the bytes are wasted, and more by
 # short stores. LL128 has 8 of flag in 128. Simple waits for fences and has all of the bandwidth.
 
-SOFTNESS = 24.0  # power of the soft minimum; two equal answers give one 3 % shorter
+SOFTNESS = 24.0  # power of the soft minimum; two equal times give one 3 % shorter
 REDUCING = ("all_reduce", "reduce")
 
 
@@ -76,9 +76,9 @@ IN_NETWORK_BANDWIDTH = 5 / 6
 
 
 def soft_minimum(candidates: np.ndarray) -> np.ndarray:
-    """The shortest of several answers, a little shorter where two are close.
+    """The shortest of several times, a little shorter where two are close.
 
-    (sum of x^-p)^(-1/p) is below the minimum and grows with every x: what makes no candidate slower makes the answer
+    (sum of x^-p)^(-1/p) is below the minimum and grows with every x: what makes no candidate slower makes the result
     not slower either.
     """
     shortest = candidates.min(axis=0)  # [n]

@@ -116,12 +116,12 @@ BOTH, SIZES_OF_BOTH = "aten::convolution_backward", _from_tensors(1, 2, 0)
 def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of convolutions; NaN: depthwise, another op, sizes that do not follow, or a dtype without a rate."""
     result = np.zeros(len(calls))
-    answered = np.zeros(len(calls), bool)
+    covered = np.zeros(len(calls), bool)
     for which in ConvolutionPass:
         rows = np.array([r for r, call in enumerate(calls) if which in passes(call)], dtype=np.intp)
         result[rows] += _pass_us([calls[r] for r in rows], which, setting)
-        answered[rows] = True
-    return np.where(answered, result, np.nan)
+        covered[rows] = True
+    return np.where(covered, result, np.nan)
 
 
 def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:

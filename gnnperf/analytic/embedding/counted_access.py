@@ -70,7 +70,7 @@ def with_counts(calls: Sequence[KernelCall], counts: Sequence[TableCounts]) -> l
 def _with_counts(call: KernelCall, counts: Sequence[TableCounts]) -> KernelCall:
     try:
         rows, dim = (round(size) for size in sizes_of(call)[:2])
-    except (UnknownCost, IndexError):  # shapes that were not recorded: the form does not answer either
+    except (UnknownCost, IndexError):  # shapes that were not recorded: the form does not apply either
         return call
     result = [table for table in counts if _holds(table, rows, dim)]
     if not result:

@@ -81,11 +81,11 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
-            answer = product_us(setting, dtype, tf32, quantized)
+            estimate = product_us(setting, dtype, tf32, quantized)
             usual = PROGRAM_TURNS[rate_key(setting.device, dtype, tf32).endswith("_matrix")]
             turns = [usual if (own := calls[row].turns) is None else own for row in rows]
             requested = products(m, n, k, batch, ITEM_BYTES[dtype], turns)
-            result[rows] = np.maximum(answer(requested), odd_us(requested, dtype, tf32, setting.device))
+            result[rows] = np.maximum(estimate(requested), odd_us(requested, dtype, tf32, setting.device))
     return result
 
 
@@ -130,14 +130,14 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool
     """The model of matrix products on the setting's device. Its floor is no shorter than the device's.
 
     The tiles of batched float32 products are those of square matrices. On NARROW_TILES, results with a short edge come
-    with other ones as well: the better of both families answers.
+    with other ones as well: the faster family is taken.
     """
     device = as_specified(setting, dtype, tf32)
     key = rate_key(device, dtype, tf32)
     batches, one_by_one = (family_of(key, batched, dtype) for batched in (True, False))
     single = {**setting.gemm, batches: setting.gemm[one_by_one]}
 
-    def answer(result: Products, splits: Splits = SPLITS) -> Array:
+    def estimate(result: Products, splits: Splits = SPLITS) -> Array:
         us = gemm_us(device, dtype, result, tf32=tf32, constants=setting.gemm, splits=splits, quantized=quantized)
         rows = np.flatnonzero(result.batch > 1)
         if len(rows) and batches != one_by_one:
@@ -150,7 +150,7 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool
             us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it
         return np.maximum(us, setting.device.launch_floor_us)
 
-    return answer
+    return estimate
 
 
 def as_specified(setting: Setting, dtype: str, tf32: bool = False) -> DeviceSpec:

@@ -119,7 +119,7 @@ def members_for(members: Members, architecture: str) -> Members:
 
 
 def typical(members: Members, number: str) -> float:
-    """Geometric mean over members of one of their NUMBERS, as their answers are averaged."""
+    """Geometric mean over members of one of their NUMBERS, as their predictions are averaged."""
     return float(np.exp(np.mean([np.log(getattr(member, number)) for member in members])))
 
 

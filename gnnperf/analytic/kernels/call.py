@@ -1,4 +1,4 @@
-"""KernelCall: one distinct op call as the graph knows it, and what is answered about it."""
+"""KernelCall: one distinct op call as the graph knows it, and what is predicted for it."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """Answers for [n] calls."""
+    """Predictions for [n] calls."""
 
     latency_us: Array  # of the whole call; NaN where neither FLOPs nor bytes are known
     bound: npt.NDArray[np.object_]  # Bound as str objects; None where the latency is NaN
-    by_form: npt.NDArray[np.bool_]  # bool: a closed form of the family answered, not the plain roofline
+    by_form: npt.NDArray[np.bool_]  # bool: a closed form of the family predicted it, not the plain roofline
 
 
 @dataclass(frozen=True)

@@ -40,26 +40,26 @@ from gnnperf.hardware import DeviceSpec
 
 
 def _first(form: Form, other: Form) -> Form:
-    """The answers of a form, and those of another one where it does not apply."""
+    """The predictions of a form, and those of another one where it does not apply."""
 
-    def answer(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    def estimate(calls: Sequence[KernelCall], setting: Setting) -> Array:
         us = form(calls, setting)
         return np.where(np.isnan(us), other(calls, setting), us)
 
-    return answer
+    return estimate
 
 
 def _or_chains(form: Form) -> Form:
     """The form of a family, but for the kernels that Inductor fused."""
 
-    def answer(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    def estimate(calls: Sequence[KernelCall], setting: Setting) -> Array:
         fused = np.array([is_chain(call) for call in calls], bool)
         result = np.full(len(calls), np.nan)
         for which, of in ((~fused, form), (fused, chains_us)):
             result[which] = of([calls[row] for row in np.flatnonzero(which).tolist()], setting)
         return result
 
-    return answer
+    return estimate
 
 
 FORMS: Mapping[str, Form] = {
@@ -81,7 +81,7 @@ OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the forms' co
 def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power: float) -> KernelTimes:
     """Latencies of distinct op calls on one device.
 
-    Where a closed form applies, it answers: with a floor for each kernel after the first. Elsewhere (an unknown family,
+    Where a closed form applies, it is used: with a floor for each kernel after the first. Otherwise (unknown family,
     shapes that were not recorded, a dtype without a rate, a CPU) it is the roofline of the whole call. AMD's GPUs have
     a roofline of their own per family (`cdna_us`). A call without work costs its floors.
     """

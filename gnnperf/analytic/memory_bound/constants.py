@@ -54,7 +54,7 @@ class MemoryConstants:
     lane_cycles: Mapping[str, FromZero]
     rows: Mapping[str, RowKernel]  # ROW_KERNELS -> its constants, of all generations together
     gaps: Mapping[str, EventGap] = field(default_factory=dict)  # class of op -> EventGap
-    # the same of each memory that was measured; the nearest answers where a device's is known
+    # the same of each memory that was measured; the nearest is taken where a device's is known
     systems: Mapping[str, MemorySystem] = field(default_factory=dict)
     # generation (`architecture`) -> the same of its own, where it was measured
     rows_of: Mapping[str, Mapping[str, RowKernel]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Rows of an op table -> latency, bound, or the reason why there is no answer."""
+"""Rows of an op table -> latency, bound, or the reason why there is no prediction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnnperf.hardware import DeviceSpec
 
 
 class Reason(StrEnum):
-    """Why a row has no answer."""
+    """Why a row has no prediction."""
 
     NOT_AN_OP = "a collective or a cost of the host, not an op"
     NO_FORMULA = "no cost formula for this op"
@@ -36,28 +36,28 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is answered about one row: latency_us and bound, or else the reason."""
+class Estimate:
+    """The prediction of one row: latency_us and bound, or else the reason."""
 
     latency_us: float | None = None  # of the device, without the launch; backward: all gradients together
     bound: str | None = None  # compute, memory or launch; of several calls, that of the longest
-    reason: str | None = None  # why there is no answer
+    reason: str | None = None  # why there is no prediction
 
 
-def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]:
-    """One answer per row."""
+def estimate_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Estimate, ...]:
+    """One prediction per row."""
     requested = [_calls(row, device) for row in each(rows, "reading calls", "rows")]
     calls = [call for result in requested if not isinstance(result, Reason) for call in result]
     gpu = device.kind == "gpu"
     times = kernel_times(calls, device, default_constants().roofline_power) if gpu else op_times(calls, device)
-    answers, place = [], 0
+    estimates, place = [], 0
     for result in requested:
         if isinstance(result, Reason):
-            answers.append(Answer(reason=str(result)))
+            estimates.append(Estimate(reason=str(result)))
             continue
-        answers.append(_joined(times, slice(place, place + len(result))))
+        estimates.append(_joined(times, slice(place, place + len(result))))
         place += len(result)
-    return tuple(answers)
+    return tuple(estimates)
 
 
 def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
@@ -79,6 +79,6 @@ def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
     return result if all(has_units(device, call.family, call.dtype) for call in result) else Reason.UNITS
 
 
-def _joined(times: KernelTimes, part: slice) -> Answer:
+def _joined(times: KernelTimes, part: slice) -> Estimate:
     us = times.latency_us[part]
-    return Answer(float(us.sum()), str(times.bound[part][int(np.argmax(us))]))
+    return Estimate(float(us.sum()), str(times.bound[part][int(np.argmax(us))]))

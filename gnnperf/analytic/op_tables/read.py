@@ -20,7 +20,7 @@ SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
 NEEDED = ("op", "shapes")
 KNOWN = ", ".join(("op, shapes, dtype or dtypes, arguments, direction", *columns.COLUMNS, "those of calibrate"))
 OP = "op"
-MEASURED = "measured_latency_us"  # what an answered table calls it, whose latency_us is the answer
+MEASURED = "measured_latency_us"  # the name in a predicted table, whose latency_us is the prediction
 Shape = tuple[int, ...]
 
 

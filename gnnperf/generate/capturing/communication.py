@@ -1,4 +1,4 @@
-"""A dispatch mode that answers collectives: nothing is sent, tensors keep their shapes, every call leaves a mark."""
+"""A dispatch mode that completes collectives: nothing is sent, tensors keep their shapes, every call leaves a mark."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ _ZEROED = re.compile(r"aten::upsample_\w+_backward")  # begin with zeros and add
 
 
 class Communication(TorchDispatchMode):
-    """Answers ops of c10d, and those of functional collectives through c10d's, as the real ones do."""
+    """Completes ops of c10d, and those of functional collectives through c10d's, as the real ones do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,14 +163,14 @@ class Communication(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Op, types: Iterable[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Answer a collective; hand every other op on."""
+        """Complete a collective; hand every other op on."""
         if func.namespace == "c10d":
             return self._issue(func, args)
         if func.namespace == "profiler":  # opens or closes a range: not inside another one
             return func(*args, **(kwargs or {}))
         through = _FUNCTIONAL.get(func)
         if through is not None:
-            with self:  # what it calls is a collective of c10d, to be answered here
+            with self:  # what it calls is a collective of c10d, to be completed here
                 return through(*args, **(kwargs or {}))
         if func.namespace == "fsdp":  # written in ops: those are what a rank runs
             with self:

@@ -34,7 +34,7 @@ from gnnperf.record import PROFILER_WARMUP_STEPS, step_profiler
 
 # The program's own events of one thread, and their begins and ends in order, without their times.
 #
-# An op that is answered without data is dispatched once more, by its own name: what is in there is left out.
+# An op that is run without data is dispatched once more, by its own name: what is in there is left out.
 # What autograd does otherwise with tensors that hold no data is put right:
 #
 #     aten::linear | aten::addmm | aten::addmm: aten::empty_strided ...         ->   aten::linear | aten::addmm

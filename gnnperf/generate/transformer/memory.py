@@ -117,7 +117,7 @@ def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, .
         Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.data),
     }
     return tuple(
-        f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are answered as the "
+        f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are taken as the "
         "first one."
         for group, (size, block) in extents.items()
         if size > 1 and ways.world_size > block and ranks_per_node % block and block % ranks_per_node

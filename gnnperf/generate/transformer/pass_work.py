@@ -127,7 +127,7 @@ def _of_visit(plan: TransformerPlan, at: Visit) -> tuple[Hashable, ...]:
     )  # fmt: skip
 
 
-# How long items take is a predictor's answer for their rows.
+# How long items take is a predictor's prediction for their rows.
 
 
 @dataclass(frozen=True)

@@ -102,9 +102,9 @@ def features(
     Args:
         graph: one step, without edges inferred from time (ExecutionGraph.step, .for_predictors).
         cluster: the requested hardware.
-        analytic: the analytical answer for this graph and cluster.
+        analytic: the analytical prediction for this graph and cluster.
         vocabulary: words of the training runs.
-        floors: bases of the training runs where `analytic` has no answer.
+        floors: bases of the training runs where `analytic` has no prediction.
         isolated: labels to learn; None: there are none, as in a prediction.
         source: what another machine measured; None: nothing.
 

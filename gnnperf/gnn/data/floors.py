@@ -1,4 +1,4 @@
-"""The base of the residual: the analytical answer, or where it has none a typed floor fitted on training runs."""
+"""The base of the residual: the analytical prediction, or where it has none a typed floor fitted on training runs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
 
 
 def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -> np.ndarray:
-    """The base, [num_nodes] float64, never NaN. A base of 0 can only be answered by 0."""
+    """The base, [num_nodes] float64, never NaN. A base of 0 can only be predicted as 0."""
     costed = np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
     result = np.array(analytic_us, dtype=np.float64)
     result[~costed] = floors.floor_us(nodes[~costed])

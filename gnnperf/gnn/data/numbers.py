@@ -270,7 +270,7 @@ def work_numbers(
 
     Args:
         graph: one step.
-        analytic_us: [num_nodes] the analytical model's answer, NaN where it has none.
+        analytic_us: [num_nodes] the analytical model's prediction, NaN where it has none.
         base_us: [num_nodes] what the residual multiplies, never NaN.
         cluster: the requested hardware.
         source: [num_nodes, NUM_COLUMNS] what was measured on another machine (data.source); None: nothing.

@@ -124,7 +124,7 @@ class Step:
         graph: the step, without edges inferred from time; its node labels are what `data` holds.
         data: the normalized graph; `data[...].node_id` are rows of the node table.
         cluster: the hardware it ran on.
-        base: the analytical answer, with the lags of edges.
+        base: the analytical prediction, with the lags of edges.
         step_us: measured step time (runs.RunStep).
         workload: which program it is, as the run's card says; "" unknown.
     """
@@ -161,7 +161,7 @@ class PreparedData:
             compares with one recording, and a mean over several misses less.
         vocabulary: words of the training runs, behind those of an earlier training.
         constants: of the analytical base, host overheads fitted on the training runs, or an earlier training's.
-        floors: bases where the analytical model has no answer.
+        floors: bases where the analytical model has no prediction.
         normalizer: feature statistics of the training runs, on the scales of an earlier training.
         fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
         machine_scales: of other data sets that train: what their recordings' names begin with -> how much longer their
@@ -281,7 +281,7 @@ def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> N
 def _predicted(step: Step) -> tuple[object, ...]:
     """All that a learner is given of a step, or is judged by."""
     base, graph = step.base, step.graph
-    answers = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.isolated)
+    estimates = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.isolated)
     machine = (
         graph.world_size,
         graph.ranks,
@@ -291,7 +291,7 @@ def _predicted(step: Step) -> tuple[object, ...]:
         graph.tables,
     )
     measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.cross_step)
-    return (*measured, machine, step.data.to_dict(), answers)
+    return (*measured, machine, step.data.to_dict(), estimates)
 
 
 def _read_of(split: Split, part: str) -> Iterator[str]:
@@ -306,7 +306,7 @@ def _features_of(runs: Sequence[RunStep], part: str) -> Iterator[RunStep]:
 
 @dataclass(frozen=True)
 class _Encoded:
-    """A raw (not normalized) graph and the analytical answer it starts from."""
+    """A raw (not normalized) graph and the analytical prediction it starts from."""
 
     data: HeteroData
     base: Prediction
@@ -324,7 +324,7 @@ class _Encoder:
     source_analytic: Predictor | None = None
 
     def encode(self, run: RunStep) -> _Encoded:
-        """The run's step; the analytical answer is quick, features are not."""
+        """The run's step; the analytical prediction is quick, features are not."""
         base = self.analytic.predict(run.graph, run.cluster)
         source = self._source(run, base)
         labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run), _source_digest(source))

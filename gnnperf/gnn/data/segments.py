@@ -1,10 +1,10 @@
-"""A graph in segments of time: each holds some nodes and all that their answers depend on.
+"""A graph in segments of time: each holds some nodes and all that their outputs depend on.
 
 position in time   ----[ halo | inner nodes of one segment | halo ]------->    over all ranks
 
 Nodes are ordered by the timed relations (topological_order), which runs along the lanes of all ranks at once; an inner
 window of that order is joined by everything within `num_hops` messages of it. A network with so many layers of message
-passing then gives inner nodes the answers that it gives them in the whole graph. Only they carry a target. Training on
+passing then gives inner nodes the outputs that it gives them in the whole graph. Only they carry a target. Training on
 segments is Cao et al. 2023, "Learning large graph property prediction via graph segment training"; here labels belong
 to nodes and segments overlap, so nothing of a segment need be remembered for the others.
 """
@@ -57,7 +57,7 @@ class SegmentedGraph:
     def windows(self, max_nodes: int) -> list[np.ndarray]:
         """Windows of work nodes in order of time, [window] rows each; with its halo none holds more than `max_nodes`.
 
-        A halo that is larger by itself (of a collective over very many ranks) is kept: the answers would be others.
+        A halo that is larger by itself (of a collective over very many ranks) is kept: the outputs would be others.
         """
         order = self._order()
         count = max(-(-2 * len(order) // max_nodes), 1)

@@ -42,13 +42,13 @@ def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
     return _contended(step, filled_us(step, isolated_us))[1]
 
 
-def in_place_us(step: Step, answer: IsolatedPrediction) -> np.ndarray:
+def in_place_us(step: Step, estimate: IsolatedPrediction) -> np.ndarray:
     """[num_nodes] usual latencies next to other work: stretched by what stretches the scheduled ones; NaN as it was."""
-    scheduled_us = filled_us(step, answer.scheduled_us)  # [num_nodes]
+    scheduled_us = filled_us(step, estimate.scheduled_us)  # [num_nodes]
     served_us, _ = _contended(step, scheduled_us)
     stretch = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)
     moves = (step.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-    return answer.usual_us * _contention(step).usual_stretch(moves, answer.usual_us, stretch)
+    return estimate.usual_us * _contention(step).usual_stretch(moves, estimate.usual_us, stretch)
 
 
 def _contended(step: Step, isolated_us: np.ndarray) -> tuple[np.ndarray, float]:

@@ -1,1 +1,1 @@
-"""How good an answer is: metrics, trivial answers, comparisons with intervals over runs."""
+"""How good a prediction is: metrics, trivial predictions, comparisons with intervals over runs."""

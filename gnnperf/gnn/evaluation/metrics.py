@@ -65,17 +65,17 @@ def summarize(predicted_us: np.ndarray, measured_us: np.ndarray) -> ErrorSummary
     """All metrics over nodes with a measurement.
 
     Args:
-        predicted_us: [num_nodes]; NaN where there is no answer (counts against coverage only).
+        predicted_us: [num_nodes]; NaN where there is no prediction (counts against coverage only).
         measured_us: [num_nodes]; NaN or 0 does not count.
     """
     labeled = is_measured(measured_us)  # [num_nodes]
-    answered = labeled & np.isfinite(predicted_us)  # [num_nodes]
-    p, m = predicted_us[answered], measured_us[answered]  # [num answered]
-    coverage = float(answered.sum() / labeled.sum()) if labeled.any() else float("nan")
+    covered = labeled & np.isfinite(predicted_us)  # [num_nodes]
+    p, m = predicted_us[covered], measured_us[covered]  # [num covered]
+    coverage = float(covered.sum() / labeled.sum()) if labeled.any() else float("nan")
     if not len(m):
         return ErrorSummary(0, coverage, *[float("nan")] * 7)
     ape = absolute_percentage_error(p, m)
-    bias = np.exp(np.log(np.maximum(p, APE_FLOOR * m) / m).mean()) - 1.0  # an answer of 0 must not be log 0
+    bias = np.exp(np.log(np.maximum(p, APE_FLOOR * m) / m).mean()) - 1.0  # a prediction of 0 must not be log 0
     return ErrorSummary(
         num_nodes=len(m),
         coverage=coverage,
@@ -119,26 +119,26 @@ def gmae_interval(
 
 
 def compare(
-    answers: Mapping[str, np.ndarray], measured_us: np.ndarray, node_types: np.ndarray, runs: np.ndarray
+    estimates: Mapping[str, np.ndarray], measured_us: np.ndarray, node_types: np.ndarray, runs: np.ndarray
 ) -> pd.DataFrame:
-    """One row per node type ("all" first) and answer.
+    """One row per node type ("all" first) and predictor.
 
     Args:
-        answers: name -> [num_nodes] predicted latency, NaN where there is none.
+        estimates: name -> [num_nodes] predicted latency, NaN where there is none.
         measured_us: [num_nodes] measured latency, NaN unknown.
         node_types: [num_nodes] NodeType values.
         runs: [num_nodes] run names, for the bootstrap.
 
     Returns:
-        Columns node_type, answer, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).
+        Columns node_type, predictor, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).
     """
     labeled = is_measured(measured_us)
     groups = [ALL, *sorted(set(node_types[labeled].tolist()))]
     rows = [
-        _row(group, name, answer[use], measured_us[use], runs[use])
+        _row(group, name, estimate[use], measured_us[use], runs[use])
         for group in groups
         for use in [labeled & ((node_types == group) | (group == ALL))]
-        for name, answer in answers.items()
+        for name, estimate in estimates.items()
     ]
     return pd.DataFrame(rows)
 
@@ -146,4 +146,4 @@ def compare(
 def _row(group: str, name: str, predicted: np.ndarray, measured: np.ndarray, runs: np.ndarray) -> dict[str, object]:
     low, high = gmae_interval(predicted, measured, runs)
     summary = asdict(summarize(predicted, measured))
-    return {"node_type": group, "answer": name, **summary, "gmae_low": low, "gmae_high": high}
+    return {"node_type": group, "predictor": name, **summary, "gmae_low": low, "gmae_high": high}

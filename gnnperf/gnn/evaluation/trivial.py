@@ -1,4 +1,4 @@
-"""Trivial answers, fitted on training runs only. What a learned model does not beat, it has not learned."""
+"""Trivial predictions, fitted on training runs only. What a learned model does not beat, it has not learned."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NearestRun:
 
     Attributes:
         runs: run name -> content_key -> median latency.
-        fallback: answers for work that the nearest run does not have.
+        fallback: predictions for work that the nearest run does not have.
     """
 
     runs: Mapping[str, pd.Series]
@@ -56,7 +56,7 @@ class NearestRun:
         return max(sorted(shared), key=lambda name: shared[name])
 
     def predict(self, nodes: pd.DataFrame) -> np.ndarray:
-        """[num_nodes]; NaN where neither the nearest run nor the fallback has an answer."""
+        """[num_nodes]; NaN where neither the nearest run nor the fallback has a prediction."""
         copied = nodes["content_key"].map(self.runs[self.nearest(nodes)]).to_numpy(np.float64)  # [num_nodes]
         return np.where(np.isfinite(copied), copied, self.fallback.predict(nodes))
 

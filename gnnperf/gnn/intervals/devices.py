@@ -1,4 +1,4 @@
-"""Intervals on a device without calibration: what answers missed on devices that were left out may be missed again.
+"""Intervals on a device without calibration: what predictions missed on devices that were left out may be missed again.
 
     generation left out       A     B     C           scores of each: log(measured / predicted without it), by group
     its quantiles             |-a-| |-b-| |-c-|
@@ -35,7 +35,7 @@ GENERATION_LEVEL = 0.9  # of generations whose quantile lies within, on each sid
 
 @dataclass(frozen=True)
 class DeviceIntervals:
-    """What answers may miss on a device without calibration.
+    """What predictions may miss on a device without calibration.
 
     Attributes:
         level: share of nodes that lie within.

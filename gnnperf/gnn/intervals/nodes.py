@@ -1,10 +1,10 @@
 """Intervals of node latencies: quantiles of log(measured / predicted) on runs that nothing was fitted on, by group.
 
-    device, who answered, kind, family, size -> .. kind, family -> .. kind -> .. who answered -> none
+    device, the source, kind, family, size -> .. kind, family -> .. kind -> .. the source -> none
 
 A node takes the first of these groups that holds enough. Noise of the machine is the larger, the shorter a node is, so
 that size (decades of the predicted latency) is part of the finest group. Another device than those of the calibration
-has no group: nothing is known of how far answers for it are off.
+has no group: nothing is known of how far predictions for it are off.
 """
 
 from __future__ import annotations
@@ -84,32 +84,32 @@ class NodeIntervals:
     log_bounds: Mapping[str, tuple[LogLow, LogHigh]]
     devices: tuple[str, ...]
 
-    def bounds_us(self, answers: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    def bounds_us(self, estimates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """[num_nodes] lowest and highest latency; NaN without a latency or a group.
 
         Args:
-            answers: as `answer_table` makes it.
+            estimates: as `estimate_table` makes it.
         """
-        log_low, log_high = np.full(len(answers), np.nan), np.full(len(answers), np.nan)
-        for keys in reversed(_groups(answers)):  # the finest last: it stands
+        log_low, log_high = np.full(len(estimates), np.nan), np.full(len(estimates), np.nan)
+        for keys in reversed(_groups(estimates)):  # the finest last: it stands
             result = keys.map(self.log_bounds)
             has = result.notna().to_numpy()
             low_high = np.array(result[has].tolist()).reshape(-1, 2)
             log_low[has], log_high[has] = low_high[:, 0], low_high[:, 1]
-        latency_us = answers["predicted_us"].to_numpy(np.float64)
+        latency_us = estimates["predicted_us"].to_numpy(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):  # infinite: no bound
             return latency_us * np.exp(log_low), latency_us * np.exp(log_high)
 
 
-def fit_node_intervals(answers: pd.DataFrame, level: float) -> NodeIntervals:
+def fit_node_intervals(estimates: pd.DataFrame, level: float) -> NodeIntervals:
     """Groups that hold enough nodes of enough runs.
 
     Args:
-        answers: rows of `answer_table` of calibration runs, with columns `run` and `measured_us`; unmeasured nodes and
-            nodes without an answer are left out.
+        estimates: rows of `estimate_table` of calibration runs, with columns `run` and `measured_us`; nodes that are
+            unmeasured or uncovered are left out.
         level: share of nodes that should lie within.
     """
-    known = answers[(answers["measured_us"] > 0) & (answers["predicted_us"] > 0)]
+    known = estimates[(estimates["measured_us"] > 0) & (estimates["predicted_us"] > 0)]
     scores = np.log(known["measured_us"] / known["predicted_us"])
     result: dict[str, tuple[float, float]] = {}
     for keys in _groups(known):
@@ -120,13 +120,13 @@ def fit_node_intervals(answers: pd.DataFrame, level: float) -> NodeIntervals:
     return NodeIntervals(level, result, tuple(sorted(set(known["device"]))))
 
 
-def answer_table(device: str, source: np.ndarray, kind: np.ndarray, family: np.ndarray, predicted_us: np.ndarray
+def estimate_table(device: str, source: np.ndarray, kind: np.ndarray, family: np.ndarray, predicted_us: np.ndarray
                  ) -> pd.DataFrame:  # fmt: skip
     """One row per node of a prediction.
 
     Args:
         device: predicted for.
-        source: [num_nodes] who answered.
+        source: [num_nodes] the source.
         kind: [num_nodes] as data.occurrences.node_kinds.
         family: [num_nodes] op family; None or NaN unknown.
         predicted_us: [num_nodes] latencies.
@@ -136,11 +136,11 @@ def answer_table(device: str, source: np.ndarray, kind: np.ndarray, family: np.n
                          "family": named, "predicted_us": predicted_us})  # fmt: skip
 
 
-def _groups(answers: pd.DataFrame) -> list[pd.Series]:
+def _groups(estimates: pd.DataFrame) -> list[pd.Series]:
     """Names of each row's groups, the finest first."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        size = np.floor(SIZES_PER_DECADE * np.log10(answers["predicted_us"])).replace([-np.inf, np.inf], np.nan)
-    parts = [answers["device"], answers["source"], answers["kind"], answers["family"], size.astype(str)]
+        size = np.floor(SIZES_PER_DECADE * np.log10(estimates["predicted_us"])).replace([-np.inf, np.inf], np.nan)
+    parts = [estimates["device"], estimates["source"], estimates["kind"], estimates["family"], size.astype(str)]
     named, keys = parts[0].astype(str), []
     for part in parts[1:]:
         named = named + SEPARATOR + part.astype(str)

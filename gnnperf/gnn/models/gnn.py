@@ -49,7 +49,7 @@ class WorkEncoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class NodeAnswer:
+class NodeOutput:
     """Predictions for nodes of one type.
 
     Attributes:
@@ -63,7 +63,7 @@ class NodeAnswer:
 
 
 class Head(nn.Module):
-    """State -> NodeAnswer. The last layer starts at zero: an untrained network predicts the base."""
+    """State -> NodeOutput. The last layer starts at zero: an untrained network predicts the base."""
 
     def __init__(self, hidden_channels: int) -> None:
         super().__init__()
@@ -73,10 +73,10 @@ class Head(nn.Module):
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 
-    def forward(self, state: Tensor) -> NodeAnswer:
+    def forward(self, state: Tensor) -> NodeOutput:
         """[n, hidden_channels] -> two of [n], each by its own weights: both are shrunk apart."""
         both = self.last(torch.relu(self.hidden(self.norm(state))))  # [n, 2]
-        return NodeAnswer(*(MAX_RESIDUAL * torch.tanh(both / MAX_RESIDUAL)).unbind(1))  # limited smoothly
+        return NodeOutput(*(MAX_RESIDUAL * torch.tanh(both / MAX_RESIDUAL)).unbind(1))  # limited smoothly
 
 
 class TypedGNN(nn.Module):
@@ -95,7 +95,7 @@ class TypedGNN(nn.Module):
         )
         self.heads = nn.ModuleDict({t: Head(width) for t in WORK})
 
-    def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
+    def forward(self, data: HeteroData) -> dict[str, NodeOutput]:
         """One graph or a batch of graphs, normalized -> predictions per work type.
 
         Collectives outside the links and groups of training keep their base.
@@ -106,13 +106,13 @@ class TypedGNN(nn.Module):
         messages = joint_messages(data, dict(zip(WORK, sizes, strict=True)))
         for layer in self.layers:
             state = layer(state, messages)
-        answers = {t: self.heads[t](part) for t, part in zip(WORK, state.split(sizes), strict=True)}
+        estimates = {t: self.heads[t](part) for t, part in zip(WORK, state.split(sizes), strict=True)}
         collective = str(NodeType.COLLECTIVE)
-        known, answer = data[collective].known_collective_model, answers[collective]
-        answers[collective] = replace(
-            answer, residual=answer.residual * known, scheduled_residual=answer.scheduled_residual * known
+        known, estimate = data[collective].known_collective_model, estimates[collective]
+        estimates[collective] = replace(
+            estimate, residual=estimate.residual * known, scheduled_residual=estimate.scheduled_residual * known
         )
-        return answers
+        return estimates
 
     def shrink(self, node_type: str, usual: float = 1.0, scheduled: float = 1.0) -> None:
         """Keep these shares of the corrections of a node type, in log space; 0 leaves the base.
@@ -150,7 +150,7 @@ def joint_messages(data: HeteroData, sizes: Mapping[str, int]) -> Messages:
 
 
 @torch.no_grad()
-def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) -> dict[str, NodeAnswer]:
+def outputs_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) -> dict[str, NodeOutput]:
     """Work type -> predictions for all its nodes, in the graph's order; of large graphs by segments.
 
     Args:
@@ -159,15 +159,15 @@ def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) 
         max_nodes: nodes per forward pass.
     """
     if (data.num_nodes or 0) <= max_nodes:
-        results: dict[str, NodeAnswer] = network(data)
+        results: dict[str, NodeOutput] = network(data)
         return results
     whole = SegmentedGraph(data, network.num_layers)
     dtype = next(network.parameters()).dtype
-    result = {t: torch.full((2, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # fields of NodeAnswer
+    result = {t: torch.full((2, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # fields of NodeOutput
     for window in whole.windows(max_nodes):
         part = whole.cut(window)
-        for node_type, answer in network(part.data).items():
+        for node_type, estimate in network(part.data).items():
             rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
-            fields = torch.stack([answer.residual, answer.scheduled_residual])  # [2, n]
+            fields = torch.stack([estimate.residual, estimate.scheduled_residual])  # [2, n]
             result[node_type][:, rows.sort().values] = fields[:, part.inner[node_type]]
-    return {t: NodeAnswer(*both) for t, both in result.items()}
+    return {t: NodeOutput(*both) for t, both in result.items()}

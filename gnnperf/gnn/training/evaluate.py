@@ -1,4 +1,4 @@
-"""A trained network next to the trivial answers, on runs that training has not seen."""
+"""A trained network next to the trivial predictions, on runs that training has not seen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
 from gnnperf.gnn.evaluation.metrics import ALL, compare
 from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
-from gnnperf.gnn.models.gnn import WORK, TypedGNN, answers_of
+from gnnperf.gnn.models.gnn import WORK, TypedGNN, outputs_of
 from gnnperf.gnn.training.config import EVALUATED
 
 
@@ -59,22 +59,22 @@ def processes() -> Processes:
 def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALUATED) -> dict[str, pd.DataFrame]:
     """Part ("val", "test") -> comparison table; a part without runs is left out.
 
-    Answers: gnn; base (analytical, else typed floor), which the network corrects; analytic by itself; one constant per
-    op; a copy of the nearest training run.
+    Predictors: gnn; base (analytical, else typed floor), which the network corrects; analytic; one constant per op;
+    a copy of the nearest training run.
     """
     nearest = fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]})
     return {part: _compare(network, data.steps[part], nearest, part) for part in parts if data.steps[part]}
 
 
 def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun, part: str) -> pd.DataFrame:
-    parts = [_answers(network, step, nearest) for step in each(steps, f"judging, {part}", "runs")]
+    parts = [_estimates(network, step, nearest) for step in each(steps, f"judging, {part}", "runs")]
     nodes = pd.concat(parts, ignore_index=True)
-    answers = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
-    return compare(answers, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
+    estimates = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
+    return compare(estimates, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
 
 
-def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
-    """One row per node: measured latency and every answer."""
+def _estimates(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
+    """One row per node: measured latency and every prediction."""
     return pd.DataFrame(
         {
             "gnn": predicted_us(network, step),
@@ -96,13 +96,13 @@ def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
 
 def isolated_prediction(network: TypedGNN, step: Step) -> IsolatedPrediction:
     """What the network says of each node by itself; NaN at device and link nodes."""
-    answers = answers_of(network.eval(), step.data)
+    estimates = outputs_of(network.eval(), step.data)
     usual_us, scheduled_us = np.full((2, len(step.nodes)), np.nan)
     for node_type in WORK:
-        store, answer = step.data[node_type], answers[node_type]
+        store, estimate = step.data[node_type], estimates[node_type]
         row, base_us = store.node_id.numpy(), store.base_us.numpy()
-        usual_us[row] = base_us * answer.residual.double().exp().numpy()
-        scheduled_us[row] = base_us * answer.scheduled_residual.double().exp().numpy()
+        usual_us[row] = base_us * estimate.residual.double().exp().numpy()
+        scheduled_us[row] = base_us * estimate.scheduled_residual.double().exp().numpy()
     return IsolatedPrediction(usual_us, scheduled_us)
 
 
@@ -112,7 +112,7 @@ def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
     Not the loss: two settings of the loss give values that say nothing about each other.
     """
     val = tables["val"]
-    result = val[(val["node_type"] == ALL) & (val["answer"] == "gnn")]["gmae"]
+    result = val[(val["node_type"] == ALL) & (val["predictor"] == "gnn")]["gmae"]
     return float(result.to_numpy()[0])
 
 
@@ -124,7 +124,7 @@ def wide_console() -> Console:
 def print_comparison(part: str, table: pd.DataFrame, onto: Console) -> None:
     """Print one part's table: percentages, GMAE with its 95 % interval over runs."""
     shown = Table(title=f"{part}: error of node latencies in %", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for name in ("node type", "answer"):
+    for name in ("node type", "predictor"):
         shown.add_column(name, no_wrap=True)
     for name in ("nodes", "covered", "GMAE", "95 %", "mean", "median", "p90", "max", "bias"):
         shown.add_column(name, justify="right", no_wrap=True)
@@ -137,7 +137,8 @@ def print_comparison(part: str, table: pd.DataFrame, onto: Console) -> None:
 def _records(row: Mapping[Hashable, Any]) -> list[str]:
     interval = "-" if np.isnan(row["gmae_low"]) else f"{_percent(row['gmae_low'])}..{_percent(row['gmae_high'])}"
     errors = [_percent(row[name]) for name in ("mean_ape", "median_ape", "p90_ape", "max_ape", "bias")]
-    return [row["answer"], str(row["num_nodes"]), _percent(row["coverage"]), _percent(row["gmae"]), interval, *errors]
+    shares = [_percent(row[name]) for name in ("coverage", "gmae")]
+    return [row["predictor"], str(row["num_nodes"]), *shares, interval, *errors]
 
 
 def write_comparison(tables: dict[str, pd.DataFrame], path: Path) -> None:

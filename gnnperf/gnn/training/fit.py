@@ -24,7 +24,7 @@ from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
-from gnnperf.gnn.models.gnn import WORK, TypedGNN, answers_of
+from gnnperf.gnn.models.gnn import WORK, TypedGNN, outputs_of
 from gnnperf.gnn.models.stored import check_storable
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
@@ -198,8 +198,8 @@ class Shares:
 def _stored_residuals(network: TypedGNN, step: Step) -> np.ndarray:
     """[2, num_nodes] residuals of usual and of scheduled latencies; 0 at device and link nodes."""
     result = np.zeros((2, len(step.nodes)))
-    for node_type, answer in answers_of(network, step.data).items():
-        both = torch.stack([answer.residual, answer.scheduled_residual])  # [2, n]
+    for node_type, estimate in outputs_of(network, step.data).items():
+        both = torch.stack([estimate.residual, estimate.scheduled_residual])  # [2, n]
         result[:, step.data[node_type].node_id.numpy()] = both.double().numpy()
     return result
 

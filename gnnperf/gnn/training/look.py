@@ -161,13 +161,13 @@ def _without_folders(value: Any) -> Any:
     return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
 
 
-# A trained network node by node: where its errors are, and a sample of its answers to look at.
+# A trained network node by node: where its errors are, and a sample of its predictions to look at.
 
 DESCRIBED = ("node_type", "family", "op_name", "phase", "segment", "dtype", "input_dims")
 MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
 
 
-def node_answers(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
+def node_outputs(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
     """One row per node with a measured latency and a prediction.
 
     Returns:
@@ -192,7 +192,7 @@ def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """One row per group of nodes, the longest measured time first.
 
     Args:
-        nodes: what node_answers gives.
+        nodes: what node_outputs gives.
         keys: columns to group by.
 
     Returns:
@@ -229,7 +229,7 @@ def sampled(nodes: pd.DataFrame, max_rows: int = MAX_ROWS, seed: int = 0) -> pd.
     return sample.assign(log_error=np.log(sample["predicted_us"] / sample["measured_us"]))
 
 
-# Figures of a trained network's answers.
+# Figures of a trained network's predictions.
 
 AROUND = 0.1  # drawn next to the diagonal: 10 % too long, 10 % too short
 
@@ -254,10 +254,10 @@ def parity(nodes: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def log_answers(
+def log_outputs(
     log: Log, network: TypedGNN, val: Sequence[Step], comparison: Mapping[str, pd.DataFrame], sha256: str
 ) -> None:
-    """Log what the network answers on the validation runs, how it compares, and which file holds it.
+    """Log what the network predicts on the validation runs, how it compares, and which file holds it.
 
     Node by node only validation runs are shown: what is changed after a look at test runs was fitted on them.
 
@@ -265,10 +265,10 @@ def log_answers(
         log: where to.
         network: trained.
         val: steps of the validation runs.
-        comparison: part -> every answer's errors (evaluate).
+        comparison: part -> every prediction's errors (evaluate).
         sha256: of the checkpoint.
     """
-    nodes = node_answers(network, val)
+    nodes = node_outputs(network, val)
     sample = sampled(nodes)
     for keys in (("family", "node_type"), ("op_name", "node_type"), ("run",)):
         log.table(f"val_errors_by_{keys[0]}", errors_by(nodes, *keys))

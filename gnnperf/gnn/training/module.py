@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch_geometric.data import HeteroData
 
-from gnnperf.gnn.models.gnn import WORK, NodeAnswer, TypedGNN
+from gnnperf.gnn.models.gnn import WORK, NodeOutput, TypedGNN
 from gnnperf.gnn.training.config import OptimConfig
 
-Answers = Mapping[str, NodeAnswer]
+Estimates = Mapping[str, NodeOutput]
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class LabeledNodes:
     time_share: Tensor
 
 
-def labeled(batch: HeteroData, answers: Answers) -> LabeledNodes:
+def labeled(batch: HeteroData, estimates: Estimates) -> LabeledNodes:
     """Predictions and labels of the nodes that have a label."""
     target, steady = (torch.cat([batch[t][name] for t in WORK]) for name in ("target", "steady_target"))
     use = torch.isfinite(target)  # [num work nodes]
     return LabeledNodes(
-        residual=torch.cat([answers[t].residual for t in WORK])[use],
-        scheduled_residual=torch.cat([answers[t].scheduled_residual for t in WORK])[use],
+        residual=torch.cat([estimates[t].residual for t in WORK])[use],
+        scheduled_residual=torch.cat([estimates[t].scheduled_residual for t in WORK])[use],
         target=target[use],
         steady_target=torch.where(torch.isfinite(steady), steady, target)[use],  # 0 in the steady steps: no target
         time_share=torch.cat([batch[t].time_share for t in WORK])[use],
@@ -90,10 +90,10 @@ class LatencyModule(lightning.LightningModule):
 
     def validation_step(self, batch: HeteroData, step: int) -> None:
         """Log the loss and the mean |log error| of the nodes of one batch."""
-        answers = self.model(batch)
-        nodes = labeled(batch, answers)
+        estimates = self.model(batch)
+        nodes = labeled(batch, estimates)
         size = {"batch_size": batch.num_graphs}
-        self.log("val_loss", self._loss(batch, answers), prog_bar=True, **size)
+        self.log("val_loss", self._loss(batch, estimates), prog_bar=True, **size)
         self.log("val_log_error", (nodes.residual - nodes.target).abs().sum() / max(len(nodes.target), 1), **size)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
@@ -106,9 +106,9 @@ class LatencyModule(lightning.LightningModule):
         schedule = LambdaLR(optimizer, lambda step: learning_rate_share(step, total, config.warmup_share))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def _loss(self, batch: HeteroData, answers: Answers) -> Tensor:
+    def _loss(self, batch: HeteroData, estimates: Estimates) -> Tensor:
         """A sum of terms; a weight of 0 leaves its term out."""
-        config, nodes = self.config, labeled(batch, answers)
+        config, nodes = self.config, labeled(batch, estimates)
         loss = node_error(robust(nodes.residual, nodes.target, config.huber_delta), nodes, config.share_weight)
         if config.scheduled_weight > 0:
             scheduled = robust(nodes.scheduled_residual, nodes.steady_target, config.huber_delta)

@@ -1,1 +1,1 @@
-"""Two answers about a step, or an answer and a measurement: what changed, as a waterfall. `gnnperf compare A B`."""
+"""Two predictions of a step, or a prediction and a measurement: what changed, as a waterfall. `gnnperf compare A B`."""

@@ -47,10 +47,10 @@ class Side:
     rates: dict[str, float] = field(default_factory=dict)
 
 
-def predicted_side(answer: StepPrediction, nodes: pd.DataFrame, where: str = "") -> Side:
+def predicted_side(result: StepPrediction, nodes: pd.DataFrame, where: str = "") -> Side:
     """A step as predicted; `nodes` is its `nodes_table`."""
-    return Side(where, answer.prediction.graph.name, str(answer.mode), answer.hardware, answer.step_time_us,
-                answer.step_time_kind, answer.is_lower_bound, work(nodes))  # fmt: skip
+    return Side(where, result.prediction.graph.name, str(result.mode), result.hardware, result.step_time_us,
+                result.step_time_kind, result.is_lower_bound, work(nodes))  # fmt: skip
 
 
 def is_prediction(path: Path) -> bool:

@@ -212,7 +212,7 @@ def _change(part: Change) -> dict[str, Any]:
 
 
 class StepTooLong(InputError):
-    """The answer is beyond a limit: nothing is wrong with the input, so that scripts can tell it from a mistake."""
+    """The prediction is above a limit: nothing is wrong with the input, so that scripts can tell it from a mistake."""
 
     exit_code = EXCEEDED
 
@@ -226,18 +226,18 @@ class Threshold:
     before_us: float | None = None
     before_kind: StepTimeKind | None = None
 
-    def check(self, answer: StepPrediction) -> None:
+    def check(self, prediction: StepPrediction) -> None:
         """Refuse a step that is too long.
 
         Raises:
             StepTooLong: naming the limits.
             InputError: the step times are of different kinds, which are different quantities.
         """
-        if self.before_kind is not None and self.before_kind is not answer.step_time_kind:
-            raise InputError(f"its step is a {self.before_kind}, the predicted one a {answer.step_time_kind}",
+        if self.before_kind is not None and self.before_kind is not prediction.step_time_kind:
+            raise InputError(f"its step is a {self.before_kind}, the predicted one a {prediction.step_time_kind}",
                              where=self.against, allowed="two steps of one kind: periods, makespans or windows",
                              remedy="choose another step (step=N)")  # fmt: skip
-        texts = self.limits.sentences("the step", answer.step_time_us, f"that of {self.against}", self.before_us)
+        texts = self.limits.sentences("the step", prediction.step_time_us, f"that of {self.against}", self.before_us)
         if texts:
             raise StepTooLong("; ".join(texts))
 

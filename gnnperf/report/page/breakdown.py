@@ -121,44 +121,44 @@ OCCUPANCY_NOTE = (
 )
 
 
-def sources(answer: StepPrediction) -> Markup:
-    """Share of the step time by where latencies come from, and how many nodes each source answers."""
-    parts = [(name, share, OF_SOURCE.get(name, OTHER)) for name, share in answer.source_share.items()]
-    return Markup(f"{stack(parts)}{note(f'Shares of the step time, along the critical path; {coverage(answer)}.')}")
+def sources(prediction: StepPrediction) -> Markup:
+    """Share of the step time by where latencies come from, and how many nodes each source predicts."""
+    parts = [(name, share, OF_SOURCE.get(name, OTHER)) for name, share in prediction.source_share.items()]
+    return Markup(f"{stack(parts)}{note(f'Shares of the step time, along the critical path; {coverage(prediction)}.')}")
 
 
-def node_types(answer: StepPrediction, work: pd.DataFrame) -> Markup:
+def node_types(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
     """By node type, with the shares of the critical path as a bar."""
-    parts = [(name, share, OF_TYPE.get(name, OTHER)) for name, share in answer.critical_path_share.items()]
-    shares = f"{stack(parts)}{note('Shares of the critical path; ' + path_delays(answer) + '.')}"
+    parts = [(name, share, OF_TYPE.get(name, OTHER)) for name, share in prediction.critical_path_share.items()]
+    shares = f"{stack(parts)}{note('Shares of the critical path; ' + path_delays(prediction) + '.')}"
     result = summary.by_node_type(work)
-    totals = _totals("Node types", "node type", result, _names(result, "node_type"), answer)
+    totals = _totals("Node types", "node type", result, _names(result, "node_type"), prediction)
     return Markup(f"{subtitle('By node type')}{shares}{totals}")
 
 
-def phases(answer: StepPrediction, work: pd.DataFrame) -> Markup:
+def phases(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
     """By phase of the step."""
     result = summary.by_phase(work)
     share = result["critical_us"] / (result["critical_us"].sum() or 1.0)
     parts = [(str(n), float(s), OF_PHASE.get(str(n), OTHER)) for n, s in zip(result["phase"], share, strict=True)]
-    totals = _totals("Phases", "phase", result, _names(result, "phase"), answer)
+    totals = _totals("Phases", "phase", result, _names(result, "phase"), prediction)
     return Markup(f"{subtitle('By phase')}{stack(parts)}{totals}")
 
 
-def families(answer: StepPrediction, work: pd.DataFrame) -> Markup:
+def families(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
     """By op family."""
     result = summary.by_family(work)
-    totals = _totals("Op families", "op family", result, _names(result, "family"), answer)
+    totals = _totals("Op families", "op family", result, _names(result, "family"), prediction)
     return Markup(f"{subtitle('By op family')}{totals}")
 
 
-def ranks(answer: StepPrediction, work: pd.DataFrame) -> Markup:
+def ranks(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
     """By rank, with when each one completes; transfers belong to several."""
     result = summary.by_rank(work)
     names = [rank_td(int(rank)) for rank in result["rank"]]
-    done_us = [answer.rank_step_time_us.get(int(rank), math.nan) for rank in result["rank"]]
+    done_us = [prediction.rank_step_time_us.get(int(rank), math.nan) for rank in result["rank"]]
     done = [Td("-", 0.0) if math.isnan(us) else time_td(us) for us in done_us]
-    totals = _totals("Ranks", "rank", result, names, answer, ("completes after", done))
+    totals = _totals("Ranks", "rank", result, names, prediction, ("completes after", done))
     return Markup(f"{subtitle('By rank')}{note('Transfers belong to several ranks.')}{totals}")
 
 
@@ -171,11 +171,11 @@ def _totals(
     head: str,
     result: pd.DataFrame,
     names: Sequence[Td],
-    answer: StepPrediction,
+    prediction: StepPrediction,
     more: tuple[str, Sequence[Td]] | None = None,
 ) -> Markup:
     """One row per group: nodes, time on the critical path, sums over ranks."""
-    step_us = answer.step_time_us or 1.0
+    step_us = prediction.step_time_us or 1.0
     rows = []
     for number, (name, row, drawn) in enumerate(
         zip(names, rows_of(result), bars(result["critical_us"], [_color(name.text) for name in names]), strict=True)

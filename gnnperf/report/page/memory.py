@@ -17,9 +17,9 @@ COLORS = {
 }  # fmt: skip
 
 
-def timelines(answer: StepPrediction) -> Markup:
+def timelines(prediction: StepPrediction) -> Markup:
     """A picture of each of the fullest ranks; nothing where it is not known."""
-    known = [rank for rank in answer.peak_memory if rank.peak.timeline is not None and rank.peak.timeline.time_us]
+    known = [rank for rank in prediction.peak_memory if rank.peak.timeline is not None and rank.peak.timeline.time_us]
     if not known:
         return Markup("")
     fullest = sorted(known, key=lambda rank: -rank.peak.peak_bytes)[:MOST_PICTURES]

@@ -118,10 +118,10 @@ def _shapes(row: Any) -> str:
     return "" if math.isnan(row.message_bytes) else f"{bytes_text(int(row.message_bytes))} per rank"
 
 
-def errors(result: pd.DataFrame, answer: StepPrediction) -> Markup:
+def errors(result: pd.DataFrame, prediction: StepPrediction) -> Markup:
     """`family_errors` as a table; the reason where there is nothing to compare."""
-    if answer.measured_step_time_us is None:
-        return paragraph(f"No errors: {comparison(answer)}.")
+    if prediction.measured_step_time_us is None:
+        return paragraph(f"No errors: {comparison(prediction)}.")
     sums = ("measured, summed", "predicted, summed", "error of the sum")
     heads = ("op family", "nodes", *sums, "median error of a node", "90th percentile")
     rows = [
@@ -148,17 +148,19 @@ COMPARED = ("counted as recorded", "measured", "error")
 RESERVED = "reserved at most"
 
 
-def peak_memory(answer: StepPrediction) -> Markup:
+def peak_memory(prediction: StepPrediction) -> Markup:
     """One row per rank: the peak, at which op, of what it is made; then whether it fits."""
-    parts = list(dict.fromkeys(str(part) for rank in answer.peak_memory for part in rank.peak.parts_bytes))
-    used = [part for part in parts if any(_of(rank, part) for rank in answer.peak_memory)]
+    parts = list(dict.fromkeys(str(part) for rank in prediction.peak_memory for part in rank.peak.parts_bytes))
+    used = [part for part in parts if any(_of(rank, part) for rank in prediction.peak_memory)]
     names = (part.replace("_", " ") for part in used)
     heads = ("rank", "peak", RESERVED, *names, "DDP's buckets", "at", *COMPARED)
-    rows = [(*_sizes(rank, used), text_td(rank.peak.at or UNKNOWN), *_compared(rank)) for rank in answer.peak_memory]
-    sentences = fit_lines(answer.peak_memory, answer.hardware)
-    edited = [line for line in memory_lines(answer) if line.startswith("what if")]
-    unknown = () if any(rank.measured for rank in answer.peak_memory) else COMPARED
-    if all(rank.peak.most_reserved_bytes is None for rank in answer.peak_memory):
+    rows = [
+        (*_sizes(rank, used), text_td(rank.peak.at or UNKNOWN), *_compared(rank)) for rank in prediction.peak_memory
+    ]
+    sentences = fit_lines(prediction.peak_memory, prediction.hardware)
+    edited = [line for line in memory_lines(prediction) if line.startswith("what if")]
+    unknown = () if any(rank.measured for rank in prediction.peak_memory) else COMPARED
+    if all(rank.peak.most_reserved_bytes is None for rank in prediction.peak_memory):
         unknown = (*unknown, RESERVED)
     return Markup(f"{table('Peak memory', heads, rows, unknown)}{''.join(map(paragraph, [*sentences, *edited]))}")
 

@@ -1,4 +1,4 @@
-"""The whole page, in its order: the answer, warnings, what-ifs, where the time goes, the step as it runs, its ops."""
+"""The page, in its order: the prediction, warnings, what-ifs, where the time goes, the step as it runs, its ops."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from gnnperf.whatif import Finding
 UNNAMED_HARDWARE = "hardware that the trace does not name"
 
 
-def warnings(answer: StepPrediction) -> Markup:
+def warnings(estimate: StepPrediction) -> Markup:
     """The first warnings; nothing where there is none. All others are in the provenance."""
-    shown = answer.warnings[:MOST_WARNINGS]
+    shown = estimate.warnings[:MOST_WARNINGS]
     if not shown:
         return Markup("")
     sentences = "".join(f"<li>{escape(warning)}</li>" for warning in shown)
@@ -54,23 +54,23 @@ def warnings(answer: StepPrediction) -> Markup:
     return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{sentences}</ul></section>')
 
 
-def answer_cards(answer: StepPrediction, ranks: pd.DataFrame) -> Markup:
+def prediction_cards(estimate: StepPrediction, ranks: pd.DataFrame) -> Markup:
     """One card each of what is known: step time, interval, measured value, error, rates, cost, memory, time of ranks.
 
     Args:
-        answer: what was predicted.
+        estimate: what was predicted.
         ranks: its `breakdown.occupancy`.
     """
-    bound = "at least " if answer.is_lower_bound else ""
-    kind = str(answer.step_time_kind)
+    bound = "at least " if estimate.is_lower_bound else ""
+    kind = estimate.step_time_kind
     cards = (
-        ("predicted", f"predicted {kind}", f"{bound}{time_text(answer.step_time_us)}", MEANING[answer.step_time_kind]),
-        *_evidence(answer),
-        *_rates(answer),
-        *_fullest(answer),
-        *_of_ranks(answer, ranks),
-        *_stalls(answer),
-        ("coverage", *_covered(answer)),
+        ("predicted", f"predicted {kind}", f"{bound}{time_text(estimate.step_time_us)}", MEANING[kind]),
+        *_evidence(estimate),
+        *_rates(estimate),
+        *_fullest(estimate),
+        *_of_ranks(estimate, ranks),
+        *_stalls(estimate),
+        ("coverage", *_covered(estimate)),
     )
     return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
 
@@ -78,64 +78,64 @@ def answer_cards(answer: StepPrediction, ranks: pd.DataFrame) -> Markup:
 Cards = Iterable[tuple[str, str, str, str]]  # key, name, value, note
 
 
-def _evidence(answer: StepPrediction) -> Cards:
+def _evidence(estimate: StepPrediction) -> Cards:
     """Interval, measured value, and the error or ratio."""
-    if answer.step_time_interval_us is not None and answer.interval_level is not None:
-        low, high = map(time_text, answer.step_time_interval_us)
-        level = f"{100.0 * answer.interval_level:.0f} % of steps lie within theirs"
+    if estimate.step_time_interval_us is not None and estimate.interval_level is not None:
+        low, high = map(time_text, estimate.step_time_interval_us)
+        level = f"{100.0 * estimate.interval_level:.0f} % of steps lie within theirs"
         yield "interval", "interval", f"{low} to {high}", level
-    if answer.measured_step_time_us is not None:
-        where = f"on {answer.traced_hardware or UNNAMED_HARDWARE}"
-        yield "measured", f"measured {answer.step_time_kind}", time_text(answer.measured_step_time_us), where
-    if answer.step_time_ratio is not None:
-        bounds = answer.ratio_interval
+    if estimate.measured_step_time_us is not None:
+        where = f"on {estimate.traced_hardware or UNNAMED_HARDWARE}"
+        yield "measured", f"measured {estimate.step_time_kind}", time_text(estimate.measured_step_time_us), where
+    if estimate.step_time_ratio is not None:
+        bounds = estimate.ratio_interval
         within = "" if bounds is None else f", {bounds[0]:.2f} to {bounds[1]:.2f}"
         same_way = "to the step predicted the same way for the traced hardware"
-        yield "error", "ratio", f"{answer.step_time_ratio:.3f}{within}", same_way
-    elif answer.step_time_error is not None:
-        left_out = "work that is not covered is left out" if answer.is_lower_bound else "predicted / measured - 1"
-        yield "error", "error", f"{100.0 * answer.step_time_error:+.1f} %", left_out
+        yield "error", "ratio", f"{estimate.step_time_ratio:.3f}{within}", same_way
+    elif estimate.step_time_error is not None:
+        left_out = "work that is not covered is left out" if estimate.is_lower_bound else "predicted / measured - 1"
+        yield "error", "error", f"{100.0 * estimate.step_time_error:+.1f} %", left_out
 
 
-def _of_ranks(answer: StepPrediction, ranks: pd.DataFrame) -> Cards:
+def _of_ranks(estimate: StepPrediction, ranks: pd.DataFrame) -> Cards:
     """What ranks do with the step, in the mean over them."""
-    mean = ranks.mean() / (answer.step_time_us or 1.0)
+    mean = ranks.mean() / (estimate.step_time_us or 1.0)
     yield "active", "active", share_text(mean["active_us"]), "a kernel, copy or op runs; mean over ranks"
-    if len(ranks) > 1 or answer.prediction.graph.world_size > 1:
+    if len(ranks) > 1 or estimate.prediction.graph.world_size > 1:
         exposed = share_text(mean["transfer_us"] + mean["wait_us"])
         yield "exposed", "exposed communication", exposed, "transfers and waits for peers while nothing runs"
     yield "idle", "idle", share_text(mean["host_us"] + mean["idle_us"]), "only the host works, or nothing runs"
 
 
-def _stalls(answer: StepPrediction) -> Cards:
+def _stalls(estimate: StepPrediction) -> Cards:
     """The time that stalls take of the step, where they were looked for and seen."""
-    for one in answer.findings or ():
+    for one in estimate.findings or ():
         if one.rule == "stalls" and one.gain_us is not None:
             yield "stalls", "stalls", time_text(one.gain_us), one.cause
 
 
-def _fullest(answer: StepPrediction) -> Cards:
+def _fullest(estimate: StepPrediction) -> Cards:
     """A card of the rank that holds most, of what it has, and whether that fits."""
-    if not answer.peak_memory:
+    if not estimate.peak_memory:
         return
-    fullest = max(answer.peak_memory, key=lambda rank: rank.peak.peak_bytes)
+    fullest = max(estimate.peak_memory, key=lambda rank: rank.peak.peak_bytes)
     device = "" if fullest.device_bytes is None else f" of {bytes_text(int(fullest.device_bytes))}"
-    fits = next(iter(fit_lines(answer.peak_memory, answer.hardware)), f"of rank {fullest.peak.rank}, the fullest")
+    fits = next(iter(fit_lines(estimate.peak_memory, estimate.hardware)), f"of rank {fullest.peak.rank}, the fullest")
     yield "memory-peak", "peak memory", f"{bytes_text(fullest.peak.peak_bytes)}{device}", fits.partition(";")[0]
 
 
-def _rates(answer: StepPrediction) -> Cards:
+def _rates(estimate: StepPrediction) -> Cards:
     """Cards of throughput, utilization and cost, where they are known."""
-    given = answer.throughput
+    given = estimate.throughput
     if given is None:
         return
-    lines = {line.partition(":")[0]: line.partition(": ")[2] for line in throughput_lines(answer)}
-    bound = "at most " if answer.is_lower_bound else ""
+    lines = {line.partition(":")[0]: line.partition(": ")[2] for line in throughput_lines(estimate)}
+    bound = "at most " if estimate.is_lower_bound else ""
     if rate := rate_text(given):
         yield "throughput", "throughput", f"{bound}{rate}", lines["throughput"]
     if shares := utilization_text(given):
         yield "utilization", "FLOPs utilization", f"{bound}{shares}", lines["utilization"]
-    if cost := cost_text(answer):
+    if cost := cost_text(estimate):
         name, _, sentence = cost.partition(": ")
         first, _, _ = sentence.partition(" at $") if given.steps is None else sentence.partition(", ")
         total = first if given.cost_usd is None else f"${number_text(given.cost_usd)}"
@@ -148,8 +148,8 @@ def _card(key: str, name: str, value: str, sentences: str) -> str:
     return f'<div class="card">{given}</div>'
 
 
-def _covered(answer: StepPrediction) -> tuple[str, str, str]:
-    share, missing = answer.uncovered_measured_share, sum(answer.uncovered_ops.values())
+def _covered(estimate: StepPrediction) -> tuple[str, str, str]:
+    share, missing = estimate.uncovered_measured_share, sum(estimate.uncovered_ops.values())
     nodes = f"{missing:,} nodes without a latency" if missing else "every node has a latency"
     covered = UNKNOWN if share is None else share_text(1.0 - share)
     if share is None:
@@ -158,14 +158,14 @@ def _covered(answer: StepPrediction) -> tuple[str, str, str]:
     return "covered", covered, f"of the measured node time; {nodes}"
 
 
-def whatif(answer: StepPrediction, nodes: pd.DataFrame) -> Markup:
+def whatif(estimate: StepPrediction, nodes: pd.DataFrame) -> Markup:
     """Both steps as bars, the change by node type, and the edits; nothing without edits."""
-    if answer.whatif is None:
+    if estimate.whatif is None:
         return Markup("")
     from gnnperf.report.page.changes import before_and_after  # comparisons also read traces: for edits only
 
-    first, *others = whatif_lines(answer)
-    drawn = before_and_after(answer, answer.whatif.answer, nodes)
+    first, *others = whatif_lines(estimate)
+    drawn = before_and_after(estimate, estimate.whatif.prediction, nodes)
     return section("what-if", "What if", f"<p><b>{escape(first)}</b></p>", drawn, *map(paragraph, others))
 
 
@@ -181,7 +181,7 @@ def findings(result: Sequence[Finding]) -> Markup:
     ))  # fmt: skip
 
 
-# The top of the page: the answer, its warnings, what edits make of it.
+# The top of the page: the prediction, its warnings, what edits make of it.
 
 
 TIMELINE_HELP = (
@@ -191,51 +191,51 @@ TIMELINE_HELP = (
 )
 
 
-def html_report(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> str:
-    """The page of an answer.
+def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> str:
+    """The page of a prediction.
 
     Args:
-        answer: what was predicted.
+        estimate: what was predicted.
         nodes: its `nodes_table`, of which all figures next to those of prediction.json are made.
         slices: its `timeline.tracks`.
     """
-    given = document(answer)
+    given = document(estimate)
     ranks = breakdown.occupancy(nodes, given)
-    parts = list(_sections(answer, nodes, ranks, path.path_nodes(nodes, given)))
+    parts = list(_sections(estimate, nodes, ranks, path.path_nodes(nodes, given)))
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
     return "\n".join((
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         markup.policy(),
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(headline(answer))}</title>\n{markup.style()}\n</head>\n<body>",
-        '<a class="skip" href="#main">Skip to the answer</a>',
-        f'<header><p class="note">{escape(target(answer))}</p>',
+        f"<title>{escape(headline(estimate))}</title>\n{markup.style()}\n</head>\n<body>",
+        '<a class="skip" href="#main">Skip to the prediction</a>',
+        f'<header><p class="note">{escape(target(estimate))}</p>',
         '<button id="theme" type="button" hidden></button></header>',
-        f'<main id="main">\n<h1>{escape(headline(answer))}</h1>',
-        paragraph(comparison(answer)), answer_cards(answer, ranks), warnings(answer), whatif(answer, nodes),
+        f'<main id="main">\n<h1>{escape(headline(estimate))}</h1>',
+        paragraph(comparison(estimate)), prediction_cards(estimate, ranks), warnings(estimate), whatif(estimate, nodes),
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
         *(section(name, title, content) for name, title, content in parts),
         "</main>",
-        markup.json_block("timeline-data", timeline_data(answer, nodes, slices)),
+        markup.json_block("timeline-data", timeline_data(estimate, nodes, slices)),
         markup.scripts(),
         "</body>\n</html>\n",
     ))  # fmt: skip
 
 
 def _sections(
-    answer: StepPrediction, nodes: pd.DataFrame, ranks: pd.DataFrame, on_path: pd.DataFrame
+    estimate: StepPrediction, nodes: pd.DataFrame, ranks: pd.DataFrame, on_path: pd.DataFrame
 ) -> Iterable[tuple[str, str, str]]:
-    work, step_us = work_table(nodes), answer.step_time_us
-    if answer.alternatives:
-        yield "hardware", "On other hardware", _alternatives(answer)
-    if answer.findings is not None:
-        yield "findings", "What holds the step up", findings(answer.findings)
+    work, step_us = work_table(nodes), estimate.step_time_us
+    if estimate.alternatives:
+        yield "hardware", "On other hardware", _alternatives(estimate)
+    if estimate.findings is not None:
+        yield "findings", "What holds the step up", findings(estimate.findings)
     yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(ranks, step_us)
-    yield "sources", "Where latencies come from", breakdown.sources(answer) + ops.uncovered(answer.uncovered_ops)
+    yield "sources", "Where latencies come from", breakdown.sources(estimate) + ops.uncovered(estimate.uncovered_ops)
     yield "breakdown", "Where the time goes", "\n".join((
         note(breakdown.SUMS_NOTE),
-        breakdown.node_types(answer, work), breakdown.phases(answer, work), breakdown.families(answer, work),
-        breakdown.ranks(answer, work),
+        breakdown.node_types(estimate, work), breakdown.phases(estimate, work), breakdown.families(estimate, work),
+        breakdown.ranks(estimate, work),
     ))  # fmt: skip
     yield (
         "path",
@@ -244,14 +244,14 @@ def _sections(
     )
     yield "timeline", "Timeline", _timeline()
     yield "ops", "Top ops", ops.ops(work, step_us)
-    yield "errors", "Errors by op family", ops.errors(_errors(answer, nodes), answer)
-    if answer.peak_memory:
-        yield "memory", "Peak memory", ops.peak_memory(answer) + memory.timelines(answer)
-    yield "provenance", "Provenance", _provenance(answer)
+    yield "errors", "Errors by op family", ops.errors(_errors(estimate, nodes), estimate)
+    if estimate.peak_memory:
+        yield "memory", "Peak memory", ops.peak_memory(estimate) + memory.timelines(estimate)
+    yield "provenance", "Provenance", _provenance(estimate)
 
 
-def _errors(answer: StepPrediction, nodes: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame() if answer.measured_step_time_us is None else family_errors(nodes)
+def _errors(estimate: StepPrediction, nodes: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame() if estimate.measured_step_time_us is None else family_errors(nodes)
 
 
 def _timeline() -> Markup:
@@ -266,19 +266,19 @@ def _timeline() -> Markup:
     )
 
 
-def _alternatives(answer: StepPrediction) -> Markup:
+def _alternatives(estimate: StepPrediction) -> Markup:
     """The step on every device requested."""
-    rows = [tuple(map(Td, row)) for row in alternative_rows(answer)]
-    return table("The step on other hardware", alternative_heads(answer), rows)
+    rows = [tuple(map(Td, row)) for row in alternative_rows(estimate)]
+    return table("The step on other hardware", alternative_heads(estimate), rows)
 
 
-def _provenance(answer: StepPrediction) -> Markup:
-    sentences = (*steps_line(answer), *answer.warnings[MOST_WARNINGS:], *answer.notes)
-    return Markup(f"{''.join(map(paragraph, sentences))}{_versions(answer)}")
+def _provenance(estimate: StepPrediction) -> Markup:
+    sentences = (*steps_line(estimate), *estimate.warnings[MOST_WARNINGS:], *estimate.notes)
+    return Markup(f"{''.join(map(paragraph, sentences))}{_versions(estimate)}")
 
 
-def _versions(answer: StepPrediction) -> Markup:
-    rows = ((Td(name), text_td(value)) for name, value in _flat(answer.provenance))
+def _versions(estimate: StepPrediction) -> Markup:
+    rows = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
     return table("Versions and inputs", ("what", "value"), rows)
 
 

@@ -40,10 +40,10 @@ class _Column:
     gaps: bool = False
 
 
-def timeline_data(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> dict[str, Any]:
+def timeline_data(prediction: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> dict[str, Any]:
     """Everything that timeline_*.js draw: predicted and measured slices (`timeline.tracks`), lane by lane."""
     opens_ns = min(int(slices["start_ns"].min()), 0) if len(slices) else 0
-    closes_ns = max(int(slices["end_ns"].max()), round(answer.schedule.makespan_us * 1000)) if len(slices) else 0
+    closes_ns = max(int(slices["end_ns"].max()), round(prediction.schedule.makespan_us * 1000)) if len(slices) else 0
     tick_ns = max(1, -(-(closes_ns - opens_ns) // NUM_TICKS))
     drawn = np.zeros(len(nodes), dtype=bool)
     drawn[slices["node_id"].to_numpy(np.int64)] = True
@@ -53,8 +53,8 @@ def timeline_data(answer: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
     return {
         "opens_us": opens_ns / 1000,
         "span_us": (closes_ns - opens_ns) / 1000,
-        "step_opens_us": answer.schedule.makespan_us - answer.step_time_us,
-        "step_closes_us": answer.schedule.makespan_us,
+        "step_opens_us": prediction.schedule.makespan_us - prediction.step_time_us,
+        "step_closes_us": prediction.schedule.makespan_us,
         "tick_us": tick_ns / 1000,
         "lanes": _lanes(slices),
         "words": {"name": names, **words},
@@ -114,7 +114,7 @@ def _short(texts: Iterable[object]) -> list[str]:
 
 
 def _packed(columns: list[_Column]) -> str:
-    """The bytes of all columns, compressed; the same for the same answer."""
+    """The bytes of all columns, compressed; the same for the same prediction."""
     parts = []
     for column in columns:
         values = column.values

@@ -58,7 +58,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _search(args: argparse.Namespace) -> int:
     from gnnperf.generate import TransformerPlan, read_plan
     from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
-    from gnnperf.report.search.text import WEIGHT_OF, Answer, document, text
+    from gnnperf.report.search.text import WEIGHT_OF, SearchReport, document, text
     from gnnperf.shard import Effort, Problem, candidates, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
@@ -78,13 +78,13 @@ def _search(args: argparse.Namespace) -> int:
     problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), WEIGHT_OF[args.by])
     given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
     outcome = search_plans(problem, Effort(seed=args.seed), given)
-    answer = Answer(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
+    search = SearchReport(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
     if args.out is not None:
         _write(raw, outcome.options[0].plan, args.out)
     if args.json:
-        write_out(to_json(document(answer), indent=1))
+        write_out(to_json(document(search), indent=1))
     else:
-        say(text(answer))
+        say(text(search))
     return 0
 
 

@@ -23,7 +23,7 @@ WORTH_NAMING = 0.002  # of the best step: what less adds to another one's
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchReport:
     """A search and what was requested.
 
     Attributes:
@@ -59,27 +59,27 @@ def milliseconds(us: float) -> str:
     return f"{us / 1e3:,.0f} ms" if us >= 1e6 else f"{us / 1e3:.4g} ms"
 
 
-def text(answer: Answer) -> str:
+def text(search: SearchReport) -> str:
     """Everything for a reader."""
-    return "\n".join((*_head(answer), *_table(answer), *_reasons(answer), *_comparison(answer), *_proof(answer)))
+    return "\n".join((*_head(search), *_table(search), *_reasons(search), *_comparison(search), *_proof(search)))
 
 
-def _head(answer: Answer) -> Iterator[str]:
-    outcome, devices = answer.outcome, ", ".join(map(str, answer.devices))
-    yield f"{answer.plan.name} on {devices} x {answer.cluster.device.name} (cluster {answer.cluster.name}), global " \
-          f"batch {answer.plan.schedule.global_batch:,} x {answer.plan.model.sequence:,} tokens"  # fmt: skip
+def _head(search: SearchReport) -> Iterator[str]:
+    outcome, devices = search.outcome, ", ".join(map(str, search.devices))
+    yield f"{search.plan.name} on {devices} x {search.cluster.device.name} (cluster {search.cluster.name}), global " \
+          f"batch {search.plan.schedule.global_batch:,} x {search.plan.model.sequence:,} tokens"  # fmt: skip
     yield (f"{outcome.num_plans:,} candidates; {outcome.num_too_large:,} need more than "
-           f"{answer.capacity_bytes / GIB:.1f} GiB; {len(outcome.options)} judged by the predicted step")  # fmt: skip
+           f"{search.capacity_bytes / GIB:.1f} GiB; {len(outcome.options)} judged by the predicted step")  # fmt: skip
 
 
-def _table(answer: Answer) -> Iterator[str]:
+def _table(search: SearchReport) -> Iterator[str]:
     """Options by step; * marks those that no other one beats in step, memory and cost at once."""
-    front = {id(one) for one in answer.outcome.front}
-    priced = answer.usd_per_gpu_hour is not None
+    front = {id(one) for one in search.outcome.front}
+    priced = search.usd_per_gpu_hour is not None
     yield ""
     yield f"    step        memory     tokens/s/GPU   MFU    {'USD/M tokens' if priced else 'GPU-h/step'}   division"
-    for one in answer.outcome.options[: answer.top]:
-        rates = answer.rates(one)
+    for one in search.outcome.options[: search.top]:
+        rates = search.rates(one)
         cost = rates.usd_per_million_tokens if priced else rates.gpu_hours_per_step
         yield (f"{'*' if id(one) in front else ' '}   {milliseconds(one.step_us):10s}  {_memory(one):9s}  "
                f"{_number(rates.tokens_per_s_per_gpu, ',.0f'):>12s}  {_number(rates.mfu, '.1%'):>6s}  "
@@ -95,9 +95,9 @@ def _number(value: float | None, form: str) -> str:
     return "unknown" if value is None else format(value, form)
 
 
-def _reasons(answer: Answer) -> Iterator[str]:
+def _reasons(search: SearchReport) -> Iterator[str]:
     """What the best step is made of, and what others have more of."""
-    best, *others = answer.outcome.options[: answer.top]
+    best, *others = search.outcome.options[: search.top]
     yield ""
     yield f"the best step, {settings_text(best.plan)}:"
     for name, us in sorted(best.parts_us.items(), key=lambda item: -item[1]):
@@ -116,50 +116,50 @@ def reason(best: Option, one: Option) -> str:
     return ", ".join(f"+{milliseconds(-us)} {name}" for us, name in named[:3]) or "equal within 0.2 %"
 
 
-def _comparison(answer: Answer) -> Iterator[str]:
-    best = answer.outcome.best
+def _comparison(search: SearchReport) -> Iterator[str]:
+    best = search.outcome.best
     yield ""
-    for name, one in answer.outcome.baselines.items():
-        value = one.step_us * WEIGHT_OF[answer.by](one.plan)
-        large = " does not fit" if one.peak_bytes > answer.capacity_bytes else ""
+    for name, one in search.outcome.baselines.items():
+        value = one.step_us * WEIGHT_OF[search.by](one.plan)
+        large = " does not fit" if one.peak_bytes > search.capacity_bytes else ""
         yield (f"{name:28s} {milliseconds(one.step_us):>10s}  {value / best - 1.0:+7.1%} against the best   "
                f"{_memory(one)}{large}   {settings_text(one.plan)}")  # fmt: skip
 
 
-def _proof(answer: Answer) -> Iterator[str]:
-    outcome = answer.outcome
+def _proof(search: SearchReport) -> Iterator[str]:
+    outcome = search.outcome
     yield ""
     if outcome.gap == 0.0:
         yield "Proven: the lower bound of every other candidate that fits is no better than the best one's step."
     else:
         yield (f"Not proven: another candidate might be up to {outcome.gap:.1%} better by its lower bound; "
                "the search has judged as many plans as it may.")  # fmt: skip
-    yield "The proof holds for the model's own prediction. Context parallelism is no part of plans."
+    yield "The proof holds for the model's own search. Context parallelism is no part of plans."
 
 
-def document(answer: Answer) -> dict[str, object]:
+def document(search: SearchReport) -> dict[str, object]:
     """Everything, for JSON."""
-    outcome, front = answer.outcome, {id(one) for one in answer.outcome.front}
+    outcome, front = search.outcome, {id(one) for one in search.outcome.front}
     return {
-        "name": answer.plan.name,
-        "hardware": answer.cluster.device.name,
-        "cluster": answer.cluster.name,
-        "devices": list(answer.devices),
-        "by": answer.by,
-        "usd_per_gpu_hour": answer.usd_per_gpu_hour,
-        "capacity_bytes": answer.capacity_bytes,
+        "name": search.plan.name,
+        "hardware": search.cluster.device.name,
+        "cluster": search.cluster.name,
+        "devices": list(search.devices),
+        "by": search.by,
+        "usd_per_gpu_hour": search.usd_per_gpu_hour,
+        "capacity_bytes": search.capacity_bytes,
         "num_candidates": outcome.num_plans,
         "num_too_large": outcome.num_too_large,
         "num_judged": len(outcome.options),
         "proven": outcome.gap == 0.0,
         "gap": outcome.gap,
-        "plans": [{**_one(answer, one), "on_front": id(one) in front} for one in outcome.options],
-        "baselines": {name: _one(answer, one) for name, one in outcome.baselines.items()},
+        "plans": [{**_one(search, one), "on_front": id(one) in front} for one in outcome.options],
+        "baselines": {name: _one(search, one) for name, one in outcome.baselines.items()},
     }
 
 
-def _one(answer: Answer, one: Option) -> dict[str, object]:
-    rates = answer.rates(one)
+def _one(search: SearchReport, one: Option) -> dict[str, object]:
+    rates = search.rates(one)
     return {
         "origin": one.origin,
         "division": settings_text(one.plan),

@@ -92,8 +92,8 @@ def predicted_step(path: Path, rng: random.Random) -> float:
     if entries and rng.random() < 0.3:
         entries = [mutated_value(entry, rng, 1) for entry in entries]
     edits = read_edits(entries)
-    answer = predict(Request(trace=path, mode=Mode.analytic, whatif=list(edits), findings=rng.random() < 0.1))
-    written = json.loads(to_json(document(answer)))
+    estimate = predict(Request(trace=path, mode=Mode.analytic, whatif=list(edits), findings=rng.random() < 0.1))
+    written = json.loads(to_json(document(estimate)))
     steps = [written["step_time_us"], *([written["whatif"]["step_time_us"]] if written.get("whatif") else [])]
     for step_us in steps:
         if step_us is None or not math.isfinite(step_us) or step_us <= 0:

@@ -47,12 +47,12 @@ class Dispatch(Protocol):
     """The experts of all ranks, seen from the tokens of this one."""
 
     def __call__(self, tokens: torch.Tensor, chosen: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-        """Sum of the chosen experts' answers.
+        """Sum of the chosen experts' outputs.
 
         Args:
             tokens: [N, W].
             chosen: [N, top] int64 numbers of experts.
-            gates: [N, top] weights of their answers.
+            gates: [N, top] weights of their outputs.
 
         Returns:
             [N, W].
@@ -61,7 +61,7 @@ class Dispatch(Protocol):
 
 
 class Padded:
-    """Every expert has `capacity` places for the tokens of each rank; tokens that find none are not answered.
+    """Every expert has `capacity` places for the tokens of each rank; tokens that find none get no output.
 
     Args:
         experts: of this rank.
@@ -77,10 +77,10 @@ class Padded:
         sent = tokens.new_zeros(self.ranks * own * self.capacity + 1, width)
         sent = sent.index_copy(0, places, tokens.repeat_interleave(chosen.shape[1], dim=0))
         received = exchange(sent[:-1]).view(self.ranks, own, self.capacity, width)
-        answers = self.experts.together(received.transpose(0, 1).flatten(1, 2))  # [own, ranks * C, W]
-        by_rank = answers.view(own, self.ranks, self.capacity, width).transpose(0, 1).reshape(-1, width)
-        answered = F.pad(exchange(by_rank), (0, 0, 0, 1))  # zeros for those without a place
-        return _weighed(answered[places], gates)
+        computed = self.experts.together(received.transpose(0, 1).flatten(1, 2))  # [own, ranks * C, W]
+        by_rank = computed.view(own, self.ranks, self.capacity, width).transpose(0, 1).reshape(-1, width)
+        outputs = F.pad(exchange(by_rank), (0, 0, 0, 1))  # zeros for those without a place
+        return _weighed(outputs[places], gates)
 
     def _places(self, chosen: torch.Tensor) -> torch.Tensor:
         """[n] experts -> [n] places, experts * C + the number of earlier ones; the last place if there is none left."""
@@ -109,14 +109,14 @@ class Uneven:
         of_expert = torch.arange(own, device=tokens.device).repeat(self.ranks).repeat_interleave(receiving)
         by_expert = of_expert.argsort(stable=True)
         counts: list[int] = receiving.view(self.ranks, own).sum(dim=0).tolist()
-        answers = self.experts.each(received[by_expert], counts)
-        answered = _transfer(answers[by_expert.argsort()], receive, send)[order.argsort()]  # [N * top, W]
-        return _weighed(answered, gates)
+        computed = self.experts.each(received[by_expert], counts)
+        outputs = _transfer(computed[by_expert.argsort()], receive, send)[order.argsort()]  # [N * top, W]
+        return _weighed(outputs, gates)
 
 
-def _weighed(answers: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+def _weighed(computed: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
     """[N * top, W] with weights [N, top] -> [N, W]."""
-    return (answers.view(*gates.shape, -1) * gates.unsqueeze(2)).sum(dim=1)
+    return (computed.view(*gates.shape, -1) * gates.unsqueeze(2)).sum(dim=1)
 
 
 def _exchanged(counts: torch.Tensor) -> torch.Tensor:

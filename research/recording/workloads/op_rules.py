@@ -1,6 +1,6 @@
 """Rules of ops: which shapes they take, which shape they give, and how large values may become (as NeuRI's, by hand).
 
-A rule looks at values (shapes and bounds, no data) and answers with an op that is valid on them, or None. Tables list
+A rule looks at values (shapes and bounds, no data) and returns an op that is valid on them, or None. Tables list
 the ops by what they do to a shape. The order of draws is part of a program's seed: do not change it.
 """
 

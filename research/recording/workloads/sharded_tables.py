@@ -92,7 +92,7 @@ class TableWise(ShardedTables):
         return torch.stack(pooled, dim=1)
 
     def arrange(self, received: torch.Tensor) -> torch.Tensor:
-        """[ranks * B, own, D], ordered by the rank that answered -> [B, T, D]."""
+        """[ranks * B, own, D], ordered by the rank that replied -> [B, T, D]."""
         by_rank = received.view(self.ranks, -1, *received.shape[1:])  # [ranks, B, own, D]
         return by_rank.transpose(0, 1).flatten(1, 2)
 
@@ -134,7 +134,7 @@ class ColumnWise(ShardedTables):
         return torch.stack([bag(requested[i]) for i, bag in enumerate(self.bags)], dim=1)
 
     def arrange(self, received: torch.Tensor) -> torch.Tensor:
-        """[ranks * B, T, D / ranks], ordered by the rank that answered -> [B, T, D]."""
+        """[ranks * B, T, D / ranks], ordered by the rank that replied -> [B, T, D]."""
         by_rank = received.view(self.ranks, -1, *received.shape[1:])  # [ranks, B, T, D / ranks]
         return by_rank.permute(1, 2, 0, 3).flatten(2, 3)
 

@@ -11,7 +11,7 @@ import pytest
 
 from gnnperf.analytic.embedding.model import zipf_access
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
+from gnnperf.analytic.op_tables import OpRow, estimate_rows, read_op_rows
 from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 
@@ -28,8 +28,8 @@ def rows_of(tmp_path: Path, *entries: dict[str, Any]) -> tuple[OpRow, ...]:
     return read_op_rows(path)[1]
 
 
-def answers(tmp_path: Path, *entries: dict[str, Any]) -> list[float]:
-    result = answer_rows(rows_of(tmp_path, *entries), H100)
+def estimates(tmp_path: Path, *entries: dict[str, Any]) -> list[float]:
+    result = estimate_rows(rows_of(tmp_path, *entries), H100)
     assert all(a.reason is None and a.bound in ("compute", "memory", "launch") for a in result)
     return [a.latency_us or 0.0 for a in result]
 
@@ -39,7 +39,7 @@ def answers(tmp_path: Path, *entries: dict[str, Any]) -> list[float]:
 
 def test_a_fused_chain_is_a_row_of_buffers(tmp_path: Path) -> None:
     buffer = [4096, 4096]
-    fused, *isolated = answers(
+    fused, *isolated = estimates(
         tmp_path,
         {"op": "triton_poi_fused_add_mul_relu_0", "shapes": [buffer] * 4, "dtype": "float32"},
         *({"op": op, "shapes": shapes, "dtype": "float32"}
@@ -63,10 +63,10 @@ def test_which_rows_are_requested_for(tmp_path: Path) -> None:
 def test_reuse_makes_lookups_faster(tmp_path: Path) -> None:
     lookups = sum((30_000, 2 * 8_000, 4 * 3_000, 7 * 1_000))
     bag = {**BAG, "shapes": [[1_000_000, 64], [lookups], [1000]]}
-    uniform, counted, zipf = answers(tmp_path, bag, {**bag, "reuse_histogram": HISTOGRAM}, {**bag, "zipf": 1.2})
+    uniform, counted, zipf = estimates(tmp_path, bag, {**bag, "reuse_histogram": HISTOGRAM}, {**bag, "zipf": 1.2})
     assert max(counted, zipf) < uniform
     backward = {**bag, "direction": "backward", "arguments": {"mode": 0}}
-    slow, fast = answers(tmp_path, backward, {**backward, "reuse_histogram": HISTOGRAM})
+    slow, fast = estimates(tmp_path, backward, {**backward, "reuse_histogram": HISTOGRAM})
     assert fast < slow  # the gradient of a table is looked up as the table was
 
 

@@ -65,7 +65,7 @@ def test_targets_by_hand() -> None:
     assert torch.allclose(gemm.base_us * gemm.target.double().exp(), 0.9 * gemm.latency_us, rtol=1e-5)
     assert torch.allclose(gemm.base_us * gemm.steady_target.double().exp(), 0.8 * gemm.latency_us, rtol=1e-5)
     assert gemm.latency_us.tolist() == [100.0, 120.0]
-    assert torch.isnan(data["comm"].target).all()  # a base of 0 can only be answered by 0
+    assert torch.isnan(data["comm"].target).all()  # a base of 0 can only be predicted as 0
     shares = torch.cat([data[t].time_share for t in ("host", "compute", "collective")])
     assert shares.sum().item() == pytest.approx(11)  # mean 1 over the labeled nodes
     assert (gemm.time_share[1] / gemm.time_share[0]).item() == pytest.approx(1.2)

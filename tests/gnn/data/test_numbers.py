@@ -33,9 +33,9 @@ HARDWARE = cluster()
 
 
 def numbers(graph: ExecutionGraph, analytic_us: float = np.nan) -> pd.DataFrame:
-    answer = np.full(graph.num_nodes, analytic_us)
-    base = np.nan_to_num(answer, nan=4.0)
-    return pd.DataFrame(work_numbers(graph, answer, base, HARDWARE), columns=list(WORK_NAMES))
+    estimate = np.full(graph.num_nodes, analytic_us)
+    base = np.nan_to_num(estimate, nan=4.0)
+    return pd.DataFrame(work_numbers(graph, estimate, base, HARDWARE), columns=list(WORK_NAMES))
 
 
 def test_a_gemm_by_hand() -> None:

@@ -22,7 +22,7 @@ from gnnperf.gnn.data.module import Examples, batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
-from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, answers_of
+from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, outputs_of
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
 
@@ -117,7 +117,7 @@ def test_segments_hold_no_more_than_requested_for_unless_one_node_does() -> None
 @pytest.mark.parametrize("max_nodes", [10, 25])
 def test_inner_nodes_are_answered_as_in_the_whole_graph(num_layers: int, max_nodes: int) -> None:
     model = network(num_layers=num_layers)
-    together, apart = model(DATA), answers_of(model, DATA, max_nodes)
+    together, apart = model(DATA), outputs_of(model, DATA, max_nodes)
     for node_type in WORK:
         for part in ("residual", "scheduled_residual"):
             one, two = getattr(together[node_type], part), getattr(apart[node_type], part)
@@ -127,7 +127,7 @@ def test_inner_nodes_are_answered_as_in_the_whole_graph(num_layers: int, max_nod
 def test_a_halo_of_fewer_hops_than_layers_would_not_do() -> None:
     model = network(num_layers=3)
     model.num_layers = 2
-    right, wrong = model(DATA), answers_of(model, DATA, 25)
+    right, wrong = model(DATA), outputs_of(model, DATA, 25)
     assert not torch.allclose(right["compute"].residual, wrong["compute"].residual, atol=1e-6)
 
 

@@ -60,8 +60,8 @@ def test_a_node_without_latency_takes_its_base(step: Step) -> None:
 def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
     """And lags still count."""
     assert contended_step_time_us(step, latencies_us()) == pytest.approx(185)
-    answer = IsolatedPrediction(2 * latencies_us(), latencies_us())
-    assert in_place_us(step, answer).tolist() == pytest.approx((2 * latencies_us()).tolist())
+    estimate = IsolatedPrediction(2 * latencies_us(), latencies_us())
+    assert in_place_us(step, estimate).tolist() == pytest.approx((2 * latencies_us()).tolist())
     lagged = replace(step, base=replace(step.base, lag_us=np.full(len(step.graph.edges), 1.0)))
     assert step_time_us(lagged, latencies_us()) > 185
     assert contended_step_time_us(lagged, latencies_us()) > 185

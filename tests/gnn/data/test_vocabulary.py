@@ -111,7 +111,7 @@ def test_the_base_is_the_analytical_answer_where_there_is_one() -> None:
     analytic = np.full(len(NODES), np.nan)
     analytic[3], analytic[4], analytic[0] = 80.0, 0.0, 0.0
     base = base_us(NODES, analytic, fit_floors([NODES]))
-    assert base[[3, 10, 4, 0]].tolist() == [80.0, 110.0, 0.0, 10.0]  # an answer of 0 is no base for a host node
+    assert base[[3, 10, 4, 0]].tolist() == [80.0, 110.0, 0.0, 10.0]  # a prediction of 0 is no base for a host node
 
 
 def test_no_label_at_all() -> None:

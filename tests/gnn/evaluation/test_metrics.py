@@ -73,9 +73,9 @@ def test_intervals_hold_runs_together() -> None:
 def test_answers_side_by_side() -> None:
     measured = np.array([10.0, 20.0, NAN, 40.0])
     types = np.array(["host", "host", "host", "compute"], dtype=object)
-    answers = {"good": np.array([11.0, 22.0, 1.0, 44.0]), "partly": np.array([20.0, NAN, 1.0, NAN])}
-    table = compare(answers, measured, types, np.array(["a", "a", "a", "b"], dtype=object)).set_index(
-        ["node_type", "answer"]
+    estimates = {"good": np.array([11.0, 22.0, 1.0, 44.0]), "partly": np.array([20.0, NAN, 1.0, NAN])}
+    table = compare(estimates, measured, types, np.array(["a", "a", "a", "b"], dtype=object)).set_index(
+        ["node_type", "predictor"]
     )
     assert list(dict.fromkeys(table.index.get_level_values(0))) == ["all", "compute", "host"]
     assert table.loc[("all", "good"), "num_nodes"] == 3
@@ -96,9 +96,9 @@ def nodes(keys: list[int], latencies: list[float], op: str = "aten::mm") -> pd.D
 
 def test_one_constant_per_op() -> None:
     toy = two_rank_graph().nodes
-    answer = fit_op_medians([toy]).predict(toy)
-    assert answer[[0, 1, 3, 10, 14]].tolist() == [10.0, 5.0, 110.0, 110.0, 50.0]
-    assert math.isnan(answer[4])  # a latency of 0 is no measurement
+    estimate = fit_op_medians([toy]).predict(toy)
+    assert estimate[[0, 1, 3, 10, 14]].tolist() == [10.0, 5.0, 110.0, 110.0, 50.0]
+    assert math.isnan(estimate[4])  # a latency of 0 is no measurement
     assert math.isnan(fit_op_medians([toy]).predict(nodes([1], [1.0], op="aten::new"))[0])
 
 

@@ -14,7 +14,7 @@ from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.finetune import begin_from, load_start
-from gnnperf.gnn.models.gnn import TypedGNN, answers_of
+from gnnperf.gnn.models.gnn import TypedGNN, outputs_of
 from gnnperf.gnn.settings import DataConfig, ModelConfig
 
 CONFIG = ModelConfig(hidden_channels=8, num_layers=2)
@@ -49,7 +49,7 @@ def begun(start: Checkpoint, data: PreparedData) -> TypedGNN:
 
 
 def residuals(network: TypedGNN, data: PreparedData) -> dict[str, Tensor]:
-    return {t: answer.residual for t, answer in answers_of(network, data.steps["test"][0].data).items()}
+    return {t: estimate.residual for t, estimate in outputs_of(network, data.steps["test"][0].data).items()}
 
 
 def test_it_answers_as_before_on_the_runs_it_knows(tmp_path: Path, start: Checkpoint) -> None:
@@ -87,8 +87,8 @@ def test_a_feature_that_never_varied_has_no_say_at_first(tmp_path: Path, start: 
 def test_everything_learns_from_there(tmp_path: Path, start: Checkpoint) -> None:
     data = prepared(tmp_path / "same", earlier=start.earlier)
     network = begun(start, data).train()
-    answers = network(data.steps["train"][0].data)
-    sum(answer.residual.square().sum() for answer in answers.values()).backward()
+    estimates = network(data.steps["train"][0].data)
+    sum(estimate.residual.square().sum() for estimate in estimates.values()).backward()
     for name in ("layers.1.out.weight", "encoders.compute.linear.weight", "encoders.host.embeddings.0.weight"):
         gradient = network.get_parameter(name).grad
         assert gradient is not None and bool(gradient.any()), name

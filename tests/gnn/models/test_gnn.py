@@ -41,25 +41,25 @@ def network(**settings: float | bool) -> TypedGNN:
     return made
 
 
-def answer(model: TypedGNN, data: HeteroData) -> dict[str, torch.Tensor]:
+def estimate(model: TypedGNN, data: HeteroData) -> dict[str, torch.Tensor]:
     with torch.no_grad():
         return {t: a.residual for t, a in model(NORMALIZER.apply(data)).items()}
 
 
 def test_an_untrained_network_answers_the_base() -> None:
     fresh = TypedGNN(ModelConfig(hidden_channels=8), VOCABULARY)
-    answers = fresh(NORMALIZER.apply(data_of(GRAPHS[0])))
-    assert set(answers) == set(WORK)
-    assert all(torch.equal(a.residual, torch.zeros_like(a.residual)) for a in answers.values())
-    assert answers["host"].residual.shape == (8,)
-    assert answers["memory"].scheduled_residual.shape == (0,)
+    estimates = fresh(NORMALIZER.apply(data_of(GRAPHS[0])))
+    assert set(estimates) == set(WORK)
+    assert all(torch.equal(a.residual, torch.zeros_like(a.residual)) for a in estimates.values())
+    assert estimates["host"].residual.shape == (8,)
+    assert estimates["memory"].scheduled_residual.shape == (0,)
 
 
 @pytest.mark.parametrize("collate", [Batch.from_data_list, batch_of])
 def test_a_batch_of_graphs_equals_graph_by_graph(collate: Callable[[list[HeteroData]], HeteroData]) -> None:
     model, graphs = network(), [data_of(g) for g in GRAPHS]
-    together = answer(model, collate(graphs))
-    apart = [answer(model, g) for g in graphs]
+    together = estimate(model, collate(graphs))
+    apart = [estimate(model, g) for g in graphs]
     for node_type in WORK:
         assert torch.allclose(together[node_type], torch.cat([a[node_type] for a in apart]), atol=1e-6), node_type
 
@@ -72,7 +72,7 @@ def test_the_order_of_nodes_is_irrelevant() -> None:
     edges = graph.edges.assign(src=place[graph.edges["src"]], dst=place[graph.edges["dst"]])
     shuffled = data_of(replace(graph, nodes=nodes, edges=edges.iloc[::-1].reset_index(drop=True)).validate())
     model, plain = network(), data_of(graph)
-    before, after = answer(model, plain), answer(model, shuffled)
+    before, after = estimate(model, plain), estimate(model, shuffled)
     for node_type in WORK:
         rows = {int(r): i for i, r in enumerate(plain[node_type].node_id)}
         mapped = [rows[int(order[r])] for r in shuffled[node_type].node_id]
@@ -84,7 +84,7 @@ def test_messages_reach_as_far_as_there_are_layers_and_only_there() -> None:
     changed["compute"].x[0] += 1.0  # the gemm of rank 0
     moved = {
         layers: (
-            answer(network(num_layers=layers), changed)["host"] != answer(network(num_layers=layers), plain)["host"]
+            estimate(network(num_layers=layers), changed)["host"] != estimate(network(num_layers=layers), plain)["host"]
         )
         for layers in (0, 1)
     }
@@ -125,11 +125,11 @@ def test_an_unknown_op_is_the_unknown_word_and_known_by_its_text() -> None:
     new = [replace(g, nodes=g.nodes.assign(op_name=g.nodes["op_name"].astype(object).replace("aten::mm", name)))
            for g in GRAPHS[:1] for name in ("aten::new", "aten::other")]  # fmt: skip
     model = network(hidden_channels=32)
-    one, two = (answer(model, data_of(g)) for g in new)
+    one, two = (estimate(model, data_of(g)) for g in new)
     assert torch.equal(data_of(new[0])["compute"].codes, data_of(new[1])["compute"].codes)
     assert not torch.equal(one["compute"], two["compute"])
     assert torch.isfinite(one["compute"]).all()
-    assert not torch.equal(one["compute"], answer(model, data_of(GRAPHS[0]))["compute"])
+    assert not torch.equal(one["compute"], estimate(model, data_of(GRAPHS[0]))["compute"])
 
 
 def test_words_are_dropped_in_training_only() -> None:

@@ -41,8 +41,8 @@ def last_weights(out: Path) -> dict[str, torch.Tensor]:
     return torch.load(out / "last.ckpt", weights_only=True)["state_dict"]
 
 
-def value(table: pd.DataFrame, node_type: str, answer: str, column: str) -> float:
-    result = table[(table["node_type"] == node_type) & (table["answer"] == answer)][column]
+def value(table: pd.DataFrame, node_type: str, estimate: str, column: str) -> float:
+    result = table[(table["node_type"] == node_type) & (table["predictor"] == estimate)][column]
     return float(result.to_numpy()[0])
 
 

@@ -19,7 +19,7 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import DataConfig, ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
-from gnnperf.gnn.training.look import Log, errors_by, node_answers, open_log, parity, sampled, settings_of
+from gnnperf.gnn.training.look import Log, errors_by, node_outputs, open_log, parity, sampled, settings_of
 
 SECRET = "f00f" * 10  # as long as a wandb key
 NODES = pd.DataFrame(
@@ -156,7 +156,7 @@ def test_a_sample_is_bounded_and_the_same_every_time() -> None:
 
 
 def test_rows_are_measured_nodes(data: PreparedData) -> None:
-    nodes = node_answers(TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary), data.steps["val"])
+    nodes = node_outputs(TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary), data.steps["val"])
     assert len(nodes) == 11  # 8 host, 2 products, 1 transfer; arrivals and exits take no time
     assert nodes["predicted_us"].tolist() == pytest.approx(nodes["base_us"].tolist())  # untrained
     measured = data.steps["val"][0].nodes["latency_us"].to_numpy()[nodes["node_id"].to_numpy()]

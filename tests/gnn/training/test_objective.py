@@ -12,14 +12,14 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import WORK, NodeAnswer
-from gnnperf.gnn.training.module import Answers, LabeledNodes, labeled, learning_rate_share, node_error, robust
+from gnnperf.gnn.models.gnn import WORK, NodeOutput
+from gnnperf.gnn.training.module import Estimates, LabeledNodes, labeled, learning_rate_share, node_error, robust
 
 
-def answering(batch: HeteroData, residuals: Mapping[str, Tensor]) -> Answers:
+def answering(batch: HeteroData, residuals: Mapping[str, Tensor]) -> Estimates:
     """Residuals by work type; 0 where none is given."""
     result = {t: residuals.get(t, torch.zeros(len(batch[t].x))) for t in WORK}
-    return {t: NodeAnswer(r, r) for t, r in result.items()}
+    return {t: NodeOutput(r, r) for t, r in result.items()}
 
 
 def test_huber_by_hand() -> None:

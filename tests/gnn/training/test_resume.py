@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
+import multiprocessing
+import os
+import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +17,8 @@ import pytest
 import torch
 from synthetic import prepared
 
+import gnnperf.gnn.data.prepare
+import train
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData
@@ -21,31 +26,16 @@ from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.fit import build_model, fit
+from gnnperf.gnn.training.module import LatencyModule
 from gnnperf.gnn.training.resume import resume_path
 
-ROOT = Path(__file__).resolve().parents[3]
 SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "data.batch_size=2", "trainer.max_epochs=4")
 
-TRAIN = """\
-import sys
-sys.path[:0] = [{root!r}, {root!r} + "/tests"]
-from pathlib import Path
-import gnnperf.gnn.data.prepare
-from synthetic import prepared
-gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(Path({cache!r}))
-{before}
-import train
-train.main()
-"""
 
-ENDED_IN_EPOCH_2 = """\
-import os, signal
-from gnnperf.gnn.training.module import LatencyModule
-def ended(self, batch, batch_idx):
-    if (self.current_epoch, batch_idx) == (2, 0):
+def end_in_epoch_2(module: LatencyModule, outputs: object, batch: object, batch_idx: int) -> None:
+    """What a scheduler does to a process whose time is over."""
+    if (module.current_epoch, batch_idx) == (2, 0):
         os.kill(os.getpid(), signal.SIGTERM)
-LatencyModule.on_train_batch_end = lambda self, outputs, batch, batch_idx: ended(self, batch, batch_idx)
-"""
 
 
 def small(out: Path, **changes: object) -> TrainConfig:
@@ -60,23 +50,34 @@ def small(out: Path, **changes: object) -> TrainConfig:
     return made
 
 
-def program(folder: Path, before: str = "") -> Path:
-    """A script that trains on the made-up data set; `before` runs first."""
-    path = folder / "program.py"
-    path.write_text(TRAIN.format(root=str(ROOT), cache=str(folder / "cache"), before=before))
-    return path
+def train_in_a_process(
+    folder: Path, name: str, environment: Mapping[str, str], on_batch_end: Callable[..., None] | None = None
+) -> multiprocessing.process.BaseProcess:
+    """A fork of this process, which has torch loaded, runs train.py; what it prints goes to `<name>.out` and `.err`."""
 
+    def run() -> None:
+        os.environ.update(environment)
+        for stream, suffix in ((sys.stdout, "out"), (sys.stderr, "err")):
+            opened = os.open(folder / f"{name}.{suffix}", os.O_CREAT | os.O_WRONLY)
+            os.dup2(opened, stream.fileno())
+        gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
+        if on_batch_end is not None:
+            LatencyModule.on_train_batch_end = on_batch_end  # type: ignore[method-assign]
+        sys.argv = ["train.py", *SMALL, f"out={folder / name.split('.')[0]}"]
+        train.main()
 
-def run(*command: object, overrides: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, *map(str, command), *SMALL, *overrides]
-    return subprocess.run(words, capture_output=True, text=True, timeout=100)
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    return process
 
 
 @pytest.mark.slow
 def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    ended = run(program(tmp_path, ENDED_IN_EPOCH_2), overrides=[f"out={tmp_path / 'parts'}"])
-    assert ended.returncode == 143, ended.stderr
-    assert "stopped by SIGTERM; resume=auto goes on" in ended.stderr
+    ended = train_in_a_process(tmp_path, "parts", {}, end_in_epoch_2)
+    ended.join(100)
+    printed = (tmp_path / "parts.err").read_text()
+    assert ended.exitcode == 143, printed
+    assert "stopped by SIGTERM; resume=auto goes on" in printed
     assert not (tmp_path / "parts" / "checkpoint.pt").exists()
     assert torch.load(tmp_path / "parts" / "last.ckpt", weights_only=True)["epoch"] == 1
 
@@ -141,6 +142,12 @@ def test_processes_of_torchrun(
     assert (processes().is_first, processes().num_machines) == (not environment, num_machines)
 
 
+def free_port() -> int:
+    with socket.socket() as each:
+        each.bind(("127.0.0.1", 0))
+        return int(each.getsockname()[1])
+
+
 def val_log_errors(out: Path) -> np.ndarray:
     """[epochs]."""
     (curves,) = (out / "curves").rglob("metrics.csv")
@@ -152,12 +159,23 @@ def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_pat
     for seed in (0, 1, 2):
         config = small(tmp_path / str(seed), seed=seed)
         fit(config, data, build_model(config, data))
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    two = run(*torchrun, program(tmp_path), overrides=[f"out={tmp_path / 'two'}"])
-    assert two.returncode == 0, two.stderr
-    assert two.stdout.count("sha256") == two.stdout.count("train: 4 steps") == 1  # printed once
+    of_torchrun = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    ranks = [
+        train_in_a_process(tmp_path, f"two.{rank}", {**of_torchrun, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(2)
+    ]
+    for rank, process in enumerate(ranks):
+        process.join(100)
+        assert process.exitcode == 0, (tmp_path / f"two.{rank}.err").read_text()
+    printed = "".join((tmp_path / f"two.{rank}.out").read_text() for rank in range(2))
+    assert printed.count("sha256") == printed.count("train: 4 steps") == 1  # printed once
     assert [path.name for path in (tmp_path / "two").rglob("*.pt")] == ["checkpoint.pt"]
-    assert load_checkpoint(tmp_path / "two" / "checkpoint.pt").sha256 in two.stdout
+    assert load_checkpoint(tmp_path / "two" / "checkpoint.pt").sha256 in printed
 
     seeds = [val_log_errors(tmp_path / str(seed)) for seed in (0, 1, 2)]
     result = val_log_errors(tmp_path / "two")

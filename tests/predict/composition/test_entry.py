@@ -130,7 +130,7 @@ def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
     result = yaml.safe_load((out / "optimization_results.yaml").read_text())
     errors = [pd.read_csv(out / str(trial) / "errors.csv") for trial in (0, 1)]
     assert all(set(table["part"]) == {"val"} for table in errors)
-    scores = [table.query("node_type == 'all' and answer == 'gnn'")["gmae"].item() for table in errors]
+    scores = [table.query("node_type == 'all' and predictor == 'gnn'")["gmae"].item() for table in errors]
     assert result["best_value"] == pytest.approx(min(scores))
     assert scores[0] != scores[1]
     best = yaml.safe_load((out / str(scores.index(min(scores))) / ".hydra" / "config.yaml").read_text())

@@ -27,7 +27,7 @@ from gnnperf.report.compare.page import comparison_page
 from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_measured, read_prediction
 from gnnperf.report.compare.text import Limits, bars, rate_lines, rendered
 from gnnperf.report.page.changes import waterfall
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.toys import two_rank_graph
 
 
@@ -207,8 +207,8 @@ def test_no_limit_that_lets_everything_pass(value: float) -> None:
 def _folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """185 us and 370 us, all of the difference in the gemm of rank 1."""
     out = tmp_path_factory.mktemp("compared")
-    write_report(toy_answer(), out / "a")
-    write_report(toy_answer({GEMM_1: 305.0}), out / "b")
+    write_report(toy_prediction(), out / "a")
+    write_report(toy_prediction({GEMM_1: 305.0}), out / "b")
     return str(out / "a"), str(out / "b")
 
 
@@ -348,7 +348,7 @@ def test_throughput_of_both_sides_is_compared_and_missing_rates_are_left_out() -
 
 def test_throughput_of_a_prediction_is_read_back(tmp_path: Path) -> None:
     rates = Throughput(185.0, 2, StepWork(samples=3.7))
-    write_report(replace(toy_answer(), throughput=rates), tmp_path / "out")
+    write_report(replace(toy_prediction(), throughput=rates), tmp_path / "out")
     assert read_prediction(tmp_path / "out").rates == pytest.approx(
         {"samples_per_s": 20000.0, "samples_per_s_per_gpu": 10000.0, "gpu_hours_per_step": 185.0 * 2 / 3600e6}
     )

@@ -20,9 +20,9 @@ NOISE = 0.05
 DRAWN = "document.documentElement.dataset.timeline"
 
 
-def page_of(answer: StepPrediction) -> str:
+def page_of(result: StepPrediction) -> str:
     """report.html."""
-    return html_report(answer, nodes_table(answer), tracks(answer))
+    return html_report(result, nodes_table(result), tracks(result))
 
 
 def dlrm(mirror: Path) -> StepPrediction:
@@ -40,19 +40,19 @@ def planned() -> StepPrediction:
     return predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("h100_sxm"), findings=True))
 
 
-def as_if_recorded(answer: StepPrediction) -> StepPrediction:
+def as_if_recorded(result: StepPrediction) -> StepPrediction:
     """The same nodes with numbers of their own each: latencies, their intervals, measured starts and latencies."""
     draw = np.random.default_rng(0)
-    prediction = answer.prediction
+    prediction = result.prediction
     latency_us, measured_us = (
         prediction.latency_us * draw.lognormal(0.0, NOISE, len(prediction.latency_us)) for _ in "12"
     )
-    start_us = answer.schedule.start_us * (1.0 + NOISE) + draw.uniform(0.0, 1.0, len(latency_us))
+    start_us = result.schedule.start_us * (1.0 + NOISE) + draw.uniform(0.0, 1.0, len(latency_us))
     nodes = prediction.graph.nodes.assign(latency_us=measured_us, start_us=start_us, blocked_us=0.0)
     noisy = replace(
         prediction, graph=replace(prediction.graph, nodes=nodes), latency_us=latency_us,
         latency_low_us=latency_us * draw.uniform(0.7, 0.9, len(latency_us)),
         latency_high_us=latency_us * draw.uniform(1.1, 1.4, len(latency_us)),
     )  # fmt: skip
-    measured = answer.step_time_us * (1.0 + NOISE)
-    return replace(answer, prediction=noisy, traced_step_time_us=measured, measured_step_time_us=measured)
+    measured = result.step_time_us * (1.0 + NOISE)
+    return replace(result, prediction=noisy, traced_step_time_us=measured, measured_step_time_us=measured)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from gnnperf import cli
 from gnnperf.predict import Request, predict
 from gnnperf.report import write_report
 from tests.chromium import Page, chromium
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.report.page.pages import DRAWN
 
 PROGRAM = chromium()
@@ -32,10 +33,21 @@ PIXELS = """(() => {
   return seen;
 })()"""
 TRACES = (
+    "AMD-AGI+TraceLens/tests/traces/h100/Falconsai_nsfw_image_detection__1016002.json.gz",
+    "AMD-AGI+TraceLens/tests/traces/h100/gaunernst_bert-small-uncased__1016001.json.gz",
+    "AMD-AGI+TraceLens/tests/traces/mi210/gpu_only_trace/gpu_only_trace.json.gz",
+    "AMD-AGI+TraceLens/tests/traces/mi300/Falconsai_nsfw_image_detection__1016002.json.gz",
+    "HazyResearch+zoology/trace.json.gz",
     "NVIDIA+Megatron-LM/tp2/result",
+    "facebookresearch+HolisticTraceAnalysis/tests/data/critical_path/end_to_end/simple_add/input/trace.json.gz",
     "facebookresearch+HolisticTraceAnalysis/tests/data/nccl_parser_config/nccl_data.json.gz",
+    "pytorch+ao/torchao/prototype/server/amg_example/amg_example_trace.json.gz",
     "pytorch+torchrec/examples/golden_training/log/resnet18",
 )
+AXE = resources.files("axe_core_python").joinpath("axe.min.js")  # https://github.com/dequelabs/axe-core
+SERIOUS = """axe.run({ resultTypes: ["violations"] }).then((all) => all.violations
+  .filter((rule) => ["serious", "critical"].includes(rule.impact))
+  .map((rule) => `${rule.id}: ${rule.nodes[0].html}`))"""
 PAIRED = ("raised", "text", "dim", "accent", "warn", "warn-back")
 SHAPES = ("host", "compute", "memory", "transfer", "wait", "exit", "grey")
 FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
@@ -45,10 +57,10 @@ FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What predict.py writes of the toy, with a hostile warning and an interval."""
     folder = tmp_path_factory.mktemp("browser") / "out"
-    answer = replace(
-        toy_answer({GEMM_1: 305.0}), warnings=(HOSTILE,), step_time_interval_us=(300.0, 400.0), interval_level=0.9
+    prediction = replace(
+        toy_prediction({GEMM_1: 305.0}), warnings=(HOSTILE,), step_time_interval_us=(300.0, 400.0), interval_level=0.9
     )
-    write_report(answer, folder)
+    write_report(prediction, folder)
     return folder
 
 
@@ -209,13 +221,13 @@ OVERLAPS = """(() => {
 })()"""
 
 
-def check_layout(page: Page, answer: str = "#predicted") -> None:
-    """No sideways scroll, the answer above the fold and no texts over each other, on a desk and on a phone."""
+def check_layout(page: Page, prediction: str = "#predicted") -> None:
+    """No sideways scroll, the prediction above the fold and no texts over each other, on a desk and on a phone."""
     for width, height in ((1440, 900), (390, 844)):
         page.resize(width, height)
         page.ask(FRAME)
         assert page.ask("document.documentElement.scrollWidth") <= width
-        assert page.ask(f"document.querySelector('{answer}').getBoundingClientRect().bottom") < height
+        assert page.ask(f"document.querySelector('{prediction}').getBoundingClientRect().bottom") < height
         assert page.ask(OVERLAPS) == []
     page.resize(1280, 900)
 
@@ -234,17 +246,39 @@ def test_layout_of_a_comparison_and_a_roofline(page: Page, out: Path, tmp_path: 
     page.open(out / "report.html", DRAWN)
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Page]:
+    assert PROGRAM is not None
+    with Page(PROGRAM) as opened:
+        yield opened
+
+
+def serious_findings(page: Page) -> list[str]:
+    page.ask(f"{AXE.read_text(encoding='utf-8')}; 0")
+    return list(page.ask(SERIOUS))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_finding_of_axe_core(browser: Page, out: Path, tmp_path: Path, scheme: str) -> None:
+    assert cli.main(["compare", str(out), str(out), "--quiet", "--html", str(tmp_path / "c.html")]) == 0
+    assert cli.main(["roofline", str(out), "--out", str(tmp_path / "r.html")]) == 0
+    browser.media(scheme)
+    for path in (out / "report.html", tmp_path / "c.html", tmp_path / "r.html"):
+        browser.open(path)
+        assert serious_findings(browser) == []
+    browser.media("light")
+
+
 @pytest.mark.mirror
 @pytest.mark.parametrize("name", TRACES)
-def test_layout_of_public_traces(name: str, mirror: Path, tmp_path: Path) -> None:
-    assert PROGRAM is not None
-    edits = [{"latency": {"op": "aten::add_", "factor": 0.5}}]
-    answer = predict(Request(trace=mirror / name, memory=False, whatif=edits))
-    write_report(answer, tmp_path / "out")
-    with Page(PROGRAM) as opened:
-        opened.open(tmp_path / "out" / "report.html", DRAWN)
-        check_layout(opened)
-        assert opened.complaints() == []
+def test_layout_of_public_traces(browser: Page, name: str, mirror: Path, tmp_path: Path) -> None:
+    edits = [{"batch": {"factor": 2.0}}] if "Falconsai" in name else []
+    prediction = predict(Request(trace=mirror / name, memory=False, whatif=edits))
+    write_report(prediction, tmp_path / "out")
+    browser.events.clear()
+    browser.open(tmp_path / "out" / "report.html", DRAWN)
+    check_layout(browser)
+    assert browser.complaints() == []
 
 
 def test_paper_is_white_and_has_the_timeline(page: Page) -> None:

@@ -1,6 +1,6 @@
 """Every figure of report.html comes from prediction.json and nodes.parquet: here they are computed again from these.
 
-The reader below knows the files only: no column or number of the answer itself.
+The reader below knows the files only: no column or number of the prediction itself.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Written:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A recorded run on CPUs, by the analytical model; its interval is made up, as there is no checkpoint."""
     out = tmp_path_factory.mktemp("figures") / "out"
-    answer = predict(Request(trace=RUN, mode=Mode.analytic, findings=True))
-    write_report(replace(answer, step_time_interval_us=(5000.0, 9000.0), interval_level=0.9), out)
+    prediction = predict(Request(trace=RUN, mode=Mode.analytic, findings=True))
+    write_report(replace(prediction, step_time_interval_us=(5000.0, 9000.0), interval_level=0.9), out)
     return Written(out)
 
 

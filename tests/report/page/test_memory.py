@@ -8,7 +8,7 @@ from gnnperf.memory import Part, PeakMemory, Timeline
 from gnnperf.predict import RankMemory, StepPrediction
 from gnnperf.report.json_document import document
 from gnnperf.report.page.memory import HEIGHT, WIDTH, timelines
-from tests.predict.answers import toy_answer
+from tests.predict.predictions import toy_prediction
 from tests.report.page.pages import page_of
 
 OVER_TIME = Timeline((0.0, 50.0, 100.0), {Part.PARAMETERS: (10, 10, 10), Part.ACTIVATIONS: (0, 30, 10)})
@@ -18,7 +18,7 @@ def _answer(*ranks: int) -> StepPrediction:
     peaks = [
         PeakMemory(rank, "step", {Part.ACTIVATIONS: rank + 1}, "aten::mm", 0, timeline=OVER_TIME) for rank in ranks
     ]
-    return replace(toy_answer(), peak_memory=tuple(RankMemory(peak, None) for peak in peaks))
+    return replace(toy_prediction(), peak_memory=tuple(RankMemory(peak, None) for peak in peaks))
 
 
 def test_areas_stand_on_each_other_and_keep_their_level_until_the_next_point() -> None:
@@ -36,7 +36,7 @@ def test_the_fullest_ranks_are_drawn() -> None:
 
 
 def test_unknown_timelines_are_left_out() -> None:
-    assert timelines(toy_answer()) == ""
+    assert timelines(toy_prediction()) == ""
 
 
 def test_document_has_the_points() -> None:
@@ -51,7 +51,7 @@ def test_page_has_a_card_of_the_fullest_rank_and_the_allocator_at_most() -> None
         for rank, size in ((0, 3), (1, 5))
     ]
     page = page_of(
-        replace(toy_answer(), hardware="big", peak_memory=tuple(RankMemory(p, None, 8 << 30) for p in peaks))
+        replace(toy_prediction(), hardware="big", peak_memory=tuple(RankMemory(p, None, 8 << 30) for p in peaks))
     )
     assert '<dd id="memory-peak">5&nbsp;GiB of 8&nbsp;GiB</dd><dd class="note">memory fits: rank 1, the fullest' in page
     assert '<th scope="col">reserved at most</th>' in page

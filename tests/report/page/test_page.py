@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
+from gnnperf.predict.step_prediction import StepPrediction, WhatIfPrediction
 from gnnperf.report.page.markup import SCRIPTS, asset
 from gnnperf.report.page.timeline_data import MAX_TEXT, timeline_data
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import tracks
 from gnnperf.whatif import Basis, Finding
 from tests.chromium import Page, chromium
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.report.page.pages import DRAWN, as_if_recorded, dlrm, page_of, planned
 
 VOID = {"meta", "br", "hr", "link", "img"}
@@ -62,19 +62,19 @@ def _parsed(page: str) -> _Balanced:
 
 def _hostile() -> StepPrediction:
     """The toy with a hostile name wherever a trace has names."""
-    answer = toy_answer({GEMM_1: np.nan})
-    graph, prediction = answer.prediction.graph, answer.prediction
+    estimate = toy_prediction({GEMM_1: np.nan})
+    graph, prediction = estimate.prediction.graph, estimate.prediction
     names = ("op_name", "event_name", "input_dims", "dtype")
     nodes = graph.nodes.assign(**{name: graph.nodes[name].astype(object).mask(graph.nodes["node_type"] != "x", HOSTILE)
                                   .astype("category") for name in names})  # fmt: skip
     hostile = replace(prediction, graph=replace(graph, nodes=nodes, name=HOSTILE))
     return replace(
-        answer, prediction=hostile, warnings=(HOSTILE,), uncovered_ops={HOSTILE: 1}, provenance={HOSTILE: HOSTILE}
+        estimate, prediction=hostile, warnings=(HOSTILE,), uncovered_ops={HOSTILE: 1}, provenance={HOSTILE: HOSTILE}
     )
 
 
 def test_page_is_balanced_and_loads_nothing() -> None:
-    page = page_of(toy_answer())
+    page = page_of(toy_prediction())
     parser = _parsed(page)
     assert not set(parser.seen) & {"link", "img", "iframe", "object", "base"}
     markup = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", page, flags=re.DOTALL)
@@ -85,7 +85,7 @@ def test_page_is_balanced_and_loads_nothing() -> None:
 
 
 def test_page_states_answer_units_and_comparison() -> None:
-    page = page_of(toy_answer({GEMM_1: 305.0}))
+    page = page_of(toy_prediction({GEMM_1: 305.0}))
     assert "step makespan: 370 us" in page
     assert '<dd id="predicted">370&nbsp;us</dd>' in page
     assert '<dd id="measured">185&nbsp;us</dd>' in page
@@ -94,21 +94,21 @@ def test_page_states_answer_units_and_comparison() -> None:
 
 
 def test_interval_is_reported_with_its_level() -> None:
-    answer = replace(toy_answer(), step_time_interval_us=(170.0, 1850.0), interval_level=0.9)
-    page = page_of(answer)
+    estimate = replace(toy_prediction(), step_time_interval_us=(170.0, 1850.0), interval_level=0.9)
+    page = page_of(estimate)
     assert '<dd id="interval">170&nbsp;us to 1.85&nbsp;ms</dd>' in page
     assert "90 % of steps" in page
 
 
 def test_the_answer_comes_first_then_warnings_then_tables() -> None:
-    page = page_of(toy_answer({GEMM_1: np.nan}))
+    page = page_of(toy_prediction({GEMM_1: np.nan}))
     assert "at least 165 us" in page
     assert 0 < page.index('class="cards"') < page.index('class="warnings"') < page.index("<table")
 
 
 def test_a_what_if_has_both_steps_as_bars_and_the_change_by_node_type() -> None:
-    edited = WhatIfAnswer(("latency",), toy_answer({GEMM_1: 305.0}), 1, ())
-    page = page_of(replace(toy_answer(), whatif=edited))
+    edited = WhatIfPrediction(("latency",), toy_prediction({GEMM_1: 305.0}), 1, ())
+    page = page_of(replace(toy_prediction(), whatif=edited))
     part = page[page.index('id="what-if"') : page.index("<nav")]
     assert re.findall(r'<div class="stack"(?: style="width:([\d.]+)%")?', part) == ["50.0", ""]  # 185 and 370 us
     assert '<td data-order="185" class="num">+185 us</td>' in part
@@ -116,11 +116,11 @@ def test_a_what_if_has_both_steps_as_bars_and_the_change_by_node_type() -> None:
 
 
 def test_what_is_unknown_has_no_card() -> None:
-    page = page_of(toy_answer(same_hardware=False))
+    page = page_of(toy_prediction(same_hardware=False))
     assert ">none<" not in page
     assert 'id="measured"' not in page and 'id="exposed"' in page
     stalled = Finding("stalls", "one stall", (), "look", Basis.MEASURED, "", 20.0, 0.1, False, ())
-    assert '<dd id="stalls">20&nbsp;us</dd>' in page_of(replace(toy_answer(), findings=(stalled,)))
+    assert '<dd id="stalls">20&nbsp;us</dd>' in page_of(replace(toy_prediction(), findings=(stalled,)))
 
 
 def test_names_from_a_trace_are_escaped_everywhere() -> None:
@@ -135,8 +135,8 @@ def test_names_from_a_trace_are_escaped_everywhere() -> None:
 
 
 def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> None:
-    answer = toy_answer(same_hardware=False)
-    page = page_of(answer)
+    estimate = toy_prediction(same_hardware=False)
+    page = page_of(estimate)
     assert '<dd id="error">' not in page
     assert "No errors: measured on" in page
     assert "interval of latency." in page  # unknown for all, and no column
@@ -145,11 +145,11 @@ def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> No
 
 
 def test_same_answer_gives_the_same_page() -> None:
-    assert page_of(toy_answer()) == page_of(toy_answer())
+    assert page_of(toy_prediction()) == page_of(toy_prediction())
 
 
 def test_a_step_that_takes_no_time_has_a_page() -> None:
-    page = page_of(toy_answer(dict.fromkeys(range(15), 0.0)))
+    page = page_of(toy_prediction(dict.fromkeys(range(15), 0.0)))
     _parsed(page)
     assert '<dd id="predicted">0&nbsp;us</dd>' in page
     assert "All rows add up to 0 us" in page
@@ -158,9 +158,9 @@ def test_a_step_that_takes_no_time_has_a_page() -> None:
 OPENS_S = 3.0
 
 
-def _check(answer: StepPrediction, path: Path, most_s: float, most_bytes: float) -> None:
+def _check(estimate: StepPrediction, path: Path, most_s: float, most_bytes: float) -> None:
     begin = time.process_time()  # the processor's: a busy machine makes no page slower
-    path.write_text(page_of(answer), encoding="utf-8")
+    path.write_text(page_of(estimate), encoding="utf-8")
     assert time.process_time() - begin < most_s
     assert path.stat().st_size < most_bytes
     program = chromium()
@@ -179,9 +179,9 @@ def test_eight_recorded_ranks(mirror: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_hundred_thousand_nodes(tmp_path: Path) -> None:
     """As if recorded: a plan's numbers repeat and compress far better than a recording's."""
-    answer = as_if_recorded(planned())
-    assert answer.prediction.graph.num_nodes >= 200_000
-    _check(answer, tmp_path / "report.html", 30.0, 15e6)
+    estimate = as_if_recorded(planned())
+    assert estimate.prediction.graph.num_nodes >= 200_000
+    _check(estimate, tmp_path / "report.html", 30.0, 15e6)
 
 
 def _columns(data: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -195,13 +195,13 @@ def _columns(data: dict[str, Any]) -> dict[str, np.ndarray]:
     return result
 
 
-def _data(answer: StepPrediction) -> dict[str, Any]:
-    return timeline_data(answer, nodes_table(answer), tracks(answer))
+def _data(estimate: StepPrediction) -> dict[str, Any]:
+    return timeline_data(estimate, nodes_table(estimate), tracks(estimate))
 
 
 def test_slices_are_those_of_the_tracks() -> None:
-    answer = toy_answer({GEMM_1: 305.0})
-    data, slices = _data(answer), tracks(answer)
+    estimate = toy_prediction({GEMM_1: 305.0})
+    data, slices = _data(estimate), tracks(estimate)
     columns = _columns(data)
     start_us = columns["slices start"] * data["tick_us"] + data["opens_us"]
     assert start_us.tolist() == (slices["start_ns"] / 1000).tolist()
@@ -215,10 +215,10 @@ def test_slices_are_those_of_the_tracks() -> None:
 
 
 def test_slices_say_what_is_known_of_their_nodes() -> None:
-    answer = toy_answer({GEMM_1: 305.0})
-    data = _data(answer)
+    estimate = toy_prediction({GEMM_1: 305.0})
+    data = _data(estimate)
     columns, words = _columns(data), data["words"]
-    gemm = tracks(answer).query(f"node_id == {GEMM_1} and kind == 'predicted'").index[0]
+    gemm = tracks(estimate).query(f"node_id == {GEMM_1} and kind == 'predicted'").index[0]
     node = columns["slices node"][gemm]
     assert columns["nodes latency_us"][node] == 305.0
     assert columns["nodes measured_us"][node] == 120.0
@@ -228,8 +228,8 @@ def test_slices_say_what_is_known_of_their_nodes() -> None:
 
 
 def test_waits_and_transfers_look_so() -> None:
-    answer = toy_answer()
-    data, slices = _data(answer), tracks(answer)
+    estimate = toy_prediction()
+    data, slices = _data(estimate), tracks(estimate)
     columns = _columns(data)
     looks = {
         data["words"]["look"][columns["nodes look"][node]]
@@ -241,7 +241,7 @@ def test_waits_and_transfers_look_so() -> None:
 
 
 def test_steps_too_long_for_nanoseconds_have_longer_ticks() -> None:
-    data = _data(toy_answer({GEMM_1: 5e9}))  # an hour and more
+    data = _data(toy_prediction({GEMM_1: 5e9}))  # an hour and more
     columns = _columns(data)
     ends = (columns["slices start"].astype(float) + columns["slices length"]) * data["tick_us"]
     assert data["tick_us"] > 1.0
@@ -249,11 +249,11 @@ def test_steps_too_long_for_nanoseconds_have_longer_ticks() -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    answer = toy_answer()
-    graph = answer.prediction.graph
+    estimate = toy_prediction()
+    graph = estimate.prediction.graph
     shapes = (
         graph.nodes["input_dims"].astype(object).where(graph.nodes["input_dims"].isna(), "9" * 1000).astype("category")
     )
     longer = replace(graph, nodes=graph.nodes.assign(input_dims=shapes))
-    data = _data(replace(answer, prediction=replace(answer.prediction, graph=longer)))
+    data = _data(replace(estimate, prediction=replace(estimate.prediction, graph=longer)))
     assert max(map(len, data["words"]["shapes"])) == MAX_TEXT

@@ -16,7 +16,7 @@ from gnnperf.hardware import load_device
 from gnnperf.report import write_report
 from gnnperf.report.roofline.chart import HEIGHT, WIDTH, Axis, Chart, decades, number_text
 from gnnperf.report.roofline.points import MEASURED, PREDICTED, pictures_of
-from tests.predict.answers import GEMM_1, toy_answer
+from tests.predict.predictions import GEMM_1, toy_prediction
 
 
 def test_a_logarithmic_axis_has_decades() -> None:
@@ -112,7 +112,7 @@ def test_a_plan_has_predicted_points_only() -> None:
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The toy's two gemms: 512 cubed in float32 on a V100, predicted in 100 and 240 us, measured in 100 and 120."""
     out = tmp_path_factory.mktemp("roofline") / "out"
-    write_report(toy_answer({GEMM_1: 240.0}), out)
+    write_report(toy_prediction({GEMM_1: 240.0}), out)
     return str(out)
 
 
@@ -165,7 +165,7 @@ def test_bad_input_is_one_message(
 def test_a_folder_stands_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A device that no catalog has: its numbers are in prediction.json."""
     mine = replace(load_device("v100_sxm2_32gb"), name="mine", aliases=(), flops_per_s={"float32": 20e12})
-    write_report(toy_answer(hardware="mine", device=mine, same_hardware=False), tmp_path / "out")
+    write_report(toy_prediction(hardware="mine", device=mine, same_hardware=False), tmp_path / "out")
     assert cli.main(["roofline", str(tmp_path / "out"), "--out", str(tmp_path / "r.csv")]) == 0
     assert "peak 20 TFLOP/s" in capsys.readouterr().out
     assert list(pd.read_csv(tmp_path / "r.csv")["device"]) == ["mine", "v100_sxm2_32gb"]  # the latter by its name

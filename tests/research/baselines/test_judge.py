@@ -22,7 +22,7 @@ def origin(part: str = "test", seed: int | None = 0) -> Origin:
 
 
 def test_a_record_by_hand(data: PreparedData) -> None:
-    """Seed 5 adds 5 % to 1.2; the collective, without an answer, holds the base's; arrivals do not count."""
+    """Seed 5 adds 5 % to 1.2; the collective, without a prediction, holds the base's; arrivals do not count."""
     record = fitted_record(Scaled(1.2), data, origin(seed=5))
     assert record.steps["recording"].tolist() == ["f/1", "f/2"]
     assert record.steps["run"].tolist() == ["f", "f"]

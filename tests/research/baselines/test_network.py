@@ -44,13 +44,13 @@ def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> No
     untrained = TrainedNetwork(TypedGNN(ModelConfig(hidden_channels=8, num_layers=1), data.vocabulary).eval())
     assert all(untrained.network.is_silent(t) for t in WORK)
     assert untrained.step_us(step) == pytest.approx(Analytic().step_us(step))
-    answer = TrainedNetwork(TypedGNN(ModelConfig(8, 1), data.vocabulary).eval())
+    estimate = TrainedNetwork(TypedGNN(ModelConfig(8, 1), data.vocabulary).eval())
     for node_type in WORK:
-        head = answer.network.heads[node_type]
+        head = estimate.network.heads[node_type]
         head.last.bias.data[:] = MAX_RESIDUAL * np.arctanh(0.5 / MAX_RESIDUAL)  # type: ignore[union-attr, operator]
-    works = np.isfinite(answer.latency_us(step))
-    assert answer.latency_us(step)[works] == pytest.approx(np.exp(0.5) * Base().latency_us(step)[works], rel=1e-5)
-    assert answer.step_us(step) == step_time_us(step, answer.latency_us(step))
+    works = np.isfinite(estimate.latency_us(step))
+    assert estimate.latency_us(step)[works] == pytest.approx(np.exp(0.5) * Base().latency_us(step)[works], rel=1e-5)
+    assert estimate.step_us(step) == step_time_us(step, estimate.latency_us(step))
 
 
 def test_the_configuration_is_reported_and_left_as_it_is(data: PreparedData, tmp_path: Path) -> None:

@@ -31,13 +31,13 @@ class Counted:
 
 def test_an_answer_is_the_predictors_and_requested_for_once(tmp_path: Path) -> None:
     counted = Counted(GnnPredictor(doubling()))
-    answer, (step,) = PredictorAnswer(counted), prepared(tmp_path).steps["test"]
-    latency_us, step_us = answer.latency_us(step), answer.step_us(step)
+    estimate, (step,) = PredictorAnswer(counted), prepared(tmp_path).steps["test"]
+    latency_us, step_us = estimate.latency_us(step), estimate.step_us(step)
     assert counted.requested == 1
     sentences = counted.predictor.predict(step.graph, step.cluster)
     assert np.array_equal(latency_us, sentences.latency_us, equal_nan=True)
     assert step_us == pytest.approx(step_time_us(step, sentences.latency_us))
-    answer.latency_us(replace(step, run="another"))
+    estimate.latency_us(replace(step, run="another"))
     assert counted.requested == 2
 
 
@@ -52,4 +52,4 @@ def test_two_rows_of_a_checkpoint(tmp_path: Path) -> None:
     network = GnnPredictor(checkpoint)
     for row, predictor in (("small", network), ("small-hybrid", BlendedPredictor(network))):
         sentences = predictor.predict(step.graph, step.cluster).latency_us
-        assert fits[row].answer.latency_us(step)[[3, 10]] == pytest.approx(sentences[[3, 10]], rel=1e-5)  # type: ignore[index]
+        assert fits[row].estimate.latency_us(step)[[3, 10]] == pytest.approx(sentences[[3, 10]], rel=1e-5)  # type: ignore[index]

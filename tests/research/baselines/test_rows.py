@@ -34,4 +34,4 @@ def test_fits(tmp_path: Path) -> None:
     assert list(result) == ["small"]
     assert result["small"].seed == 3 and result["small"].fit_s > 0
     assert result["small"].given == repr(simpler(requested)) and "'num_leaves': 4" in result["small"].given
-    assert result["small"].answer.step_us(data.steps["test"][0]) > 0
+    assert result["small"].estimate.step_us(data.steps["test"][0]) > 0

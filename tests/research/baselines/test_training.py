@@ -1,4 +1,4 @@
-"""What was trained next to the trivial answers: rows, cells on disk, the error that a search makes small."""
+"""What was trained next to the trivial predictions: rows, cells on disk, the error that a search makes small."""
 
 from __future__ import annotations
 

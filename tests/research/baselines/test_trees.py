@@ -55,10 +55,10 @@ def test_words_of_different_types_never_share_a_code(data: PreparedData) -> None
 
 @pytest.mark.parametrize("row", [Trees(), trees_with_hops()])
 def test_trees_beat_the_base_they_start_from(row: Trees, data: PreparedData) -> None:
-    answer = replace(row, settings=SMALL).fit(data, seed=0)
+    estimate = replace(row, settings=SMALL).fit(data, seed=0)
     step = data.steps["test"][0]
     gemm = step.data["compute"]
-    latency_us, measured = answer.latency_us(step), gemm.latency_us.numpy()
+    latency_us, measured = estimate.latency_us(step), gemm.latency_us.numpy()
     off = np.abs(np.log(latency_us[gemm.node_id.numpy()] / measured)).max()
     assert off < 0.5 * np.abs(np.log(gemm.base_us.numpy() / measured)).min()
 

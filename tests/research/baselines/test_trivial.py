@@ -11,7 +11,7 @@ from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.predict.assembly import assemble
 from gnnperf.predict.intervals import question_about
 from gnnperf.predict.request import Mode
-from research.baselines.judge import Answer
+from research.baselines.judge import Estimate
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, configuration
 from tests.research.baselines.made_data import once_recorded
@@ -51,19 +51,19 @@ def test_the_base_answers_everywhere(data: PreparedData) -> None:
 
 
 def test_one_constant_per_op(data: PreparedData) -> None:
-    answer, step = OpConstant().fit(data, 0), data.steps["test"][0]
+    estimate, step = OpConstant().fit(data, 0), data.steps["test"][0]
     gemm = (step.nodes["node_type"] == "compute").to_numpy()
     train = [s.nodes["latency_us"][s.nodes["node_type"] == "compute"] for s in data.steps["train"]]
-    assert answer.latency_us(step)[gemm] == pytest.approx(np.median(np.concatenate(train)))
-    assert answer.step_us(step) == step_time_us(step, answer.latency_us(step))
+    assert estimate.latency_us(step)[gemm] == pytest.approx(np.median(np.concatenate(train)))
+    assert estimate.step_us(step) == step_time_us(step, estimate.latency_us(step))
 
 
 def test_a_copied_run(data: PreparedData) -> None:
     one = data.steps["train"][1]
-    answer = NearestNodes().fit(with_train(data, [one]), 0)
+    estimate = NearestNodes().fit(with_train(data, [one]), 0)
     step = data.steps["test"][0]  # the same work by content
     works = (step.nodes["latency_us"] > 0).to_numpy()
-    assert answer.latency_us(step)[works].tolist() == one.nodes["latency_us"][works].tolist()
+    assert estimate.latency_us(step)[works].tolist() == one.nodes["latency_us"][works].tolist()
 
 
 def test_whole_steps(data: PreparedData) -> None:
@@ -71,14 +71,14 @@ def test_whole_steps(data: PreparedData) -> None:
     base = data.steps["train"][0]
     known = [with_flops(base, factor, 100.0 * factor) for factor in (1.0, 4.0, 16.0)]
     fitted, requested = with_train(data, known), with_flops(base, 5.0, np.nan)
-    constant: Answer = MedianStep().fit(fitted, 0)
+    constant: Estimate = MedianStep().fit(fitted, 0)
     assert (constant.step_us(requested), constant.latency_us(requested)) == (400.0, None)
     assert NearestStep().fit(fitted, 0).step_us(requested) == pytest.approx(400.0)
     ridge = RidgeStep().fit(fitted, 0)
-    answers = [ridge.step_us(step) for step in known]
-    assert answers == sorted(answers)
+    estimates = [ridge.step_us(step) for step in known]
+    assert estimates == sorted(estimates)
     # only log FLOPs vary, at -1.22, 0, 1.22: the weight X'y / (X'X + 1) is 3/4 of the least squares one
-    assert np.log(answers) == pytest.approx(np.log(400) + 0.75 * np.log([1 / 4, 1, 4]), abs=1e-6)
+    assert np.log(estimates) == pytest.approx(np.log(400) + 0.75 * np.log([1 / 4, 1, 4]), abs=1e-6)
 
 
 def test_configuration_by_hand(data: PreparedData) -> None:

@@ -46,11 +46,11 @@ def test_the_hybrid_blends_the_network_that_is_there(tmp_path: Path, monkeypatch
     row, data = CachedNetwork(learner(), tmp_path / "kept"), prepared(tmp_path)
     step, checkpoint = data.steps["test"][0], row.checkpoint(data, 0)
     monkeypatch.setattr(_networks, "fit", None)  # would fail if it were called
-    answer = Hybrid(row).fit(data, 0)
+    estimate = Hybrid(row).fit(data, 0)
     given = BlendedPredictor(GnnPredictor(checkpoint)).predict(step.graph, step.cluster)
     known = np.isfinite(given.latency_us) & (step.nodes["node_type"] == "compute").to_numpy()
     assert known.any()
-    assert answer.latency_us(step)[known] == pytest.approx(given.latency_us[known])  # nothing overlaps in the toy
-    assert answer.step_us(step) == contended_step_time_us(step, given.scheduled_us)
+    assert estimate.latency_us(step)[known] == pytest.approx(given.latency_us[known])  # nothing overlaps in the toy
+    assert estimate.step_us(step) == contended_step_time_us(step, given.scheduled_us)
     monkeypatch.setattr(BlendedPredictor, "predict", None)
-    assert np.array_equal(answer.latency_us(step), answer.latency_us(step), equal_nan=True)  # requested once
+    assert np.array_equal(estimate.latency_us(step), estimate.latency_us(step), equal_nan=True)  # requested once

@@ -13,7 +13,7 @@ from tests.research.evaluation.made_records import folder_of, made
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """gnn beats analytic on size and loses on link; pooled has no node answers; a floor."""
+    """gnn beats analytic on size and loses on link; pooled has no node predictions; a floor."""
     worse, better = (0.3, 0.5, 0.9), (0.05, 0.1, 0.2)
     return folder_of(
         tmp_path / "cells",

@@ -143,7 +143,7 @@ def test_by_hand(
 
 
 def test_no_time_is_read() -> None:
-    """The same answer when nothing is known of times."""
+    """The same prediction when nothing is known of times."""
     graphs = []
     for ops in (("mm", "relu"), ("mm", "mm", "relu")):
         graph = program(*ops)

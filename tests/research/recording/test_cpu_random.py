@@ -36,7 +36,7 @@ def test_a_seed_draws_one_run_whatever_else_is_drawn() -> None:
 
 
 def test_its_ops_are_larger_than_those_of_the_other_data_set() -> None:
-    """What long ops take that the analytical answer does not know, only long ops tell."""
+    """What long ops take that the analytical prediction does not know, only long ops tell."""
 
     def works(workloads: list[RandomGraph]) -> list[float]:
         return sorted(node.op.work for workload in workloads for node in compose(workload))

@@ -32,9 +32,9 @@ def _differences(dispatch: Callable[[Experts], Dispatch]) -> dict[str, float]:
     own = Experts(EXPERTS // 2, WIDTH, WIDTH)
     own.up.data, own.down.data = (whole.detach().chunk(2)[rank].clone() for whole in (up, down))
     mine, weights = (whole.detach()[rank].clone().requires_grad_() for whole in (tokens, gates))
-    answers = dispatch(own)(mine, chosen[rank], weights)
+    computed = dispatch(own)(mine, chosen[rank], weights)
     expected = _in_one_place(tokens, chosen, gates, up, down)  # [ranks, N, W]
-    result = (answers, *torch.autograd.grad(answers.square().sum(), (mine, weights, own.up, own.down)))
+    result = (computed, *torch.autograd.grad(computed.square().sum(), (mine, weights, own.up, own.down)))
     whole = torch.autograd.grad(expected.square().sum(), (tokens, gates, up, down))
     right = (expected[rank], whole[0][rank], whole[1][rank], whole[2].chunk(2)[rank], whole[3].chunk(2)[rank])
     names = ("answers", "tokens", "gates", "up", "down")
@@ -44,8 +44,8 @@ def _differences(dispatch: Callable[[Experts], Dispatch]) -> dict[str, float]:
 def _answered(dispatch: Callable[[Experts], Dispatch]) -> list[bool]:
     """Which of five tokens, all for expert 3 but the last, find a place."""
     chosen = torch.tensor([[3], [3], [3], [3], [0]])
-    answers = dispatch(Experts(EXPERTS // 2, WIDTH, WIDTH))(torch.ones(5, WIDTH), chosen, torch.ones(5, 1))
-    result: list[bool] = (answers != 0).any(dim=1).tolist()
+    computed = dispatch(Experts(EXPERTS // 2, WIDTH, WIDTH))(torch.ones(5, WIDTH), chosen, torch.ones(5, 1))
+    result: list[bool] = (computed != 0).any(dim=1).tolist()
     return result
 
 

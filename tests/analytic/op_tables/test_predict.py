@@ -1,4 +1,4 @@
-"""Op tables: reading, what each row becomes, and what has no answer."""
+"""Op tables: reading, what each row becomes, and what has no prediction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
+from gnnperf.analytic.op_tables import OpRow, estimate_rows, read_op_rows
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
 from gnnperf.analytic.op_tables.signatures import recorded_call
@@ -127,10 +127,10 @@ def test_gradients_by_hand(requested: OpRow, op: str, flops: float) -> None:
 
 def test_rows_are_answered_in_their_order() -> None:
     small, both = row("aten::mm", [[4, 4], [4, 4]], "bfloat16"), row("aten::mm", [[4096, 4096]] * 2, "bfloat16")
-    answers = answer_rows([small, row("my::op", [[3]]), both], H100)
+    estimates = estimate_rows([small, row("my::op", [[3]]), both], H100)
     us = gemm_us(H100, "bfloat16", products([4, 4096], [4, 4096], [4, 4096], 1, 2, 6))
-    assert [a.latency_us for a in answers] == [pytest.approx(us[0]), None, pytest.approx(us[1])]
-    assert [a.bound for a in answers] == ["launch", None, "compute"]
+    assert [a.latency_us for a in estimates] == [pytest.approx(us[0]), None, pytest.approx(us[1])]
+    assert [a.bound for a in estimates] == ["launch", None, "compute"]
 
 
 @pytest.mark.parametrize(("dtype", "name"), [("bfloat16", "bfloat16"), ("float8", "float8_e4m3fn")])
@@ -143,14 +143,14 @@ def test_a_call_has_one_latency_in_tables_graphs_and_benchmarks(dtype: str, name
     entries = [{"op": "aten::linear", "shapes": json.loads(shapes), "dtype": name} for shapes in table["shapes"]]
     for columns in ({}, {"tables": 6, "cache": "warm"}):
         _, rows = read_op_rows(lines(tmp_path / "ops.jsonl", *({**entry, **columns} for entry in entries)))
-        assert [a.latency_us for a in answer_rows(rows, H100)] == pytest.approx(expected)
+        assert [a.latency_us for a in estimate_rows(rows, H100)] == pytest.approx(expected)
     calls = [recorded_call(row) for row in rows]
     nodes = pd.DataFrame([{**node_row(call), "dtype": name} for call in calls])
     assert compute_nodes_us(nodes, H100, 4.0) == pytest.approx(expected)
     _, (warm, cold) = read_op_rows(
         lines(tmp_path / "ops.jsonl", *({**entries[0], "cache": c} for c in ("warm", "flushed")))
     )
-    once, fetched = (answer.latency_us for answer in answer_rows([warm, cold], H100))
+    once, fetched = (estimate.latency_us for estimate in estimate_rows([warm, cold], H100))
     assert once is not None and fetched is not None and once < expected[0] < fetched * (1 + 1e-9)
 
 
@@ -173,7 +173,7 @@ def test_one_call_has_one_latency_in_op_tables_traces_and_benchmarks(
     _, rows = read_op_rows(
         lines(tmp_path / "ops.jsonl", entry, {**entry, "cache": "warm"}, {**entry, "cache": "flushed"})
     )
-    program, warm, flushed = (answer.latency_us for answer in answer_rows(rows, H100))
+    program, warm, flushed = (estimate.latency_us for estimate in estimate_rows(rows, H100))
     nodes = pd.DataFrame([node_row(recorded_call(rows[0]))])
     assert compute_nodes_us(nodes, H100, 4.0) == pytest.approx([program])
     assert warm is not None and flushed is not None and warm <= flushed
@@ -187,8 +187,8 @@ def test_one_call_has_one_latency_in_op_tables_traces_and_benchmarks(
 
 def test_a_backward_is_the_sum_of_its_calls() -> None:
     requested = row("aten::linear", [[32, 128], [64, 128], [64]], direction="backward")
-    (answer,) = answer_rows([requested], H100)
-    assert answer.latency_us == pytest.approx(kernel_times(gradient_calls(requested), H100, 4.0).latency_us.sum())
+    (estimate,) = estimate_rows([requested], H100)
+    assert estimate.latency_us == pytest.approx(kernel_times(gradient_calls(requested), H100, 4.0).latency_us.sum())
 
 
 @pytest.mark.parametrize(
@@ -206,20 +206,20 @@ def test_a_backward_is_the_sum_of_its_calls() -> None:
 )
 @pytest.mark.parametrize("hardware", ["h100_sxm", "cpu_generic"])
 def test_no_ground_is_a_reason(requested: OpRow, reason: Reason, hardware: str) -> None:
-    (answer,) = answer_rows([requested], load_device(hardware))
-    assert (answer.latency_us, answer.bound, answer.reason) == (None, None, reason)
+    (estimate,) = estimate_rows([requested], load_device(hardware))
+    assert (estimate.latency_us, estimate.bound, estimate.reason) == (None, None, reason)
 
 
 def test_8_bit_products_need_units_for_them() -> None:
     linear = row("aten::linear", [[64, 512], [512, 512]], "float8_e4m3fn")
-    assert answer_rows([linear], load_device("a100_sxm_80gb"))[0].reason == Reason.UNITS
+    assert estimate_rows([linear], load_device("a100_sxm_80gb"))[0].reason == Reason.UNITS
     scaled = row("aten::_scaled_mm", [[64, 512], [512, 512], [64, 1], [1, 512]], "float8_e4m3fn")
-    whole, product = (answer.latency_us for answer in answer_rows([linear, scaled], H100))
+    whole, product = (estimate.latency_us for estimate in estimate_rows([linear, scaled], H100))
     assert whole is not None and product is not None
     assert whole > product + 1.0  # a linear layer quantizes its input, the operands of _scaled_mm are in 8 bits
 
 
 def test_tf32_is_requested_for() -> None:
     shapes = [[4096, 4096], [4096, 4096]]
-    plain, tf32 = answer_rows([row("aten::mm", shapes), row("aten::mm", shapes, tf32=True)], H100)
+    plain, tf32 = estimate_rows([row("aten::mm", shapes), row("aten::mm", shapes, tf32=True)], H100)
     assert plain.latency_us is not None and tf32.latency_us is not None and plain.latency_us > 2 * tf32.latency_us

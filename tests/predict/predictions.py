@@ -54,7 +54,7 @@ def question(label: StepLabel, **changes: object) -> Question:
     return Question(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def toy_answer(latency_us: dict[int, float] | None = None, **changes: object) -> StepPrediction:
+def toy_prediction(latency_us: dict[int, float] | None = None, **changes: object) -> StepPrediction:
     """The toy's only step, with some latencies changed and other questions requested."""
     graph = two_rank_graph()
     prediction = Fixed(latency_us or {}).predict(graph, None)  # type: ignore[arg-type]

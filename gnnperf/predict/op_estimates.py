@@ -1,4 +1,4 @@
-"""Answers to an op table: as a table, as a document, as text, with errors where the table was measured."""
+"""Predictions of an op table: as a table, as a document, as text, with errors where the table was measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic import MEASURED, Answer, OpRow
+from gnnperf.analytic import MEASURED, Estimate, OpRow
 from gnnperf.core import InputError, csv_text, require_writable, write_bytes
 from gnnperf.gnn import ErrorSummary, summarize
 from gnnperf.hardware import DeviceSpec
@@ -22,29 +22,29 @@ MOST_SHOWN, OP_WIDTH, SHAPES_WIDTH = 20, 36, 44
 
 
 @dataclass(frozen=True)
-class Answered:
-    """An op table with its answers.
+class OpEstimates:
+    """An op table with its predictions.
 
     Attributes:
         table: as it was read.
         rows: of the table.
-        answers: one per row.
+        estimates: one per row.
         device: requested.
     """
 
     table: pd.DataFrame
     rows: tuple[OpRow, ...]
-    answers: tuple[Answer, ...]
+    estimates: tuple[Estimate, ...]
     device: DeviceSpec
 
     @property
-    def unanswered(self) -> Mapping[str, int]:
+    def uncovered(self) -> Mapping[str, int]:
         """Reason -> rows, most first."""
-        return dict(Counter(a.reason for a in self.answers if a.reason is not None).most_common())
+        return dict(Counter(a.reason for a in self.estimates if a.reason is not None).most_common())
 
     @property
     def compared(self) -> np.ndarray:
-        """[n] bool: measured rows whose time is what is answered: a GPU's own time, an op's whole time on a CPU."""
+        """[n] bool: measured rows whose time is what is predicted: a GPU's own time, an op's whole time on a CPU."""
         own = self.device.kind == "cpu"
         return np.array([r.measured_us is not None and (own or not r.launch_included) for r in self.rows], bool)
 
@@ -52,26 +52,26 @@ class Answered:
         """Errors over the rows that can be compared; None without any."""
         if not self.compared.any():
             return None
-        pairs = [(a.latency_us, r.measured_us) for a, r in zip(self.answers, self.rows, strict=True)]
+        pairs = [(a.latency_us, r.measured_us) for a, r in zip(self.estimates, self.rows, strict=True)]
         predicted, measured = np.array(pairs, float).T  # None becomes NaN
         return summarize(predicted[self.compared], measured[self.compared])
 
 
-def answer_table(result: Answered) -> pd.DataFrame:
+def estimate_table(result: OpEstimates) -> pd.DataFrame:
     """The table with latency_us, bound and reason; what it had measured is measured_latency_us."""
-    answers = pd.DataFrame([asdict(answer) for answer in result.answers], index=result.table.index)
-    answers = answers.astype({"latency_us": "float64", "bound": object, "reason": object})
+    estimates = pd.DataFrame([asdict(estimate) for estimate in result.estimates], index=result.table.index)
+    estimates = estimates.astype({"latency_us": "float64", "bound": object, "reason": object})
     table = result.table if MEASURED in result.table.columns else result.table.rename(columns={"latency_us": MEASURED})
-    if MEASURED not in table.columns:  # or the answers would be what a later reading takes for measured
+    if MEASURED not in table.columns:  # or the predictions would be what a later reading takes for measured
         table = table.assign(**{MEASURED: np.nan})
-    retained = table.drop(columns=[name for name in answers.columns if name in table.columns])
-    return pd.concat([retained, answers], axis=1)
+    retained = table.drop(columns=[name for name in estimates.columns if name in table.columns])
+    return pd.concat([retained, estimates], axis=1)
 
 
-def write_answers(result: Answered, path: Path) -> None:
+def write_estimates(result: OpEstimates, path: Path) -> None:
     """Write the table by its suffix."""
     require_writable(path, SUFFIXES)
-    table = answer_table(result)
+    table = estimate_table(result)
     try:
         write_bytes(path, _content(table, path.suffix))
     except OSError as error:
@@ -92,45 +92,45 @@ def _flat(table: pd.DataFrame) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def document(result: Answered) -> dict[str, Any]:
+def document(result: OpEstimates) -> dict[str, Any]:
     """Everything as JSON: unknown is null."""
     errors = result.errors()
-    rows = json.loads(answer_table(result).to_json(orient="records"))
+    rows = json.loads(estimate_table(result).to_json(orient="records"))
     return {
         "hardware": result.device.name,
         "num_rows": len(rows),
-        "num_answered": _num_answered(result),
-        "unanswered": result.unanswered,
+        "num_answered": _num_covered(result),
+        "unanswered": result.uncovered,
         "errors": asdict(errors) if errors is not None and errors.num_nodes else None,
         "rows": rows,
     }
 
 
-def text(result: Answered) -> str:
-    """The first rows, what has no answer, and the errors."""
+def text(result: OpEstimates) -> str:
+    """The first rows, what has no prediction, and the errors."""
     lines = [f"{'op':{OP_WIDTH}} {'shapes':{SHAPES_WIDTH}} {'direction':9} {'latency us':>11}  bound"]
-    lines += [_line(row, answer) for row, answer in zip(result.rows, result.answers, strict=True)][:MOST_SHOWN]
+    lines += [_line(row, estimate) for row, estimate in zip(result.rows, result.estimates, strict=True)][:MOST_SHOWN]
     if len(result.rows) > MOST_SHOWN:
         lines.append(f"... {len(result.rows) - MOST_SHOWN:,} more rows; --out FILE or --json has them all")
-    lines.append(f"{_num_answered(result):,} of {len(result.rows):,} rows answered for {result.device.name}")
-    lines += [f"  no answer for {count:,}: {reason}" for reason, count in result.unanswered.items()]
+    lines.append(f"{_num_covered(result):,} of {len(result.rows):,} rows predicted for {result.device.name}")
+    lines += [f"  no prediction for {count:,}: {reason}" for reason, count in result.uncovered.items()]
     return "\n".join(lines + _error_lines(result))
 
 
-def _num_answered(result: Answered) -> int:
-    return sum(answer.latency_us is not None for answer in result.answers)
+def _num_covered(result: OpEstimates) -> int:
+    return sum(estimate.latency_us is not None for estimate in result.estimates)
 
 
-def _line(row: OpRow, answer: Answer) -> str:
+def _line(row: OpRow, estimate: Estimate) -> str:
     shapes = json.dumps(row.shapes, separators=(",", ":"))
     shown = f"{shapes[: SHAPES_WIDTH - 3]}..." if len(shapes) > SHAPES_WIDTH else shapes
-    sentences = (
-        f"{'-':>11}  {answer.reason}" if answer.latency_us is None else f"{answer.latency_us:11.2f}  {answer.bound}"
+    latency, why = (
+        ("-", estimate.reason) if estimate.latency_us is None else (f"{estimate.latency_us:.2f}", estimate.bound)
     )
-    return f"{row.op[:OP_WIDTH]:{OP_WIDTH}} {shown:{SHAPES_WIDTH}} {row.direction:9} {sentences}"
+    return f"{row.op[:OP_WIDTH]:{OP_WIDTH}} {shown:{SHAPES_WIDTH}} {row.direction:9} {latency:>11}  {why}"
 
 
-def _error_lines(result: Answered) -> list[str]:
+def _error_lines(result: OpEstimates) -> list[str]:
     measured = sum(row.measured_us is not None for row in result.rows)
     if not measured:
         return []

@@ -20,7 +20,7 @@ GIVEN = "as the file has it"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShardResult:
     """The result.
 
     Attributes:
@@ -39,7 +39,7 @@ class Answer:
     requested: int
 
 
-def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) -> Answer:
+def ranked_placements(problem: Problem, effort: Effort, given: Placement | None, top: int) -> ShardResult:
     """Search, and judge what was found, the greedy placements and random ones by the schedule."""
     costs = surrogate(problem)
     known = {**seeds(costs.loads), **({} if given is None else {GIVEN: given})}
@@ -56,10 +56,10 @@ def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) 
     random = [price(placement) for placement in drawn]
     if random:
         compared[f"median of {len(random)} random"] = median(random)
-    return Answer(problem, ranked, tuple(requested[r.placement] for r in ranked), compared, costs, len(requested))
+    return ShardResult(problem, ranked, tuple(requested[r.placement] for r in ranked), compared, costs, len(requested))
 
 
-def rank_loads(result: Answer, placement: Placement) -> pd.DataFrame:
+def rank_loads(result: ShardResult, placement: Placement) -> pd.DataFrame:
     """What each rank does in a step, and holds.
 
     Returns:
@@ -86,7 +86,7 @@ def splits(placement: Placement) -> dict[str, int]:
     return {str(split): sum(placed.split is split for placed in placement) for split in Split}
 
 
-def document(result: Answer) -> dict[str, object]:
+def document(result: ShardResult) -> dict[str, object]:
     """Everything, for JSON."""
     problem, plan = result.problem, result.problem.plan
     return {
@@ -103,7 +103,7 @@ def document(result: Answer) -> dict[str, object]:
     }
 
 
-def _one(result: Answer, ranked: Ranked, stated: Judged) -> dict[str, object]:
+def _one(result: ShardResult, ranked: Ranked, stated: Judged) -> dict[str, object]:
     return {
         "step_us": ranked.step_us,
         "origin": ranked.origin,
@@ -128,7 +128,7 @@ ADVICE = {
 }
 
 
-def text(result: Answer) -> str:
+def text(result: ShardResult) -> str:
     """Everything for a reader."""
     return "\n".join(
         (
@@ -142,7 +142,7 @@ def text(result: Answer) -> str:
     )
 
 
-def _head(result: Answer) -> Iterator[str]:
+def _head(result: ShardResult) -> Iterator[str]:
     problem, plan = result.problem, result.problem.plan
     where = f"{problem.ranks} x {problem.cluster.device.name} (cluster {problem.cluster.name})"
     yield f"{plan.name}: {len(problem.tables)} tables, batch {plan.batch:,}, on {where}"
@@ -151,7 +151,7 @@ def _head(result: Answer) -> Iterator[str]:
     yield f"{result.requested} placements judged by the predicted step"
 
 
-def _ranking(result: Answer) -> Iterator[str]:
+def _ranking(result: ShardResult) -> Iterator[str]:
     yield ""
     yield " #  step        busiest: work  vectors     memory    work/mean   tables whole  row  column  replicated"
     for place, ranked in enumerate(result.ranked, start=1):
@@ -164,7 +164,7 @@ def _ranking(result: Answer) -> Iterator[str]:
         yield f"{place:2d}  {milliseconds(ranked.step_us):10s}  {busiest}   {by_split}   {ranked.origin}"
 
 
-def _comparison(result: Answer) -> Iterator[str]:
+def _comparison(result: ShardResult) -> Iterator[str]:
     best = result.ranked[0].step_us
     yield ""
     for name, step_us in result.compared_us.items():
@@ -182,7 +182,7 @@ def _limits(given: Judged) -> Iterator[str]:
     yield f"  {rest / given.step_us:6.1%}  launches and gaps"
 
 
-def _ranks(result: Answer) -> Iterator[str]:
+def _ranks(result: ShardResult) -> Iterator[str]:
     yield ""
     yield "rank  tables  lookups       work        vectors     memory"
     loads = rank_loads(result, result.ranked[0].placement)
@@ -194,7 +194,7 @@ def _ranks(result: Answer) -> Iterator[str]:
         yield f"      and {more} more with less work; --json has all"
 
 
-def _placement(result: Answer) -> Iterator[str]:
+def _placement(result: ShardResult) -> Iterator[str]:
     written = placement_as_written(result.problem.tables, result.ranked[0].placement, result.problem.ranks)
     yield ""
     yield "placement:"
