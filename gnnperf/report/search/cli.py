@@ -1,4 +1,4 @@
-"""`gnnperf search PLAN --gpu NAME --devices N`."""
+"""`gnnperf search PLAN --gpu NAME --devices N`, and of a trace."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
 FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
 
+Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow; how its
+layers are divided stays, as nothing in a trace tells how it would be otherwise.
+
 Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
 until no bound is below the best step.
 """
@@ -24,9 +27,10 @@ examples:
   gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64 --out best.yaml
   gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
   gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
+  gnnperf search runs/trace_dir --gpu h100_sxm --devices 8,16,64   a recorded run on so many of these
 
 PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline where it has as
-many devices.
+many devices. All else is a trace.
 """
 UNITS = {"GiB": 1 << 30, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
 SECTIONS = ("parallelism", "sharding", "schedule")
@@ -38,8 +42,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "search", help="the fastest or cheapest way to divide a plan's model over devices", description=DESCRIPTION,
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("plan", metavar="PLAN", help="a plan of conf/plan, or a .yaml file")
-    parser.add_argument("--gpu", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
+    parser.add_argument("plan", metavar="PLAN|TRACE", help="a plan of conf/plan, a .yaml file, or a trace")
+    parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file (default: the trace's)")
     parser.add_argument("--devices", required=True, metavar="N", help="how many; a,b,c: one of several numbers")
     parser.add_argument("--cluster", metavar="NAME", help="links and hosts (default: the device's)")
     parser.add_argument("--memory", metavar="SIZE", help="of a device, as in 80GiB (default: the device's)")
@@ -48,6 +52,10 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--by", choices=("step", "tokens_per_s", "cost"), default="step",
                         help="what is best (default step); with one number of devices all agree")  # fmt: skip
     parser.add_argument("--price", type=float, metavar="USD", help="of a device and hour")
+    parser.add_argument("--batches", default="1,2,4", metavar="X,X",
+                        help="of a trace: batches of a device, over the recorded one (default 1,2,4)")  # fmt: skip
+    parser.add_argument("--data-parallel", type=int, metavar="N",
+                        help="of a trace: ranks of a data-parallel group, where it does not tell; 1: none")  # fmt: skip
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default 0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the best plan: a .yaml file")
@@ -64,6 +72,9 @@ def _search(args: argparse.Namespace) -> int:
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
     require(0 <= args.reserve < 1, "--reserve", args.reserve, "0 to 1")
     require(args.price is None or args.price >= 0, "--price", args.price, "0 or more")
+    if Path(args.plan).exists() and Path(args.plan).suffix not in SUFFIXES:
+        return _search_trace(args)
+    require(args.gpu is not None, "--gpu", args.gpu, "a device of the catalog, for a plan")
     if args.out is not None:
         require_writable(args.out, SUFFIXES)
     path = path_of(args.plan, PLAN_GROUP)
@@ -86,6 +97,32 @@ def _search(args: argparse.Namespace) -> int:
     else:
         say(text(search))
     return 0
+
+
+def _search_trace(args: argparse.Namespace) -> int:
+    from gnnperf.predict import Request, composed
+    from gnnperf.report.search.trace import document, search_trace, text
+
+    require(args.out is None, "--out", args.out, "nothing with a trace: there is no plan to write")
+    hardware = {"hardware": args.gpu, "cluster": args.cluster}
+    chosen = [f"{key}={value}" for key, value in hardware.items() if value is not None]
+    price = {} if args.price is None else {"price.usd_per_gpu_hour": args.price}
+    request = composed("predict", Request, *chosen, "findings=false", trace=args.plan, **price)
+    memory = _bytes(args.memory) if args.memory else None
+    result = search_trace(request, _devices(args.devices), _batches(args.batches), args.data_parallel, args.by,
+                          args.reserve, memory)  # fmt: skip
+    if args.json:
+        write_out(to_json(document(result), indent=1))
+    else:
+        say(text(result, args.top))
+    return 0
+
+
+def _batches(written: str) -> tuple[float, ...]:
+    numbers = written.split(",")
+    if not all(re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", number) and float(number) > 0 for number in numbers):
+        raise InputError(f"bad value {written!r}", where="--batches", allowed="numbers above 0, as 0.5,1,2")
+    return tuple(dict.fromkeys(map(float, numbers)))
 
 
 def _cluster(gpu: str, cluster: str | None) -> Any:
