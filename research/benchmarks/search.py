@@ -160,9 +160,8 @@ def factors() -> None:
                             "other width: error %", "right division %", "mean excess %")  # fmt: skip
     for names in FACTORS:
         whole = _picked_by(table, bound_us * np.exp(_fitted(table, names, ratio, width, left_out=False)))
-        others = _picked_by(
-            table, bound_us * np.exp(_fitted(table, names.replace("hidden*", ""), ratio, width, left_out=True))
-        )
+        plain = names.replace("hidden*", "")
+        others = _picked_by(table, bound_us * np.exp(_fitted(table, plain, ratio, width, left_out=True)))
         printed.add_row(names or "none", *(f"{100 * value:.1f}" for value in (*whole, *others)))
     show(printed)
 
