@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,16 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _search(args: argparse.Namespace) -> int:
     from gnnperf.generate import TransformerPlan, read_plan
-    from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
+    from gnnperf.hardware import (
+        PLAN_GROUP,
+        SUFFIXES,
+        default_cluster,
+        load_cluster,
+        load_device,
+        path_of,
+        read_yaml,
+        spread,
+    )  # fmt: skip
     from gnnperf.report.search.text import WEIGHT_OF, SearchReport, document, text
     from gnnperf.shard import Effort, Problem, candidates, search_plans
 
@@ -83,10 +93,14 @@ def _search(args: argparse.Namespace) -> int:
     if not isinstance(plan, TransformerPlan):
         raise InputError("is no transformer", where=str(path), allowed="a plan with model.layers",
                          remedy="gnnperf shard places the tables of recommendation models")  # fmt: skip
-    cluster = _cluster(args.gpu, args.cluster)
+    device = load_device(args.gpu)
+    if device.kind != "gpu":
+        raise InputError(f"is a {device.kind}", where=f"--gpu {args.gpu}", allowed="a GPU")
+    cluster = default_cluster(device) if args.cluster is None else load_cluster(args.cluster, device)
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
     devices = _devices(args.devices)
-    problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), WEIGHT_OF[args.by])
+    problem = Problem(candidates(plan, devices), partial(spread, cluster), memory * (1.0 - args.reserve),
+                      WEIGHT_OF[args.by])  # fmt: skip
     given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
     outcome = search_plans(problem, Effort(seed=args.seed), given)
     search = SearchReport(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
@@ -125,21 +139,6 @@ def _batches(written: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(map(float, numbers)))
 
 
-def _cluster(gpu: str, cluster: str | None) -> Any:
-    from gnnperf.hardware import default_cluster, load_cluster, load_device
-
-    device = load_device(gpu)
-    if device.kind != "gpu":
-        raise InputError(f"is a {device.kind}", where=f"--gpu {gpu}", allowed="a GPU")
-    return default_cluster(device) if cluster is None else load_cluster(cluster, device)
-
-
-def _spread(cluster: Any) -> Any:
-    from gnnperf.hardware import spread
-
-    return lambda count: spread(cluster, count)
-
-
 def _devices(written: str) -> tuple[int, ...]:
     numbers = written.split(",")
     if not all(re.fullmatch(r"[1-9][0-9]{0,5}", number) for number in numbers):
@@ -162,10 +161,11 @@ def _write(raw: Mapping[str, Any], plan: Any, out: Path) -> None:
     """The file's plan with the best division, whole or not at all; values are those of the file's own form."""
     from gnnperf.hardware import yaml_text
 
-    settings = {name: {k: _plain(v) for k, v in asdict(getattr(plan, name)).items()} for name in SECTIONS}
+    settings = {name: asdict(getattr(plan, name), dict_factory=_plain) for name in SECTIONS}
     first = {key: value for key, value in raw.items() if key not in (*SECTIONS, "source")}
     write_text(out, yaml_text({**first, **settings, **({"source": raw["source"]} if "source" in raw else {})}))
 
 
-def _plain(value: object) -> object:
-    return str(value) if isinstance(value, str) else value
+def _plain(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Settings, those of an enum as text."""
+    return {key: str(value) if isinstance(value, str) else value for key, value in pairs}
