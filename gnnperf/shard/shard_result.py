@@ -114,7 +114,7 @@ def _one(result: ShardResult, ranked: Ranked, stated: Judged) -> dict[str, objec
     }
 
 
-# The answer as text.
+# The result as text.
 
 
 GIB, MIB = float(1 << 30), float(1 << 20)

@@ -70,9 +70,9 @@ def test_a_ranking_for_a_reader(tables: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """JSON of one search, and the plan that it wrote."""
-    folder = tmp_path_factory.mktemp("answered")
+    folder = tmp_path_factory.mktemp("searched")
     (folder / "mine.yaml").write_text(yaml.safe_dump(RAW))
     shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(shown):
@@ -82,9 +82,9 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 def test_json_has_everything_and_is_the_same_twice(
-    answered: tuple[str, Path], tables: Path, capsys: pytest.CaptureFixture[str]
+    searched: tuple[str, Path], tables: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, _ = answered
+    first, _ = searched
     assert shard(tables, "--json", "--seed", "3") == 0
     assert capsys.readouterr().out == first
     result = json.loads(first)
@@ -96,8 +96,8 @@ def test_json_has_everything_and_is_the_same_twice(
     assert sum(best["tables_by_split"].values()) == 6
 
 
-def test_the_best_placement_is_a_plan(answered: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    shown, out = answered
+def test_the_best_placement_is_a_plan(searched: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    shown, out = searched
     written = yaml.safe_load(out.read_text())
     best = json.loads(shown)["placements"][0]
     assert written["placement"] == best["placement"] and written["ranks"] == 4 and written["source"] == "a test"
@@ -149,7 +149,7 @@ def test_bad_files_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "did you mean 'batch'?" in capsys.readouterr().err
 
 
-def test_it_answers_without_torch(tables: Path) -> None:
+def test_it_runs_without_torch(tables: Path) -> None:
     code = (
         "import sys; from gnnperf.cli import main; status = main(sys.argv[1:]);"
         "assert 'torch' not in sys.modules; sys.exit(status)"
