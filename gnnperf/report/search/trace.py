@@ -135,6 +135,7 @@ def _lines(result: TraceSearch, top: int) -> Iterator[str]:
                f"{rounded(_known(one[cost]), '.4g')}")  # fmt: skip
     yield "*   no other setting is better in time of a sample, memory and device time at once"
     yield "speed: samples per second over those of the recorded number of devices; network: of the critical path"
+    yield "memory: with the recorded number of replicas"
     yield from (f"not predicted: {name}: {why}" for name, why in result.refused.items())
     yield from ("taken for granted or not known:" for _ in result.unknown[:1])
     yield from (f"  {sentence}" for sentence in result.unknown[:MOST_SENTENCES])
