@@ -17,7 +17,6 @@ gpu       score = log(measured ratio / predicted ratio) of steps; public workloa
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import permutations
@@ -37,15 +36,14 @@ from gnnperf.predict.request import TraceEvidence
 from gnnperf.predict.target import choose_target, traced_device
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog
-from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._recorded_graphs import CACHE, recordings
+from research.benchmarks.declared_edits import shape_pairs
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
 from research.evaluation.loading import as_recorded
 
 HOST_CLASS = ("segment", "op_name", "event_name")
-BATCH, LOW = re.compile(r"_b(\d+)(?=_)"), "_bfloat16"  # in the name of a run
 LEAST_CALLS, LEAST_CLASSES = 8, 8  # of a class in a trace; of a pair of traces
 GENERATION = "generation"  # what is left out: a project, a workload
 PROVENANCE = (
@@ -92,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reach = host_reach(host_pairs)
         bounds = {str(family): bounds_of(rows) for family, rows in counts.items()} | {HOST: (-reach, reach)}
         names = tuple(sorted(set(scores[GENERATION])))
-        save_device_intervals(DeviceIntervals(LEVEL, bounds, names), text, conf_dir("analytic") / STEP_FILE)
+        save_device_intervals(DeviceIntervals(LEVEL, bounds, names, text), conf_dir("analytic") / STEP_FILE)
     return 0
 
 
@@ -118,29 +116,23 @@ def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
     steps: dict[str, list[float]] = {}
     for recording in every.values():
         steps.setdefault(recording.run, []).append(recording.unprofiled_us)
-    known = [pair for pair in shape_pairs(set(steps)) if f"{pair[1]}/1" in every]
+    known = [pair for pair in shape_pairs(set(steps)) if f"{pair.a}/1" in every]
     for at in np.random.default_rng(0).permutation(len(known))[:most]:
-        kind, a, b, edit = known[at]
-        first = every[f"{a}/1"]
+        pair = known[at]
+        first = every[f"{pair.a}/1"]
         try:
-            estimate = predicted(load(first), Request(whatif=[edit]))
+            estimate = predicted(load(first), Request(whatif=list(pair.edits)))
         except InputError as error:
-            print(f"left out: {a}: {error.what}", file=sys.stderr)
+            print(f"left out: {pair.a}: {error.what}", file=sys.stderr)
             continue
         assert estimate.whatif is not None, "an edit was requested"
-        measured = float(np.mean(steps[b]) / np.mean(steps[a]))
-        yield first.workload, EDIT, kind, float(np.log(measured * estimate.step_time_us / estimate.whatif.step_time_us))
-
-
-def shape_pairs(runs: set[str]) -> Iterator[tuple[str, str, str, Edit]]:
-    """(kind, a, b, edit of a) of names that differ in `_b<batch>` only, in both directions, or in bfloat16."""
-    sizes = pd.Series({run: int(match[1]) for run in sorted(runs) if (match := BATCH.search(run))})
-    for _, alike in sizes.groupby(lambda run: BATCH.sub("_b", run)):
-        for (a, old), (b, new) in permutations(alike.items(), 2):
-            yield "batch", str(a), str(b), ScaleBatch(new / old)
-    for run in sorted(runs):
-        if LOW in run and run.replace(LOW, "") in runs:
-            yield "dtype", run.replace(LOW, ""), run, ChangeDtype("float32", "bfloat16")
+        measured = float(np.mean(steps[pair.b]) / np.mean(steps[pair.a]))
+        yield (
+            first.workload,
+            EDIT,
+            pair.kind,
+            float(np.log(measured * estimate.step_time_us / estimate.whatif.step_time_us)),
+        )
 
 
 def hosts() -> pd.DataFrame:

@@ -1,0 +1,310 @@
+"""Every kind of known change as edits of a recorded graph, without a recording of the changed program.
+
+    python -m research.benchmarks declared_edits
+
+The pairs of `interventions.json` (sleeps, links, repeated ops, slow ranks, blocking and, the other way round,
+overlapping), and all pairs of runs whose names differ in one of link, rows of tables, length of sequences (with the
+batch), batch and dtype. A's graph is edited without a look at B; the analytical model, whose constants have not seen
+the workload, predicts A and the edited A; measured is the change of the step without the profiler, means over
+recordings. A change counts where it is larger than the spread of the recordings of A and B. Trivial predictions:
+the sleep itself, all bytes over the wire, the ratio of tokens, of samples, or of the bytes of an element; "nothing
+changes" errs by 100 %.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.table import Table
+
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
+from gnnperf.core import InputError
+from gnnperf.gnn.data.runs import cluster_for
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware.placement import BYTES_PER_GBIT
+from gnnperf.predict.edited import predict_edited
+from gnnperf.schedule import align_runs
+from gnnperf.whatif import (
+    Block,
+    ChangeCluster,
+    ChangeDtype,
+    ChangeLink,
+    DeclarePause,
+    Edit,
+    RepeatCalls,
+    ResizeTables,
+    ScaleBatch,
+    ScaleSequence,
+    WaitLater,
+    apply,
+)
+from gnnperf.whatif.edit import Edited, unedited
+from research.benchmarks._frame import run_main, show
+from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
+from research.evaluation.pairs import PAIRS, Change
+
+BATCH = re.compile(r"_b(\d+)(?=_)")
+LOW, HALVED = "_bfloat16", 0.5
+LINK = re.compile(r"_(lo|[\d.]+g)$")
+ROWS = re.compile(r"_r(\d+)k(?=_)")
+TRANSFORMER = re.compile(r"_w(\d+)_s(\d+)_b(\d+)")
+FIRST_CONVOLUTIONS = {"resnet_n1": (1, 3, 6)}  # of each block; the stem is 0, the wider blocks have a third one
+Graphs = Mapping[str, ExecutionGraph]  # run -> graph of its first recording
+
+
+@dataclass(frozen=True)
+class DeclaredPair:
+    """B is A with one known change.
+
+    Attributes:
+        kind: of the change.
+        a, b: names of the runs.
+        edits: what makes A's graph B's.
+        trivial_us: the change without any model: the sleep, bytes over the wire, more tokens; 0 where none is at hand.
+        trivial: B's step / A's step likewise; 1 where there is `trivial_us`.
+    """
+
+    kind: str
+    a: str
+    b: str
+    edits: tuple[Edit, ...]
+    trivial_us: float = 0.0
+    trivial: float = 1.0
+
+
+def declared_pairs(graphs: Graphs) -> list[DeclaredPair]:
+    """Every pair whose runs are there."""
+    listed = [
+        pair for pair in json.loads((DATASET / PAIRS).read_text())["pairs"] if {pair["a"], pair["b"]} <= set(graphs)
+    ]
+    result = [one for pair in listed for one in _intervention(pair)]
+    return [*result, *_links(graphs), *_tables(set(graphs)), *_sequences(set(graphs)), *shape_pairs(set(graphs))]
+
+
+def shape_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
+    """Names that differ in `_b<batch>` by itself, in both directions, or in bfloat16."""
+    alike: dict[str, dict[int, str]] = {}
+    for run in sorted(runs):
+        if match := BATCH.search(run):
+            alike.setdefault(BATCH.sub("_b", run), {})[int(match[1])] = run
+    for sizes in alike.values():
+        for old, a in sizes.items():
+            for new, b in sizes.items():
+                if old != new:
+                    yield DeclaredPair("batch", a, b, (ScaleBatch(new / old),), trivial=new / old)
+    for run in sorted(runs):
+        if LOW in run and run.replace(LOW, "") in runs:
+            edits = (ChangeDtype("float32", "bfloat16"),)
+            yield DeclaredPair("dtype", run.replace(LOW, ""), run, edits, trivial=HALVED)
+
+
+def _intervention(pair: Mapping[str, object]) -> Iterator[DeclaredPair]:
+    a, b, edit = str(pair["a"]), str(pair["b"]), pair["edit"]
+    assert isinstance(edit, dict)
+    if pair["kind"] == Change.SLEEP:
+        us = float(edit["sleep_us"])
+        yield DeclaredPair("sleep", a, b, (DeclarePause(us, edit["rank"], edit["place"]),), us)
+    elif pair["kind"] in (Change.REPEAT, Change.SLOW_RANK) and "times" in edit:
+        kind = "repeat" if pair["kind"] == Change.REPEAT else "slow rank"
+        yield DeclaredPair(kind, a, b, (_repeat(a, edit["op"], edit["times"], edit["rank"]),))
+    elif pair["kind"] == Change.BLOCKING:
+        which = ("all_to_all", None) if a.startswith("dlrm") else ("all_reduce", "backward")
+        yield DeclaredPair("blocking", a, b, (Block(*which),))
+        yield DeclaredPair("overlap", b, a, (WaitLater(*which),))
+
+
+def _repeat(run: str, op: str, times: int, rank: int | None) -> RepeatCalls:
+    sizes = TRANSFORMER.search(run)
+    if sizes and op == "aten::linear":
+        width, length, batch = map(int, sizes.groups())
+        dims = f"[[{batch * length},{width}],[{4 * width},{width}],[{4 * width}]]"
+        return RepeatCalls(op, times, "forward", rank, dims)
+    first = next((calls for name, calls in FIRST_CONVOLUTIONS.items() if run.startswith(name)), (0,))
+    return RepeatCalls(op, times, "forward", rank, calls=first)
+
+
+def _links(graphs: Graphs) -> Iterator[DeclaredPair]:
+    """Names that differ in the link by itself, between hosts in both directions, and from one host to two."""
+    alike: dict[str, dict[str, str]] = {}
+    for run in sorted(graphs):
+        if match := LINK.search(run):
+            alike.setdefault(LINK.sub("", run), {})[match[1]] = run
+    for rates in alike.values():
+        for one, a in rates.items():
+            for other, b in rates.items():
+                if one == other or other == "lo":
+                    continue
+                rate = float(other.removesuffix("g"))
+                edits = (ChangeLink(rate_gbit_per_s=rate, link="inter"),)
+                wire_us = _bytes_per_step(graphs[a]) / BYTES_PER_GBIT * 1e6
+                if one == "lo":
+                    yield DeclaredPair("two hosts", a, b, (ChangeCluster(nodes=2), *edits), wire_us / rate)
+                else:
+                    more_us = wire_us * (1.0 / rate - 1.0 / float(one.removesuffix("g")))
+                    yield DeclaredPair("link", a, b, edits, more_us)
+
+
+def _bytes_per_step(graph: ExecutionGraph) -> float:
+    """Bytes of all messages, each once."""
+    transfers = (graph.nodes["node_type"] == "collective") & graph.nodes["step"].ge(0)
+    return float(np.nansum(graph.nodes["message_bytes"][transfers])) / len(graph.steps)
+
+
+def _tables(runs: set[str]) -> Iterator[DeclaredPair]:
+    """Names that differ in the rows of tables only, in both directions."""
+    alike: dict[str, dict[int, str]] = {}
+    for run in sorted(runs):
+        if match := ROWS.search(run):
+            alike.setdefault(ROWS.sub("_r", run), {})[int(match[1])] = run
+    for sizes in alike.values():
+        for old, a in sizes.items():
+            for new, b in sizes.items():
+                if old != new:
+                    yield DeclaredPair("table rows", a, b, (ResizeTables(new / old),))
+
+
+def _sequences(runs: set[str]) -> Iterator[DeclaredPair]:
+    """Names that differ in the length of sequences, and perhaps in the batch, in both directions."""
+    alike: dict[str, list[tuple[int, int, str]]] = {}
+    for run in sorted(runs):
+        if match := TRANSFORMER.search(run):
+            alike.setdefault(TRANSFORMER.sub(f"_w{match[1]}_", run), []).append((int(match[2]), int(match[3]), run))
+    for sizes in alike.values():
+        for length, batch, a in sizes:
+            for new_length, new_batch, b in sizes:
+                if length != new_length:
+                    ratio = new_length * new_batch / (length * batch)
+                    larger = (ScaleBatch(new_batch / batch),) if batch != new_batch else ()
+                    edits = (*larger, ScaleSequence(to=new_length))
+                    yield DeclaredPair("sequence", a, b, edits, trivial=ratio)
+
+
+KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "sequence", "batch", "dtype", "blocking",
+         "overlap")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """One pair.
+
+    Attributes:
+        pair: which.
+        equal: share of shapes of the edited graph that B has; FLOPs of the edited graph / B's.
+        measured_us, noise_us: the change, and what may be chance.
+        predicted_us: the predicted change; ratio_us: the predicted ratio, of A's measured step.
+        trivial_us: without a model.
+    """
+
+    pair: DeclaredPair
+    equal: tuple[float, float]
+    measured_us: float
+    noise_us: float
+    predicted_us: float
+    ratio_us: float
+    trivial_us: float
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether there is a change to tell."""
+        return abs(self.measured_us) > self.noise_us
+
+    def error(self, change_us: float) -> float:
+        """Relative to the measured change."""
+        return abs(change_us - self.measured_us) / abs(self.measured_us)
+
+
+def step_us(edited: Edited, graph: ExecutionGraph, constants: AnalyticConstants) -> float:
+    """Step time of edited A, on A's hardware with the edits' changes."""
+    return median_step_us(predict_edited(edited, AnalyticPredictor(constants), cluster_for(graph, None, None)))
+
+
+def given(
+    pair: DeclaredPair, graph: ExecutionGraph, other: ExecutionGraph, steps: dict[str, list[float]],
+    constants: AnalyticConstants,
+) -> Predicted:  # fmt: skip
+    """The pair, from the first recording of A; B's is read for shapes only, after the prediction."""
+    edited = apply(graph, pair.edits)
+    before_us, after_us = (step_us(each, graph, constants) for each in (unedited(graph), edited))
+    a_us, b_us = (float(np.mean(steps[run])) for run in (pair.a, pair.b))
+    return Predicted(
+        pair, structure(edited.graph, other), b_us - a_us, float(np.ptp(steps[pair.a]) + np.ptp(steps[pair.b])),
+        after_us - before_us, (after_us / before_us - 1.0) * a_us, pair.trivial_us + (pair.trivial - 1.0) * a_us,
+    )  # fmt: skip
+
+
+def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, float]:
+    """Share of equal shapes, ratio of all FLOPs, in the second step of both."""
+    mine, theirs = (graph.step(graph.steps[min(1, len(graph.steps) - 1)].step) for graph in (edited, other))
+    matched = align_runs(mine, theirs)
+    there = theirs.nodes.iloc[np.maximum(matched, 0)]
+    dims, their_dims = (nodes["input_dims"].astype(object).to_numpy() for nodes in (mine.nodes, there))
+    has = mine.nodes["input_dims"].notna().to_numpy()
+    same = has & (matched >= 0) & (dims == their_dims)
+    ratio = float(np.nansum(mine.nodes["flops"].to_numpy()) / np.nansum(theirs.nodes["flops"].to_numpy()))
+    return float(same.sum() / has.sum()), ratio
+
+
+def outcomes() -> tuple[list[Predicted], list[str]]:
+    """Every pair, and what could not be determined."""
+    results, graphs = recordings(), recorded_graphs()
+    constants = {fold.workload: fold.shared for fold in folds(results, graphs)}
+    steps: dict[str, list[float]] = {}
+    first: dict[str, str] = {}
+    for name, recording in results.items():
+        steps.setdefault(recording.run, []).append(recording.unprofiled_us)
+        first.setdefault(recording.run, name)
+    of_run = {run: graphs[name] for run, name in first.items()}
+    result: list[Predicted] = []
+    left_out: list[str] = []
+    for pair in declared_pairs(of_run):
+        own = constants[results[first[pair.a]].workload]
+        try:
+            result.append(given(pair, of_run[pair.a], of_run[pair.b], steps, own))
+        except InputError as error:
+            left_out.append(f"{pair.kind}: {pair.a} -> {pair.b}: {error}")
+    return result, left_out
+
+
+def main() -> None:
+    """Print a row per pair, then the summary."""
+    results, left_out = outcomes()
+    show(_pairs(results), _summary(results), width=170)
+    for line in left_out:
+        print(f"left out: {line}")
+
+
+def _pairs(results: Sequence[Predicted]) -> Table:
+    table = Table("kind", "A", "B", "shapes %", "FLOPs/B", "measured us", "noise", "predicted", "trivial")
+    for one in results:
+        times = (one.measured_us, one.noise_us, one.predicted_us, one.trivial_us)
+        table.add_row(one.pair.kind, one.pair.a, one.pair.b, f"{100 * one.equal[0]:.1f}", f"{one.equal[1]:.3f}",
+                      *(f"{value:+.0f}" for value in times))  # fmt: skip
+    return table
+
+
+def _summary(results: Sequence[Predicted]) -> Table:
+    table = Table("kind", "pairs", "shapes equal %: mean (least)", "FLOPs off %: mean (most)", "changes above noise",
+                  "sign right", "error % (median): difference", "p90", "ratio", "trivial", "nothing")  # fmt: skip
+    for kind in KINDS:
+        group = [one for one in results if one.pair.kind == kind]
+        loud = [one for one in group if one.is_loud]
+        if not group:
+            continue
+        equal, off = (np.array([one.equal[place] for one in group]) for place in (0, 1))
+        off = np.abs(off - 1.0)
+        right = sum(one.predicted_us * one.measured_us > 0 for one in loud)
+        errors = np.array([[one.error(us) for us in (one.predicted_us, one.ratio_us, one.trivial_us)] for one in loud])
+        median = np.median(errors, axis=0) if loud else np.full(3, np.nan)
+        tail = np.quantile(errors[:, 0], 0.9) if loud else np.nan
+        table.add_row(kind, str(len(group)), f"{100 * equal.mean():.1f} ({100 * equal.min():.1f})",
+                      f"{100 * off.mean():.2f} ({100 * off.max():.2f})", str(len(loud)), f"{right}/{len(loud)}",
+                      *(f"{100 * value:.1f}" for value in (median[0], tail, *median[1:])), "100.0")  # fmt: skip
+    return table
+
+
+if __name__ == "__main__":
+    run_main(main)
