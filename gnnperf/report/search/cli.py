@@ -123,8 +123,8 @@ def _search_trace(args: argparse.Namespace) -> int:
     price = {} if args.price is None else {"price.usd_per_gpu_hour": args.price}
     request = composed("predict", Request, *chosen, "findings=false", trace=args.plan, **price)
     memory = _bytes(args.memory) if args.memory else None
-    result = search_trace(request, _devices(args.devices), _batches(args.batches), args.data_parallel, args.by,
-                          args.reserve, memory)  # fmt: skip
+    batches = _numbers(args.batches, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
+    result = search_trace(request, _devices(args.devices), batches, args.data_parallel, args.by, args.reserve, memory)
     if args.json:
         write_out(to_json(document(result), indent=1))
     else:
@@ -132,20 +132,17 @@ def _search_trace(args: argparse.Namespace) -> int:
     return 0
 
 
-def _batches(written: str) -> tuple[float, ...]:
+def _numbers(written: str, option: str, form: str, allowed: str) -> tuple[float, ...]:
+    """Different ones, apart by commas, each above 0."""
     numbers = written.split(",")
-    if not all(re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", number) and float(number) > 0 for number in numbers):
-        raise InputError(f"bad value {written!r}", where="--batches", allowed="numbers above 0, as 0.5,1,2")
+    if not all(re.fullmatch(form, number) and float(number) > 0 for number in numbers):
+        raise InputError(f"bad value {written!r}", where=option, allowed=allowed)
     return tuple(dict.fromkeys(map(float, numbers)))
 
 
 def _devices(written: str) -> tuple[int, ...]:
-    numbers = written.split(",")
-    if not all(re.fullmatch(r"[1-9][0-9]{0,5}", number) for number in numbers):
-        raise InputError(
-            f"bad value {written!r}", where="--devices", allowed="whole numbers from 1 up, as 64 or 16,32,64"
-        )
-    return tuple(dict.fromkeys(int(number) for number in numbers))
+    allowed = "whole numbers from 1 up, as 64 or 16,32,64"
+    return tuple(map(int, _numbers(written, "--devices", "[0-9]{1,6}", allowed)))
 
 
 def _bytes(written: str) -> float:
