@@ -119,7 +119,7 @@ def _lines(result: TraceSearch, top: int) -> Iterator[str]:
     step, table = result.recorded, result.table
     graph, large = step.prediction.graph, int(table["fits"].eq(False).sum())
     yield f"{graph.name} on {step.hardware} (cluster {step.cluster}), from {graph.world_size} recorded ranks: " \
-          f"{milliseconds(step.step_time_us)} as recorded"  # fmt: skip
+          f"{milliseconds(step.step_time_us)} with their setting"  # fmt: skip
     yield f"{len(table)} settings, of which {large} need more memory than a device has"
     priced = table["usd_per_million_samples"].notna().any()
     cost = "usd_per_million_samples" if priced else "gpu_hours_per_step"
