@@ -1,20 +1,19 @@
 """Files and folders that are whole or not there: written under a temporary name in the same folder, then renamed.
 
-The temporary name starts with a dot, so no reader takes it for a result. Its writer holds a lock on it. What a killed
-writer left has no lock, and the next writer of the same result removes it.
+The temporary name starts with a dot, so no reader takes it for a result. What a killed writer left is removed by the
+next writer of the same result, a day later.
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import gzip
 import json
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,7 +23,7 @@ GZIP_LEVEL = 6
 LINE_LENGTH = 120
 NAME_CHARS = 50  # of the result's name in the temporary one: names are limited to 255 bytes
 SUFFIX = ".tmp"
-LOCK_WAIT_S = 2.0
+LEFTOVER_S = 86_400.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux
 
 
@@ -46,8 +45,18 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(target, folder=True) as temporary:
             yield temporary
-            with _locked(target.parent):
-                _put(temporary, target)
+            _put(temporary, target)
+
+
+def refuse_foreign(folder: Path, own: Collection[str]) -> list[str]:
+    """The names in a folder that is to be replaced; refuses a file, and a folder with anything but `own` names."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError("is a file", where=str(folder), allowed="a directory to write to")
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if foreign := [name for name in names if name not in own]:
+        raise InputError(f"holds other files ({foreign[0]!r})", where=str(folder),
+                         remedy="choose a new or empty directory; nothing was changed")  # fmt: skip
+    return names
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -81,17 +90,15 @@ def _writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
-    """A temporary file or folder, locked while it is written; removed at the end unless it was renamed."""
+    """A temporary file or folder, removed at the end unless it was renamed."""
     prefix = f".{path.name[:NAME_CHARS]}."
-    temporary, lock = path.with_name(f"{prefix}{secrets.token_hex(6)}{SUFFIX}"), None
+    temporary = path.with_name(f"{prefix}{secrets.token_hex(6)}{SUFFIX}")
     try:
-        with _locked(path.parent):
-            _remove_leftovers(path.parent, prefix)
-            if folder:
-                temporary.mkdir()
-            else:
-                temporary.touch(exist_ok=False)
-            lock = _lock(temporary)
+        _remove_leftovers(path.parent, prefix)
+        if folder:
+            temporary.mkdir()
+        else:
+            temporary.touch(exist_ok=False)
         yield temporary
     finally:
         try:
@@ -99,8 +106,6 @@ def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
         except KeyboardInterrupt:  # in the middle of it
             _remove(temporary)
             raise
-        if lock is not None:
-            os.close(lock)
 
 
 def _put(new: Path, target: Path) -> None:
@@ -125,18 +130,12 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove what killed writers of the same result left: it has no lock."""
-    try:
-        names = os.listdir(folder)
-    except PermissionError:
-        return  # it may be writable all the same
-    for name in names:
-        if name.startswith(prefix) and name.endswith(SUFFIX):
-            with suppress(BlockingIOError):  # its writer is at work
-                lock = _lock(folder / name)
-                if lock is not None:
-                    _remove(folder / name)
-                    os.close(lock)
+    """Remove what writers of the same result left that were killed: what no one has written to for a day."""
+    with suppress(OSError):  # a folder may be writable and not be listed
+        for path in folder.iterdir():
+            is_temporary = path.name.startswith(prefix) and path.name.endswith(SUFFIX)
+            if is_temporary and time.time() - path.stat().st_mtime > LEFTOVER_S:
+                _remove(path)
 
 
 def _remove(path: Path) -> None:
@@ -145,39 +144,6 @@ def _remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One writer at a time begins or ends in a folder, where its file system has locks; no one waits for long."""
-    give_up = time.monotonic() + LOCK_WAIT_S
-    lock = None
-    while time.monotonic() < give_up:
-        with suppress(BlockingIOError):
-            lock = _lock(folder)
-            break
-        time.sleep(0.01)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
-
-
-def _lock(path: Path) -> int | None:
-    """The descriptor of the lock; None without such a path or locks. Raises BlockingIOError where it is held."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        if isinstance(error, BlockingIOError):
-            raise
-        return None
-    return handle
 
 
 def overwrite(path: Path, content: bytes) -> None:

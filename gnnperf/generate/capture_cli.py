@@ -85,9 +85,10 @@ def _numbers(text: str) -> list[int]:
 
 
 def _capture(args: argparse.Namespace) -> int:
+    from gnnperf.core import files
     from gnnperf.trace import storage
 
-    storage.refuse_foreign(args.out)  # before minutes of work
+    files.refuse_foreign(args.out, storage.FILES)  # before minutes of work
     build = function_of(args.script, args.function, args.arguments)
     from gnnperf.generate import captured_run  # it loads torch
     from gnnperf.graph import build_graph

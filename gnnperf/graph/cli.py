@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gnnperf.core import InputError, untrusted
+from gnnperf.core import files, untrusted
 
 if TYPE_CHECKING:
     from gnnperf.graph.execution_graph import ExecutionGraph
@@ -42,13 +42,10 @@ def _import(args: argparse.Namespace) -> int:
     chosen = selection(args.ranks, args.steps)
     with untrusted.reading(args.out, "cannot be written"):
         # The whole folder is replaced, so it may hold only what an earlier import wrote.
-        names = {p.name for p in args.out.iterdir()} if args.out.is_dir() else set()
-        if others := sorted(n for n in names - {TABLES, GRAPH} if not WINDOW.fullmatch(n)):
-            raise InputError(f"holds other files ({others[0]!r})", where=str(args.out),
-                             allowed="a new or empty directory, or an earlier import",
-                             remedy="choose another --out")  # fmt: skip
-        trace_storage.refuse_foreign(args.out / TABLES)
-        graph_storage.refuse_foreign(args.out / GRAPH)
+        windows = [p.name for p in args.out.iterdir() if WINDOW.fullmatch(p.name)] if args.out.is_dir() else []
+        files.refuse_foreign(args.out, {TABLES, GRAPH, *windows})
+        files.refuse_foreign(args.out / TABLES, trace_storage.FILES)
+        files.refuse_foreign(args.out / GRAPH, graph_storage.FILES)
     budget_bytes = args.memory_gib * 2**30 - PROCESS_BYTES if args.memory_gib else untrusted.available_bytes()
     if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
         return _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)

@@ -17,7 +17,6 @@ import numpy as np
 
 from gnnperf.core import EventKind, OpFamily
 from gnnperf.graph.cost import op_cost, op_family
-from gnnperf.graph.cost.matmul import index_bytes, thinned
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.event_columns import RankEvents, by_category
 
@@ -73,69 +72,6 @@ def _value_elements(events: RankEvents, inside: np.ndarray, around: int) -> int:
     return max((prod(shape[0]) for shape in shapes if shape and isinstance(shape[0], list) and shape[0]), default=0)
 
 
-# Products with an operand in blocks (BSR) or single values (CSR): the cost is that of what is stored.
-#
-# The recorded shapes are those of the dense matrices. What the op does inside says how much one of them stores
-# (SparseBlasImpl.cpp of ATen; torch/sparse/_triton_ops.py on CUDA asks in the same way):
-#
-#     aten::addmm [[64, 32], [64, 128], [128, 32], ...]
-#       aten::values [[64, 128]]              the dense shape of the operand that is requested
-#         aten::alias [[16, 16, 16]]          16 blocks of 16 x 16; one axis: so many single values
-
-VALUES_OP, STORED_OP = "aten::values", "aten::alias"
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::matmul", "aten::linear")
-
-
-@dataclass(frozen=True)
-class StoredOperand:
-    """The sparse operand of a product."""
-
-    elements: int  # of the dense matrix
-    retained: int  # values that are stored
-    index_bytes: float  # that say where they are
-
-
-def sparse_products(events: RankEvents) -> dict[int, StoredOperand]:
-    """Event id of each product around a sparse operand -> that operand."""
-    if VALUES_OP not in events.table.events["name"].cat.categories:
-        return {}
-    results: dict[int, StoredOperand] = {}
-    for requested in np.flatnonzero(events.name == VALUES_OP).tolist():
-        dense, operand = _shape(events, requested), _operand(events, requested)
-        for op in _ops_around(events, requested) if operand else ():
-            if events.name[op] in PRODUCTS and op not in results and _takes(events, op, dense):
-                results[op] = operand  # type: ignore[assignment]  # None has no products around it
-    return results
-
-
-def _operand(events: RankEvents, requested: int) -> StoredOperand | None:
-    """What an `aten::values` gives out; None where its dense shape or its values were not recorded."""
-    dense = _shape(events, requested)
-    inside = range(requested + 1, min(requested + 3, len(events.name)))  # the alias follows at once
-    aliases = (e for e in inside if events.parent[e] == requested and events.name[e] == STORED_OP)
-    stored = next((_shape(events, e) for e in aliases), ())
-    if len(dense) != 2 or not prod(dense) or len(stored) not in (1, 3):
-        return None
-    rows = dense[0] / stored[1] if len(stored) == 3 else dense[0]
-    return StoredOperand(prod(dense), prod(stored), index_bytes(stored[0], rows))
-
-
-def _takes(events: RankEvents, product: int, dense: tuple[int, ...]) -> bool:
-    """Whether the product has an argument of that shape, as it is or transposed."""
-    return any(shape in (list(dense), list(dense[::-1])) for shape in _dims(events, product))
-
-
-def _shape(events: RankEvents, event: int) -> tuple[int, ...]:
-    """Of the first argument; () not recorded."""
-    first = next(iter(_dims(events, event)), None)
-    return tuple(edge for edge in first if type(edge) is int) if isinstance(first, list) else ()
-
-
-def _dims(events: RankEvents, event: int) -> list[object]:
-    text = events.table.events["input_dims"].iloc[event]
-    return json.loads(text) if isinstance(text, str) else []
-
-
 _MAX_CLIMB = 8
 
 
@@ -167,7 +103,6 @@ def launching_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
         current = np.where(current >= 0, events.parent[current], -1)
         open_ &= (result.event < 0) & (current >= 0)
         open_[open_] = events.kind[current[open_]] == EventKind.CPU_OP
-    _correct_sparse_products(events, result)
     return result
 
 
@@ -183,7 +118,6 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
         row = int(np.searchsorted(inside, event))
         own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
         own.family[row] = str(OpFamily.EMBEDDING)
-    _correct_sparse_products(events, own)
     works = ~np.isin(own.family, [str(OpFamily.VIEW), str(OpFamily.UNKNOWN)]) & (own.event >= 0)
     row_of = np.full(len(events.kind), -1, dtype=np.int64)
     row_of[inside] = np.arange(len(inside))
@@ -198,16 +132,6 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     result.flops[requested[known]], result.bytes[requested[known]] = flops[rows[known]], moved[rows[known]]
     result.event[requested[known]] = inside[main[rows[known]]]
     return result
-
-
-def _correct_sparse_products(events: RankEvents, costs: OpCosts) -> None:
-    """Products with an operand in blocks or single values cost what is stored of it."""
-    for event, operand in sparse_products(events).items():
-        for row in np.flatnonzero(costs.event == event).tolist():
-            costs.flops[row], costs.bytes[row] = thinned(
-                costs.flops[row], costs.bytes[row], operand.elements, operand.retained,
-                DTYPE_BYTES[costs.dtype[row] or "float32"], operand.index_bytes,
-            )  # fmt: skip
 
 
 def _unknown(n: int) -> OpCosts:

@@ -22,6 +22,7 @@ from gnnperf.core import (
     NODE_COLUMNS,
     Column,
     InputError,
+    files,
     read_parquet,
     replacing_folder,
     untrusted,
@@ -31,7 +32,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts
 from gnnperf.hardware import Placement
 from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, read_run, run_name
 
-_FILES = ("nodes.parquet", "edges.parquet")
+FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
 
 
@@ -103,8 +104,7 @@ def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Se
     digest = hashlib.sha256(f"{_code_hash()} {recording} {chosen}".encode())
     for path in inputs:
         digest.update(run_name(path).encode())
-        files = sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]
-        for file in files:
+        for file in sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]:
             digest.update(file.name.encode())
             digest.update(_file_hash(file).encode())
     return digest.hexdigest()[:24]
@@ -137,7 +137,7 @@ def write_graph(graph: ExecutionGraph, directory: Path) -> None:
     Raises:
         InputError: the directory cannot be written, or is something else than an earlier graph.
     """
-    refuse_foreign(directory)
+    files.refuse_foreign(directory, FILES)
     with replacing_folder(directory) as temporary:
         write_files(graph, temporary)
 
@@ -147,15 +147,6 @@ def write_files(graph: ExecutionGraph, folder: Path) -> None:
     meta = _Meta(**{f.name: getattr(graph, f.name) for f in fields(_Meta)})
     _write(graph.nodes, folder / "nodes.parquet", msgspec.json.encode(meta))
     _write(graph.edges, folder / "edges.parquet", b"{}")
-
-
-def refuse_foreign(directory: Path) -> None:
-    """Refuse to replace anything but an earlier graph."""
-    if directory.exists() and not (directory.is_dir() and {p.name for p in directory.iterdir()} <= set(_FILES)):
-        raise InputError(
-            "holds something else than a graph of gnnperf", where=str(directory),
-            remedy="choose another folder; nothing was changed",
-        )  # fmt: skip
 
 
 def _write(frame: pd.DataFrame, path: Path, meta: bytes) -> None:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,9 +25,6 @@ from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
 from gnnperf.memory.step_calls import Call, StepCalls, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of
 from gnnperf.trace import RunTrace, TraceTable
-
-if TYPE_CHECKING:
-    pass
 
 # What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.
 #

@@ -9,13 +9,13 @@ import signal
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -112,7 +112,7 @@ def launch(
         lifeline,
         held,
         tempfile.TemporaryDirectory(prefix="gnnperf-ranks-") as meeting,
-        _environment(SERVER_ENVIRONMENT),
+        patch.dict(os.environ, SERVER_ENVIRONMENT),  # the server of new processes inherits it from the first of them
     ):
         entries = enter or [_stay_on_loopback] * world_size
         ranks = [
@@ -125,21 +125,6 @@ def launch(
             _await(ranks, time.monotonic() + timeout_s)
         finally:
             _kill(ranks)
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """What the server of new processes inherits when it starts, with the first of them."""
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
 
 
 def _await(ranks: Sequence[ForkServerProcess], deadline: float) -> None:

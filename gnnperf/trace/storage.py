@@ -33,6 +33,7 @@ META_KEY = b"gnnperf.trace"
 FORMAT_VERSION = 2
 FEEDS_FILE = "feeds.parquet"
 CARD = "run.json"
+FILES = (EVENTS_FILE, FEEDS_FILE, CARD)
 MAX_CARD_BYTES = 2**20
 ALWAYS_STORED = "start_gap_ns"  # so that the file knows its number of rows
 REMEDY = "import the trace again"
@@ -52,7 +53,7 @@ def write_run(run: RunTrace, directory: Path, *, smallest: bool = False) -> None
         InputError: the directory holds other things, or cannot be written.
     """
     directory = Path(directory)
-    refuse_foreign(directory)
+    files.refuse_foreign(directory, FILES)
     with replacing_folder(directory) as temporary:
         write_files(run, temporary, smallest=smallest)
 
@@ -63,18 +64,6 @@ def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
     _write_feeds(run.tables, folder / FEEDS_FILE)
     if run.card is not None:
         (folder / CARD).write_text(files.readable(run.card))
-
-
-def refuse_foreign(directory: Path) -> None:
-    """Refuse to replace anything but earlier tables."""
-    if directory.exists() and not directory.is_dir():
-        raise InputError("is a file", where=str(directory), allowed="a directory to write to")
-    names = sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
-    own = (EVENTS_FILE, FEEDS_FILE, CARD)
-    foreign = [name for name in names if name not in own]
-    if foreign:
-        raise InputError(f"holds other files ({foreign[0]!r})", where=str(directory),
-                         remedy="choose a new or empty directory")  # fmt: skip
 
 
 def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -> None:

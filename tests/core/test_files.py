@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,8 @@ def test_a_folder_that_fails_leaves_the_earlier_one(
 def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:
     (tmp_path / ".out.0123.tmp" / "half").mkdir(parents=True)
     (tmp_path / ".a.json.0123.tmp").touch()
+    for left in list(tmp_path.iterdir()):
+        os.utime(left, (0, 0))
     with files.replacing_folder(tmp_path / "out") as first, files.replacing_folder(tmp_path / "out") as second:
         (first / "first").touch()
         (second / "second").touch()

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch.profiler import ProfilerActivity, profile
-from traces import Event, call, graph_of, kernel, mark, op, run_of, trace
+from traces import Event, call, graph_of, kernel, mark, op, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import NodeType
-from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.event_columns import rank_events
-from gnnperf.graph.op_costs import StoredOperand, _sum_up, sparse_products, sparse_sum_cost, sparse_sums, whole_op_costs
+from gnnperf.graph.op_costs import _sum_up, sparse_sum_cost, sparse_sums, whole_op_costs
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.trace import read_run
 
 #   0 unknown op
 #   +- 1 works: 10 flop, 100 bytes          (hides 2)
@@ -44,71 +37,7 @@ def test_children_add_up_and_unknown_is_not_zero() -> None:
     assert np.isnan(flops[7]) and np.isnan(moved[7]) and main[7] == -1
 
 
-# --- a product with an operand in blocks or single values costs what is stored of it ----------------------------------
-
-
-BLOCKS, VALUES = "[[16,16,16]]", "[[4096]]"
 TYPES = '["float","float","float","Scalar","Scalar"]'
-DENSE_FLOPS, DENSE_BYTES = 2 * 64 * 32 * 128, 4 * (2 * 64 * 32 + 64 * 128 + 128 * 32)
-# 16 blocks of 16 x 16 keep half of 64 x 128; an index of 8 bytes for each, and 5 pointers to rows of blocks
-STORED_BYTES = DENSE_BYTES - 4 * 4096 + 8 * (16 + 5)
-
-
-def product(stored: str | None = BLOCKS, requested: str = "[[64,128]]") -> list[Event]:
-    """addmm > values > alias, as torch 2.13 records it of a BSR matrix."""
-    dims = "[[64,32],[64,128],[128,32],[],[]]"
-    return [
-        op("aten::addmm", 0, 100, input_dims=dims, input_types=TYPES),
-        op("aten::values", 10, 20, input_dims=requested),
-        op("aten::alias", 12, 14, input_dims=stored),
-    ]
-
-
-def test_blocks_count_and_so_do_single_values() -> None:
-    result = [sparse_products(rank_events(trace(*product(stored)), 0)) for stored in (BLOCKS, VALUES)]
-    assert result == [
-        {0: StoredOperand(8192, 4096, 8.0 * (16 + 4 + 1))},
-        {0: StoredOperand(8192, 4096, 8.0 * (4096 + 64 + 1))},
-    ]
-
-
-def test_the_cost_is_that_of_what_is_stored() -> None:
-    costs = whole_op_costs(rank_events(trace(*product()), 0), np.array([0]))
-    assert (costs.flops[0], costs.bytes[0], costs.family[0]) == (DENSE_FLOPS / 2, STORED_BYTES, "gemm")
-
-
-def test_the_kernel_of_a_triton_op_inside_costs_it_too() -> None:
-    addmm, values, alias = product()
-    inside = op("triton::_triton_bsr_dense_addmm_out", 5, 90, input_dims="[[64,32],[64,128],[128,32]]")
-    run = run_of(trace(mark(0, 0, 200), addmm, inside, values, alias, call("cuLaunchKernel", 40, 50, corr=1),
-                       kernel("_bsr_strided_addmm_kernel", 60, 80, corr=1)))  # fmt: skip
-    nodes = build_graph(run).nodes
-    node = nodes[nodes["event_name"] == "_bsr_strided_addmm_kernel"].iloc[0]
-    assert (node["flops"], node["bytes"], node["op_name"]) == (DENSE_FLOPS / 2, STORED_BYTES, "aten::addmm")
-
-
-@pytest.mark.parametrize(
-    ("stored", "requested"), [(None, "[[64,128]]"), (BLOCKS, "[[7,9]]"), ("[[2,2]]", "[[64,128]]"), (BLOCKS, "[[64]]")]
-)
-def test_what_is_not_recorded_or_another_tensor_changes_nothing(stored: str | None, requested: str) -> None:
-    costs = whole_op_costs(rank_events(trace(*product(stored, requested)), 0), np.array([0]))
-    assert (costs.flops[0], costs.bytes[0]) == (DENSE_FLOPS, DENSE_BYTES)
-
-
-@pytest.mark.parametrize(("blocks", "index"), [((16, 16), 8 * (16 + 4 + 1)), (None, 8 * (4096 + 64 + 1))])
-def test_what_torch_records_of_a_sparse_weight(blocks: tuple[int, int] | None, index: int, tmp_path: Path) -> None:
-    filled = torch.ones(4, 16, 8, 16)
-    filled[::2] = 0  # every other row of blocks
-    weight = filled.reshape(64, 128)
-    with warnings.catch_warnings(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as result:
-        warnings.simplefilter("ignore")  # torch calls compressed sparse tensors a beta feature
-        sparse = weight.to_sparse_bsr(blocks) if blocks else weight.to_sparse_csr()
-        torch.nn.functional.linear(torch.ones(32, 128), sparse)
-    result.export_chrome_trace(str(tmp_path / "rank0.json"))
-    nodes = build_graph(read_run(tmp_path)).nodes
-    node = nodes[(nodes["op_name"] == "aten::linear") & (nodes["node_type"] == NodeType.COMPUTE)].iloc[0]
-    dense_bytes = 4 * (32 * 128 + 64 * 128 + 32 * 64)
-    assert (node["flops"], node["bytes"]) == (2 * 32 * 4096, dense_bytes - 4 * 4096 + index)
 
 
 # --- 2:4: values [m, k / 2] and places, or both in one tensor

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import gnnperf
-from gnnperf.record import card
+from gnnperf.core.errors import InputError
+from gnnperf.record import card, script
+from gnnperf.record.recorder import record as record_steps
+from gnnperf.record.wrap import SETTINGS, wrap
 
-TORCHRUN = ["torchrun", "--nproc-per-node", "2"]
 # What the recorder must not need. Python imports this module by itself before any other.
 SITECUSTOMIZE = """
 import sys
@@ -37,7 +42,7 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 """
 TRAIN = """
-import gc, os, signal, sys
+import gc, os, sys
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -51,38 +56,23 @@ model = nn.Linear(16, 16)
 if ranks:
     model = nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-steps, ending = int(sys.argv[1]), sys.argv[2]
+steps = int(sys.argv[1])
 for step in range(steps):
     for _ in range(2):
         model(torch.ones(4, 16)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
-if ending == "killed" and dist.get_rank() == 1:
-    os.kill(os.getpid(), signal.SIGKILL)
-if ending == "fails":
-    raise KeyError("a secret")
 line = f"trained {steps} {__name__} {__file__ == os.path.abspath(sys.argv[0])}\\n"
 os.write(1, line.encode())  # in one piece: ranks share the pipe
 if ranks:
     del model, optimizer
     gc.collect()  # a model that still holds its group at exit may abort the program: its threads want the interpreter
     dist.destroy_process_group()
-sys.exit(int(ending) if ending.isdigit() else 0)
+sys.exit(int(sys.argv[2]))
 """
-ITSELF = """
-import sys
-import torch
-from gnnperf.record import record
-
-weight = torch.ones(1, requires_grad=True)
-optimizer = torch.optim.SGD([weight])
-weight.grad = torch.ones(1)
-optimizer.step()  # before its own recording begins
-with record(sys.argv[1], warmup_steps=0, unprofiled_steps=1, profiled_steps=1) as step:
-    while not step.done:
-        optimizer.step()
-        step()
-"""
+STEPS = {"warmup_steps": 2, "unprofiled_steps": 3, "profiled_steps": 2}  # of all sorts 2 + 3 + 2 + 2 + 3 + 1 = 13
+# A command whose rank 0 says what became of the run, and then ends.
+LEAVES = "import os, sys; open(sys.argv[1] + '/run.json', 'w').write(sys.argv[2]); os.kill(os.getpid(), {signal})"
 
 
 @pytest.fixture
@@ -90,23 +80,17 @@ def scripts(tmp_path: Path) -> Path:
     """A folder with train.py, and an environment that lacks what the recorder must not need."""
     folder = tmp_path / "scripts"
     (folder / "site").mkdir(parents=True)
-    for name, text in (
-        ("train.py", TRAIN),
-        ("itself.py", ITSELF),
-        ("beside.py", ""),
-        ("site/sitecustomize.py", SITECUSTOMIZE),
-    ):
+    for name, text in (("train.py", TRAIN), ("beside.py", ""), ("site/sitecustomize.py", SITECUSTOMIZE)):
         (folder / name).write_text(text)
     return folder
 
 
 def record(scripts: Path, out: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """`gnnperf record` of three steps' sorts, 2 + 3 + 2 + 2 + 3 + 1 = 13 steps."""
-    steps = ["--warmup-steps", "2", "--unprofiled-steps", "3", "--profiled-steps", "2"]
     folder, source = Path(sys.executable).parent, Path(str(gnnperf.__file__)).parents[1]
     environment = os.environ | {
         "PYTHONPATH": f"{scripts / 'site'}:{source}", "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
+    steps = [word for name, count in STEPS.items() for word in (f"--{name.replace('_', '-')}", str(count))]
     words = [sys.executable, "-m", "gnnperf", "record", "--out", str(out), *steps, "--", *command]
     return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=110, check=False)
 
@@ -118,7 +102,7 @@ def card_of(out: Path) -> dict[str, Any]:
 
 def test_a_script_under_torchrun_is_recorded_unchanged(scripts: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    done = record(scripts, out, *TORCHRUN, str(scripts / "train.py"), "20", "0")
+    done = record(scripts, out, "torchrun", "--nproc-per-node", "2", str(scripts / "train.py"), "20", "0")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained 20 __main__ True") == 2
     about = card_of(out)
@@ -131,51 +115,83 @@ def test_a_script_under_torchrun_is_recorded_unchanged(scripts: Path, tmp_path: 
     assert str(tmp_path) not in (out / "run.json").read_text()
 
 
-@pytest.mark.parametrize(
-    ("steps", "ending", "code", "status", "reason"),
-    [
-        ("14", "3", 3, "complete", ""),  # the script's own exit code
-        ("13", "0", 1, "broken", "rank 0: 12 of 13 steps ran"),  # the first step only begins the recording
-        ("5", "fails", 1, "broken", "rank 0: KeyError"),
-        ("0", "0", 2, "broken", "no optimizer step was seen"),
-    ],
-)
-def test_how_a_script_ends(scripts: Path, tmp_path: Path, steps: str, ending: str, code: int, status: str,
-                           reason: str) -> None:  # fmt: skip
-    out = tmp_path / "run"
-    done = record(scripts, out, sys.executable, str(scripts / "train.py"), steps, ending)
-    assert (done.returncode, card_of(out)["status"], card.reason(out)) == (code, status, reason), done.stderr
-    if status == "broken":
-        assert reason in done.stderr or "no step was seen" in done.stderr
-        assert done.stderr.count("steps ran") == reason.count("steps ran")  # one message, from `gnnperf record`
-
-
-@pytest.mark.slow
-def test_a_killed_rank_leaves_a_broken_run_and_the_complete_one_with_it(
+def test_a_module_keeps_its_exit_code_and_a_complete_run_stays(
     scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
     monkeypatch.chdir(scripts)
-    done = record(scripts, whole, sys.executable, "-m", "train", "14", "0")  # a module
-    assert done.returncode == 0, done.stderr
-    assert card_of(whole)["workload"] == "train"
-    before = {path.name: path.read_bytes() for path in whole.iterdir()}
-    done = record(scripts, broken, *TORCHRUN, str(scripts / "train.py"), "5", "killed")
-    assert done.returncode == 1
-    assert card_of(broken)["status"] == "broken"
-    assert {path.name: path.read_bytes() for path in whole.iterdir()} == before
-    refused = record(scripts, whole, sys.executable, str(scripts / "train.py"), "14", "0")
-    assert refused.returncode == 2 and "holds a complete run" in refused.stderr
+    done = record(scripts, tmp_path / "run", sys.executable, "-m", "train", "14", "3")
+    assert done.returncode == 3, done.stderr
+    assert (card_of(tmp_path / "run")["status"], card_of(tmp_path / "run")["workload"]) == ("complete", "train")
+    with pytest.raises(InputError, match="holds a complete run"):
+        wrap(["true"], tmp_path / "run", **STEPS)
 
 
-def test_a_script_that_records_itself_is_left_as_it_is(scripts: Path, tmp_path: Path) -> None:
-    own, out = tmp_path / "own", tmp_path / "out"
-    done = record(scripts, out, sys.executable, str(scripts / "itself.py"), str(own))
-    assert done.returncode == 2, done.stderr
-    assert card_of(own)["status"] == "complete"
-    assert "run it without `gnnperf record`" in done.stderr
+@pytest.mark.parametrize(
+    ("state", "signal", "code", "reason"),
+    [
+        ({"status": "broken", "reason": "rank 0: 12 of 13 steps ran"}, 0, 1, "rank 0: 12 of 13 steps ran"),
+        ({"status": "recording"}, 9, 137, "the command ended with exit code 137"),  # killed: no rank could say so
+    ],
+)
+def test_what_became_of_a_broken_run_is_one_message(
+    tmp_path: Path, state: dict[str, str], signal: int, code: int, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-c", LEAVES.format(signal=signal), str(tmp_path), json.dumps(state)]
+    assert wrap(command, tmp_path, **STEPS) == code
+    assert (card_of(tmp_path)["status"], card.reason(tmp_path)) == ("broken", reason)
+    message = capfd.readouterr().err
+    assert message.count(reason) == 1 and ("lower --warmup-steps" in message) == reason.endswith("ran")
 
 
-def test_a_command_that_cannot_run_is_refused(scripts: Path, tmp_path: Path) -> None:
-    done = record(scripts, tmp_path / "run", "mpirun-xyz", "python", "train.py")
-    assert done.returncode == 2 and "cannot be started" in done.stderr
+def test_a_command_without_steps_or_that_cannot_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert wrap(["true"], tmp_path / "run", **STEPS) == 2
+    assert card.reason(tmp_path / "run") == "no optimizer step was seen"
+    assert "no step was seen" in capfd.readouterr().err
+    with pytest.raises(InputError, match="cannot be started"):
+        wrap(["mpirun-xyz", "python", "train.py"], tmp_path / "other", **STEPS)
+
+
+# --- inside the recorded program: what its end does to the recording
+
+
+def took_step() -> torch.optim.Optimizer:
+    parameter = torch.ones(1, requires_grad=True)
+    parameter.grad = torch.ones_like(parameter)
+    return torch.optim.SGD([parameter])
+
+
+@pytest.fixture
+def endings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What the recorded program runs at its exit; its settings are there."""
+    at_exit: list[Callable[[], object]] = []
+    monkeypatch.setattr(atexit, "register", lambda function, *given: at_exit.append(lambda: function(*given)))
+    monkeypatch.setattr(sys, "excepthook", lambda *error: None)
+    monkeypatch.setenv(SETTINGS, json.dumps({"run_dir": str(tmp_path / "run"), **STEPS}))
+    script._marker.cache_clear()
+    return at_exit
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(None, "rank 0: 3 of 13 steps ran"), (KeyError("a secret"), "rank 0: KeyError")]
+)
+def test_a_program_that_ends_early_breaks_its_run(
+    endings: list[Callable[[], object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None,
+    reason: str,
+) -> None:  # fmt: skip
+    monkeypatch.delitem(sys.modules, script.RECORDER)
+    optimizer = took_step()
+    for _ in range(4):  # the first only begins the recording
+        script.stepped(optimizer)
+    if error is not None:
+        sys.excepthook(type(error), error, None)
+    for ending in endings:
+        ending()
+    assert (card.status(tmp_path / "run"), card.reason(tmp_path / "run")) == ("broken", reason)
+    script._marker.cache_clear()
+
+
+def test_a_program_that_records_itself_is_left_as_it_is(endings: list[Callable[[], object]], tmp_path: Path) -> None:
+    assert record_steps.__module__ == script.RECORDER
+    script.stepped(took_step())
+    assert endings == [] and not (tmp_path / "run").exists()
+    script._marker.cache_clear()

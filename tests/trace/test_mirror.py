@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from gnnperf.core import schema
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import DEVICE_KINDS
-from gnnperf.trace import read_run, selection
+from gnnperf.trace import read_run, reader, selection
 from gnnperf.trace.inspect import inspect
 from gnnperf.trace.selection import in_steps, step_numbers
 from gnnperf.trace.table import RunTrace, TraceTable
@@ -53,8 +54,14 @@ def _read_or_refuse(path: Path) -> RunTrace | str:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_every_file_and_folder_imports_or_is_refused_with_one_sentence(mirror: Path, part: int) -> None:
-    """A quarter of the folders. A folder first; its files one by one where it is no run of all of them."""
+def test_every_file_and_folder_imports_or_is_refused_with_one_sentence(
+    mirror: Path, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the folders. A folder first; its files one by one where it is no run of all of them.
+
+    A file that is read by itself after its folder is decoded once.
+    """
+    monkeypatch.setattr(reader, "_assemble", lru_cache(maxsize=8)(reader._assemble))
     folders: dict[Path, list[dict[str, str]]] = defaultdict(list)
     for row in _catalog(mirror):
         folders[(mirror / row["file"]).parent].append(row)

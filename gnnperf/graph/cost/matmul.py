@@ -6,7 +6,6 @@ from math import prod
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import (
-    DTYPE_BYTES,
     Formula,
     OpCall,
     Tensor,
@@ -75,12 +74,8 @@ def dot(call: OpCall) -> Work:
 #
 # 2:4 (Mishra et al. 2021, Accelerating Sparse Deep Neural Networks): two of four neighbors are kept, half of k, and 2
 # bits each say which. The ops take the kept values as a tensor of their own, so names and shapes tell everything.
-#
-# Blocks (BSR) and single values (CSR) hide behind the shape of the dense matrix: `gnnperf.graph.op_costs` reads
-# how much is kept off the events inside.
 
 KEPT = 0.5  # of k, in 2:4
-INDEX_BYTES = DTYPE_BYTES["int64"]  # torch's default of crow_indices and col_indices
 
 
 def _two_four(m: int, dense: Tensor, *stored: Tensor | None) -> Work:
@@ -127,18 +122,6 @@ def _rows(values: Tensor, dense: Tensor) -> int:
     if len(values.shape) != 2 or len(dense.shape) != 2 or 2 * values.shape[1] != dense.shape[0]:
         raise UnknownCost
     return values.shape[0]
-
-
-def thinned(
-    flops: float, moved_bytes: float, elements: float, retained: float, item_bytes: int, index_bytes: float
-) -> tuple[float, float]:
-    """FLOPs and bytes of a dense product, once one operand stores `retained` of its `elements` values, and indices."""
-    return flops * retained / elements, moved_bytes - item_bytes * (elements - retained) + index_bytes
-
-
-def index_bytes(indices: float, pointers: float) -> float:
-    """An index for each value or block, a pointer for each row of them and one behind (Gray, Radford, Kingma 2017)."""
-    return INDEX_BYTES * (indices + pointers + 1.0)
 
 
 SPARSE_MATMUL_FORMULAS: dict[str, Formula] = {

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gnnperf.core import write_bytes
+from gnnperf.hardware import Measured
 
 Shape = tuple[int, ...]
 
@@ -132,15 +133,6 @@ K = TypeVar("K", bound=Hashable)
 CLOCK_US = 0.05  # what two readings of the host's clock cost and resolve
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A value and where a repeat of its measurement is expected (95 %), in the value's unit."""
-
-    value: float
-    low: float
-    high: float
-
-
 def t_975(degrees: int) -> float:
     """Student's t at 97.5 %."""
     return T_975[max(d for d in T_975 if d <= max(degrees, 1))]
@@ -151,21 +143,21 @@ def log_sd(medians: Sequence[float]) -> float:
     return statistics.stdev(map(math.log, medians)) if len(medians) > 1 else math.nan
 
 
-def interval_of(medians: Sequence[float], least_log_sd: float = 0.0) -> Interval:
+def interval_of(medians: Sequence[float], least_log_sd: float = 0.0) -> Measured:
     """Over the positive medians [R] of R >= 2 rounds, whose spread is at least `least_log_sd`; see above."""
     if len(medians) < 2:
         raise ValueError(f"{len(medians)} round has no spread")
     center = math.exp(statistics.median(map(math.log, medians)))
     half = t_975(len(medians) - 1) * MEDIAN_ERROR * max(log_sd(medians), least_log_sd) * math.sqrt(2 / len(medians))
-    return Interval(center, center * math.exp(-half), center * math.exp(half))
+    return Measured(center, center * math.exp(-half), center * math.exp(half))
 
 
-def widened(interval: Interval, by: float) -> Interval:
+def widened(interval: Measured, by: float) -> Measured:
     """The interval with `by` (the clock's resolution, in the value's unit) on both sides; low stays positive."""
-    return Interval(interval.value, max(interval.low - by, interval.low / 2), interval.high + by)
+    return Measured(interval.value, max(interval.low - by, interval.low / 2), interval.high + by)
 
 
-def intervals(medians: Mapping[K, Sequence[float]], kinds: Mapping[K, Hashable]) -> dict[K, Interval]:
+def intervals(medians: Mapping[K, Sequence[float]], kinds: Mapping[K, Hashable]) -> dict[K, Measured]:
     """Intervals of many points, us; each is at least as wide as is typical (median) of its kind."""
     spreads: dict[Hashable, list[float]] = defaultdict(list)
     for key, values in medians.items():

@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 
 from gnnperf.core import InputError, each
+from gnnperf.hardware import Measured
 from gnnperf.record.calibrate.job import COPY_BYTES, SMALLEST_OP, Job
 from gnnperf.record.calibrate.point import (
     Cache,
     CommPoint,
     Direction,
     HostPoint,
-    Interval,
     OpPoint,
     Point,
     Reading,
@@ -54,7 +54,7 @@ class Result:
     """One way's value and interval, us, and what they rest on."""
 
     way: Way
-    latency_us: Interval
+    latency_us: Measured
     round_medians_us: tuple[float, ...]
     num_samples: int
 
@@ -134,20 +134,20 @@ def device_time(results: Iterable[Result]) -> list[Result]:
     return apart or outcome
 
 
-def inverse(amount: float, latency_us: Interval) -> Interval:
+def inverse(amount: float, latency_us: Measured) -> Measured:
     """amount per second."""
-    return Interval(*(amount / us * 1e6 for us in (latency_us.value, latency_us.high, latency_us.low)))
+    return Measured(*(amount / us * 1e6 for us in (latency_us.value, latency_us.high, latency_us.low)))
 
 
-def _best(rates: Iterable[tuple[str, Interval]]) -> dict[str, Interval]:
-    best: dict[str, Interval] = {}
+def _best(rates: Iterable[tuple[str, Measured]]) -> dict[str, Measured]:
+    best: dict[str, Measured] = {}
     for key, rate in rates:
         if key not in best or rate.value > best[key].value:
             best[key] = rate
     return best
 
 
-def flops_per_s(results: Iterable[Result], kind: str) -> dict[str, Interval]:
+def flops_per_s(results: Iterable[Result], kind: str) -> dict[str, Measured]:
     """Sustained FLOP rate by key of DeviceSpec.flops_per_s: the best of the products of that dtype, warm.
 
     Keys of GPUs: float32 without, float32_matrix with TF32; float64 and the rest as the library runs them.
@@ -167,7 +167,7 @@ def _rate_key(point: OpPoint, kind: str) -> str:
     return f"{dtype}_matrix" if in_matrix_units else dtype
 
 
-def bandwidths(results: Iterable[Result], cache_bytes: float) -> dict[str, Interval]:
+def bandwidths(results: Iterable[Result], cache_bytes: float) -> dict[str, Measured]:
     """Bytes/s of copy, read and triad: from memory ("copy") and, where all fits, from the cache ("copy_in_cache").
 
     The best of their sizes: from memory, flushed and at least FAR_BEYOND times the cache; in cache, warm and at most
@@ -185,7 +185,7 @@ def bandwidths(results: Iterable[Result], cache_bytes: float) -> dict[str, Inter
     return _best(rates)
 
 
-def launch_floor_us(results: Iterable[Result]) -> Interval:
+def launch_floor_us(results: Iterable[Result]) -> Measured:
     """CUDA: the shortest kernel, warm. CPU: the smallest op, called as programs call it (a tensor's method)."""
     outcome = list(results)
     apart = device_time(outcome)
@@ -198,7 +198,7 @@ def launch_floor_us(results: Iterable[Result]) -> Interval:
     raise LookupError(FLOOR_OP)
 
 
-def host_costs(results: Iterable[Result]) -> dict[str, Interval]:
+def host_costs(results: Iterable[Result]) -> dict[str, Measured]:
     """The host's own costs, us, by name."""
     return {r.way.point.quantity: r.latency_us for r in results if isinstance(r.way.point, HostPoint)}
 

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import torch
 
-from gnnperf.core import InputError, replacing_folder
-from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
+from gnnperf.core import InputError, files, replacing_folder
+from gnnperf.hardware import DeviceSpec, LinkSpec, Measured, cluster_from, default_cluster, device_from, yaml_text
 from gnnperf.record import host
 from gnnperf.record.calibrate import rounds
 from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, one_pair_per_link, read_topology
 from gnnperf.record.calibrate.job import Job
 from gnnperf.record.calibrate.ops_file import parquet_bytes, rows
-from gnnperf.record.calibrate.point import CommPoint, Interval, OpPoint
+from gnnperf.record.calibrate.point import CommPoint, OpPoint
 from gnnperf.record.calibrate.rounds import LinkFit, Result, results, run_rounds
 from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
 from gnnperf.record.machine import gpu_clocks, gpu_facts, versions
@@ -146,13 +146,7 @@ OWN = (DEVICE_FILE, CLUSTER_FILE, OPS_FILE, ROUNDS_FILE)
 
 def check_out(out: Path, overwrite: bool) -> None:
     """Before anything is measured."""
-    if out.exists() and not out.is_dir():
-        raise InputError("is a file", where=str(out), allowed="a directory to write to")
-    held = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
-    foreign = [name for name in held if name not in OWN]
-    if foreign:
-        raise InputError(f"holds other files ({foreign[0]!r})", where=str(out), remedy="choose a new directory")
-    if held and not overwrite:
+    if files.refuse_foreign(out, OWN) and not overwrite:
         raise InputError("holds a calibration already", where=str(out), remedy="choose another, or add --overwrite")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +192,7 @@ def device_mapping(machine: Machine, results: Iterable[Result], provenance: Mapp
     return content
 
 
-def _measured(result: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
+def _measured(result: Mapping[str, Measured]) -> dict[str, dict[str, float]]:
     return {
         name: {key: _rounded(value) for key, value in asdict(interval).items()} for name, interval in result.items()
     }
@@ -257,11 +251,11 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
         "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": versions(),
     }  # fmt: skip
     columns = {"device": machine.label, **{f"{name}_version": versions()[name] for name in ("torch", "cuda", "driver")}}
-    files = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: _rounds_bytes(result, facts)}
+    contents = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: _rounds_bytes(result, facts)}
     if ask.ops is None:
-        files |= _spec_files(machine, ask, result, _provenance(facts))
+        contents |= _spec_files(machine, ask, result, _provenance(facts))
     with replacing_folder(out) as temporary:
-        for name, content in files.items():
+        for name, content in contents.items():
             (temporary / name).write_bytes(content)
     return result
 

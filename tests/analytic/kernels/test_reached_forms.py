@@ -24,7 +24,6 @@ from gnnperf.analytic.memory_bound.calls import chain_ops, chains_us
 from gnnperf.analytic.memory_bound.streams import chain_us
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
-from gnnperf.graph.cost.matmul import index_bytes, thinned
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
@@ -100,20 +99,6 @@ def test_a_fused_kernel_without_recorded_buffers_has_no_answer() -> None:
 
 
 # --- sparse products
-
-
-def stored(density: float, edge: int = 1024) -> KernelCall:
-    """A square product whose first operand is stored value by value."""
-    dense = op_call("aten::mm", [[edge, edge], [edge, edge]], "float16")
-    retained = density * edge * edge
-    flops, moved = thinned(dense.flops, dense.moved_bytes, edge * edge, retained, 2, index_bytes(retained, edge))
-    return replace(dense, flops=flops, moved_bytes=moved)
-
-
-def test_a_sparse_product_is_a_roofline_of_what_is_stored() -> None:
-    few, half, dense = kernel_times([stored(0.01), stored(0.5), stored(1.0)], H100, 4.0).latency_us
-    by_form = kernel_times([stored(0.5), stored(1.0)], H100, 4.0).by_form.tolist()
-    assert few < half and by_form == [False, True] and dense > 0
 
 
 def test_two_of_four_is_faster_only_where_units_know_the_pattern() -> None:

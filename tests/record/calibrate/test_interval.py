@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.record.calibrate.point import CLOCK_US, Interval, interval_of, intervals, log_sd, t_975, widened
+from gnnperf.hardware import Measured
+from gnnperf.record.calibrate.point import CLOCK_US, interval_of, intervals, log_sd, t_975, widened
 
 ROUNDS = (100.0, 110.0, 121.0, 110.0, 99.0)
 STEP = math.log(1.1)
@@ -50,9 +51,9 @@ def test_degrees_between_entries_take_the_wider_value():
 
 
 def test_the_clock_widens_but_never_below_zero():
-    result = widened(Interval(1.0, 0.9, 1.1), 0.05)
+    result = widened(Measured(1.0, 0.9, 1.1), 0.05)
     assert (result.value, result.low, result.high) == pytest.approx((1.0, 0.85, 1.15))
-    assert widened(Interval(0.06, 0.05, 0.07), 0.05).low == pytest.approx(0.025)
+    assert widened(Measured(0.06, 0.05, 0.07), 0.05).low == pytest.approx(0.025)
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=15), st.floats(1e-3, 1e3))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.record.calibrate.point import Cache, CommPoint, Direction, HostPoint, Interval, Point
+from gnnperf.hardware import Measured
+from gnnperf.record.calibrate.point import Cache, CommPoint, Direction, HostPoint, Point
 from gnnperf.record.calibrate.rounds import (
     Result,
     Way,
@@ -19,7 +20,7 @@ from gnnperf.record.calibrate.suite import floor_point, product, streams
 
 
 def result(point: Point, us: float, cache: Cache = Cache.WARM, launch_included: bool = True) -> Result:
-    return Result(Way(point, cache, launch_included), Interval(us, us * 0.8, us * 1.25), (us,) * 5, 15)
+    return Result(Way(point, cache, launch_included), Measured(us, us * 0.8, us * 1.25), (us,) * 5, 15)
 
 
 def test_the_best_product_of_a_dtype_is_its_rate():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,13 +156,13 @@ def test_five_rounds_at_least_and_more_with_time():
 
 
 def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Two processes per round and two ranks: seconds, most of them spent loading torch."""
+    """A process for the round and two ranks: seconds, most of them spent loading torch."""
     from gnnperf.record.calibrate import rounds
     from gnnperf.record.calibrate.run import job_for
 
-    monkeypatch.setattr(rounds, "num_rounds", lambda minutes: 2)
+    monkeypatch.setattr(rounds, "num_rounds", lambda minutes: 1)
     ask = Ask(2, sizes=SIZES, message_bytes=(1024, 4096))
-    outcome = results(run_rounds(job_for(HERE, ask), 0.01))
+    outcome = results(2 * run_rounds(job_for(HERE, ask), 0.01))
     kinds = {type(result.way.point) for result in outcome}
     assert kinds == {OpPoint, CommPoint, HostPoint}
     assert {r.way.point.op for r in outcome if isinstance(r.way.point, CommPoint)} == {
@@ -170,10 +171,18 @@ def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monke
     assert all(len(result.round_medians_us) == 2 and result.latency_us.low > 0 for result in outcome)
 
 
-def test_an_op_that_does_not_run_ends_the_calibration_with_its_name(tmp_path: Path):
-    from gnnperf.record.calibrate.point import op_point
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (2, "aten::mm does not run: sizes differ"),
+        (-9, "was killed by SIGKILL"),
+        (1, "exit code 1 .*sizes differ"),
+    ],
+)
+def test_a_round_that_does_not_end_well_ends_the_calibration(code: int, message: str, monkeypatch: pytest.MonkeyPatch):
     from gnnperf.record.calibrate.run import job_for
 
-    wrong = op_point("aten::mm", [(2, 3), (4, 5)], "float32")
-    with pytest.raises(InputError, match="aten::mm does not run"):
-        run_rounds(job_for(HERE, Ask(1, ops=(wrong,))), 0.01)
+    ended = subprocess.CompletedProcess([], code, "", "a warning\naten::mm does not run: sizes differ.\n")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **options: ended)
+    with pytest.raises(InputError, match=message):
+        run_rounds(job_for(HERE, Ask(1, ops=(product(4, 4, 4, "float32"),))), 0.01)
