@@ -116,7 +116,8 @@ def _layer(launches: Sequence[Launch]) -> Mapping[str, int] | None:
     """The sizes on which all launches agree; None: they do not, or one size is in none of them."""
     spans: dict[str, list[Span]] = {"m": [], "n": [], "k": []}
     for each in launches:
-        rows, columns, _ = SIZES_OF[each.kind]
+        sizes = SIZES_OF[each.kind]
+        rows, columns = sizes[0], sizes[1]
         spans[columns].append(each.first)
         spans[rows].append(each.second)
     if not all(spans.values()):
