@@ -296,7 +296,7 @@ def test_json_isolated_on_standard_output_and_limits_with_exit_code_4(run: Run, 
     assert run(tmp_path, f"trace={trace}", "out=after", *PLAIN, *keys) == (0, "", "")
 
 
-def test_ctrl_c_leaves_an_earlier_answer_and_states_so(
+def test_ctrl_c_leaves_an_earlier_prediction_and_states_so(
     run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(tmp_path, f"trace={trace}", "out=out", *PLAIN, "--quiet").returncode == 0

@@ -45,7 +45,7 @@ def test_a_token_bucket_limits_the_lines_of_a_node() -> None:
         assert CONSTANTS.on(limited).outer_bucket == Bucket(7e4, cluster.inter.sustained_bytes_per_s, fastest)
 
 
-def test_the_analytical_answer_is_of_ops_isolated() -> None:
+def test_the_analytical_prediction_is_of_ops_isolated() -> None:
     cluster = load_cluster("hgx_h100")
     graph = two_rank_graph()
     isolated = AnalyticPredictor(contention=CONSTANTS).predict(graph, cluster).isolated

@@ -267,7 +267,7 @@ def test_labels_are_not_read() -> None:
     assert np.array_equal(first.latency_us, second.latency_us)
 
 
-def test_an_empty_graph_is_answered() -> None:
+def test_an_empty_graph_is_predicted() -> None:
     graph = make_graph([host("T1", "a")], []).step(7)
     assert PREDICTOR.predict(graph, CLUSTER).latency_us.shape == (0,)
 
@@ -281,7 +281,7 @@ def test_many_nodes_take_a_second_at_most() -> None:
     assert len(estimate) == len(many) and not np.isnan(estimate).any()
 
 
-def test_constants_of_another_kind_of_device_do_not_answer() -> None:
+def test_constants_of_another_kind_of_device_do_not_apply() -> None:
     cpu, gpu = default_constants("cpu"), default_constants("gpu")
     row = {"node_type": NodeType.HOST, "segment": "T4", "event_name": "cudaLaunchKernel", "op_name": "aten::mm"}
     assert latency(row, predictor=AnalyticPredictor(cpu)) == latency(row, predictor=AnalyticPredictor(gpu))

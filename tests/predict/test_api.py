@@ -30,7 +30,7 @@ from tests.predict.predictions import GEMM_1, Fixed
 from tests.toys import two_rank_graph
 
 
-def test_analytic_answers_every_gemm(trace: Path) -> None:
+def test_analytic_predicts_every_gemm(trace: Path) -> None:
     estimate = predict(Request(trace=trace, mode=Mode.analytic))
     assert estimate.hardware == "v100_sxm2_32gb"
     assert set(estimate.prediction.source[[3, 10, 14]]) == {Source.ANALYTIC}
@@ -162,7 +162,7 @@ BY_NETWORK = (Source.GNN, Source.GNN_CALIBRATED)
 
 
 @pytest.mark.parametrize(("mode", "num_uncovered"), [(Mode.gnn, 1), (Mode.hybrid, 0)])
-def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
+def test_trained_checkpoint_predicts_and_the_analytical_model_fills_in(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, num_uncovered: int
 ) -> None:
     """One gemm of the toy gets a name that the network never saw: the analytical model takes a part of it."""
@@ -179,7 +179,7 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     assert len(estimate.provenance["checkpoint_sha256"]) == 64
 
 
-def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_reported(tmp_path: Path) -> None:
+def test_the_analytical_model_predicts_with_what_a_checkpoints_training_runs_reported(tmp_path: Path) -> None:
     from gnnperf.gnn.checkpoint import load_checkpoint
 
     path = _checkpoint(tmp_path)
@@ -230,7 +230,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
 
 
 @pytest.mark.parametrize("mode", [Mode.gnn, Mode.hybrid])
-def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
+def test_edits_are_predicted_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
     """Costs of edited nodes are features of the network; what is declared is made to its answer."""
     edits = [ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0)]
     requested = Request(
@@ -306,7 +306,7 @@ def test_a_mapping_with_tables_is_a_recommender() -> None:
         Request(plan={**RAW, "model": {**RAW["model"], "table": []}}).plan_spec()
 
 
-def test_its_step_is_answered_by_the_analytical_model() -> None:
+def test_its_step_is_predicted_by_the_analytical_model() -> None:
     plan = Request(plan=RAW).plan_spec()
     estimate = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
     assert estimate.step_time_us > 0

@@ -35,7 +35,7 @@ def predict(table: Path, *more: str, hardware: str = "h100_sxm") -> int:
     return cli.main(["ops", "predict", str(table), "--hardware", hardware, *more])
 
 
-def test_every_row_is_answered_or_states_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_row_is_predicted_or_states_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert predict(table) == 0
     shown = capsys.readouterr().out
     assert "1 of 3 rows predicted for h100_sxm" in shown
@@ -55,7 +55,7 @@ def test_json_has_nulls_and_counts(table: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_the_table_is_written_with_its_answers(suffix: str, table: Path, tmp_path: Path) -> None:
+def test_the_table_is_written_with_its_predictions(suffix: str, table: Path, tmp_path: Path) -> None:
     out = tmp_path / f"answers.{suffix}"
     assert predict(table, "--out", str(out)) == 0
     read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda p: pd.read_json(p, lines=True)}[suffix]
@@ -78,7 +78,7 @@ def test_written_tables_can_be_requested_again(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_answers_are_never_taken_for_measurements(
+def test_predictions_are_never_taken_for_measurements(
     suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table, out = tmp_path / "ops.jsonl", tmp_path / f"answers.{suffix}"
@@ -131,7 +131,7 @@ def test_a_missing_table_is_one_message(tmp_path: Path, capsys: pytest.CaptureFi
     assert "none.csv: no such file" in capsys.readouterr().err
 
 
-def test_it_answers_without_torch(table: Path) -> None:
+def test_it_predicts_without_torch(table: Path) -> None:
     code = (
         "import sys; from gnnperf.cli import main; status = main(sys.argv[1:]);"
         "assert 'torch' not in sys.modules; sys.exit(status)"

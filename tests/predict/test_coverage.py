@@ -19,7 +19,7 @@ from gnnperf.record.calibrate.ops_file import read_ops
 from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 
 
-def _answer(dims: str | None = "[[64,32],[32,16]]") -> StepPrediction:
+def _prediction(dims: str | None = "[[64,32],[32,16]]") -> StepPrediction:
     """Both gemms without a latency; theirs is 220 of 330 measured us."""
     result = toy_prediction({GEMM_0: np.nan, GEMM_1: np.nan})
     graph = result.prediction.graph
@@ -32,15 +32,15 @@ def _answer(dims: str | None = "[[64,32],[32,16]]") -> StepPrediction:
 def test_too_little_is_refused_with_what_to_measure(tmp_path: Path) -> None:
     share = 220 / 330
     with pytest.raises(NotCovered, match=r"66\.7% of the step is not covered: aten::mm \(2\)") as caught:
-        check_covered(_answer(), FallbackConfig(share - 0.01))
+        check_covered(_prediction(), FallbackConfig(share - 0.01))
     assert caught.value.exit_code == 3
     assert "gnnperf calibrate --out mine --ops ops.jsonl" in str(caught.value)
-    check_covered(_answer(), FallbackConfig(share + 0.01))
+    check_covered(_prediction(), FallbackConfig(share + 0.01))
     check_covered(toy_prediction(), FallbackConfig(0.0))
 
 
 def test_the_lines_are_a_list_that_calibrate_takes(tmp_path: Path) -> None:
-    lines = list(ops_to_measure(_answer()))
+    lines = list(ops_to_measure(_prediction()))
     assert [json.loads(line)["shapes"] for line in lines] == [[[64, 32], [32, 16]]]  # once, for both
     path = tmp_path / "ops.jsonl"
     path.write_text("\n".join(lines))
@@ -48,13 +48,13 @@ def test_the_lines_are_a_list_that_calibrate_takes(tmp_path: Path) -> None:
 
 
 def test_without_shapes_there_is_nothing_to_measure() -> None:
-    assert list(ops_to_measure(_answer(None))) == []
+    assert list(ops_to_measure(_prediction(None))) == []
     with pytest.raises(NotCovered, match="record with record_shapes=True"):
-        check_covered(_answer(None), FallbackConfig(0.1))
+        check_covered(_prediction(None), FallbackConfig(0.1))
 
 
 def test_a_step_that_no_one_ran_counts_nodes() -> None:
-    assert uncovered_share(replace(_answer(), uncovered_measured_share=None)) == pytest.approx(2 / 15)
+    assert uncovered_share(replace(_prediction(), uncovered_measured_share=None)) == pytest.approx(2 / 15)
 
 
 def test_a_share_is_a_share() -> None:
@@ -80,7 +80,7 @@ def test_what_no_one_models_for_is_named() -> None:
 def test_the_list_to_measure_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(api, "predict", lambda request: _answer())
+    monkeypatch.setattr(api, "predict", lambda request: _prediction())
     ops = tmp_path / "ops.jsonl"
     assert main(["coverage", str(tmp_path), "--ops", str(ops)]) == 0
     assert [json.loads(line)["op"] for line in ops.read_text().splitlines()] == ["aten::mm"]

@@ -67,7 +67,7 @@ def test_waiting_for_untraced_peers_is_not_predicted(checkpoint: Checkpoint) -> 
     assert estimate.source[2] == Source.UNCOVERED
 
 
-def test_measured_times_do_not_change_the_answer(checkpoint: Checkpoint) -> None:
+def test_measured_times_do_not_change_the_prediction(checkpoint: Checkpoint) -> None:
     graph = toy_run(9)
     other = replace(graph, nodes=graph.nodes.assign(latency_us=np.nan, start_us=np.nan, blocked_us=9.0))
     predictor = GnnPredictor(checkpoint)

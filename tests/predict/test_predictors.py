@@ -38,7 +38,7 @@ from tests.toys import make_graph, two_rank_graph
 NETWORK = Fixed({GEMM_0: 70.0, GEMM_1: np.nan}, source=Source.GNN, warnings=("network",))
 
 
-def test_network_where_it_answers_else_analytic() -> None:
+def test_network_where_it_predicts_else_analytic() -> None:
     fallback_order = Predictors((NETWORK, Fixed({GEMM_0: 1.0, GEMM_1: 90.0}, warnings=("network", "analytic"))))
     merged = fallback_order.predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert merged.latency_us[[GEMM_0, GEMM_1]].tolist() == [70.0, 90.0]
@@ -47,7 +47,7 @@ def test_network_where_it_answers_else_analytic() -> None:
     assert merged.warnings == ("network", "analytic")
 
 
-def test_node_without_any_answer_is_uncovered_and_named() -> None:
+def test_node_without_any_prediction_is_uncovered_and_named() -> None:
     fallback_order = Predictors((NETWORK, Fixed({GEMM_1: np.nan})))
     merged = fallback_order.predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert np.isnan(merged.latency_us[GEMM_1])
@@ -109,7 +109,7 @@ def test_a_node_with_the_rows_call_takes_its_latency(tmp_path: Path) -> None:
     assert np.isfinite(estimate.latency_us).sum() == 1
 
 
-def test_the_other_rungs_answer_for_the_rest(tmp_path: Path) -> None:
+def test_the_other_predictors_cover_for_the_rest(tmp_path: Path) -> None:
     table = read_measured(_table(tmp_path, ROW), AnalyticPredictor())
     estimate = Predictors((table, AnalyticPredictor())).predict(_graph(), cluster())
     assert estimate.latency_us[GEMM_0_US] == 30.0

@@ -73,7 +73,7 @@ def test_a_few_calls_or_calls_that_do_not_tell_of_each_other_change_nothing() ->
     assert (factors(GRAPH.nodes, BASE * either, BASE)[0] == 1.0).all()
 
 
-def test_another_family_or_dtype_keeps_its_answer() -> None:
+def test_another_family_or_dtype_keeps_its_prediction() -> None:
     dtype = GRAPH.nodes["dtype"].astype(object).to_numpy(copy=True)
     dtype[39] = "float16"
     factor, count = factors(GRAPH.nodes.assign(dtype=dtype), _measured(range(30), 2.0), BASE)
@@ -101,14 +101,14 @@ def test_measured_calls_keep_their_latency_and_the_others_say_why(tmp_path: Path
 
 
 def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
-    estimate = _answer(_graph())
+    estimate = _prediction(_graph())
     lines = [json.loads(line) for line in calls_to_measure(estimate, 16)]
     assert 10 <= len(lines) <= 16
     edges = [line["shapes"][0][0] for line in lines]
     assert len(set(edges)) == len(edges)
     assert max(edges) > 400 > 200 > min(edges)  # spread over what is there
     assert {(line["op"], line["dtype"]) for line in lines} == {("aten::mm", "float32")}
-    assert list(calls_to_measure(_answer(_graph(EDGES[:9])), 16)) == []
+    assert list(calls_to_measure(_prediction(_graph(EDGES[:9])), 16)) == []
     with pytest.raises(InputError, match="--choose"):
         list(calls_to_measure(estimate, 9))
 
@@ -116,7 +116,7 @@ def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
 def test_the_command_writes_the_chosen_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(api, "predict", lambda request: _answer(_graph()))
+    monkeypatch.setattr(api, "predict", lambda request: _prediction(_graph()))
     ops = tmp_path / "ops.jsonl"
     assert main(["coverage", str(tmp_path), "--ops", str(ops), "--choose", "12"]) == 0
     assert 10 <= len(ops.read_text().splitlines()) <= 12
@@ -124,7 +124,7 @@ def test_the_command_writes_the_chosen_calls(
     assert "add --ops FILE" in capsys.readouterr().err
 
 
-def _answer(graph: ExecutionGraph) -> StepPrediction:
+def _prediction(graph: ExecutionGraph) -> StepPrediction:
     estimate = toy_prediction()
     return replace(estimate, prediction=Fixed().predict(graph, None))  # type: ignore[arg-type]
 

@@ -34,7 +34,7 @@ def _shown(estimate: StepPrediction) -> str:
     return stream.getvalue()
 
 
-def test_answer_kind_error_shares_ops_and_files_are_shown() -> None:
+def test_prediction_kind_error_shares_ops_and_files_are_shown() -> None:
     shown = _shown(toy_prediction({GEMM_1: 305.0}))
     for part in (
         "step makespan: 370 us", "measured makespan: 185 us; error +100.0 %", "analytic 100.0 %", "compute 82.4 %",
@@ -57,7 +57,7 @@ def test_what_is_not_covered_is_named() -> None:
     assert "nodes by source: 14 analytic, 1 uncovered; uncovered nodes hold 36.4 % of the measured node time" in shown
 
 
-def test_where_a_network_answers_it_is_stated_why_it_does_not_isolated() -> None:
+def test_where_a_network_predicts_it_is_stated_why_it_does_not_isolated() -> None:
     estimate = toy_prediction()
     source, reason = estimate.prediction.source.copy(), estimate.prediction.reasons.copy()
     source[:9], source[9] = Source.GNN, Source.GNN_CALIBRATED

@@ -35,7 +35,7 @@ def test_errors_of_sums_and_of_nodes() -> None:
     assert gemm["p90_error"] == pytest.approx(0.25 + 0.9 * 0.25)
 
 
-def test_nodes_without_an_answer_or_a_measurement_are_left_out() -> None:
+def test_nodes_without_a_prediction_or_a_measurement_are_left_out() -> None:
     result = family_errors(nodes_table(toy_prediction({GEMM_0: np.nan}))).set_index("family")
     assert result.loc["gemm", "num_nodes"] == 1
     assert result.loc["gemm", "measured_us"] == 120.0

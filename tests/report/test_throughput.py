@@ -28,12 +28,12 @@ def _rates(**changes: object) -> Throughput:
     return replace(given, **changes)  # type: ignore[arg-type]
 
 
-def _answer(**changes: object) -> StepPrediction:
+def _prediction(**changes: object) -> StepPrediction:
     return replace(toy_prediction(), throughput=_rates(**changes), device=load_device("v100_sxm2_32gb"))
 
 
 def test_rates_utilization_and_cost_are_three_lines() -> None:
-    assert throughput_lines(_answer()) == [
+    assert throughput_lines(_prediction()) == [
         "throughput: 20,000 samples/s (10,000 per GPU), 2,000,000 tokens/s (1,000,000 per GPU)",
         "utilization: MFU 50.0 %, HFU 75.0 % of 200 TFLOP/s per GPU: six per parameter",
         "run of 194,594,595 steps: 10 hours, 20 GPU-hours, $40 at $2 per GPU-hour, at most 10 kWh "
@@ -43,12 +43,12 @@ def test_rates_utilization_and_cost_are_three_lines() -> None:
 
 def test_without_a_run_the_price_of_tokens_is_given() -> None:
     # 2 devices x $2 an hour over 2 million tokens/s x 3,600 s: $4 / 7,200 million tokens
-    assert cost_text(_answer(steps=None)) == "cost: $0.0005556 per million tokens at $2 per GPU-hour"
-    assert cost_text(_answer(steps=None, usd_per_gpu_hour=None)) == ""
+    assert cost_text(_prediction(steps=None)) == "cost: $0.0005556 per million tokens at $2 per GPU-hour"
+    assert cost_text(_prediction(steps=None, usd_per_gpu_hour=None)) == ""
 
 
 def test_a_lower_bound_of_the_step_is_an_upper_bound_of_throughput() -> None:
-    first, shares, cost = throughput_lines(replace(_answer(), is_lower_bound=True))
+    first, shares, cost = throughput_lines(replace(_prediction(), is_lower_bound=True))
     assert first.startswith("throughput: at most 20,000 samples/s")
     assert shares.startswith("utilization: at most MFU 50.0 %")
     assert "steps: at least 10 hours" in cost
@@ -62,7 +62,7 @@ def test_unknown_work_prints_nothing() -> None:
 
 
 def test_page_has_cards_of_throughput_in_place_of_none() -> None:
-    page = page_of(replace(_answer(), measured_step_time_us=None, step_time_interval_us=None))
+    page = page_of(replace(_prediction(), measured_step_time_us=None, step_time_interval_us=None))
     assert ">none<" not in page
     assert '<dd id="throughput">2,000,000&nbsp;tokens/s</dd>' in page
     assert '<dd id="utilization">MFU 50.0&nbsp;%, HFU 75.0&nbsp;%</dd>' in page
@@ -70,7 +70,7 @@ def test_page_has_cards_of_throughput_in_place_of_none() -> None:
 
 
 def test_console_and_card_have_the_lines() -> None:
-    prediction = _answer()
+    prediction = _prediction()
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(summary(prediction))
     shown, card = console.export_text(), unescape(Estimate(prediction)._repr_html_())
@@ -80,13 +80,13 @@ def test_console_and_card_have_the_lines() -> None:
 
 
 def test_document_has_every_number() -> None:
-    given = document(_answer())["throughput"]
+    given = document(_prediction())["throughput"]
     assert given["tokens_per_s_per_gpu"] == 1e6
     assert given["mfu"] == 0.5
     assert given["hfu"] == 0.75
     assert given["run"]["gpu_hours"] == 20.0
     assert given["run"]["cost_usd"] == 40.0
-    assert document(_answer(steps=None))["throughput"]["run"] is None
+    assert document(_prediction(steps=None))["throughput"]["run"] is None
 
 
 def test_table_of_devices_has_columns_that_some_device_knows() -> None:

@@ -129,7 +129,7 @@ EVENT = st.tuples(
 
 @settings(max_examples=60)
 @given(st.lists(EVENT, min_size=1, max_size=30))
-def test_the_enclosing_op_is_the_brute_force_answer(drawn: list[tuple[int, int, int, bool]]) -> None:
+def test_the_enclosing_op_is_the_brute_force_result(drawn: list[tuple[int, int, int, bool]]) -> None:
     events = []
     for number, (start, duration, thread, is_op) in enumerate(drawn, 1):
         category = "cpu_op" if is_op else "user_annotation"

@@ -137,7 +137,7 @@ def test_settings_that_compress_nothing(settings: dict[str, object], message: st
         CompressMessages(**settings)  # type: ignore[arg-type]
 
 
-def test_a_kind_that_is_not_there_is_answered_with_those_that_are() -> None:
+def test_a_kind_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(InputError, match=r"no 'allreduce'.*all_reduce.*did you mean 'all_reduce'"):
         CompressMessages("allreduce", ratio=0.5)(gradients())
     with pytest.raises(InputError, match="in forward"):

@@ -107,7 +107,7 @@ def test_without_a_switch_small_groups_have_fewer_rings() -> None:
     assert latency("all_reduce", 1e10, 8, mesh) == pytest.approx(1.75e5, rel=0.01)
 
 
-def test_a_platforms_own_collective_models_come_first_and_specification_answers_the_rest() -> None:
+def test_a_platforms_own_collective_models_come_first_and_specification_covers_the_rest() -> None:
     kinds = np.array(["all_reduce", "all_gather", "all_reduce", "all_reduce", "gossip"], object)
     size, ranks = np.array([1e6, 1e6, 1e6, np.nan, 1e6]), np.array([4, 4, 1, 4, 4])
     result = fitted_collective_us(kinds, size, ranks, CLUSTER, CONSTANTS, fitted())
@@ -183,7 +183,7 @@ def test_switches_that_reduce_with_a_tree_between_machines() -> None:
     assert latency("all_reduce", 1e10, 8, fast) == pytest.approx(23 + 28 + 1.25 * 1e10 / (100e3 * 5 / 6), rel=0.01)
 
 
-def test_a_collective_model_of_the_librarys_own_choice_does_not_answer_for_levels() -> None:
+def test_a_collective_model_of_the_librarys_own_choice_does_not_apply_to_levels() -> None:
     models = fitted(hop_us=0.0, link="network")
     requested = np.array(["all_reduce"], object), np.array([1e6]), np.array([8])
     assert fitted_collective_us(*requested, LEVELS, CONSTANTS, models)[0] == latency("all_reduce", 1e6, 8, LEVELS)

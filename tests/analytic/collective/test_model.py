@@ -140,7 +140,7 @@ def test_another_link_moves_hops_and_wire_only() -> None:
     assert fitted_us(moved, 1e6, 16, 2) == fitted_us(LAWS, 1e6, 16, 2)  # between machines nothing changed
 
 
-def test_another_medium_is_answered_by_specification() -> None:
+def test_another_medium_is_predicted_by_specification() -> None:
     ethernet = load_cluster("hgx_h100")
     ethernet = replace(ethernet, intra=load_cluster("pcie_gen5_8").intra)
     kinds, size, ranks = np.array(["all_reduce"], object), np.array([1e6]), np.array([8])

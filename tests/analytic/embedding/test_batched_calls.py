@@ -38,7 +38,7 @@ def test_tables_of_a_call_share_one_launch() -> None:
     assert together == pytest.approx(_us(LOOK_UP, TABLE) + _us(LOOK_UP, other) - launch)
 
 
-def test_calls_that_are_requested_together_have_their_own_answers() -> None:
+def test_calls_that_are_requested_together_have_their_own_predictions() -> None:
     sets = [(TABLE,), (TABLE, BatchedTable(10, 4, 5, 5)), (BatchedTable(10, 4, 5, 5),)]
     calls = [KernelCall(LOOK_UP, stated(s), "float32", OpFamily.EMBEDDING, 1.0, 1.0) for s in sets]
     assert kernel_times(calls, A100, 4.0).latency_us == pytest.approx([_us(LOOK_UP, *s) for s in sets])

@@ -165,12 +165,12 @@ def test_a_family_without_members_is_refused(tmp_path: Path) -> None:
         load_gemm_constants(path)
 
 
-def test_members_answer_with_their_geometric_mean() -> None:
+def test_members_predict_with_their_geometric_mean() -> None:
     slow = replace(IDEAL, floor_clocks=8000.0)  # 8 us against 2 us
     assert tiled_us(products(0, 1, 1), SMALL, (IDEAL, slow), False)[0] == pytest.approx(4.0)
 
 
-def test_a_generation_is_answered_by_the_constants_of_the_kernels_that_it_runs() -> None:
+def test_a_generation_is_predicted_by_the_constants_of_the_kernels_that_it_runs() -> None:
     old, new = replace(IDEAL, kernels="maxwell"), replace(IDEAL, kernels="ampere", tiles="narrow")
     assert members_for((old, new), "pascal") == (old,)
     assert members_for((old, new), "ampere") == members_for((old, new), "ada") == (new,)

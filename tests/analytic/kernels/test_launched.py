@@ -45,7 +45,7 @@ def test_bytes_follow_from_the_name_and_the_launch(name: str, moved_bytes: float
     assert launched_us(nodes(name), V100) == pytest.approx(expected)
 
 
-def test_other_kernels_and_unknown_launches_have_no_answer() -> None:
+def test_other_kernels_and_unknown_launches_have_no_prediction() -> None:
     others = (
         "volta_sgemm_128x64_tn",
         f"{N}vectorized_elementwise_kernel<4, F<float2>, at::detail::Array<char*, 2> >",

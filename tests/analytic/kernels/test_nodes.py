@@ -59,7 +59,7 @@ def test_small_calls_are_bound_by_the_call_streams_by_memory_products_by_arithme
     assert (np.diff(result.latency_us) > 0).all()
 
 
-def test_what_has_no_cost_has_no_answer() -> None:
+def test_what_has_no_cost_has_no_prediction() -> None:
     result = op_times([KernelCall("my::op", None, None, "unknown", float("nan"), float("nan"))], CPU)
     assert np.isnan(result.latency_us[0]) and result.bound[0] is None
 

@@ -93,7 +93,7 @@ def test_a_fused_reduction_has_no_second_pass_inside() -> None:
     )
 
 
-def test_a_fused_kernel_without_recorded_buffers_has_no_answer() -> None:
+def test_a_fused_kernel_without_recorded_buffers_has_no_prediction() -> None:
     nothing = KernelCall("triton_poi_fused_add_0", None, None, "elementwise", np.nan, np.nan)
     assert np.isnan(kernel_times([nothing], H100, 4.0).latency_us[0])
 

@@ -125,7 +125,7 @@ def test_gradients_by_hand(requested: OpRow, op: str, flops: float) -> None:
 # --- answers
 
 
-def test_rows_are_answered_in_their_order() -> None:
+def test_rows_are_predicted_in_their_order() -> None:
     small, both = row("aten::mm", [[4, 4], [4, 4]], "bfloat16"), row("aten::mm", [[4096, 4096]] * 2, "bfloat16")
     estimates = estimate_rows([small, row("my::op", [[3]]), both], H100)
     us = gemm_us(H100, "bfloat16", products([4, 4096], [4, 4096], [4, 4096], 1, 2, 6))

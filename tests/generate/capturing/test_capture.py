@@ -187,7 +187,7 @@ def test_process_is_left_as_it_was() -> None:
     assert (torch.utils.swap_tensors, dist.Reducer._rebuild_buckets) == (swap, rebuild)
 
 
-def test_predictor_answers_what_was_captured() -> None:
+def test_predictor_predicts_what_was_captured() -> None:
     graph = capture(data_parallel, 2)
     result = AnalyticPredictor().predict(graph, cluster_for(graph, None, None))
     work = graph.nodes["node_type"].isin(["compute", "collective"]).to_numpy()

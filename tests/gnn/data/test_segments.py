@@ -115,7 +115,7 @@ def test_segments_hold_no_more_than_requested_for_unless_one_node_does() -> None
 
 @pytest.mark.parametrize("num_layers", [0, 1, 2, 3])
 @pytest.mark.parametrize("max_nodes", [10, 25])
-def test_inner_nodes_are_answered_as_in_the_whole_graph(num_layers: int, max_nodes: int) -> None:
+def test_inner_nodes_are_predicted_as_in_the_whole_graph(num_layers: int, max_nodes: int) -> None:
     model = network(num_layers=num_layers)
     together, apart = model(DATA), outputs_of(model, DATA, max_nodes)
     for node_type in WORK:

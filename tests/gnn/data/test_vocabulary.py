@@ -107,7 +107,7 @@ def test_medians_by_segment_then_type_then_all() -> None:
     assert floors.floor_us(other).tolist() == [7.5, floors.overall_us]
 
 
-def test_the_base_is_the_analytical_answer_where_there_is_one() -> None:
+def test_the_base_is_the_analytical_prediction_where_there_is_one() -> None:
     analytic = np.full(len(NODES), np.nan)
     analytic[3], analytic[4], analytic[0] = 80.0, 0.0, 0.0
     base = base_us(NODES, analytic, fit_floors([NODES]))

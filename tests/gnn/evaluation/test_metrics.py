@@ -48,7 +48,7 @@ def test_no_nodes_are_nan_not_zero() -> None:
     assert math.isnan(summarize(np.array([1.0]), np.array([NAN])).coverage)
 
 
-def test_an_answer_of_zero_is_an_error_of_one_hundred_percent() -> None:
+def test_a_prediction_of_zero_is_an_error_of_one_hundred_percent() -> None:
     result = summarize(np.array([0.0]), np.array([5.0]))
     assert result.gmae == 1.0
     assert result.bias == pytest.approx(-0.999)
@@ -70,7 +70,7 @@ def test_intervals_hold_runs_together() -> None:
     assert all(math.isnan(v) for v in gmae_interval(predicted[:5], measured[:5], runs[:5]))
 
 
-def test_answers_side_by_side() -> None:
+def test_predictions_side_by_side() -> None:
     measured = np.array([10.0, 20.0, NAN, 40.0])
     types = np.array(["host", "host", "host", "compute"], dtype=object)
     estimates = {"good": np.array([11.0, 22.0, 1.0, 44.0]), "partly": np.array([20.0, NAN, 1.0, NAN])}

@@ -74,7 +74,7 @@ def test_of_another_device_nothing_is_known() -> None:
     assert np.isnan(_ask(result, "host T1", 10.0, device="h100_sxm")).all()
 
 
-def test_nodes_without_answer_or_measurement_tell_nothing() -> None:
+def test_nodes_without_prediction_or_measurement_tell_nothing() -> None:
     known = _estimates("host T1", 10.0, np.zeros(MIN_NODES))
     unknown = [known.assign(measured_us=np.nan), known.assign(predicted_us=np.nan), known.assign(predicted_us=0.0)]
     result = fit_node_intervals(pd.concat([known, *unknown]), 0.9)
@@ -190,7 +190,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, changed: dict[str, object], s
         load_device_intervals(path)
 
 
-def test_what_ships_holds_the_answer_itself() -> None:
+def test_what_ships_holds_the_prediction_itself() -> None:
     shipped = shipped_device_intervals()
     assert shipped.level == 0.9
     assert len(shipped.generations) >= 4

@@ -46,7 +46,7 @@ def estimate(model: TypedGNN, data: HeteroData) -> dict[str, torch.Tensor]:
         return {t: a.residual for t, a in model(NORMALIZER.apply(data)).items()}
 
 
-def test_an_untrained_network_answers_the_base() -> None:
+def test_an_untrained_network_predicts_the_base() -> None:
     fresh = TypedGNN(ModelConfig(hidden_channels=8), VOCABULARY)
     estimates = fresh(NORMALIZER.apply(data_of(GRAPHS[0])))
     assert set(estimates) == set(WORK)

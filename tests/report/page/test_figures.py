@@ -82,7 +82,7 @@ def _card(page: str, name: str) -> str:
     return unescape(result.group(1)).replace("\xa0", " ")
 
 
-def test_the_answer(written: Written) -> None:
+def test_the_prediction(written: Written) -> None:
     given = written.given
     assert given["step_time_kind"] == "period"
     bound = "at least " if given["step_time_is_lower_bound"] else ""

@@ -14,7 +14,7 @@ from tests.report.page.pages import page_of
 OVER_TIME = Timeline((0.0, 50.0, 100.0), {Part.PARAMETERS: (10, 10, 10), Part.ACTIVATIONS: (0, 30, 10)})
 
 
-def _answer(*ranks: int) -> StepPrediction:
+def _prediction(*ranks: int) -> StepPrediction:
     peaks = [
         PeakMemory(rank, "step", {Part.ACTIVATIONS: rank + 1}, "aten::mm", 0, timeline=OVER_TIME) for rank in ranks
     ]
@@ -22,7 +22,7 @@ def _answer(*ranks: int) -> StepPrediction:
 
 
 def test_areas_stand_on_each_other_and_keep_their_level_until_the_next_point() -> None:
-    drawn = timelines(_answer(0))
+    drawn = timelines(_prediction(0))
     below = f"0.0,{HEIGHT * 0.75:.1f} {WIDTH / 2:.1f},{HEIGHT * 0.75:.1f}"  # 10 of at most 40
     assert f'<polygon fill="var(--blue)" points="{below}' in drawn
     assert f"{WIDTH / 2:.1f},0.0 {WIDTH:.1f},0.0 {WIDTH:.1f},{HEIGHT / 2:.1f}" in drawn
@@ -30,7 +30,7 @@ def test_areas_stand_on_each_other_and_keep_their_level_until_the_next_point() -
 
 
 def test_the_fullest_ranks_are_drawn() -> None:
-    drawn = timelines(_answer(*range(6)))
+    drawn = timelines(_prediction(*range(6)))
     assert drawn.count("<svg") == 4
     assert "rank 1:" not in drawn and "rank 2:" in drawn
 
@@ -40,7 +40,7 @@ def test_unknown_timelines_are_left_out() -> None:
 
 
 def test_document_has_the_points() -> None:
-    given = document(_answer(0))["peak_memory"][0]["timeline"]
+    given = document(_prediction(0))["peak_memory"][0]["timeline"]
     assert given["time_us"] == [0.0, 50.0, 100.0]
     assert given["parts_bytes"]["activations"] == [0, 30, 10]
 
@@ -59,4 +59,4 @@ def test_page_has_a_card_of_the_fullest_rank_and_the_allocator_at_most() -> None
 
 
 def test_without_the_allocators_interval_there_is_no_column() -> None:
-    assert "reserved at most" not in page_of(_answer(0))
+    assert "reserved at most" not in page_of(_prediction(0))

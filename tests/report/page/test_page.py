@@ -84,7 +84,7 @@ def test_page_is_balanced_and_loads_nothing() -> None:
         assert not re.search(r"https?://|import\(|XMLHttpRequest|fetch\(|eval\(|innerHTML", asset(name)), name
 
 
-def test_page_states_answer_units_and_comparison() -> None:
+def test_page_states_prediction_units_and_comparison() -> None:
     page = page_of(toy_prediction({GEMM_1: 305.0}))
     assert "step makespan: 370 us" in page
     assert '<dd id="predicted">370&nbsp;us</dd>' in page
@@ -100,7 +100,7 @@ def test_interval_is_reported_with_its_level() -> None:
     assert "90 % of steps" in page
 
 
-def test_the_answer_comes_first_then_warnings_then_tables() -> None:
+def test_the_prediction_comes_first_then_warnings_then_tables() -> None:
     page = page_of(toy_prediction({GEMM_1: np.nan}))
     assert "at least 165 us" in page
     assert 0 < page.index('class="cards"') < page.index('class="warnings"') < page.index("<table")
@@ -144,7 +144,7 @@ def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> No
     assert '<th scope="col">measured latency</th>' in page  # the trace's own
 
 
-def test_same_answer_gives_the_same_page() -> None:
+def test_same_prediction_gives_the_same_page() -> None:
     assert page_of(toy_prediction()) == page_of(toy_prediction())
 
 

@@ -29,7 +29,7 @@ class Counted:
         return self.predictor.predict(graph, cluster)
 
 
-def test_an_answer_is_the_predictors_and_requested_for_once(tmp_path: Path) -> None:
+def test_a_prediction_is_the_predictors_and_requested_for_once(tmp_path: Path) -> None:
     counted = Counted(GnnPredictor(doubling()))
     estimate, (step,) = PredictorAnswer(counted), prepared(tmp_path).steps["test"]
     latency_us, step_us = estimate.latency_us(step), estimate.step_us(step)

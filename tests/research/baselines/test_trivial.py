@@ -41,7 +41,7 @@ def test_the_analytical_model_is_requested_as_predict_requests_it(data: Prepared
     )
 
 
-def test_the_base_answers_everywhere(data: PreparedData) -> None:
+def test_the_base_predicts_everywhere(data: PreparedData) -> None:
     step = data.steps["test"][0]
     latency_us = Base().fit(data, 0).latency_us(step)
     store = step.data["compute"]
@@ -90,7 +90,7 @@ def test_configuration_by_hand(data: PreparedData) -> None:
     assert result[3:] == pytest.approx([*np.log1p([1.0, 4.0, 0.5]), np.log(2), np.log(100e9)])
 
 
-def test_what_test_runs_measured_changes_no_answer(data: PreparedData, tmp_path: Path) -> None:
+def test_what_test_runs_measured_changes_no_prediction(data: PreparedData, tmp_path: Path) -> None:
     step = data.steps["test"][0]
     other = replace(step, step_us=1.0, graph=replace(step.graph, nodes=step.nodes.assign(latency_us=1.0)))
     blind = replace(data, steps={**data.steps, "test": ()})

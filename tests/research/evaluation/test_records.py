@@ -43,7 +43,7 @@ def test_a_broken_record_is_named_and_how_to_make_it_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1.0])
-def test_an_answer_that_is_none_is_refused(wrong: float) -> None:
+def test_a_prediction_that_is_none_is_refused(wrong: float) -> None:
     record = made()
     for name in ("steps", "nodes"):
         table = getattr(record, name)
@@ -53,7 +53,7 @@ def test_an_answer_that_is_none_is_refused(wrong: float) -> None:
             replace(record, **{name: table.assign(measured_us=[1.0, 0.0, 1.0])})  # type: ignore[arg-type]
 
 
-def test_records_of_one_split_answer_one_question() -> None:
+def test_records_of_one_split_concern_one_question() -> None:
     same_question([made(), made("mlp"), made("mlp", split="link", data="e")])
     same_question([made(), made("no-target", variant="target=None", data="e")])  # an ablation of the data
     with pytest.raises(InputError, match="row mlp: fitted on other data"):
@@ -98,7 +98,7 @@ def test_figures_by_hand() -> None:
     assert node_figures([made(nodes=False)]) is None
 
 
-def test_an_answer_of_zero_is_an_error_of_one_hundred_percent() -> None:
+def test_a_prediction_of_zero_is_an_error_of_one_hundred_percent() -> None:
     result = node_figures([made(errors=(-1.0, 0.0, 0.0))])
     assert result is not None
     assert result.max == 1.0

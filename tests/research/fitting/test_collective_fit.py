@@ -45,7 +45,7 @@ def error(constants: CollectiveConstants, rows: pd.DataFrame) -> np.ndarray:
     return np.abs(result / rows["latency_us"].to_numpy() - 1)
 
 
-def test_a_collective_model_is_detected_again_and_answers_another_group_size() -> None:
+def test_a_collective_model_is_detected_again_and_predicts_another_group_size() -> None:
     fitted = fit_collectives(table((2, 4)), CLUSTER)
     assert error(fitted, table((2, 4))).max() < 0.02
     assert error(fitted, table((8,))).mean() < 0.05
@@ -78,7 +78,7 @@ def test_pairs_and_larger_groups_may_have_different_links() -> None:
     assert [fitted.link(ranks, 1) for ranks in (2, 3, 4, 8)] == ["nvlink", "pcie", "pcie", "pcie"]
 
 
-def test_far_below_what_was_measured_the_shorter_answer_rules() -> None:
+def test_far_below_what_was_measured_the_shorter_prediction_rules() -> None:
     """The table begins at 512 bytes; a specification of 3 us is below the model's start-up, one of 300 is not."""
     fitted = fit_collectives(table((4,)), CLUSTER)
     sizes, one = np.array([127.0, 127.0, 128.0]), np.ones(3, int)

@@ -34,7 +34,7 @@ def serving(site: Site) -> Iterator[Site]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             site.requested.append(self.path)
-            status, body, full = _answer(site, self.path)
+            status, body, full = _prediction(site, self.path)
             self.send_response(status)
             self.send_header("Content-Length", str(full))
             self.end_headers()
@@ -54,7 +54,7 @@ def serving(site: Site) -> Iterator[Site]:
             thread.join()
 
 
-def _answer(site: Site, path: str) -> tuple[int, bytes, int]:
+def _prediction(site: Site, path: str) -> tuple[int, bytes, int]:
     """(status, bytes sent, bytes announced)."""
     if site.statuses:
         return site.statuses.pop(0), b"", 0

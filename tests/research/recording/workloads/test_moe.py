@@ -19,7 +19,7 @@ def test_dispatched_tokens_are_as_those_of_experts_in_one_place(ranks: Ranks, di
         assert max(rank[dispatch].values()) < 1e-5, rank[dispatch]
 
 
-def test_tokens_outside_the_capacity_are_not_answered(ranks: Ranks) -> None:
+def test_tokens_outside_the_capacity_are_left_out(ranks: Ranks) -> None:
     assert [rank["dropping"] for rank in ranks] == [[True, False, False, False, True]] * 2
 
 
