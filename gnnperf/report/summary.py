@@ -192,7 +192,8 @@ def work_table(nodes: pd.DataFrame) -> pd.DataFrame:
     `predicted_us` and `measured_us` are latencies; `shapes` is None where it does not decide how long a node takes.
     """
     is_work = nodes["node_type"].astype(object).isin([str(t) for t in WORK_TYPES])
-    work = nodes[is_work].reset_index(drop=True)
+    count = int(is_work.sum())  # hardware comes last: the rest needs no copy
+    work = nodes.iloc[:count] if is_work[:count].all() else nodes[is_work].reset_index(drop=True)
     kind = work["node_type"].astype(object)
     shaped = kind.isin([str(t) for t in HAVE_SHAPES])
     return work.assign(
