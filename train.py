@@ -28,8 +28,8 @@ def main(config: EntryConfig) -> float | None:
     from gnnperf.gnn import processes  # loads torch: --help and typing errors end before
 
     with bars_on_terminal(quiet=not config.trainer.progress_bar or not processes().is_first):
-        if config.other_trainer:
-            result: float | None = load_plugin("gnnperf.trainers", config.other_trainer, where="experiment")(config)
+        if not config.trains_network:
+            result: float | None = load_plugin("gnnperf.trainers", "learner", where="experiment")(config)
             return result
         from gnnperf.gnn import validation_gmae, wide_console
         from gnnperf.predict import train

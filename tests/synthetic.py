@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ def cluster() -> ClusterSpec:
     return ClusterSpec("toy", device, link, link, link)
 
 
+@cache
 def toy_run(seed: int) -> ExecutionGraph:
     """The two-rank toy with gemms of another size that take a fixed multiple of their FLOPs, plus 2 % noise."""
     graph, draw = two_rank_graph(), np.random.default_rng(seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.op_tables import Estimate, OpRow
+from gnnperf.analytic import Estimate, OpRow
 from gnnperf.cli import main
 from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph

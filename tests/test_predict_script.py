@@ -138,7 +138,7 @@ def test_nothing_else_is_written(predicted: Path) -> None:
 
 
 def test_replay_compares_with_its_own_step(run: Run, trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={trace}", "mode=replay", "out=replay", "step=3")
+    done = run(tmp_path, f"trace={trace}", "mode=replay", "out=replay", "step=3", *PLAIN)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "replay" / "prediction.json").read_text())
     assert (result["step"], result["measured_step_time_us"]) == (3, pytest.approx(200.0))
@@ -150,7 +150,7 @@ def test_what_if_on_the_traces_own_hardware(run: Run, trace: Path, tmp_path: Pat
     """Named, the trace's device is still its own; with other numbers it is not, and the mm takes half the time."""
     own, twice = "hardware=v100_sxm2_32gb", "hardware.flops_per_s.float32=31.4e12"
     for name, overrides in (("own", [own]), ("twice", [own, twice])):
-        done = run(tmp_path, f"trace={trace}", f"out={name}", *overrides)
+        done = run(tmp_path, f"trace={trace}", f"out={name}", *overrides, *PLAIN)
         assert done.returncode == 0, done.stderr
     result = {name: json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("own", "twice")}
     assert result["own"]["step_time_error"] is not None
@@ -161,7 +161,7 @@ def test_what_if_on_the_traces_own_hardware(run: Run, trace: Path, tmp_path: Pat
 
 def test_edits_are_reported_with_the_unedited_step(run: Run, trace: Path, tmp_path: Path) -> None:
     edits = "whatif=[{latency:{op:aten::mm,factor:10}},{stall:{us:50}}]"
-    done = run(tmp_path, f"trace={trace}", "out=edited", edits)
+    done = run(tmp_path, f"trace={trace}", "out=edited", edits, *PLAIN)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "edited" / "prediction.json").read_text())
     assert result["whatif"]["difference_us"] > 50.0
@@ -171,7 +171,7 @@ def test_edits_are_reported_with_the_unedited_step(run: Run, trace: Path, tmp_pa
 
 
 def test_another_device_in_another_cluster(run: Run, trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved")
+    done = run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved", *PLAIN)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "moved" / "prediction.json").read_text())
     assert (result["hardware"], result["cluster"]) == ("h100_sxm", "hgx8")

@@ -41,8 +41,8 @@ class Attentions:
 
     batch: np.ndarray  # sequences
     heads: np.ndarray  # of the queries
-    queries: np.ndarray  # positions that ask
-    keys: np.ndarray  # positions that are requested
+    queries: np.ndarray  # positions of the result
+    keys: np.ndarray  # positions that each query is compared with
     head_dim: np.ndarray  # columns of a head
     causal: np.ndarray  # bool: a query sees no later key
 
@@ -53,14 +53,6 @@ class Attentions:
         below = np.maximum(self.queries - self.keys, 0.0) * self.keys
         visible = np.where(self.causal, diagonal * (diagonal + 1) / 2 + below, self.queries * self.keys)
         return self.batch * self.heads * visible
-
-
-@dataclass(frozen=True)
-class FusedRates:
-    """What a fused kernel reaches."""
-
-    flops_share: float  # of the matrix units' peak, full waves
-    pair_columns: float  # what softmax costs per pair, as columns of a head
 
 
 def flops(calls: Attentions, backward: bool = False) -> np.ndarray:
@@ -76,16 +68,17 @@ def fused_bytes(calls: Attentions, item_bytes: float, backward: bool = False) ->
 
 def fused_us(
     calls: Attentions, item_bytes: float, peak_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants,
-    rates: FusedRates, backward: bool = False,
+    rates: tuple[float, float], backward: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""
     padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, calls.head_dim), len(HEAD_WIDTHS) - 1)]  # [calls]
     width = np.maximum(padded, calls.head_dim)
+    share, pair_columns = rates
     along = calls.keys if backward else calls.queries
     blocks = calls.batch * calls.heads * np.ceil(along / BLOCK_QUERIES)  # [calls]
     idle = np.ceil(blocks / device.num_sms) * device.num_sms / np.maximum(blocks, 1.0)  # [calls] from 1 up
-    work = flops(calls, backward) * ((width + rates.pair_columns) / calls.head_dim) * idle  # [calls]
-    compute = work / (peak_flops_per_s * rates.flops_share) * 1e6 + device.launch_floor_us  # [calls]
+    work = flops(calls, backward) * ((width + pair_columns) / calls.head_dim) * idle  # [calls]
+    compute = work / (peak_flops_per_s * share) * 1e6 + device.launch_floor_us  # [calls]
     return np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
 
 
@@ -130,13 +123,13 @@ def _whole(positions: Array) -> Array:
     return np.ceil(positions / BLOCK_QUERIES) * BLOCK_QUERIES
 
 
-def fused_rates(setting: Setting, dtype: str, backward: bool) -> FusedRates:
-    """What a fused kernel reaches on the setting's device; see the module."""
+def fused_rates(setting: Setting, dtype: str, backward: bool) -> tuple[float, float]:
+    """A fused kernel's share of the units' peak in full waves, and its softmax per pair as columns of a head."""
     device = as_specified(setting, dtype)
     share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
     per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM
     columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
-    return FusedRates(share, columns)
+    return share, columns
 
 
 def _sizes(call: KernelCall) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from gnnperf.analytic.constants_file import constants_from, require_names
 from gnnperf.analytic.cpu.coefficients import OpCoefficients
-from gnnperf.core import InputError, NotNegative, require
+from gnnperf.core import NotNegative, require
 from gnnperf.hardware import conf_dir, read_yaml
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
@@ -20,7 +20,6 @@ DEVICE_KINDS = ("gpu", "cpu")
 GRAPH_LAUNCH = ("call", "kernel")
 KEYS = {"segment_us": SEGMENTS, "lag_us": DEVICE_KINDS, "graph_launch_us": GRAPH_LAUNCH,
         "collective_floor_us": DEVICE_KINDS, "copy_floor_us": DEVICE_KINDS}  # fmt: skip
-SEPARATOR = " | "  # in YAML, "T4 | aten::mm": segment and op
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ class AnalyticConstants:
 
     def __post_init__(self) -> None:
         require(self.device_kind in ("", *DEVICE_KINDS), "device_kind", self.device_kind, ", ".join(DEVICE_KINDS))
+        for segment, op in self.host_overhead_us:
+            require(segment in SEGMENTS, "host_overhead_us", (segment, op), ", ".join(SEGMENTS))
 
 
 @cache
@@ -78,18 +79,9 @@ def constants_from_plain(raw: object, where: str) -> AnalyticConstants:
     Raises:
         InputError: an unknown or missing key, or a value that is no number from 0 up.
     """
-    if isinstance(raw, dict) and isinstance(overheads := raw.get("host_overhead_us"), dict):
-        raw = {**raw, "host_overhead_us": {_overhead_key(key, where): us for key, us in overheads.items()}}
     result = constants_from(raw, AnalyticConstants, where)
     for name, keys in KEYS.items():
         require_names(getattr(result, name), keys, f"{where}, {name}")
     for kind in DEVICE_KINDS:
         require_names(result.lag_us[kind], LAG_CLASSES, f"{where}, lag_us.{kind}")
     return result
-
-
-def _overhead_key(key: object, where: str) -> object:
-    pair = tuple(key.split(SEPARATOR, 1)) if isinstance(key, str) else key
-    if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] not in SEGMENTS:
-        raise InputError(f"key {key!r}", where=f"{where}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")
-    return pair

@@ -20,6 +20,7 @@ ConstantsT = TypeVar("ConstantsT")
 AboveZero = Annotated[float, Meta(gt=0.0)]
 FromZero = Annotated[float, Meta(ge=0.0)]
 FromOne = Annotated[float, Meta(ge=1.0)]
+SEPARATOR = " | "  # between the parts of a key
 EXPECTED = re.compile(r"Expected `(\w+)`(?: ([<>]=?) (\S+))?")  # begins messages of msgspec
 NAMES = {"float": "a number", "int": "a whole number", "str": "a text", "array": "a list"}
 LIMITS = {">": "above {:g}", ">=": "from {:g} up", "<": "below {:g}", "<=": "up to {:g}"}
@@ -82,10 +83,21 @@ def _value(raw: Any, kind: Any, key: str) -> Any:
         return _value(raw, arguments[0], key)
     if inner in (dict, Mapping):
         name_kind, item_kind = arguments
-        return {_leaf(name, name_kind, key): _value(item, item_kind, f"{key}.{_text(name)}")
+        return {_name(name, name_kind, key): _value(item, item_kind, f"{key}.{_text(name)}")
                 for name, item in _mapping(raw, key).items()}  # fmt: skip
     if inner is tuple and arguments[-1] is Ellipsis and isinstance(raw, list):
         return tuple(_value(item, arguments[0], f"{key}[{index}]") for index, item in enumerate(raw))
+    return _leaf(raw, kind, key)
+
+
+def _name(raw: Any, kind: Any, key: str) -> Any:
+    """A key of a mapping; in a file "all_reduce | 8 | 1" stands for ("all_reduce", 8, 1)."""
+    kinds = get_args(kind)
+    if get_origin(kind) is tuple and isinstance(raw, str):
+        parts = raw.split(SEPARATOR, len(kinds) - 1)
+        if len(parts) != len(kinds):
+            raise InputError(f"key {raw!r}", where=key, allowed=SEPARATOR.join(NAMES[one.__name__] for one in kinds))
+        raw = tuple(int(text) if text.isdecimal() and kinds[at] is int else text for at, text in enumerate(parts))
     return _leaf(raw, kind, key)
 
 
@@ -113,7 +125,7 @@ def _mapping(raw: Any, key: str) -> dict[Any, Any]:
 
 
 def _text(key: object) -> str:
-    return " | ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    return SEPARATOR.join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 @cache

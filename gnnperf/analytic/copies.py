@@ -80,7 +80,7 @@ def _sustained(link: LinkSpec) -> float:
 
 
 def host_work_us(moved_bytes: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
-    """[n] us for [n] bytes read and written in host memory; NaN where the cluster does not say its host's memory."""
+    """[n] us for [n] bytes read and written in host memory; NaN where the cluster does not state its host's memory."""
     rate = cluster.host_memory_bytes_per_s
     if rate is None:
         return np.full(len(moved_bytes), np.nan)

@@ -2,7 +2,7 @@
 
 measured     constants were fitted on ops of this device
 few-shot     ... on fewer than LEAST_ROWS of them
-zero-shot    by specification: nothing of this device was measured; what is next to it says how far off that may be
+zero-shot    by specification: nothing of this device was measured; devices next to it are evidence of the error
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DeviceEvidence:
     evidence: tuple[Evidence, ...]  # measurements of it that constants were fitted on
     next_to: tuple[str, ...]  # the nearest measured devices: of the same chip, else of the same generation; () none
     same_chip: bool  # whether those have the same chip
-    collective_models_name: str | None  # fitted laws that its default cluster names; None: links by specification
+    collective_models_name: str | None  # fitted models that its default cluster names; None: links by specification
 
     @property
     def half_flops_per_s(self) -> float | None:

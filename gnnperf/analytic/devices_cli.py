@@ -19,7 +19,7 @@ Every device of the catalog (conf/hardware), and what predictions for it rest on
   few-shot     ... on few of them
   zero-shot    by specification: nothing of this device was measured
 
-Collectives: the fitted laws that its default cluster names, else links by specification.
+Collectives: the fitted models that its default cluster names, else links by specification.
 A GPU of your own is a .yaml file of vendor numbers: hardware=mine.yaml.
 """
 WIDTH = 160

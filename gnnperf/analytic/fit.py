@@ -81,7 +81,7 @@ def robust_mean(values: np.ndarray) -> float:
 def fit_constants(
     graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None
 ) -> AnalyticConstants:
-    """All that graphs of one kind of device tell; runs whose ranks share cores count only if there are no others.
+    """Constants of graphs of one kind of device; runs whose ranks share cores count only if there are no others.
 
     Args:
         graphs: with labels.

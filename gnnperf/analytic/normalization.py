@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, of_turns, sized
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, column, known_rows, sized
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, RowKernel
 from gnnperf.analytic.memory_bound.streams import (
     DEFAULT_LANES_PER_SM,
@@ -145,7 +145,7 @@ def rows_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     result = np.full(len(calls), np.nan)
     kinds, turns = (
         [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls],
-        of_turns(calls),
+        column(calls, "turns"),
     )
     for kind in {k for k in kinds if k is not None}:
         same = np.array([k == kind for k in kinds])

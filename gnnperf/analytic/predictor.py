@@ -29,7 +29,7 @@ WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 class AnalyticPredictor:
     """Closed forms of kernels on GPUs, prices of ops on CPUs, latency-bandwidth collectives, mean host overheads.
 
-    Collectives go by the laws that the cluster names (`ClusterSpec.collectives`), else by specification.
+    Collectives go by the models that the cluster names (`ClusterSpec.collectives`), else by specification.
 
     Attributes:
         constants: what the model takes as given; None: what ships for the device's kind, which covers devices of
@@ -46,9 +46,8 @@ class AnalyticPredictor:
         Raises:
             InputError: an edge's lag class has no constant.
         """
-        latency = self._with_graph_launches(
-            graph, cluster, self.latency_us(graph.nodes, cluster, graph.tables)
-        )  # [num_nodes]
+        latency = self.latency_us(graph.nodes, cluster, graph.tables)  # [num_nodes]
+        latency = self._with_graph_launches(graph, cluster, latency)
         unknown = np.full(graph.num_nodes, np.nan)
         return Prediction(
             graph=graph,
@@ -89,7 +88,7 @@ class AnalyticPredictor:
         return latency
 
     def _with_graph_launches(self, graph: ExecutionGraph, cluster: ClusterSpec, latency_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] us: what a graph launch costs depends on what it launches, which its own row does not say."""
+        """[num_nodes] us: what a graph launch costs depends on what it launches, which is not in its own row."""
         kernels = launched_kernels(graph)  # [num_nodes]
         if not kernels.any():
             return latency_us
@@ -97,11 +96,9 @@ class AnalyticPredictor:
         return np.where(kernels > 0, launch_us, latency_us)
 
     def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-        overheads = host_us(nodes, self._constants(cluster), cluster.host_speed)
-        works = nodes["bytes"].to_numpy() > 0  # [n] arithmetic on the host, of plans; overheads have no bytes
-        return (
-            np.where(works, host_work_us(nodes["bytes"].to_numpy(), cluster), overheads) if works.any() else overheads
-        )
+        overheads, moved = host_us(nodes, self._constants(cluster), cluster.host_speed), nodes["bytes"].to_numpy()
+        works = moved > 0  # [n] arithmetic on the host, of plans; overheads have no bytes
+        return np.where(works, host_work_us(moved, cluster), overheads)
 
     def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec, tables: Sequence[TableCounts]) -> np.ndarray:
         constants = self._constants(cluster)
@@ -123,16 +120,10 @@ class AnalyticPredictor:
         """[n] us. A group that has fewer ranks on a machine than there are sees machines of so many ranks only."""
         size, first, stride = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
         together = ranks_per_machine(size, first, stride, cluster.ranks_per_node)  # [n]
-        result = np.full(len(nodes), np.nan)
+        kinds, message_bytes = nodes["collective"].astype(object).to_numpy(), nodes["message_bytes"].to_numpy()
+        constants, models, result = self._constants(cluster), collective_models_of(cluster), np.empty(len(nodes))
         for count in np.unique(together):
             here = together == count
-            result[here] = self._collective_on(nodes[here], replace(cluster, ranks_per_node=int(count)))
+            calls = kinds[here], message_bytes[here], size[here], replace(cluster, ranks_per_node=int(count)), constants
+            result[here] = collective_us(*calls) if models is None else fitted_collective_us(*calls, models)
         return result
-
-    def _collective_on(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-        kinds = nodes["collective"].astype(object).to_numpy()
-        sizes, groups = nodes["message_bytes"].to_numpy(), nodes["group_size"].to_numpy()
-        constants, collective_models = self._constants(cluster), collective_models_of(cluster)
-        if collective_models is None:
-            return collective_us(kinds, sizes, groups, cluster, constants)
-        return fitted_collective_us(kinds, sizes, groups, cluster, constants, collective_models)

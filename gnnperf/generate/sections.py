@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Any, TypeVar
 
 from gnnperf.core import InputError
@@ -55,13 +55,14 @@ def section(kind: type[Section], raw: object, where: str) -> Section:
 
 def value_as(value: object, hint: Any, where: str) -> Any:
     """A value of a field's type: plain, an enum's, a list of either, or null where the field may be None."""
-    if typing.get_origin(hint) is tuple:
-        each, _ = typing.get_args(hint)
-        return tuple(value_as(one, each, where) for one in list_of(value, where))
-    nullable = NoneType in typing.get_args(hint)
+    kinds = typing.get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    nullable = NoneType in kinds
     if nullable and value is None:
         return None
-    (kind,) = [one for one in typing.get_args(hint) or (hint,) if one is not NoneType]
+    (kind,) = [one for one in kinds if one is not NoneType]
+    if typing.get_origin(kind) is tuple:
+        each, _ = typing.get_args(kind)
+        return tuple(value_as(one, each, where) for one in list_of(value, where))
     or_null = " or null" if nullable else ""
     if issubclass(kind, StrEnum):
         if not isinstance(value, str) or value not in list(kind):

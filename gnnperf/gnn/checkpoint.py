@@ -22,14 +22,13 @@ from gnnperf.gnn.data.prepare import Earlier, PreparedData
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals.steps import Intervals
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.stored import check_network, feature_names, network_of
+from gnnperf.gnn.models.stored import check_network, feature_names
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import Trust, fit_trust
 
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 12
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
-SEPARATOR = " | "  # between segment and op, as in conf/analytic
 RETRAIN = "train again with this version of gnnperf"
 
 
@@ -65,7 +64,9 @@ class Checkpoint:
 
     def network(self) -> TypedGNN:
         """The network in evaluation mode."""
-        return network_of(self.model, self.vocabulary, self.weights)
+        network = TypedGNN(self.model, self.vocabulary)
+        network.load_state_dict(dict(self.weights))
+        return network.eval()
 
     @property
     def earlier(self) -> Earlier:
@@ -82,7 +83,7 @@ def make_checkpoint(
         network: the network, trained.
         model: its configuration.
         data: what it was trained on.
-        training: how, as what JSON can say (seed, optimizer settings).
+        training: how, in JSON values (seed, optimizer settings).
     """
     provenance = {
         "gnnperf": __version__,
@@ -145,7 +146,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "floors": dataclasses.asdict(checkpoint.floors),
         "trust": dataclasses.asdict(checkpoint.trust),
         "provenance": dict(checkpoint.provenance),
-        "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
+        "intervals": None if checkpoint.intervals is None else dataclasses.asdict(checkpoint.intervals),
         "source_constants": None if source is None else _plain_constants(source),
     }
 
@@ -170,5 +171,5 @@ def _from_plain(stored: Archive) -> Checkpoint:
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
     coefficients = constants.op_prices
     rest = dataclasses.asdict(dataclasses.replace(constants, op_prices=None))
-    by_op = {SEPARATOR.join(key): us for key, us in constants.host_overhead_us.items()}
+    by_op = {" | ".join(key): us for key, us in constants.host_overhead_us.items()}
     return {**rest, "host_overhead_us": by_op, "op_prices": None if coefficients is None else coefficients.to_plain()}

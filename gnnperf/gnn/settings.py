@@ -28,7 +28,7 @@ class DataConfig:
             changes nothing that is learned, and is not in the repr: rows of a table are distinguished by theirs.
         train_paths: other data sets' folders, to be trained on next to the split's train part: all of their complete
             recordings but those of programs that are tested on. For axes that go by programs (`run`, `workload..`).
-            In the pace of `path`, where runs of both tell it (data.paces); these runs themselves are left out.
+            Scaled to the machine of `path` by runs that both have (data.machine_scales), which are left out.
         source_path: another data set's folder: recordings of the same runs on another machine. The network corrects
             their latencies, where there are any, instead of the analytical ones (data.source); None: no source.
     """

@@ -19,7 +19,6 @@ from .request import Mode as Mode
 from .request import Request as Request
 from .request import check as check
 from .step_prediction import TRANSFER as TRANSFER
-from .step_prediction import Alternative as Alternative
 from .step_prediction import Question as Question
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction

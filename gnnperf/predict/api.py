@@ -28,17 +28,18 @@ from gnnperf.predict.intervals import (
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.predictors import Bounds, Once, Predictors
 from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
-from gnnperf.predict.step_prediction import TRANSFER, Alternative, StepPrediction, provenance
+from gnnperf.predict.step_prediction import TRANSFER, StepPrediction, provenance
 from gnnperf.predict.step_rates import with_throughput
 from gnnperf.predict.target import (
     Target,
     choose_target,
     collective_models_text,
+    missing_bucket,
     num_nodes,
     placement_text,
     traced_name,
+    trained_bucket_bytes,
 )
-from gnnperf.predict.token_buckets import missing_bucket, trained_bucket_bytes
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step
 
@@ -402,8 +403,7 @@ def with_alternatives(result: StepPrediction, setup: Setup | Replay) -> StepPred
     for request in setup.request.every_hardware():
         other = Setup(setup.graph, request, setup.models) if isinstance(setup, Setup) else setup
         one = result if request.hardware == setup.request.hardware else other.step_prediction(other.predict())
-        rows.append(Alternative(one.hardware, one.cluster, one.placement, one.step_time_us, one.is_lower_bound,
-                                one.step_time_ratio, one.ratio_interval, one.throughput))  # fmt: skip
+        rows.append(one)
     return replace(result, alternatives=tuple(rows))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ def with_ratio_interval(
     factors = ratio_bounds(estimate.prediction, own, traced, cluster)
     moved = estimate.prediction
     ends = [replace(moved, latency_us=moved.latency_us * factor, isolated=None, mean_latency_us=None)
-            for factor in (factors.low, factors.high)]  # fmt: skip
+            for factor in factors]  # fmt: skip
     low_us, high_us = (assemble(end, question).step_time_us for end in ends)
     step_us, repeat = estimate.step_time_us, step_ratio_intervals().log_bounds[REPEAT]
     ends_us = min(low_us, step_us), max(high_us, step_us)
@@ -107,8 +107,8 @@ def with_ratio_interval(
     known = np.isnan(moved.latency_low_us)
     bounded = replace(
         moved,
-        latency_low_us=np.where(known, moved.latency_us * factors.low, moved.latency_low_us),
-        latency_high_us=np.where(known, moved.latency_us * factors.high, moved.latency_high_us),
+        latency_low_us=np.where(known, moved.latency_us * factors[0], moved.latency_low_us),
+        latency_high_us=np.where(known, moved.latency_us * factors[1], moved.latency_high_us),
     )
     return replace(estimate, prediction=bounded, ratio_interval=interval, step_time_interval_us=bounds_us,
                    interval_level=gpu_ratio_intervals().level)  # fmt: skip
@@ -202,21 +202,10 @@ def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, interva
                    latency_high_us=np.where(measured, np.nan, high_us))  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Intervals, and the steps that they were fitted on.
-
-    Attributes:
-        intervals: of nodes and steps.
-        misses: mode -> one per recording, in their order.
-    """
-
-    intervals: Intervals
-    misses: Mapping[Mode, Sequence[StepMiss]]
-
-
-def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]) -> Calibration:
-    """Intervals of these predictors' nodes and steps.
+def calibrated(
+    predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]
+) -> tuple[Intervals, Mapping[Mode, Sequence[StepMiss]]]:
+    """Intervals of these predictors' nodes and steps, and of each mode what it missed, one per recording.
 
     Args:
         predictors: mode -> its predictor.
@@ -238,7 +227,7 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
             misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, LEVEL, devices) for mode, result in misses.items()}
-    return Calibration(Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps), misses)
+    return Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps), misses
 
 
 def _table(estimate: Prediction, device: str) -> pd.DataFrame:

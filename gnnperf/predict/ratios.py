@@ -14,7 +14,6 @@ arithmetic, bandwidth or launch, so their interval spans the three ratios.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -46,20 +45,8 @@ def step_bounds_us(kind: str, time_us: float) -> tuple[float, float]:
     return time_us * float(np.exp(low)), time_us * float(np.exp(high))
 
 
-@dataclass(frozen=True)
-class RatioBounds:
-    """Factors within which the latency of each node is expected, after a change of hardware.
-
-    Attributes:
-        low, high: [num_nodes] factors of the predicted latency; 1 where the measurement holds.
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-
-
-def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, cluster: ClusterSpec) -> RatioBounds:
-    """Factors of a prediction for other hardware.
+def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, cluster: ClusterSpec) -> np.ndarray:
+    """[2, num_nodes] lowest and highest factor of each latency after a change of hardware; 1: the measurement holds.
 
     Args:
         prediction: for `cluster`, from measurements on `traced`.
@@ -86,7 +73,7 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
     host = measured & (kind == str(NodeType.HOST))
     if traced.host is None or traced.host != cluster.host:
         low[host], high[host] = step_ratio_intervals().log_bounds[HOST]
-    return RatioBounds(np.exp(low), np.exp(high))
+    return np.exp(np.stack([low, high]))
 
 
 def bound_ratios(traced: ClusterSpec, cluster: ClusterSpec) -> np.ndarray:

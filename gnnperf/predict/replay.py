@@ -21,29 +21,6 @@ from gnnperf.predict.target import traced_device, traced_name
 from gnnperf.schedule import ReplayResult, replay_step
 
 
-def as_prediction(result: ReplayResult) -> Prediction:
-    """The latencies of a replay; there are no intervals and no analytical prediction."""
-    unknown = np.full(result.graph.num_nodes, np.nan)
-    return Prediction(
-        graph=result.graph,
-        latency_us=result.latency_us,
-        lag_us=result.lag_us,
-        source=np.where(result.from_median, Source.CLASS_MEDIAN, Source.MEASURED).astype(object),
-        analytic_latency_us=unknown,
-        latency_low_us=unknown,
-        latency_high_us=unknown,
-        uncovered_ops={},
-    )
-
-
-def replayed_step_time_us(result: ReplayResult, kind: StepTimeKind) -> float:
-    """Period or makespan of the replayed step, from the measured boundary."""
-    if kind is not StepTimeKind.PERIOD:
-        return result.makespan_us
-    assert result.period_us is not None, "a step with a measured period has a step before it"
-    return result.period_us
-
-
 def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
     """How much of a replay is evidence, in sentences."""
     sentences = [
@@ -105,7 +82,9 @@ class Replay:
 
     def predict(self) -> Prediction:
         """Latency of every node: measured, or the median of its class."""
-        return as_prediction(self.result)
+        result, unknown = self.result, np.full(self.result.graph.num_nodes, np.nan)
+        source = np.where(result.from_median, Source.CLASS_MEDIAN, Source.MEASURED).astype(object)
+        return Prediction(result.graph, result.latency_us, result.lag_us, source, unknown, unknown, unknown, {})
 
     def step_prediction(self, prediction: Prediction) -> StepPrediction:
         """Collect the replay's own schedule; add findings and memory."""
@@ -124,7 +103,8 @@ class Replay:
             device=traced_device(graph),
             traced_device=traced_device(graph),
         )
-        replayed_us = replayed_step_time_us(self.result, step_time_kind(label))
+        period_us = self.result.period_us if step_time_kind(label) is StepTimeKind.PERIOD else None
+        replayed_us = self.result.makespan_us if period_us is None else period_us
         estimate = with_interval(collect(prediction, self.result.schedule, replayed_us, question), None)
         estimate = with_findings(estimate, question) if request.findings else estimate
         estimate = with_throughput(estimate, request)

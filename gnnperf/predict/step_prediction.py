@@ -55,29 +55,6 @@ class WhatIfPrediction:
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """The same step on one of several devices that were requested together.
-
-    Attributes:
-        hardware, cluster, placement: as in StepPrediction.
-        step_time_us: predicted.
-        is_lower_bound: some work has no latency.
-        ratio: step time / that predicted the same way for the traced hardware; None: no such prediction.
-        ratio_interval: lowest and highest ratio; None: unknown.
-        throughput: as in StepPrediction.
-    """
-
-    hardware: str
-    cluster: str
-    placement: str
-    step_time_us: float
-    is_lower_bound: bool
-    ratio: float | None
-    ratio_interval: tuple[float, float] | None
-    throughput: Throughput | None = None
-
-
-@dataclass(frozen=True)
 class RankMemory:
     """Peak memory of one rank.
 
@@ -204,7 +181,7 @@ class StepPrediction(Question):
     traced_prediction_us: float | None = None
     measurements: TraceMeasurements | None = None
     ratio_interval: tuple[float, float] | None = None
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[StepPrediction, ...] = ()
     throughput: Throughput | None = None
 
     @property

@@ -18,7 +18,7 @@ from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Request
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import GENERIC_CPU, GENERIC_GPU
-from gnnperf.predict.throughput import Throughput
+from gnnperf.predict.throughput import Throughput, product
 from gnnperf.trace import run_card
 
 if TYPE_CHECKING:
@@ -133,22 +133,18 @@ def _edited_work(work: StepWork, edits: Sequence[Edit], edited: StepPrediction, 
     samples, tokens, model, counted = work.samples, work.tokens, work.model_flops, work.model_flops is None
     for edit in edits:
         if isinstance(edit, ScaleBatch):
-            samples, tokens, model = (_times(one, edit.factor) for one in (samples, tokens, model))
+            samples, tokens, model = (product(one, edit.factor) for one in (samples, tokens, model))
         elif isinstance(edit, ScaleSequence):
-            tokens, model = _times(tokens, edit.factor), None
+            tokens, model = product(tokens, edit.factor), None
         elif isinstance(edit, ResizeTables):
             model = None
         elif isinstance(edit, WorldSize):  # every rank keeps its batch
             more = edit.ranks / unedited_ranks
             unedited_ranks = edit.ranks
-            samples, tokens, model = (_times(one, more) for one in (samples, tokens, model))
+            samples, tokens, model = (product(one, more) for one in (samples, tokens, model))
     again = _ratio(work.hardware_flops, work.model_flops)
-    hardware = counted_flops(edited.prediction.graph) if counted else _times(model, again)
+    hardware = counted_flops(edited.prediction.graph) if counted else product(model, again)
     return StepWork(samples, tokens, model, hardware, work.dtype, work.formula)
-
-
-def _times(quantity: float | None, factor: float | None) -> float | None:
-    return None if quantity is None or factor is None else quantity * factor
 
 
 def _ratio(over: float | None, under: float | None) -> float | None:

@@ -127,12 +127,12 @@ class Throughput:
     @property
     def samples_per_s_per_gpu(self) -> float | None:
         """Of one device."""
-        return _product(self.samples_per_s, 1.0 / self.ranks)
+        return product(self.samples_per_s, 1.0 / self.ranks)
 
     @property
     def tokens_per_s_per_gpu(self) -> float | None:
         """Of one device."""
-        return _product(self.tokens_per_s, 1.0 / self.ranks)
+        return product(self.tokens_per_s, 1.0 / self.ranks)
 
     @property
     def mfu(self) -> float | None:
@@ -147,12 +147,12 @@ class Throughput:
     @property
     def run_hours(self) -> float | None:
         """Wall-clock time of the run's steps, without pauses between them."""
-        return _product(self.steps, self.step_us / US_PER_HOUR)
+        return product(self.steps, self.step_us / US_PER_HOUR)
 
     @property
     def gpu_hours(self) -> float | None:
         """Accelerator-hours of the run."""
-        return _product(self.run_hours, self.ranks)
+        return product(self.run_hours, self.ranks)
 
     @property
     def gpu_hours_per_step(self) -> float:
@@ -162,7 +162,7 @@ class Throughput:
     @property
     def cost_usd(self) -> float | None:
         """Of the run."""
-        return _product(self.gpu_hours, self.usd_per_gpu_hour)
+        return product(self.gpu_hours, self.usd_per_gpu_hour)
 
     @property
     def usd_per_million_tokens(self) -> float | None:
@@ -177,7 +177,7 @@ class Throughput:
     @property
     def most_energy_kwh(self) -> float | None:
         """Upper bound of the run's energy: every board at its power limit all the time; without hosts and cooling."""
-        return _product(_product(self.gpu_hours, self.power_limit_w), 1.0 / W_PER_KW)
+        return product(product(self.gpu_hours, self.power_limit_w), 1.0 / W_PER_KW)
 
     def _per_s(self, quantity: float | None) -> float | None:
         return None if quantity is None or self.step_us <= 0 else quantity / self.step_us * US_PER_S
@@ -187,9 +187,10 @@ class Throughput:
         return None if rate is None or not self.peak_flops_per_s else rate / self.ranks / self.peak_flops_per_s
 
     def _usd_per_million(self, quantity: float | None) -> float | None:
-        usd = _product(self.usd_per_gpu_hour, self.gpu_hours_per_step)
+        usd = product(self.usd_per_gpu_hour, self.gpu_hours_per_step)
         return None if usd is None or not quantity else usd / quantity * MILLION
 
 
-def _product(left: float | None, right: float | None) -> float | None:
+def product(left: float | None, right: float | None) -> float | None:
+    """None: one of them is unknown."""
     return None if left is None or right is None else left * right

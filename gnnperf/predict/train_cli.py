@@ -68,7 +68,7 @@ def _train(args: argparse.Namespace) -> int:
     paths = {"data.path": args.folder, "init_from": args.init, "data.source_path": args.source, "out": args.out}
     values: dict[str, Any] = {key: path for key, path in paths.items() if path is not None}
     config = composed("train", EntryConfig, *_overrides(args), **values)
-    if config.other_trainer:
+    if not config.trains_network:
         raise InputError(f"trains the network, not {config.learner.kind}", where="gnnperf train",
                          remedy="python train.py experiment=NAME trains the other learners")  # fmt: skip
     onto = wide_console()

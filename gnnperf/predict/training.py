@@ -121,9 +121,9 @@ def _calibrated(checkpoint: Checkpoint, model: TypedGNN, data: PreparedData) -> 
     from gnnperf.predict.request import Mode
 
     if data.source_constants is None:
-        result = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
-        errors = step_errors(result.misses[Mode.hybrid], result.misses[Mode.analytic])
-        return replace(checkpoint, intervals=result.intervals), errors
+        predictors = {mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}
+        intervals, misses = calibrated(predictors, data.recordings)
+        return replace(checkpoint, intervals=intervals), step_errors(misses[Mode.hybrid], misses[Mode.analytic])
     rows = []
     for step in data.recordings:
         network_us = contended_step_time_us(step, isolated_prediction(model, step).scheduled_us)

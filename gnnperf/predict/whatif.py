@@ -12,17 +12,13 @@ which checks them. On the command line an entry is written without braces:
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import types
-import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from gnnperf.core import InputError, require_numbers
+from gnnperf.generate import section
 from gnnperf.whatif import (
     Block,
     ChangeCluster,
@@ -46,7 +42,6 @@ from gnnperf.whatif import (
     WorldSize,
 )
 
-SettingsT = TypeVar("SettingsT")
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
 
@@ -90,8 +85,12 @@ def written(edit: Edit) -> str:
     if name is None:
         return type(edit).__name__
     settings = fields(edit)  # type: ignore[arg-type]  # every edit of the grammar is a dataclass
-    given = {f.name: getattr(edit, f.name) for f in settings if getattr(edit, f.name) != f.default}
-    return f"{name}={','.join(f'{key}:{value}' for key, value in given.items())}" if given else name
+    given = [f"{f.name}:{_text(value)}" for f in settings if (value := getattr(edit, f.name)) != f.default]
+    return f"{name}={','.join(given)}" if given else name
+
+
+def _text(value: Any) -> str:
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def parse_edit(text: str) -> dict[str, dict[str, int | float | str]]:
@@ -103,7 +102,7 @@ def parse_edit(text: str) -> dict[str, dict[str, int | float | str]]:
     name, has_value, value = text.partition("=")
     known = edit_settings()
     if name not in known:
-        raise _unknown(name, known, f"--what-if {text}", "edit")
+        raise _unknown(name, f"--what-if {text}")
     if not has_value:
         return {name: {}}
     first, *_ = settings = known[name]
@@ -132,59 +131,19 @@ def _edit(entry: Any, where: str) -> Edit:
         raise InputError(f"cannot read {entry!r}", where=where, allowed=f"one edit with its settings, as in {EXAMPLE}")
     ((name, settings),) = entry.items()
     if name not in EDITS:
-        raise _unknown(str(name), EDITS, where, "edit")
-    edit: Edit = read_settings(EDITS[name], settings, f"{where}.{name}")
+        raise _unknown(str(name), where)
+    where = f"{where}.{name}"
+    require_numbers(settings, where)
+    try:
+        edit: Edit = section(EDITS[name], settings, where)
+    except InputError as error:
+        if error.where.startswith(where):
+            raise
+        raise InputError(f"{error.where}: {error.what}", where=where, allowed=error.allowed) from error
     return edit
 
 
-def read_settings(kind: type[SettingsT], settings: Any, where: str) -> SettingsT:
-    """A dataclass from a mapping of the user.
-
-    Raises:
-        InputError: no mapping, a key or value that the dataclass does not take, or a key that it needs.
-    """
-    hints = typing.get_type_hints(kind)
-    if not isinstance(settings, Mapping):
-        raise InputError(f"bad value {settings!r}", where=where, allowed=_form(where, hints))
-    require_numbers(settings, where)
-    given = dict[str, Any]()
-    for key, value in settings.items():
-        if key not in hints:
-            raise _unknown(str(key), hints, where, "setting")
-        given[key] = _setting(value, hints[key], f"{where}.{key}")
-    required = [f.name for f in fields(kind) if f.default is dataclasses.MISSING]  # type: ignore[arg-type]
-    if missing := [name for name in required if name not in settings]:
-        raise InputError(f"{missing[0]} is required", where=where, allowed=_form(where, hints))
-    try:
-        return kind(**given)
-    except InputError as error:
-        raise InputError(f"{error.where}: {error.what}", where=where, allowed=error.allowed) from error
-
-
-def _setting(value: Any, hint: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return read_settings(hint, value, where)  # type: ignore[arg-type]
-    try:
-        msgspec.convert(value, hint)
-    except msgspec.ValidationError:
-        raise InputError(f"bad value {value!r}", where=where, allowed=_words(hint)) from None
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _unknown(result: str, known: Iterable[str], where: str, what: str) -> InputError:
-    near = difflib.get_close_matches(result, list(known), n=1, cutoff=0.4)
+def _unknown(name: str, where: str) -> InputError:
+    near = difflib.get_close_matches(name, EDITS, n=1, cutoff=0.4)
     remedy = f"did you mean {near[0]!r}?" if near else ""
-    return InputError(f"unknown {what} {result!r}", where=where, allowed=", ".join(known), remedy=remedy)
-
-
-def _form(where: str, hints: Mapping[str, Any]) -> str:
-    settings = ",".join(f"{key}:{_words(hint)}" for key, hint in hints.items())
-    return f"{{{where.rpartition('.')[2]}:{{{settings}}}}}"
-
-
-def _words(hint: Any) -> str:
-    """A type, or a union of types without None, as a user would call it."""
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false",
-             tuple[int, ...]: "a list of whole numbers"}  # fmt: skip
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    return " or ".join(names.get(kind, "a mapping") for kind in kinds if kind is not type(None))
+    return InputError(f"unknown edit {name!r}", where=where, allowed=", ".join(EDITS), remedy=remedy)

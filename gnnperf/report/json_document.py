@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import PeakMemory
-from gnnperf.predict import Alternative, RankMemory, StepPrediction
+from gnnperf.predict import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.report.throughput import throughput_document
 from gnnperf.whatif import Finding
@@ -25,8 +25,7 @@ def document(estimate: StepPrediction) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "run": graph.name,
         "mode": str(estimate.mode),
-        "hardware": estimate.hardware,
-        "cluster": estimate.cluster,
+        **_hardware(estimate),
         "traced_hardware": estimate.traced_hardware or None,
         "hardware_numbers": _numbers(estimate.device),
         "traced_hardware_numbers": _numbers(estimate.traced_device),
@@ -35,9 +34,7 @@ def document(estimate: StepPrediction) -> dict[str, Any]:
         "step": estimate.label.step,
         "step_name": estimate.label.name,
         "structure_step": estimate.structure_step,
-        "step_time_us": estimate.step_time_us,
         "step_time_kind": str(estimate.step_time_kind),
-        "step_time_is_lower_bound": estimate.is_lower_bound,
         "step_time_interval_us": estimate.step_time_interval_us and list(estimate.step_time_interval_us),
         "interval_level": estimate.interval_level,
         "measured_step_time_us": estimate.measured_step_time_us,
@@ -60,7 +57,6 @@ def document(estimate: StepPrediction) -> dict[str, Any]:
         "critical_path_delay_us": estimate.critical_delay_us,
         "uncovered_ops": estimate.uncovered_ops,
         "uncovered_measured_share": estimate.uncovered_measured_share,
-        "throughput": throughput_document(estimate.throughput),
         "peak_memory": [_memory(rank) for rank in estimate.peak_memory] or None,
         "findings": None if estimate.findings is None else [_finding(one) for one in estimate.findings],
         "whatif": _whatif(estimate),
@@ -81,16 +77,23 @@ def _numbers(device: DeviceSpec | None) -> dict[str, Any] | None:
     return {**given, "aliases": list(device.aliases)}
 
 
-def _alternative(one: Alternative) -> dict[str, Any]:
+def _alternative(one: StepPrediction) -> dict[str, Any]:
     """One row of the table; `ratio` is to the step predicted the same way for the traced hardware."""
+    return {
+        **_hardware(one),
+        "placement": one.placement,
+        "step_time_ratio": one.step_time_ratio,
+        "step_time_ratio_interval": one.ratio_interval and list(one.ratio_interval),
+    }
+
+
+def _hardware(one: StepPrediction) -> dict[str, Any]:
+    """The step time and what it is predicted for."""
     return {
         "hardware": one.hardware,
         "cluster": one.cluster,
-        "placement": one.placement,
         "step_time_us": one.step_time_us,
         "step_time_is_lower_bound": one.is_lower_bound,
-        "step_time_ratio": one.ratio,
-        "step_time_ratio_interval": one.ratio_interval and list(one.ratio_interval),
         "throughput": throughput_document(one.throughput),
     }
 
@@ -139,18 +142,10 @@ def _timeline(peak: PeakMemory) -> dict[str, Any] | None:
 
 def _finding(result: Finding) -> dict[str, Any]:
     """One thing that holds the step up; `gain_us` is what the edit takes off the step of that basis."""
-    return {
-        "rule": result.rule,
-        "cause": result.cause,
-        "basis": str(result.basis),
-        "evidence": list(result.evidence),
-        "remedy": result.remedy,
-        "edit": result.edit or None,
-        "gain_us": result.gain_us,
-        "gain_share": result.gain_share,
-        "gain_is_upper_bound": result.at_most,
-        "unknown": list(result.unknown),
-    }
+    given = asdict(result)
+    at_most = given.pop("at_most")
+    lists = {name: list(given[name]) for name in ("evidence", "unknown")}
+    return {**given, **lists, "basis": str(result.basis), "edit": result.edit or None, "gain_is_upper_bound": at_most}
 
 
 def _whatif(estimate: StepPrediction) -> dict[str, Any] | None:
@@ -159,20 +154,16 @@ def _whatif(estimate: StepPrediction) -> dict[str, Any] | None:
     if whatif is None or difference_us is None:
         return None
     return {
+        **_hardware(whatif.prediction),
         "edits": list(whatif.edits),
-        "step_time_us": whatif.step_time_us,
         "step_time_ratio_interval": whatif.ratio_interval and list(whatif.ratio_interval),
-        "step_time_is_lower_bound": whatif.prediction.is_lower_bound,
         "difference_us": difference_us,
         "difference_share": difference_us / estimate.step_time_us if estimate.step_time_us else None,
         "num_touched_nodes": whatif.num_touched,
         "rank_step_time_us": {str(rank): us for rank, us in whatif.prediction.rank_step_time_us.items()},
         "source_share": whatif.prediction.source_share,
         "critical_path_share": whatif.prediction.critical_path_share,
-        "hardware": whatif.prediction.hardware,
-        "cluster": whatif.prediction.cluster,
         "uncovered_ops": whatif.prediction.uncovered_ops,
-        "throughput": throughput_document(whatif.prediction.throughput),
         "peak_memory": [_memory(rank) for rank in whatif.prediction.peak_memory] or None,
         "found": list(whatif.result),
         "unknown": list(whatif.unknown),

@@ -21,9 +21,8 @@ from gnnperf.report.console import PIPE_WIDTH, summary
 from gnnperf.report.page.markup import asset
 from gnnperf.report.page.ops import OF_TYPE, OTHER
 from gnnperf.report.summary import nodes_table
-from gnnperf.report.tables import write_tables
 from gnnperf.report.text import headline
-from gnnperf.report.write import check_output, write_report
+from gnnperf.report.write import check_output, write_report, write_tables
 from gnnperf.whatif import Finding
 
 CARD = '<pre style="font-family:monospace;line-height:1.3;white-space:pre-wrap">{code}</pre>'

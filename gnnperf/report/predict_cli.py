@@ -122,8 +122,7 @@ def run_request(request: Request) -> None:
     from gnnperf.report.compare.text import read_threshold
     from gnnperf.report.console import print_summary
     from gnnperf.report.json_document import document
-    from gnnperf.report.tables import write_tables
-    from gnnperf.report.write import check_output, default_out, write_report
+    from gnnperf.report.write import check_output, default_out, write_report, write_tables
 
     check(request)
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)

@@ -143,7 +143,7 @@ def alternative_rows(prediction: StepPrediction) -> list[tuple[str, ...]]:
     for one in prediction.alternatives:
         bound = "at least " if one.is_lower_bound else ""
         bounds = "" if one.ratio_interval is None else f"{one.ratio_interval[0]:.2f} to {one.ratio_interval[1]:.2f}"
-        ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
+        ratio = "" if one.step_time_ratio is None else f"{one.step_time_ratio:.3f}"
         step = (one.hardware, one.placement, f"{bound}{time_text(one.step_time_us)}", ratio, bounds)
         rows.append((*step, *(device_texts(one.throughput)[place] for place in known)))
     return rows

@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+import pandas as pd
 
-from gnnperf.core import InputError, replacing_folder, task, to_json, untrusted
+from gnnperf.core import InputError, csv_text, replacing_folder, task, to_json, untrusted, write_text
 from gnnperf.predict import StepPrediction
 from gnnperf.report.json_document import FORMAT, document
 from gnnperf.report.page import html_report
-from gnnperf.report.summary import nodes_table
+from gnnperf.report.page.breakdown import occupancy
+from gnnperf.report.summary import collectives, kernels, leading, nodes_table, totals, work_table
 from gnnperf.report.timeline import tracks, write_timeline
 
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
@@ -85,3 +87,34 @@ def _is_prediction(folder: Path) -> bool:
     except (OSError, msgspec.DecodeError):
         return False
     return isinstance(result, dict) and result.get("format") == FORMAT
+
+
+# The same as CSV, for spreadsheets and for readers of other tools.
+
+
+def tables(prediction: StepPrediction) -> dict[str, pd.DataFrame]:
+    """File name -> table: ops, kernels, collectives, what each rank does; times are in us, summed over ranks."""
+    nodes = nodes_table(prediction)
+    work = work_table(nodes)
+    ops = totals(work, ["op_name", "node_type", "phase", "family"])
+    return {
+        "ops.csv": leading(ops, len(ops)),
+        "kernels.csv": kernels(work),
+        "collectives.csv": collectives(work),
+        "ranks.csv": occupancy(nodes, document(prediction)),
+    }
+
+
+def write_tables(prediction: StepPrediction, folder: Path) -> tuple[Path, ...]:
+    """Write `tables` into a folder, each file whole or not at all; return their paths.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    written = []
+    with untrusted.reading(folder, "cannot be written to", remedy="choose another tables=FOLDER"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in tables(prediction).items():
+            write_text(folder / name, csv_text(table))
+            written.append(folder / name)
+    return tuple(written)

@@ -27,8 +27,7 @@ from .graph_rewrite import RepeatCalls as RepeatCalls
 from .hardware import ChangeCluster as ChangeCluster
 from .hardware import ChangeDevice as ChangeDevice
 from .hardware import ChangeLink as ChangeLink
-from .hardware import Requested as Requested
-from .hardware import requested as requested
+from .hardware import cluster_after as cluster_after
 from .horizontal import FuseHorizontally as FuseHorizontally
 from .precision import ChangeDtype as ChangeDtype
 from .precision import CompressMessages as CompressMessages

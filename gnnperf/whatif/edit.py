@@ -65,8 +65,6 @@ class HardwareChange:
     """One declared change of hardware: a graph contains work, so the predictor applies it to clusters."""
 
     on: Callable[[ClusterSpec], ClusterSpec]  # the cluster before -> the cluster after
-    ranks: tuple[int, ...] | None = None  # whose hardware changes; None all
-    collective: str | None = None  # the kind of collective it holds for; None: everything that runs
     # raises an InputError for a cluster, after all changes, that cannot run the edited graph
     check: Callable[[ClusterSpec], None] | None = None
 

@@ -1,18 +1,11 @@
-"""Other devices, links and clusters; and the clusters that predict each node after such changes.
-
-rank 0   cluster as it is                      |
-rank 1   ... with another device        |      |  a transfer takes the prediction of its slowest rank
-all_to_all, any rank   ... with other links    |
-"""
+"""Other devices, links and clusters: the graph stays, the predictor takes another cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from gnnperf.core import NodeType, Relation, Segment, require
+from gnnperf.core import NodeType, Segment, require
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import (
     ClusterSpec,
@@ -24,77 +17,21 @@ from gnnperf.hardware import (
     load_link,
     spread,
 )
-from gnnperf.whatif.edit import ON_DEVICE, Edited, HardwareChange, ends, is_type, refusal, rewritten
-
-MIXED = "how a library goes about a group of unlike ranks: a transfer takes what it takes on the slowest of them"
+from gnnperf.whatif.edit import ON_DEVICE, Edited, HardwareChange, is_type, refusal, rewritten
 
 
-@dataclass(frozen=True)
-class Requested:
-    """Which cluster predicts which node; a transfer has a row for every rank that takes part."""
-
-    clusters: tuple[ClusterSpec, ...]  # each once, in the order of their first node
-    node: np.ndarray  # [num_rows] node ids, every node at least once
-    cluster: np.ndarray  # [num_rows] index into `clusters`
-
-
-def requested(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[HardwareChange]) -> Requested:
-    """The clusters after all changes, made one after the other, and their nodes.
-
-    Args:
-        graph: the edited graph.
-        cluster: without any change.
-        changes: in the order of the edits.
+def cluster_after(cluster: ClusterSpec, changes: Sequence[HardwareChange]) -> ClusterSpec:
+    """The cluster after all changes, made one after the other.
 
     Raises:
-        InputError: a change does not fit a cluster, or the cluster cannot run the edited graph.
+        InputError: a change does not fit the cluster, or the cluster cannot run the edited graph.
     """
-    node, rank = _rows(graph)
-    kind = graph.nodes["collective"].astype(object).to_numpy()[node]
-    code = np.zeros(len(node), dtype=np.int64)  # bit i: change i holds
-    for place, change in enumerate(changes):
-        holds = np.ones(len(node), bool) if change.ranks is None else np.isin(rank, change.ranks)
-        holds &= change.collective is None or kind == change.collective
-        code |= holds.astype(np.int64) << place
-    distinct, first, number = np.unique(code, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return Requested(tuple(_after(cluster, changes, int(distinct[i])) for i in order), node, np.argsort(order)[number])
-
-
-def _after(cluster: ClusterSpec, changes: Sequence[HardwareChange], code: int) -> ClusterSpec:
-    holding = [change for place, change in enumerate(changes) if code >> place & 1]
-    for change in holding:
+    for change in changes:
         cluster = change.on(cluster)
-    for change in holding:
+    for change in changes:
         if change.check is not None:
             change.check(cluster)
     return cluster
-
-
-def _rows(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
-    """(node, rank) [num_rows]: nodes of ranks once, transfers per rank that joins; of no rank: rank -1."""
-    rank = graph.nodes["rank"].to_numpy().astype(np.int64)
-    part, transfer = ends(graph, Relation.JOINS)
-    others = np.setdiff1d(np.arange(graph.num_nodes), transfer)
-    return np.concatenate([others, transfer]), np.concatenate([rank[others], rank[part]])
-
-
-def _transfers_of(graph: ExecutionGraph, ranks: Sequence[int] | None) -> np.ndarray:
-    """[num_nodes] bool: transfers in which one of the ranks takes part; None: all."""
-    result = is_type(graph, NodeType.COLLECTIVE)
-    if ranks is None:
-        return result
-    node, rank = _rows(graph)
-    return result & np.isin(np.arange(graph.num_nodes), node[np.isin(rank, list(ranks))])
-
-
-def _work_of(graph: ExecutionGraph, ranks: tuple[int, ...] | None) -> np.ndarray:
-    """[num_nodes] bool: work of these ranks; None: of all. Raises InputError: the graph has not all of them."""
-    rank = graph.nodes["rank"].to_numpy()
-    missing = [one for one in ranks or () if one not in graph.ranks]
-    if missing or ranks == ():
-        raise refusal(graph, f"no rank {', '.join(map(str, missing))}", ", ".join(map(str, graph.ranks)))
-    return rank >= 0 if ranks is None else np.isin(rank, ranks)
 
 
 AROUND = "which links and hosts come with {}: those of the cluster stay, the edits cluster and link change them"
@@ -105,15 +42,13 @@ OTHER_KIND = "what a {} does otherwise than a {}: which work is launched and wha
 
 @dataclass(frozen=True)
 class ChangeDevice:
-    """All or some ranks run on another device; links and hosts stay.
+    """All ranks run on another device; links and hosts stay.
 
     Attributes:
         to: name of the catalog, or a .yaml file.
-        ranks: None all.
     """
 
     to: str
-    ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         load_device(self.to)
@@ -122,12 +57,10 @@ class ChangeDevice:
         """Apply the edit."""
         device = load_device(self.to)
         unknown = [AROUND.format(self.to), KERNELS.format(self.to), FITS.format(device.memory_bytes / 2**30, self.to)]
-        if self.ranks is not None and set(self.ranks) != set(graph.ranks):
-            unknown.append(MIXED)
         if (device.kind == "gpu") != graph.runs_on_gpu:
             unknown.append(OTHER_KIND.format(device.kind, "gpu" if graph.runs_on_gpu else "cpu"))
-        touched = (is_type(graph, *ON_DEVICE) & _work_of(graph, self.ranks)) | _transfers_of(graph, self.ranks)
-        change = HardwareChange(lambda cluster: replace(cluster, device=device), self.ranks)
+        touched = is_type(graph, *ON_DEVICE, NodeType.COLLECTIVE)
+        change = HardwareChange(lambda cluster: replace(cluster, device=device))
         return rewritten(graph, touched, tuple(unknown), predicted=touched, hardware=(change,))
 
 
@@ -145,8 +78,6 @@ class ChangeLink:
         bandwidth_factor: of its bandwidth; latency_factor: of the latency of a hop.
         rate_gbit_per_s: its bandwidth per device and direction, whatever it was; None: not stated.
         link: all (between ranks), intra (of one node), inter (between nodes), host (to the device).
-        collective: the kind of collective that takes it; None all.
-        ranks: whose; a transfer goes as fast as its slowest rank's. None all.
     """
 
     to: str | None = None
@@ -154,8 +85,6 @@ class ChangeLink:
     latency_factor: float = 1.0
     rate_gbit_per_s: float | None = None
     link: str = "all"
-    collective: str | None = None
-    ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         require(self.link in LINKS, "link", self.link, ", ".join(LINKS))
@@ -170,24 +99,13 @@ class ChangeLink:
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""
-        crossing = self._crossing(graph)
+        crossing = is_type(graph, NodeType.MEMORY if self.link == "host" else NodeType.COLLECTIVE)
         if not crossing.any():
-            what = self.collective or ("copy between host and device" if self.link == "host" else "collective")
-            of_ranks = "" if self.ranks is None else f" of ranks {list(self.ranks)}"
-            kinds = sorted({str(kind) for kind in graph.nodes["collective"].dropna()})
-            raise refusal(graph, f"no {what}{of_ranks}", ", ".join(kinds) or "a run that has one")
+            what = "copy between host and device" if self.link == "host" else "collective"
+            raise refusal(graph, f"no {what}", "a run that has one")
         link = None if self.to is None else load_link(self.to)
-        unknown = (SHARE, *((LAWS,) if link else ()), *((MIXED,) if self.ranks else ()))
-        change = HardwareChange(lambda cluster: self._on(cluster, link), self.ranks, self.collective)
-        return rewritten(graph, crossing, unknown, predicted=crossing, hardware=(change,))
-
-    def _crossing(self, graph: ExecutionGraph) -> np.ndarray:
-        """[num_nodes] bool: copies, or transfers."""
-        of_ranks = _work_of(graph, self.ranks)
-        if self.link == "host":
-            return of_ranks & is_type(graph, NodeType.MEMORY)
-        result = _transfers_of(graph, self.ranks)
-        return result if self.collective is None else result & (graph.nodes["collective"] == self.collective).to_numpy()
+        change = HardwareChange(lambda cluster: self._on(cluster, link))
+        return rewritten(graph, crossing, (SHARE, *((LAWS,) if link else ())), predicted=crossing, hardware=(change,))
 
     def _on(self, cluster: ClusterSpec, link: LinkSpec | None) -> ClusterSpec:
         fields = {field: self._changed(link or getattr(cluster, field)) for field in LINKS[self.link]}

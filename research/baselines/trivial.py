@@ -55,7 +55,7 @@ class NearestNodes:
     """The measured latencies of the training run that shares most work; what it lacks, one constant per op."""
 
     def fit(self, data: PreparedData, seed: int) -> Copied:
-        return Copied(fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]}))
+        return Copied(fit_nearest_run({step.run: step.nodes for step in data.steps["train"]}))
 
 
 @dataclass(frozen=True)

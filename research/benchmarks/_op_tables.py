@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -101,20 +100,14 @@ MATRIX_TABLES = ("bmm", "linear", CONVOLUTION_TABLE)
 
 def memory_rows() -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
     """Rows of the memory-bound tables, and device name -> specification; devices without one are named and left out."""
-    rows = _rows(mirror())
+    rows = read_neusight(mirror()).rows
     return _known(rows[~rows["table"].isin(MATRIX_TABLES)])
 
 
 def convolution_rows() -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
     """The same of convolutions."""
-    rows = _rows(mirror())
+    rows = read_neusight(mirror()).rows
     return _known(rows[rows["table"] == CONVOLUTION_TABLE])
-
-
-@cache
-def _rows(folder: Path) -> pd.DataFrame:
-    """Of all tables, read once: both functions take parts of them and change nothing."""
-    return read_neusight(folder).rows
 
 
 def _known(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:

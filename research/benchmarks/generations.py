@@ -16,6 +16,7 @@ ratio of memory bandwidths instead, over all calls: it judges kernels without a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -89,8 +90,10 @@ def main(arguments: Sequence[str]) -> None:
     if given.write:
         devices = ", ".join(sorted(set(scores["device"])))
         provenance, file = (RATIO_PROVENANCE, RATIO_FILE) if given.ratios else (PROVENANCE, FILE)
-        save_device_intervals(fit_device_intervals(scores, LEVEL, pooled(scores)), provenance.format(devices=devices),
-                              conf_dir("analytic") / file)  # fmt: skip
+        fitted = fit_device_intervals(scores, LEVEL, pooled(scores))
+        save_device_intervals(
+            replace(fitted, provenance=provenance.format(devices=devices)), conf_dir("analytic") / file
+        )
 
 
 def scores_of(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:

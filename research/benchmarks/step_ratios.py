@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reach = host_reach(host_pairs)
         bounds = {str(family): bounds_of(rows) for family, rows in counts.items()} | {HOST: (-reach, reach)}
         names = tuple(sorted(set(scores[GENERATION])))
-        save_device_intervals(DeviceIntervals(LEVEL, bounds, names), text, conf_dir("analytic") / STEP_FILE)
+        save_device_intervals(DeviceIntervals(LEVEL, bounds, names, text), conf_dir("analytic") / STEP_FILE)
     return 0
 
 

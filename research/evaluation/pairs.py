@@ -5,7 +5,6 @@
 | kind      | edit                                               | touched nodes                | their latency |
 |-----------|----------------------------------------------------|------------------------------|---------------|
 | sleep     | rank, place (start, backward, optimizer), sleep_us | the gap at the place         | declared      |
-| or        | rank, place, cycles (of a GPU's clock)             | a kernel that only counts    | of B          |
 | link      |                                                    | transfers, exits             | of B          |
 | repeat    | op, times; optional: rank, phase, input_dims       | copies of the op's nodes     | of B          |
 | size      |                                                    | other shapes or messages     | of B          |
@@ -29,7 +28,7 @@ from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif import Edit, OpSelector, Place
-from research.evaluation.pauses import NoSpin, Pause, Spin, spin_us
+from research.evaluation.pauses import Pause
 from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
 from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
 
@@ -111,8 +110,6 @@ def edits(pair: Pair, way: Way) -> list[Edit]:
 
 def _sleep(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     rank, place = int(edit["rank"]), Place(edit["place"])
-    if "cycles" in edit:  # of the GPU's clock, whose rate only a recording tells
-        return [Spin(rank, place, spin_us(way.reference_run, rank)) if way.forward else NoSpin(rank)]
     sleep_us = float(edit["sleep_us"])
     return [Pause(rank, place, sleep_us if way.forward else -sleep_us)]
 

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.analytic import AnalyticConstants, CollectiveConstants
-from gnnperf.analytic.collective.constants import SEPARATOR as COLLECTIVE_SEPARATOR
 from gnnperf.analytic.collective.model import CollectiveModel
-from gnnperf.analytic.constants import SEPARATOR
-from gnnperf.analytic.constants_file import rounded
+from gnnperf.analytic.constants_file import SEPARATOR, rounded
 from gnnperf.analytic.device_evidence import Evidence
 from gnnperf.analytic.gemm.constants import FAMILIES, VERSION, Members
 from gnnperf.core import write_text
@@ -63,7 +61,7 @@ def save_evidence(result: Sequence[Evidence], provenance: str, path: Path) -> No
 
 
 def save_collectives(constants: CollectiveConstants, path: Path) -> None:
-    """Write the laws of a platform, whole or not at all."""
+    """Write the models of a platform, whole or not at all."""
     raw = {
         "provenance": constants.provenance,
         "measured_inside": asdict(constants.measured_inside),
@@ -71,14 +69,11 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
         "between": constants.between,
         "inside": [[largest, link] for largest, link in constants.inside],
         "rings": dict(constants.rings),
-        "laws": _plain(constants.collective_models),
+        "collective_models": _plain(constants.collective_models),
         "groups": _plain(constants.groups),
     }
     write_text(path, yaml_text(raw, flow=None))
 
 
 def _plain(models: Mapping[Any, CollectiveModel]) -> dict[str, object]:
-    return {
-        COLLECTIVE_SEPARATOR.join(map(str, key)): rounded(asdict(model), COLLECTIVE_DIGITS)
-        for key, model in models.items()
-    }
+    return {SEPARATOR.join(map(str, key)): rounded(asdict(model), COLLECTIVE_DIGITS) for key, model in models.items()}

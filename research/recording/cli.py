@@ -14,8 +14,6 @@ from gnnperf.core import InputError, say, task
 from gnnperf.record.launcher import RankFailed
 from research.recording import cpu_gloo as gloo
 from research.recording.build import build
-from research.recording.cpu_random import cpu_random as random_plan
-from research.recording.cpu_unseen import cpu_unseen as unseen_plan
 from research.recording.dataset import calibrate_first, record_all
 from research.recording.gpu_recipe import gpu as gpu_plan
 from research.recording.plan import Plan
@@ -59,6 +57,4 @@ def record_dataset(plan_of: Callable[[], Plan], arguments: argparse.Namespace) -
 
 cpu_gloo = partial(record_dataset, gloo.cpu_gloo)
 cpu_again = partial(record_dataset, gloo.cpu_again)
-cpu_unseen = partial(record_dataset, unseen_plan)
-cpu_random = partial(record_dataset, random_plan)
 gpu = partial(record_dataset, gpu_plan)

@@ -12,7 +12,7 @@ from itertools import chain, cycle, zip_longest
 
 from research.recording.plan import Change, Pair, Plan, Split
 from research.recording.run import Steps
-from research.recording.spec import DeviceSleep, RunSpec, Sleep
+from research.recording.spec import RunSpec, Sleep
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.dlrm import Dlrm
 from research.recording.workloads.moe import Moe
@@ -69,7 +69,7 @@ class Programs:
     eager: Sequence[Sequence[Workload]]
     accelerated: Sequence[Workload]
     paired: Sequence[Workload]
-    sleeps: Sequence[Sleep | DeviceSleep]
+    sleeps: Sequence[Sleep]
 
 
 REAL = Programs(
@@ -80,7 +80,7 @@ REAL = Programs(
         for changed in (replace(program, cuda_graph=True), replace(program, compile=True))
     ),
     paired=(TRANSFORMER[0], TRANSFORMER[2], CNN[0], DLRM[0]),
-    sleeps=tuple(DeviceSleep(0, place, cycles=20_000_000) for place in PLACES),
+    sleeps=tuple(Sleep(0, place, sleep_us=20_000.0) for place in PLACES),
 )
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
 from gnnperf.record import card
 from gnnperf.record.launcher import RankFailed, conditions
 from gnnperf.record.recorder import record
 from research.recording.network import Transport, launch_over
-from research.recording.spec import DeviceSleep, RunSpec, Sleep
+from research.recording.spec import RunSpec, Sleep
 from research.recording.workloads.transformer import Parallel
 from research.recording.workloads.workload import At, Place, nothing
 
@@ -86,19 +83,12 @@ def _conditions(spec: RunSpec, transport: Transport) -> dict[str, object]:
     return {"transport_scheduling": str(transport), **conditions(), **sleep}
 
 
-def _disturbance(sleep: Sleep | DeviceSleep | None) -> At:
+def _disturbance(sleep: Sleep | None) -> At:
     if sleep is None or sleep.rank != dist.get_rank():
         return nothing
-    rest = _rest_of(sleep)
 
     def at(place: Place) -> None:
         if place == sleep.place:
-            rest()
+            time.sleep(sleep.sleep_us / 1e6)
 
     return at
-
-
-def _rest_of(sleep: Sleep | DeviceSleep) -> Callable[[], object]:
-    if isinstance(sleep, DeviceSleep):
-        return partial(torch.cuda._sleep, sleep.cycles)
-    return partial(time.sleep, sleep.sleep_us / 1e6)

@@ -34,31 +34,6 @@ class Sleep:
 
 
 @dataclass(frozen=True)
-class DeviceSleep:
-    """One rank's GPU is busy doing nothing once per step: a kernel that counts clock cycles (`torch.cuda._sleep`).
-
-    Attributes:
-        rank: which.
-        place: where in the step it is launched, into the current stream.
-        cycles: how long.
-    """
-
-    rank: int
-    place: Place
-    cycles: int
-
-    @property
-    def name(self) -> str:
-        """Short: spin-r0-backward-20M."""
-        return f"spin-r{self.rank}-{self.place}-{self.cycles / 1e6:g}M"
-
-    @property
-    def edit(self) -> dict[str, object]:
-        """What it does to the graph of the undisturbed run."""
-        return {"rank": self.rank, "place": str(self.place), "cycles": self.cycles}
-
-
-@dataclass(frozen=True)
 class RunSpec:
     """One run of a plan; recorded several times.
 
@@ -72,7 +47,7 @@ class RunSpec:
     workload: Workload
     world_size: int = 2
     link: Link = LOOPBACK
-    sleep: Sleep | DeviceSleep | None = None
+    sleep: Sleep | None = None
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ for the launch is inside. Milliseconds. Products are [B, M, N] x [B, N, K]: the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +43,9 @@ NORM_FLOPS = 8.0  # per element: mean, variance (subtract, square, add), subtrac
 Columns = dict[str, object]
 
 
+@cache
 def read_neusight(mirror: Path) -> OpTable:
-    """Every op table of a mirror."""
+    """Every op table of a mirror; read once, so callers take parts of it and change nothing."""
     tables = joined(
         _table(path, read, sizes)
         for name, (read, sizes) in READERS.items()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention import Attentions, FusedRates, flops, fused_bytes, fused_us
+from gnnperf.analytic.attention import Attentions, flops, fused_bytes, fused_us
 
-RATES = FusedRates(flops_share=0.5, pair_columns=0.0)
+RATES = 0.5, 0.0  # share of the peak, columns of a pair
 
 
 def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causal: bool = False) -> Attentions:
@@ -20,7 +18,7 @@ def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causa
     return Attentions(batch, num_heads, positions, positions, width, causal=np.array([causal]))
 
 
-def fused(calls: Attentions, backward: bool = False, rates: FusedRates = RATES) -> float:
+def fused(calls: Attentions, backward: bool = False, rates: tuple[float, float] = RATES) -> float:
     return float(fused_us(calls, 2, 8e12, DEVICE, CONSTANTS, rates, backward)[0])
 
 
@@ -43,7 +41,7 @@ def test_narrow_heads_are_padded_and_softmax_counts_as_columns() -> None:
     even = fused(attention(head_dim=96)) - 2.0
     assert fused(attention(head_dim=80)) - 2.0 == pytest.approx(even)  # the work of 96
     assert fused(attention(head_dim=192)) - 2.0 == pytest.approx(2 * even)
-    softmax = replace(RATES, pair_columns=96.0)
+    softmax = (RATES[0], 96.0)
     assert fused(attention(head_dim=96), rates=softmax) - 2.0 == pytest.approx(2 * even)
 
 

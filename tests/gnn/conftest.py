@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from synthetic import prepared
 
@@ -7,6 +9,12 @@ from gnnperf.gnn.data.prepare import PreparedData
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+def toy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where features of the made-up runs are kept."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def data(toy_cache: Path) -> PreparedData:
     """The made-up data set; no test changes it."""
-    return prepared(tmp_path_factory.mktemp("cache"))
+    return prepared(toy_cache)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from synthetic import cluster, prepared, toy_run
+from synthetic import cluster, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.archive import read_archive, write_archive
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.intervals.nodes import NodeIntervals
 from gnnperf.gnn.intervals.steps import Intervals, StepIntervals
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -24,9 +25,9 @@ from gnnperf.gnn.settings import ModelConfig
 from gnnperf.predict.gnn import GnnPredictor
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Checkpoint:
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8)
+@pytest.fixture(scope="module")
+def made(data: PreparedData) -> Checkpoint:
+    config = ModelConfig(hidden_channels=8, num_layers=1)
     return make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {"seed": 3})
 
 
@@ -83,14 +84,12 @@ def test_refuses_what_is_not_a_checkpoint(tmp_path: Path, made: Checkpoint) -> N
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("saved")
-    data, config = prepared(folder), ModelConfig(hidden_channels=8, num_layers=1)
+def saved(made: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "checkpoint.pt"
     nodes = NodeIntervals(0.9, {"v100 | gnn": (-math.inf, 0.25)}, ("v100",))
     steps = {"hybrid": StepIntervals(0.8, {"host": 0.1}, 0.2, math.inf, ("v100",))}
-    made = make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {"seed": 3})
-    save_checkpoint(folder / "checkpoint.pt", replace(made, intervals=Intervals(nodes, steps)))
-    return folder / "checkpoint.pt"
+    save_checkpoint(path, replace(made, intervals=Intervals(nodes, steps)))
+    return path
 
 
 def _with(saved: Path, path: Path, field: str, value: Any) -> Path:

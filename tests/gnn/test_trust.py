@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import prepared
 
 from gnnperf.core import NodeType
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.trust import LONG_US, UNKNOWN_OP, Trust, fit_trust
 
 TRUST = Trust(("v100",), {"one": ("a", "b"), "two": ("c", "d")})
@@ -40,8 +39,8 @@ def test_of_a_device_that_training_lacks_nothing_was_learned() -> None:
 
 
 @pytest.mark.parametrize("workload", ["", "mine"])
-def test_programs_are_those_of_cards_else_of_runs(tmp_path: Path, workload: str) -> None:
-    (step, *_) = prepared(tmp_path).steps["train"]
+def test_programs_are_those_of_cards_else_of_runs(data: PreparedData, workload: str) -> None:
+    (step, *_) = data.steps["train"]
     trust = fit_trust([replace(step, workload=workload)])
     assert trust.devices == (step.cluster.device.name,)
     assert trust.programs == {workload or step.run: ("aten::mm",)}

@@ -21,11 +21,10 @@ from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import Placement, load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api, replay
-from gnnperf.predict.api import missing_bucket, predict, trained_bucket_bytes
-from gnnperf.predict.edited import NO_BUCKETS, predict_edited
+from gnnperf.predict.api import predict
 from gnnperf.predict.request import Mode, Request, TraceEvidence, check
-from gnnperf.whatif import ChangeDtype, Straggler, apply
-from gnnperf.whatif.hardware import ChangeLink
+from gnnperf.predict.target import missing_bucket, trained_bucket_bytes
+from gnnperf.whatif import ChangeDtype, Straggler
 from tests.predict.doubled import toy_data
 from tests.predict.predictions import GEMM_1, Fixed
 from tests.toys import two_rank_graph
@@ -275,22 +274,6 @@ def test_the_request_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_what_makes_no_sense_is_refused(tmp_path: Path, request_: Request, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check(replace(request_, trace=tmp_path))
-
-
-def test_transfers_over_lines_of_different_limits_are_spared_nothing() -> None:
-    """A bucket goes with the limit of its own line."""
-    cluster = load_cluster("hgx_h100")
-    cluster = replace(cluster, ranks_per_node=1, inter=replace(cluster.inter, bucket_bytes=7e4))
-    graph = two_rank_graph()
-    whole, part = (
-        predict_edited(apply(graph, [edit]), AnalyticPredictor(), cluster)
-        for edit in (ChangeLink(link="inter", bandwidth_factor=0.1),
-                     ChangeLink(link="inter", bandwidth_factor=0.1, collective="all_reduce"))
-    )  # fmt: skip
-    assert whole.isolated is not None and whole.isolated.contention.outer_bucket is not None
-    assert NO_BUCKETS not in whole.warnings
-    assert part.isolated is not None and part.isolated.contention.outer_bucket is None
-    assert NO_BUCKETS in part.warnings
 
 
 RAW: dict[str, Any] = {

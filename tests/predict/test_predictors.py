@@ -29,7 +29,7 @@ from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_r
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
 from gnnperf.schedule.step_measurements import measured_step
-from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, requested
+from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, cluster_after
 from gnnperf.whatif.edit import Edited
 from tests.generate.transformer.plans import small
 from tests.predict.predictions import GEMM_0, GEMM_1, Fixed
@@ -345,7 +345,7 @@ def test_a_transfer_that_a_wait_for_untraced_ranks_hides_moves_with_the_link() -
     """The model's transfer comes out of the measured sum; what is left is the wait, which stays."""
     graph, slower = _awaiting(4e6, 1e6), apply(_awaiting(4e6, 1e6), [ChangeLink(bandwidth_factor=0.5)])
     predictor = TracePredictor(measured_step(graph, graph.steps[0]), DGX1, AnalyticPredictor())
-    on = requested(slower.graph, DGX1, slower.hardware).clusters[-1]
+    on = cluster_after(DGX1, slower.hardware)
     here, there = (AnalyticPredictor().predict(graph, cluster).latency_us[4] for cluster in (DGX1, on))
     assert predictor.predict(predictor.measured.graph, DGX1).latency_us[[3, 4]].tolist() == [1e6, 0.0]
     edited = predictor.on_edit(slower).predict(slower.graph, on)
@@ -361,7 +361,7 @@ def test_a_transfer_of_unknown_size_moves_by_bandwidth_and_by_what_a_ring_moves(
     predictor = TracePredictor(measured_step(graph, graph.steps[0]), DGX1, AnalyticPredictor())
     for edit, ratio in ((ChangeLink(bandwidth_factor=0.5), 2.0), (WorldSize(4, data_parallel=2), 1.5)):
         edited = apply(graph, [edit])
-        on = requested(edited.graph, DGX1, edited.hardware).clusters[-1]
+        on = cluster_after(DGX1, edited.hardware)
         result = predictor.on_edit(edited).predict(edited.graph, on)
         transfer = np.flatnonzero(edited.graph.nodes["node_type"] == "collective")
         assert result.latency_us[transfer] == pytest.approx(50.0 * ratio)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -35,26 +37,41 @@ def trained(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> 
     return document
 
 
-def test_a_folder_without_splits_gives_a_checkpoint_and_the_evidence(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(scope="module")
+def first(mine: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a training of the folder prints as JSON."""
+    folder, printed = tmp_path_factory.mktemp("first"), io.TextIOWrapper(io.BytesIO())
+    keys = ("--set", f"data.cache_dir={folder / 'cache'}", "--json")
     before = sorted(mine.rglob("*"))
-    document = trained(capsys, tmp_path, str(mine), "--out", str(tmp_path / "out"), *SMALL)
-    assert document["num_runs"] == {"train": 2, "val": 1}
-    assert document["split"]["axis"] == "run" and len(document["split"]["train"]) == 2
-    assert document["use"] == "undecided" and document["advice"].startswith("Too little data")
-    assert "1 validation run after 2 training runs" in document["evidence"]
-    assert document["step_error"]["network"] > 0 and document["step_error"]["difference_low"] is None
-    assert document["next"].endswith("--set mode=analytic")
-    assert load_checkpoint(Path(document["checkpoint"])).sha256 == document["sha256"]
+    with redirect_stdout(printed):
+        assert cli.main(["train", str(mine), "--out", str(folder / "out"), *SMALL, *keys]) == 0
+        printed.flush()
     assert sorted(mine.rglob("*")) == before
+    document: dict[str, Any] = json.loads(printed.buffer.getvalue())  # type: ignore[attr-defined]
+    return document
 
 
-def test_init_takes_the_sizes_of_the_checkpoint(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = trained(capsys, tmp_path, str(mine), "--out", str(tmp_path / "first"), *SMALL)
+def test_a_folder_without_splits_gives_a_checkpoint_and_the_evidence(first: dict[str, Any]) -> None:
+    assert first["num_runs"] == {"train": 2, "val": 1}
+    assert first["split"]["axis"] == "run" and len(first["split"]["train"]) == 2
+    assert first["use"] == "undecided" and first["advice"].startswith("Too little data")
+    assert "1 validation run after 2 training runs" in first["evidence"]
+    assert first["step_error"]["network"] > 0 and first["step_error"]["difference_low"] is None
+    assert first["next"].endswith("--set mode=analytic")
+    assert load_checkpoint(Path(first["checkpoint"])).sha256 == first["sha256"]
+
+
+def test_init_takes_the_sizes_of_the_checkpoint_and_the_last_lines_state_which_model_to_use(
+    first: dict[str, Any], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ("trainer.progress_bar=false", f"data.cache_dir={tmp_path / 'cache'}", "trainer.max_epochs=1")
+    words = [word for key in keys for word in ("--set", key)]
     start = ("--init", first["checkpoint"], "--out", str(tmp_path / "second"))
-    second = trained(capsys, tmp_path, str(mine), *start, "--set", "trainer.max_epochs=1")
-    checkpoint = load_checkpoint(Path(second["checkpoint"]))
+    assert cli.main(["train", str(mine), *start, *words]) == 0
+    *_, evidence, advice, stated, following = capsys.readouterr().out.splitlines()
+    assert evidence.startswith("Step error of 1 validation run") and advice.startswith("Too little data")
+    assert "sha256" in stated and following.startswith("next: gnnperf predict TRACE --checkpoint")
+    checkpoint = load_checkpoint(tmp_path / "second" / "checkpoint.pt")
     assert (checkpoint.model.hidden_channels, checkpoint.model.num_layers) == (8, 1)
     training = checkpoint.provenance["training"]
     assert training["init_from"] == first["sha256"] and training["optim"]["learning_rate"] == 1e-3
@@ -70,16 +87,6 @@ def test_source_trains_a_network_for_transfer(mine: Path, tmp_path: Path, capsys
     trace = str(there / RUNS[1] / "1")
     keys = ("--set", f"transfer={document['checkpoint']}", "--set", "memory=false")
     assert cli.main(["predict", trace, *keys, "--out", str(tmp_path / "predicted"), "--quiet"]) == 0
-
-
-def test_the_last_lines_state_which_model_to_use(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    keys = ("--set", "trainer.progress_bar=false", "--set", f"data.cache_dir={tmp_path / 'cache'}")
-    assert cli.main(["train", str(mine), "--out", str(tmp_path / "out"), *SMALL, *keys]) == 0
-    *_, evidence, advice, checkpoint, following = capsys.readouterr().out.splitlines()
-    assert evidence.startswith("Step error of 1 validation run") and advice.startswith("Too little data")
-    assert "sha256" in checkpoint and following.startswith("next: gnnperf predict TRACE --checkpoint")
 
 
 @pytest.mark.parametrize(

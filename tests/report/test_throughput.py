@@ -11,7 +11,6 @@ from rich.console import Console
 from gnnperf.generate import StepWork
 from gnnperf.hardware import load_device
 from gnnperf.predict import StepPrediction, Throughput
-from gnnperf.predict.step_prediction import Alternative
 from gnnperf.report.console import summary
 from gnnperf.report.json_document import document
 from gnnperf.report.notebook import Estimate
@@ -91,10 +90,8 @@ def test_document_has_every_number() -> None:
 
 
 def test_table_of_devices_has_columns_that_some_device_knows() -> None:
-    device = Alternative(
-        "fast", "cluster", "2 ranks", 185.0, False, None, None, _rates(work=replace(WORK, samples=None))
-    )
-    other = Alternative("slow", "cluster", "2 ranks", 370.0, False, None, None)
+    device = replace(toy_prediction(), throughput=_rates(work=replace(WORK, samples=None)))
+    other = replace(toy_prediction(), hardware="slow", step_time_us=370.0)
     prediction = replace(toy_prediction(), alternatives=(device, other))
     assert alternative_heads(prediction)[5:] == ("tokens/s per GPU", "MFU", "USD per million tokens")
     assert [row[5:] for row in alternative_rows(prediction)] == [("1,000,000", "50.0 %", "0.0005556"), ("", "", "")]

@@ -116,10 +116,11 @@ def test_ctrl_c_between_the_two_renames_brings_the_earlier_one_back(
 
 GOLDEN = {
     "format": "gnnperf.prediction", "format_version": 1, "run": "toy", "mode": "analytic",
-    "hardware": "v100_sxm2_32gb", "cluster": "one_node", "traced_hardware": "Tesla V100-SXM2-32GB",
+    "hardware": "v100_sxm2_32gb", "cluster": "one_node", "step_time_us": 370.0,
+    "step_time_is_lower_bound": False, "throughput": None, "traced_hardware": "Tesla V100-SXM2-32GB",
     "hardware_numbers": None, "traced_hardware_numbers": None, "world_size": 2, "traced_ranks": [0, 1], "step": 0,
-    "step_name": "ProfilerStep#0", "structure_step": 0, "step_time_us": 370.0, "step_time_kind": "makespan",
-    "step_time_is_lower_bound": False, "step_time_interval_us": [300.0, 400.0], "interval_level": 0.9,
+    "step_name": "ProfilerStep#0", "structure_step": 0, "step_time_kind": "makespan",
+    "step_time_interval_us": [300.0, 400.0], "interval_level": 0.9,
     "measured_step_time_us": 185.0, "step_time_error": 1.0, "traced_step_time_us": 185.0,
     "traced_step_prediction_us": None, "step_time_ratio": None, "step_time_ratio_interval": None, "placement": None,
     "hardware_table": None, "measured_steps": None, "measured_rank_start_skew_us": 0.0, "step_makespan_us": 370.0,
@@ -130,7 +131,7 @@ GOLDEN = {
     "critical_path_share": {
         "compute": 0.8243243243243243, "collective": 0.13513513513513514, "host": 0.04054054054054054, "comm": 0.0,
     },
-    "critical_path_delay_us": 0.0, "uncovered_ops": {}, "uncovered_measured_share": 0.0, "throughput": None,
+    "critical_path_delay_us": 0.0, "uncovered_ops": {}, "uncovered_measured_share": 0.0,
     "peak_memory": None, "findings": None, "whatif": None, "warnings": ["the sun shines"], "notes": [],
     "provenance": {"gnnperf": "0", "input_sha256": {"toy": "00"}},
 }  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
@@ -72,6 +72,7 @@ def test_gradients_of_parameters_keep_their_message() -> None:
     assert result["latency_us"][TRANSFER] == 9.0
 
 
+@settings(max_examples=10)
 @given(sizes, st.sampled_from([2.0, 3.0, 5.0]), st.booleans())
 def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], factor: float, sends: bool) -> None:
     batch, *rest = size
@@ -79,6 +80,7 @@ def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], fa
     assert_same(edited, layer(round(batch * factor), *rest, sends=sends))
 
 
+@settings(max_examples=5)
 @given(sizes)
 def test_factors_compose(size: tuple[int, int, int, int]) -> None:
     graph = layer(*size)

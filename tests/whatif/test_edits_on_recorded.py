@@ -82,7 +82,7 @@ def test_look_ups_of_one_rank_become_one(steps: dict[str, ExecutionGraph]) -> No
 
 
 EDITS: list[tuple[str, list[Edit]]] = [
-    (GPT, [ChangeDevice("xeon_platinum_8480", (1,)), ChangeLink(bandwidth_factor=2.0)]),
+    (GPT, [ChangeDevice("xeon_platinum_8480"), ChangeLink(bandwidth_factor=2.0)]),
     (GPT, [ChangeCluster(nodes=2), ChangeLink(rate_gbit_per_s=1.0, link="inter")]),
     (GPT, [ScaleSequence(factor=0.5), ScaleBatch(3.0), DeclarePause(500.0, 1, "backward")]),
     (GPT, [RepeatCalls("aten::linear", 3, "forward", calls=(2, 6)), Block()]),

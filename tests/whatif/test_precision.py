@@ -14,7 +14,7 @@ from pandas.testing import assert_frame_equal
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_cluster
-from gnnperf.whatif import ChangeDevice, ChangeDtype, CompressMessages, Edit, apply, requested
+from gnnperf.whatif import ChangeDevice, ChangeDtype, CompressMessages, Edit, apply, cluster_after
 from tests.whatif.programs import ARRIVE, EXIT, GRADIENT_IN, LINEAR, LOSS, SEND, TRANSFER, UPDATE, layer
 
 
@@ -83,10 +83,10 @@ def test_a_dtype_needs_a_device_with_units_for_it(device: str, dtype: str, fits:
     for edits in (both, both[::-1]):
         edited = apply(layer(2, 3, 5, 7), edits)
         if fits:
-            assert requested(edited.graph, load_cluster("dgx1_v100"), edited.hardware).clusters
+            assert cluster_after(load_cluster("dgx1_v100"), edited.hardware).device.name == device
         else:
             with pytest.raises(InputError, match=f"{device} has no units for {dtype}.*float16"):
-                requested(edited.graph, load_cluster("hgx_h100"), edited.hardware)
+                cluster_after(load_cluster("hgx_h100"), edited.hardware)
 
 
 def gradients(dtype: str = "float32") -> ExecutionGraph:

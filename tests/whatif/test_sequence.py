@@ -47,6 +47,7 @@ def test_by_hand() -> None:
     assert "sequences of 6 become 12" in edited.result[0]
 
 
+@settings(max_examples=10)
 @given(sizes, st.sampled_from([2.0, 3.0, 0.5]))
 def test_edited_is_what_the_program_would_be_and_back(size: Size, factor: float) -> None:
     assume(round(size.s * factor) != size.h)  # a length equal to the number of heads is ambiguous on the way back
@@ -56,7 +57,7 @@ def test_edited_is_what_the_program_would_be_and_back(size: Size, factor: float)
     assert_same(ScaleSequence(to=size.s)(edited).graph, graph)
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(sizes)
 def test_batch_and_sequence_compose(size: Size) -> None:
     edited = apply(attention_layer(size), [ScaleBatch(2.0), ScaleSequence(factor=2.0)]).graph
@@ -65,7 +66,7 @@ def test_batch_and_sequence_compose(size: Size) -> None:
     assert dims[SOFTMAX] == f"[[{2 * size.b},{size.h},{2 * size.s},{2 * size.s}],[],[]]"
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(sizes, st.integers(min_value=2, max_value=40))
 def test_longer_is_never_less_work(size: Size, length: int) -> None:
     graph = attention_layer(size)
@@ -115,10 +116,8 @@ def test_refusals() -> None:
 
 
 PROGRAMS = (
-    Transformer(layers=1, width=128, sequence=64, batch=4),  # a head is as long as the sequence
-    Transformer(layers=1, width=192, sequence=48, batch=2, causal=False),
-    Transformer(layers=2, width=128, sequence=32, batch=2, parallel=Parallel.PP, accumulation=2),
-    Transformer(layers=1, width=128, sequence=48, batch=2, parallel=Parallel.TP, checkpointing=True),
+    Transformer(layers=2, width=192, sequence=64, batch=2, parallel=Parallel.PP, accumulation=2),  # length = a head
+    Transformer(layers=1, width=128, sequence=48, batch=2, causal=False, parallel=Parallel.TP, checkpointing=True),
 )
 
 

@@ -1,1 +1,1 @@
-"""Collectives: by specification, and by laws fitted on a platform's own table."""
+"""Collectives: by specification, and by models fitted on a platform's own table."""

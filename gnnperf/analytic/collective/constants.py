@@ -1,8 +1,8 @@
-"""CollectiveConstants: the laws of one platform's collectives, and which of them predicts a call."""
+"""CollectiveConstants: the models of one platform's collectives, and which of them predicts a call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.model import CollectiveModel, calls_of
-from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from
-from gnnperf.core import InputError
-from gnnperf.hardware import LAWS_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml
+from gnnperf.analytic.constants_file import AboveZero, FromZero, read_constants
+from gnnperf.hardware import LAWS_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
 REACH = 4.0  # a model covers sizes down to a quarter of the smallest measured one
@@ -23,7 +22,7 @@ Group = tuple[str, int, int]  # kind of collective, ranks, machines
 
 @dataclass(frozen=True)
 class MeasuredLink:
-    """The link that a platform's laws were fitted on, as its cluster describes it."""
+    """The link that a platform's models were fitted on, as its cluster describes it."""
 
     medium: str  # "" unknown
     bandwidth_bytes_per_s: AboveZero  # sustained, per device and direction
@@ -34,13 +33,12 @@ class MeasuredLink:
         """What counts of a link."""
         return cls(link.medium, link.sustained_bytes_per_s, link.latency_us)
 
-    def mover(self, link: LinkSpec) -> Callable[[CollectiveModel], CollectiveModel] | None:
-        """Moves a law to `link`; None: another medium, where start-ups and protocols are others as well."""
+    def ratios(self, link: LinkSpec) -> tuple[float, float] | None:
+        """Latency and bandwidth of `link` over this one's; None: another medium, with other start-ups and protocols."""
         if link.medium != self.medium:
             return None
         latency_ratio = link.latency_us / self.latency_us if self.latency_us > 0 else 1.0
-        bandwidth_ratio = link.sustained_bytes_per_s / self.bandwidth_bytes_per_s
-        return lambda collective_model: collective_model.moved(latency_ratio, bandwidth_ratio)
+        return latency_ratio, link.sustained_bytes_per_s / self.bandwidth_bytes_per_s
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,8 @@ class CollectiveConstants:
 
     measured_inside: MeasuredLink  # what linked a machine's ranks where this was measured
     measured_between: MeasuredLink  # ... and machines.
-    collective_models: Mapping[Kind, CollectiveModel]  # (kind, link) -> law over all groups on that link
-    # (kind, ranks, machines) -> the law of a group that was measured
+    collective_models: Mapping[Kind, CollectiveModel]  # (kind, link) -> model over all groups on that link
+    # (kind, ranks, machines) -> the model of a group that was measured
     groups: Mapping[Group, CollectiveModel] = field(default_factory=dict)
     # (largest group, its slowest link) inside a machine, by size; a larger group takes the last
     inside: tuple[tuple[int, str], ...] = ()
@@ -60,18 +58,15 @@ class CollectiveConstants:
     provenance: str = ""  # where the numbers come from
 
     def on(self, cluster: ClusterSpec) -> CollectiveConstants:
-        """The laws on a cluster's links: moved to other rates and latencies, without those of another medium."""
-        inside = self.measured_inside.mover(cluster.intra)
-        between = self.measured_between.mover(cluster.inter)
+        """The models on a cluster's links: moved to other rates and latencies, without those of another medium."""
+        inside, between = self.measured_inside.ratios(cluster.intra), self.measured_between.ratios(cluster.inter)
         collective_models, groups = {}, {}
-        for (kind, link), collective_model in self.collective_models.items():
-            move = between if link == self.between else inside
-            if move is not None:
-                collective_models[kind, link] = move(collective_model)
-        for (kind, ranks, nodes), collective_model in self.groups.items():
-            move = between if nodes > 1 else inside
-            if move is not None:
-                groups[kind, ranks, nodes] = move(collective_model)
+        for (kind, link), model in self.collective_models.items():
+            if (ratios := between if link == self.between else inside) is not None:
+                collective_models[kind, link] = model.moved(*ratios)
+        for (kind, ranks, nodes), model in self.groups.items():
+            if (ratios := between if nodes > 1 else inside) is not None:
+                groups[kind, ranks, nodes] = model.moved(*ratios)
         return replace(self, collective_models=collective_models, groups=groups)
 
     def latency_us(
@@ -96,7 +91,7 @@ class CollectiveConstants:
         return np.where(np.isinf(result), np.nan, result)
 
     def collective_model(self, kind: str, ranks: int, nodes: int) -> CollectiveModel | None:
-        """The group's own law, else that of the kind on the group's link; None if there is neither."""
+        """The group's own model, else that of the kind on the group's link; None if there is neither."""
         return self.groups.get((kind, ranks, nodes)) or self.collective_models.get((kind, self.link(ranks, nodes)))
 
     def link(self, ranks: int, nodes: int) -> str:
@@ -107,25 +102,12 @@ class CollectiveConstants:
         return links[0] if links else ""
 
 
-SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
-
-
 def load_collectives(path: Path) -> CollectiveConstants:
-    """Read the laws of a platform.
+    """Read the models of a platform.
 
     Raises InputError: not readable, a key is missing or unknown, a number is none or out of range.
     """
-    raw = read_yaml(path)
-    for key, parts in (("laws", ("KIND", "LINK")), ("groups", ("KIND", "RANKS", "MACHINES"))):
-        if isinstance(models := raw.get(key), dict):
-            raw[key] = {_parts(name, parts, f"{path}, {key}"): model for name, model in models.items()}
-    if "laws" in raw:
-        raw["collective_models"] = raw.pop("laws")  # the key of the file
-    try:
-        return constants_from(raw, CollectiveConstants, str(path))
-    except InputError as error:
-        what, where = (text.replace("collective_models", "laws") for text in (error.what, error.where))
-        raise InputError(what, where=where, allowed=error.allowed, remedy=error.remedy) from None
+    return read_constants(path, CollectiveConstants)
 
 
 @cache
@@ -135,7 +117,7 @@ def shipped_collectives(name: str) -> CollectiveConstants:
 
 
 def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:
-    """The laws that the cluster names, on its own links; None: it names none.
+    """The models that the cluster names, on its own links; None: it names none.
 
     Raises:
         InputError: unknown name, or a file that cannot be read.
@@ -145,16 +127,9 @@ def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:
 
 
 def collective_models_named(name: str) -> CollectiveConstants:
-    """Laws by name, or of a .yaml file.
+    """Models by name, or of a .yaml file.
 
     Raises:
         InputError: unknown name (with the closest ones), or a file that cannot be read.
     """
     return load_collectives(Path(name)) if is_path(name) else shipped_collectives(name)
-
-
-def _parts(key: object, names: tuple[str, ...], where: str) -> tuple[str | int, ...]:
-    result = str(key).split(SEPARATOR)
-    if len(result) != len(names):
-        raise InputError(f"key {key!r}", where=where, allowed=SEPARATOR.join(names))
-    return tuple(int(part) if part.isdecimal() else part for part in result)

@@ -167,7 +167,7 @@ def fitted_collective_us(
     kinds: np.ndarray, message_bytes: np.ndarray, group_size: np.ndarray, cluster: ClusterSpec,
     constants: AnalyticConstants, fitted: CollectiveConstants,
 ) -> np.ndarray:  # fmt: skip
-    """As collective_us, with the platform's own laws wherever its table had the kind on the group's link."""
+    """As collective_us, with the platform's own models wherever its table had the kind on the group's link."""
     specified = collective_us(kinds, message_bytes, group_size, cluster, constants)
     several = group_size > 1  # one rank by itself moves nothing
     nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]
@@ -187,7 +187,7 @@ def collective_us(
 ) -> np.ndarray:  # fmt: skip
     """Latency of collective nodes by specification, from the last arrival to the end of the transfer.
 
-    A group no larger than `ranks_per_node` is taken to share a node: nodes do not say which ranks a group has.
+    A group no larger than `ranks_per_node` is taken to share a node: nodes do not hold the ranks of a group.
 
     Args:
         kinds: [n] kind of collective.

@@ -61,7 +61,7 @@ class CollectiveModel:
         return result
 
     def moved(self, latency_ratio: float, bandwidth_ratio: float) -> CollectiveModel:
-        """The law on another link of the same medium: hops take its latency, the wire its bandwidth.
+        """The model on another link of the same medium: hops take its latency, the wire its bandwidth.
 
         Start-up, a rank's own memory and the sizes at which the library changes its protocol stay.
         """

@@ -10,7 +10,7 @@ the recorded operands leave of the bytes. Three axes are treated as two, of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -125,7 +125,7 @@ def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 
 def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:
-    """Which products a call is: the FLOPs of convolution_backward tell whether it gives one gradient or two."""
+    """Which products a call is: by the FLOPs, convolution_backward gives one gradient or two."""
     if call.op_name == BOTH:
         try:
             parsed = call.parsed()
@@ -137,22 +137,22 @@ def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:
 
 
 def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setting) -> Array:
+    """[n] us on the units that each dtype is multiplied with: see `gnnperf.analytic.convolution.model`."""
     sizes = sized(calls, convolution_size, WIDTH)
     result = np.full(len(calls), np.nan)
-    for dtype, rows in _by_dtype(calls):
-        rows = np.intersect1d(rows, known_rows(sizes))
+    dtypes = np.array([plain_dtype(call.known_dtype) for call in calls])
+    for dtype in map(str, np.unique(dtypes)):
+        rows = np.intersect1d(np.flatnonzero(dtypes == dtype), known_rows(sizes))
         if not len(rows) or not has_rate(setting.device, dtype, TF32):
             continue
-        result[rows] = form_us(Convolutions(*sizes[rows].T), which, dtype, setting, TF32)
+        requested = Convolutions(*sizes[rows].T)
+        if rate_key(setting.device, dtype, TF32).endswith("_matrix"):
+            products_us = convolved_us(setting, dtype, TF32)
+            how = ITEM_BYTES[dtype], setting.device, setting.memory
+            result[rows] = convolution_us(requested, which, *how, products_us)
+        else:
+            result[rows] = lanes_algorithms(requested, which, dtype, setting).fastest_us(setting.convolution)
     return result
-
-
-def form_us(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting, tf32: bool) -> Array:
-    """[calls] us on the units that the dtype is multiplied with: see `gnnperf.analytic.convolution.model`."""
-    if rate_key(setting.device, dtype, tf32).endswith("_matrix"):
-        how = ITEM_BYTES[dtype], setting.device, setting.memory
-        return convolution_us(calls, which, *how, convolved_us(setting, dtype, tf32))
-    return lanes_algorithms(calls, which, dtype, setting).fastest_us(setting.convolution)
 
 
 def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting) -> Algorithms:
@@ -167,12 +167,6 @@ def convolved_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTim
     return product_us(replace(setting, gemm=every), dtype, tf32)
 
 
-def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:
-    dtypes = np.array([plain_dtype(call.known_dtype) for call in calls])
-    for dtype in np.unique(dtypes):
-        yield str(dtype), np.flatnonzero(dtypes == dtype)
-
-
 def convolution_size(call: KernelCall) -> tuple[float, ...]:
-    """Fields of Convolutions. Raises UnknownCost: shapes and FLOPs that do not tell."""
+    """Fields of Convolutions. Raises UnknownCost: shapes and FLOPs that do not determine them."""
     return (SIZES_OF_BOTH if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)

@@ -47,7 +47,7 @@ Counts = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Call:
-    """One call: its name after `::`, its shapes, and what the cost formula says."""
+    """One call: its name after `::`, its shapes, and what the cost formula gives."""
 
     op: str  # name without namespace
     dims: tuple[Shape, ...]  # shapes of the arguments
@@ -152,7 +152,7 @@ GRADIENT = 2.0  # of inputs and of weights: twice the products
 
 
 def recurrent(call: Call) -> Counts | None:
-    """Counts of a layer or of a stack of them; None of other calls, streamed where shapes do not tell."""
+    """Counts of a layer or of a stack of them; None of other calls, streamed where shapes do not determine them."""
     if call.op.startswith(LAYER):
         return _layer(call)
     return _stack(call) if call.op in STACK else None

@@ -79,7 +79,8 @@ def _calibrated_calls(path: Path) -> pd.DataFrame:
                          remedy="name an ops.parquet that `gnnperf calibrate` wrote")  # fmt: skip
     states = table["cache"].where(table["tables"] == 1, "")
     result = [(call, row.measured_us, BETWEEN_BYTES[state]) for row, state in zip(rows, states, strict=True)
-             if row.kind == OP and (call := _traced(row)) is not None and _usable(call, state)]  # fmt: skip
+             if row.kind == OP and (call := _traced(row)) is not None
+             and (state == WARM or (state == FLUSHED and call.family == OpFamily.EMBEDDING))]  # fmt: skip
     columns = {
         "op_name": [ON_CPU.get(call.op_name, call.op_name) for call, *_ in result],
         "input_dims": [_compact(call.input_dims) for call, *_ in result],
@@ -93,17 +94,13 @@ def _calibrated_calls(path: Path) -> pd.DataFrame:
     return pd.DataFrame(columns)[[*KEYS, "latency_us"]].assign(times=1, source=CALIBRATED, device=device)
 
 
-def _usable(call: KernelCall, state: str) -> bool:
-    return state == WARM or (state == FLUSHED and call.family == OpFamily.EMBEDDING)
-
-
 def _traced(row: OpRow) -> KernelCall | None:
     """The call of a row; None where it is not one call, or its cost is not known."""
     if row.dtypes[-1].startswith(SPARSE):
         return _sparse_sum(row)
     try:
         calls = gradient_calls(row) if row.direction == "backward" else [recorded_call(row)]
-    except (UnknownCost, IndexError):  # no formula for the gradient, or shapes that do not tell it
+    except (UnknownCost, IndexError):  # no formula for the gradient, or shapes that do not determine it
         return None
     known = len(calls) == 1 and calls[0].family not in (OpFamily.UNKNOWN, OpFamily.VIEW)
     known &= row.direction == "forward" or calls[0].family != OpFamily.EMBEDDING  # they allocate the gradient anew

@@ -21,7 +21,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from gnnperf.analytic.embedding.model import INDEX_BYTES, Caches, LookupCoefficients, Lookups, lookup_us, specified
+from gnnperf.analytic.embedding.model import INDEX_BYTES, LookupCosts, Lookups, lookup_costs, lookup_us
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting
 from gnnperf.graph import UnknownCost
 
@@ -60,18 +60,17 @@ def stated(tables: Sequence[BatchedTable]) -> str:
 def batched_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of batched lookups and updates; NaN: another op, or tables that are not stated."""
     result = np.full(len(calls), np.nan)
-    caches, coefficients = specified(setting.device, setting.memory)
+    costs = lookup_costs(setting.device, setting.memory)
     for name in (LOOK_UP, UPDATE):
         known = [(row, tables) for row, call in enumerate(calls) if call.op_name == name for tables in _tables(call)]
         if not known:
             continue
         parts = [tables for _, tables in known]
         each, of_part = np.unique(np.concatenate(parts), axis=0, return_inverse=True)  # tables repeat over ranks
-        own = _update_us(each, caches, coefficients) if name == UPDATE else (
-            lookup_us(_lookups(each), caches, coefficients) - coefficients.call)  # fmt: skip
+        own = _update_us(each, costs) if name == UPDATE else lookup_us(_lookups(each), costs) - costs.call
         us = own[of_part.ravel()]  # [tables of all calls] without a launch
         first = np.cumsum([0, *map(len, parts[:-1])])
-        result[[row for row, _ in known]] = LAUNCHES[name] * coefficients.call + np.add.reduceat(us, first)
+        result[[row for row, _ in known]] = LAUNCHES[name] * costs.call + np.add.reduceat(us, first)
     return result
 
 
@@ -97,20 +96,20 @@ def busy_columns(dim: np.ndarray) -> np.ndarray:
     return np.where(dim >= full, dim, np.interp(dim, list(BUSY_COLUMNS), list(BUSY_COLUMNS.values())))
 
 
-def _update_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficients) -> np.ndarray:
+def _update_us(tables: np.ndarray, costs: LookupCosts) -> np.ndarray:
     """[k] us without launches: indices and gradients of vectors, then different rows with their state, both ways."""
     requested = _lookups(tables)
     different = requested.reuse.unique(requested.lookups)  # [k] rows
-    line, state = caches.line_bytes, tables[:, -1]
+    line, state = costs.line_bytes, tables[:, -1]
     touched = np.maximum(requested.row_bytes, line) + np.where(state > 0, np.maximum(state, line), 0.0)
     far = requested.bags * requested.row_bytes + 2.0 * different * touched + requested.lookups * INDEX_BYTES  # bytes
     near = requested.lookups * requested.row_bytes  # bytes: a bag's gradient is read once more for each of its indices
-    element_us = requested.lookups * requested.dim * coefficients.element
-    return far * coefficients.last_line / line + near * coefficients.near_line / line + element_us
+    element_us = requested.lookups * requested.dim * costs.element
+    return far * costs.byte + near * costs.near_line / line + element_us
 
 
 def batched_work(tables: Sequence[BatchedTable], name: str) -> tuple[float, float]:
-    """FLOPs and bytes of a call, reuse in caches not counted: what the graph says about it, and the roofline takes."""
+    """FLOPs and bytes of a call, reuse in caches not counted: as in the graph and for the roofline."""
     flops = float(sum(t.lookups * t.dim for t in tables))
     if name == LOOK_UP:
         return flops, float(sum(t.lookups * (INDEX_BYTES + 4 * t.dim) + t.bags * 4 * t.dim for t in tables))

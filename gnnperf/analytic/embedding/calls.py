@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gnnperf.analytic.embedding.model import INDEX_BYTES, Lookups, lookup_us, specified
+from gnnperf.analytic.embedding.model import INDEX_BYTES, Lookups, lookup_costs, lookup_us
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph import OpCall, UnknownCost
 
@@ -69,19 +69,19 @@ DENSE_SIZES: Mapping[str, Callable[[KernelCall], Size]] = {
 def lookups_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of embeddings and embedding bags, forward and dense backward; NaN: another op, or sizes not known."""
     result = np.full(len(calls), np.nan)
-    caches, coefficients = specified(setting.device, setting.memory)
+    costs = lookup_costs(setting.device, setting.memory)
     sizes = sized(calls, sizes_of, 4)
     for row in known_rows(sizes):
         call, access = calls[row], calls[row].access
         rows, dim, lookups, bags, skew, tables = (np.array([v]) for v in (*sizes[row], access.skew, access.tables))
         requested = Lookups(rows, dim, lookups, bags, skew, tables, np.array([access.warm]), call.item_bytes,
                         access.counted)  # fmt: skip
-        result[row] = lookup_us(requested, caches, coefficients, call.op_name in DENSE_SIZES)[0]
+        result[row] = lookup_us(requested, costs, call.op_name in DENSE_SIZES)[0]
     return result
 
 
 def sizes_of(call: KernelCall) -> Size:
-    """Rows of the table, columns, lookups, bags. Raises UnknownCost: another op, or shapes and bytes do not tell."""
+    """Rows of the table, columns, lookups, bags. Raises UnknownCost: another op, or they are unknown."""
     if call.op_name in DENSE_SIZES:
         return DENSE_SIZES[call.op_name](call)
     if call.op_name not in SIZES:

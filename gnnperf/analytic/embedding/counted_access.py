@@ -1,6 +1,6 @@
 """Access to embedding tables as it was counted: from how often rows were requested.
 
-A histogram says how many rows a batch asks for once, twice, 3 to 4 times, ... (powers of two). Rates behind such counts
+A histogram counts rows that a batch looks up once, twice, 3 to 4 times, ... (powers of two). Rates behind such counts
 are a mixture: a row with rate r is requested Poisson(r) times in a batch. The mixture on a grid of rates that makes the
 histogram most likely (with the rows never requested, whose number is known, as its zero) is found by expectation
 maximization (Laird 1978, nonparametric maximum likelihood; Efron and Thisted 1976 read rates off counts in the same
@@ -63,7 +63,7 @@ def _at_most(rates: np.ndarray, count: float) -> np.ndarray:
 
 
 def with_counts(calls: Sequence[KernelCall], counts: Sequence[TableCounts]) -> list[KernelCall]:
-    """The calls; lookups in tables that were counted know how."""
+    """The calls; lookups in tables that were counted with their access."""
     return [_with_counts(call, counts) if counts and call.family == OpFamily.EMBEDDING else call for call in calls]
 
 

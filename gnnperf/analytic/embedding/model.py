@@ -1,6 +1,6 @@
 """Embedding bags, forward and backward: rows looked up, what the caches hold of them, gradients of whole tables.
 
-Time of one call = sum over counts of count x price (`LookupCoefficients`):
+Time of one call = sum over counts of count x price (`LookupCosts`):
 
     forward          calls, looked-up rows and elements, lines that come from the last-level cache or from DRAM, results
     backward, dense  also the gradient of the whole table: every row, and a counter per row
@@ -104,8 +104,8 @@ def _binned(rows: np.ndarray, share: np.ndarray) -> Access:
 
 
 INDEX_BYTES = 8
-LINE_BYTES = {"cpu": 64, "gpu": 32}  # of a cache; GPU: a sector
-NEAR_BYTES_PER_SM = {"cpu": 2.0**20, "gpu": 2.0**17}  # a core's L2, an SM's L1: what most devices have at least
+SECTOR_BYTES = 32  # of a cache line (NVIDIA)
+L1_BYTES_PER_SM = 2.0**17  # what most devices have at least
 COUNTER_BYTES = 8  # per row of the table: ATen counts the lookups of each row in dense backward (EmbeddingBag.cpp)
 
 
@@ -140,58 +140,47 @@ class Lookups:
 
 
 @dataclass(frozen=True)
-class Caches:
-    """What lies between the cores and DRAM."""
-
-    near_bytes: float  # a core's own cache (CPU: L2; GPU: its L1s together)
-    last_bytes: float  # the last-level cache, as much of it as a program gets
-    line_bytes: int  # what is moved at least (CPU: 64; NVIDIA: a sector of 32)
-
-
-@dataclass(frozen=True)
-class LookupCoefficients:
-    """Prices of one direction, us each."""
-
-    call: float  # one call on one table
-    row: float  # one looked-up row, however long
-    element: float  # one element of it
-    near_line: float  # one line that the near cache does not hold
-    last_line: float  # one line that the last-level cache does not hold
-    result_byte: float  # one byte of the result
-    gradient_byte: float  # one byte of the table's gradient
-
-
-def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, LookupCoefficients]:
-    """Caches and prices of a device on which no lookups were measured: its bandwidths and rate, nothing else.
+class LookupCosts:
+    """Prices of a GPU, us each, and its caches.
 
     Lines cost their bytes over the bandwidth of where they come from, an element one operation (Lin et al. 2022 model
     an embedding lookup by its traffic through the last-level cache and DRAM as well). Latencies count as overlapped,
     so this is a lower bound for few lookups.
     """
-    line = LINE_BYTES[device.kind]
-    dram_byte_us = US / sustained_bytes_per_s(device, constants)
-    cache_byte_us = US / cache_bytes_per_s(device, constants)
-    coefficients = LookupCoefficients(
-        call=device.launch_floor_us, row=INDEX_BYTES * dram_byte_us, element=US / device.flops_per_s["float32"],
-        near_line=line * cache_byte_us, last_line=line * dram_byte_us, result_byte=dram_byte_us,
-        gradient_byte=dram_byte_us,
+
+    call: float  # one call on one table
+    element: float  # one element of a looked-up row
+    near_line: float  # one line that the near cache does not hold
+    last_line: float  # one line that the last-level cache does not hold
+    near_bytes: float  # the SMs' own caches together
+    last_bytes: float  # the last-level cache, as much of it as a program gets
+    line_bytes: int = SECTOR_BYTES  # what is moved at least
+
+    @property
+    def byte(self) -> float:
+        """One byte of indices, results and gradients, which are in no cache."""
+        return self.last_line / self.line_bytes
+
+
+def lookup_costs(device: DeviceSpec, constants: MemoryConstants) -> LookupCosts:
+    """By the device's bandwidths and rate."""
+    return LookupCosts(
+        call=device.launch_floor_us, element=US / device.flops_per_s["float32"],
+        near_line=SECTOR_BYTES * US / cache_bytes_per_s(device, constants),
+        last_line=SECTOR_BYTES * US / sustained_bytes_per_s(device, constants),
+        near_bytes=L1_BYTES_PER_SM * device.num_sms, last_bytes=cache_bytes(device, constants),
     )  # fmt: skip
-    near_bytes = NEAR_BYTES_PER_SM[device.kind] * device.num_sms
-    return Caches(near_bytes, cache_bytes(device, constants), line), coefficients
 
 
-def lookup_us(
-    calls: Lookups, caches: Caches, coefficients: LookupCoefficients, dense_backward: bool = False
-) -> np.ndarray:
+def lookup_us(calls: Lookups, costs: LookupCosts, dense_backward: bool = False) -> np.ndarray:
     """Time [k] us of one call on one table: the sum over counts of count x price."""
-    lines = np.maximum(calls.row_bytes / caches.line_bytes, 1.0)  # [k] of a row; parts of lines belong to neighbors
-    near, last = (missing_rows(calls, size, caches.line_bytes, dense_backward) * lines
-                  for size in (caches.near_bytes, caches.last_bytes))  # fmt: skip
-    gradient_bytes = calls.gradient_bytes if dense_backward else 0.0
-    c = coefficients
-    instructions = c.call + calls.lookups * c.row + calls.lookups * calls.dim * c.element  # [k] us
-    written = calls.bags * calls.row_bytes * c.result_byte, gradient_bytes * c.gradient_byte
-    return instructions + near * c.near_line + last * c.last_line + written[0] + written[1]
+    lines = np.maximum(calls.row_bytes / costs.line_bytes, 1.0)  # [k] of a row; parts of lines belong to neighbors
+    near, last = (missing_rows(calls, size, costs.line_bytes, dense_backward) * lines
+                  for size in (costs.near_bytes, costs.last_bytes))  # fmt: skip
+    streamed = calls.lookups * INDEX_BYTES + calls.bags * calls.row_bytes  # [k] bytes
+    streamed = streamed + (calls.gradient_bytes if dense_backward else 0.0)
+    issued = costs.call + calls.lookups * calls.dim * costs.element  # [k] us
+    return issued + streamed * costs.byte + near * costs.near_line + last * costs.last_line
 
 
 def missing_rows(calls: Lookups, cache_bytes: float, line_bytes: int, dense_backward: bool = False) -> np.ndarray:

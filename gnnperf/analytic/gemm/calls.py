@@ -107,7 +107,7 @@ def odd_us(requested: Products, dtype: str, tf32: bool, device: DeviceSpec) -> A
 
 
 def product_size(call: KernelCall) -> tuple[float, ...]:
-    """Batch, m, n, k. Raises UnknownCost: another op, shapes that do not tell, or a sparse operand."""
+    """Batch, m, n, k. Raises UnknownCost: another op, shapes that do not determine them, or a sparse operand."""
     if call.plain_name not in SIZES:
         raise UnknownCost  # inductor's templates among them: their tiles are tuned for the shapes at hand
     size = SIZES[call.plain_name](call.parsed())

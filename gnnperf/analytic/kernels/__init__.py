@@ -1,1 +1,1 @@
-"""Calls of kernels, whatever their family: what a trace says of one, and which form predicts it."""
+"""Calls of kernels, whatever their family: what a trace holds of one, and which form predicts it."""

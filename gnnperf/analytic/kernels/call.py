@@ -1,4 +1,4 @@
-"""KernelCall: one distinct op call as the graph knows it, and what is predicted for it."""
+"""KernelCall: one distinct op call as the graph holds it, and what is predicted for it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KernelCall:
     tf32: bool = False
     # calls in turn on operands of their own, which compete for the cache (1: one call in a loop); None: in a program
     turns: float | None = None
-    access: LookupAccess = LookupAccess()  # of an embedding lookup; shapes say nothing about it
+    access: LookupAccess = LookupAccess()  # of an embedding lookup; it is not in shapes
 
     @property
     def plain_name(self) -> str:
@@ -101,7 +101,7 @@ Form = Callable[[Sequence[KernelCall], Setting], Array]  # calls of one family -
 
 
 def sized(calls: Sequence[KernelCall], sizes: Callable[[KernelCall], tuple[float, ...]], width: int) -> Array:
-    """[n, width] sizes of each call; a row of NaN where its shapes do not tell them."""
+    """[n, width] sizes of each call; a row of NaN where its shapes do not determine them."""
     result = np.full((len(calls), width), np.nan)
     for row, call in enumerate(calls):
         try:
@@ -116,21 +116,6 @@ def known_rows(sizes: Array) -> npt.NDArray[np.intp]:
     return np.flatnonzero(~np.isnan(sizes).any(axis=1))
 
 
-def of_item_bytes(calls: Sequence[KernelCall]) -> Array:
-    """[n] bytes of an element."""
-    return np.array([call.item_bytes for call in calls], float)
-
-
-def of_bytes(calls: Sequence[KernelCall]) -> Array:
-    """[n] bytes moved; NaN unknown."""
-    return np.array([call.moved_bytes for call in calls], float)
-
-
-def of_turns(calls: Sequence[KernelCall]) -> Array:
-    """[n] calls in turn; NaN: in a program."""
-    return np.array([call.turns for call in calls], float)
-
-
-def of_flops(calls: Sequence[KernelCall]) -> Array:
-    """[n] FLOPs; NaN unknown."""
-    return np.array([call.flops for call in calls], float)
+def column(calls: Sequence[KernelCall], name: str) -> Array:
+    """[n] a number of each call; NaN unknown, of `turns`: in a program."""
+    return np.array([getattr(call, name) for call in calls], float)

@@ -13,7 +13,7 @@ from gnnperf.analytic.embedding.batched_calls import batched_us
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.gemm.calls import products_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants
-from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes, of_flops
+from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, column
 from gnnperf.analytic.memory_bound.calls import (
     chains_us,
     elementwise_calls_us,
@@ -94,7 +94,7 @@ def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power
     else:
         formed = np.full(len(calls), np.nan)
     by_form = works & ~np.isnan(formed) & ~np.isnan(roofline)
-    more_floors = np.array([c.num_kernels - 1 for c in calls], float) * device.launch_floor_us  # [n]
+    more_floors = (column(calls, "num_kernels") - 1) * device.launch_floor_us  # [n]
     latency = np.where(by_form, formed, roofline) + more_floors
     return KernelTimes(latency, bounds(calls, device, latency), by_form)
 
@@ -113,7 +113,7 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
     """
     result = np.full(len(calls), np.nan)
     kinds = np.array([cdna_kind(call.op_name, call.family) for call in calls], dtype=object)
-    kernels = np.array([call.num_kernels for call in calls], float)  # [n]
+    kernels = column(calls, "num_kernels")  # [n]
     peak = np.array([device.flops_per_s[rate_key_of(device, call.family, call.dtype)] for call in calls], float)
     bandwidth = device.memory_bandwidth_bytes_per_s
     if device.measured:
@@ -121,7 +121,7 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
         bandwidth /= constants.of(OpFamily.COPY).bandwidth_share
     for kind in dict.fromkeys(kinds.tolist()):
         rows = np.flatnonzero(kinds == kind)
-        flops, moved = of_flops(calls)[rows], of_bytes(calls)[rows]
+        flops, moved = column(calls, "flops")[rows], column(calls, "moved_bytes")[rows]
         shares = constants.of(kind)
         result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], shares, bandwidth, constants.roofline_power)
     return np.maximum(result - (kernels - 1) * device.launch_floor_us, device.launch_floor_us)
@@ -141,16 +141,16 @@ def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
 
 def roofline_us(calls: Sequence[KernelCall], device: DeviceSpec, power: float) -> Array:
     """[n] us of the whole call with one floor; NaN: neither FLOPs nor bytes are known, or no units for the dtype."""
-    us = compute_us(of_flops(calls), of_bytes(calls), _rates(calls, device), device, power)
+    us = compute_us(column(calls, "flops"), column(calls, "moved_bytes"), _rates(calls, device), device, power)
     return np.where([has_units(device, call.family, call.dtype) for call in calls], us, np.nan)
 
 
 def bounds(calls: Sequence[KernelCall], device: DeviceSpec, latency_us: Array) -> np.ndarray:
     """[n] Bound: the largest of FLOPs at the sustained rate, bytes at the sustained bandwidth, and the floor."""
     bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
-    compute = np.nan_to_num(of_flops(calls) / _rates(calls, device) * 1e6)  # [n] us
-    memory = np.nan_to_num(of_bytes(calls) / bandwidth * 1e6)  # [n] us
-    launch = np.array([c.num_kernels for c in calls], float) * device.launch_floor_us  # [n] us
+    compute = np.nan_to_num(column(calls, "flops") / _rates(calls, device) * 1e6)  # [n] us
+    memory = np.nan_to_num(column(calls, "moved_bytes") / bandwidth * 1e6)  # [n] us
+    launch = column(calls, "num_kernels") * device.launch_floor_us  # [n] us
     largest = np.argmax(np.stack([launch, memory, compute]), axis=0)  # [n] the first of equals
     result = np.array([Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE], dtype=object)[largest]  # [n]
     result[np.isnan(latency_us)] = None

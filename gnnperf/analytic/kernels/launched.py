@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 
@@ -38,17 +37,12 @@ FUNCTOR = re.compile(rf"Functor\w*<({_SCALAR})")
 TWO_OPERANDS = re.compile("[Aa]dd|Mul|Div|Binary")  # of functors: others take one
 
 
-@dataclass(frozen=True)
-class LaunchedKernel:
-    """What a name states."""
-
-    block_bytes: float  # of one block, read and written
-    thread_bytes: float  # of one thread; 0: blocks have a size of their own
-
-
 @cache
-def launched_kernel(name: str) -> LaunchedKernel | None:
-    """None: another kind of kernel, or a type without a known size."""
+def launched_bytes(name: str) -> tuple[float, float] | None:
+    """Bytes of one block and of one thread that a name states, read and written; one of them is 0.
+
+    None: another kind of kernel, or a type without a known size.
+    """
     functions, functor = FUNCTION.findall(name), FUNCTOR.search(name)
     arguments = functions[-1].split(", ") if functions else []
     scalar = arguments[-1] if arguments else functor[1] if functor else ""
@@ -56,14 +50,14 @@ def launched_kernel(name: str) -> LaunchedKernel | None:
     if np.isnan(item):
         return None
     if lists := PER_LIST.search(name):
-        return LaunchedKernel(CHUNK_ELEMENTS * int(lists[1]) * item, 0.0)
+        return CHUNK_ELEMENTS * int(lists[1]) * item, 0.0
     operands = len(arguments) or (2 if TWO_OPERANDS.search(name) else 1)
     stated = TENSORS.search(name)
     tensors = int(stated[1]) if stated else operands + 1
     if PER_THREAD.search(name):
-        return LaunchedKernel(0.0, THREAD_ELEMENTS * tensors * item)
+        return 0.0, THREAD_ELEMENTS * tensors * item
     block = PER_BLOCK.search(name)
-    return LaunchedKernel(int(block[1]) * int(block[2]) * tensors * item, 0.0) if block else None
+    return (int(block[1]) * int(block[2]) * tensors * item, 0.0) if block else None
 
 
 def launched_us(nodes: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
@@ -77,8 +71,8 @@ def launched_us(nodes: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
 
 
 def _moved_bytes(name: object, grid: object, block: object) -> float:
-    kernel = launched_kernel(name) if isinstance(name, str) else None
-    if kernel is None or not isinstance(grid, str) or not isinstance(block, str):
+    stated = launched_bytes(name) if isinstance(name, str) else None
+    if stated is None or not isinstance(grid, str) or not isinstance(block, str):
         return np.nan
     blocks, threads = float(prod(json.loads(grid))), float(prod(json.loads(block)))
-    return blocks * (kernel.block_bytes + threads * kernel.thread_bytes)
+    return blocks * (stated[0] + threads * stated[1])

@@ -22,11 +22,8 @@ from gnnperf.analytic.kernels.call import (
     Array,
     KernelCall,
     Setting,
+    column,
     known_rows,
-    of_bytes,
-    of_flops,
-    of_item_bytes,
-    of_turns,
     sized,
 )
 from gnnperf.analytic.memory_bound.streams import (
@@ -50,26 +47,26 @@ CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSi
 
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of copies, gathers, fills, losses, pooling: bytes at the sustained bandwidth; NaN: bytes unknown."""
-    moved = of_bytes(calls)
+    moved = column(calls, "moved_bytes")
     us = stream_us(moved, setting.device, setting.memory, _missing(moved, calls, setting))
     return _no_faster_than_arithmetic(us, calls, setting)
 
 
 def _missing(moved: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
-    return missing_share(moved, of_turns(calls), setting.device, setting.memory)
+    return missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
 
 
 def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us, or FLOPs at the sustained rate where that is longer: float64 on devices with few such lanes."""
     rate = np.array([flops_per_s(setting.device, call.family, call.dtype) for call in calls], float)
-    flops = np.nan_to_num(of_flops(calls))  # unknown: bytes only
+    flops = np.nan_to_num(column(calls, "flops"))  # unknown: bytes only
     return np.maximum(us, setting.device.launch_floor_us + flops / rate * US)
 
 
 def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of elementwise ops: bytes, or instructions where an op takes many; NaN: bytes unknown."""
     elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes only
-    moved, result = of_bytes(calls), np.full(len(calls), np.nan)
+    moved, result = column(calls, "moved_bytes"), np.full(len(calls), np.nan)
     missing = _missing(moved, calls, setting)
     moved = moved + np.array([_read_again(call, setting) for call in calls])
     names = np.array([call.plain_name.removeprefix("aten::") for call in calls])
@@ -81,8 +78,8 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
 
 def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes only."""
-    elements, items, turns = sized(calls, _first_elements, 1)[:, 0], of_item_bytes(calls), of_turns(calls)
-    results = np.maximum(of_bytes(calls) / items - elements, 1.0)  # what the input leaves of the bytes
+    elements, items, turns = sized(calls, _first_elements, 1)[:, 0], column(calls, "item_bytes"), column(calls, "turns")
+    results = np.maximum(column(calls, "moved_bytes") / items - elements, 1.0)  # what the input leaves of the bytes
     result = streams_us(calls, setting)
     for item in np.unique(items):
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
@@ -94,7 +91,7 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 def lists_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of foreach and fused optimizer ops: bytes, and a floor for each launch that its arguments take.
 
-    Where the graph knows how many kernels there were, their floors are added outside.
+    Where the graph has the number of kernels, their floors are added outside.
     """
     sizes = sized(calls, _list_sizes, 3)  # lists, tensors, chunks
     result = streams_us(calls, setting)
@@ -160,9 +157,9 @@ def is_chain(call: KernelCall) -> bool:
 
 
 def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of calls that `is_chain` knows; NaN: no buffers recorded."""
+    """[n] us of fused chains (`is_chain`); NaN: no buffers recorded."""
     elements = np.nan_to_num(sized(calls, _largest_buffer, 1)[:, 0])  # unknown: bytes only
-    moved = of_bytes(calls)
+    moved = column(calls, "moved_bytes")
     missing = _missing(moved, calls, setting)
     result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
                       setting.memory, missing[row : row + 1])[0] for row, call in enumerate(calls)]  # fmt: skip
@@ -173,7 +170,7 @@ def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 def chain_ops(name: str) -> tuple[str, ...]:
     """The ops of a kernel's name that compute, without views: ("add", "silu_backward") of triton_poi_fused_..._3.
 
-    Names hold underscores themselves, so the longest op that the cost formulas know is taken first; a word that is in
+    Names hold underscores themselves, so the longest op that has a cost formula is taken first; a word that is in
     none counts as an op.
     """
     match = CHAIN.fullmatch(name)

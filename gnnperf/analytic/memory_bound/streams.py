@@ -18,7 +18,7 @@ from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.hardware import DeviceSpec
 
 CACHE_SHARPNESS, FLUSHED = 9.0, 1e30  # FLUSHED: so many turns leave nothing in a cache
-DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification does not say
+DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification has none
 US = 1e6  # us per s
 OTHER = "other"
 # Their boards with HBM have a last-level cache in two partitions, each of which keeps lines of the other one as well

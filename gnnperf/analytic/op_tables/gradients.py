@@ -17,7 +17,7 @@ Gradient = Callable[[OpRow], list[KernelCall]]
 def gradient_calls(row: OpRow) -> list[KernelCall]:
     """The calls of a row's backward.
 
-    Raises UnknownCost: no formula for the gradient of this op, or shapes that do not tell it.
+    Raises UnknownCost: no formula for the gradient of this op, or shapes that do not determine it.
     """
     result = GRADIENTS.get(row.op)
     if result is None:

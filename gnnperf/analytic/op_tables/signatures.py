@@ -57,7 +57,7 @@ def recorded_call(row: OpRow) -> KernelCall:
 
 
 def costed_call(op: str, dims: str, types: str, values: str, row: OpRow) -> KernelCall:
-    """A call of `op` with its cost; the dtype is the row's where the recorded inputs do not tell one (lists)."""
+    """A call of `op` with its cost; the dtype is the row's where the recorded inputs have none (lists)."""
     cost = op_cost(op, dims, types, values)
     dtype = cost.dtype or next(iter(row.dtypes), None)
     return KernelCall(op, dims, dtype, str(cost.family), cost.flops, cost.bytes, tf32=row.tf32, turns=row.turns,

@@ -113,9 +113,8 @@ def features(
     """
     graph = joined_by_parts(graph)
     nodes = graph.nodes
-    given = source_numbers(nodes, base_us(nodes, analytic.latency_us, floors), source)
-    base = given.base_us  # [num_nodes]
-    numbers = work_numbers(graph, analytic.latency_us, base, cluster, given.columns)  # [num_nodes, num_features]
+    base, given = source_numbers(nodes, base_us(nodes, analytic.latency_us, floors), source)  # [num_nodes], [.., 5]
+    numbers = work_numbers(graph, analytic.latency_us, base, cluster, given)  # [num_nodes, num_features]
     types = texts_of(nodes["node_type"])  # [num_nodes]
     learned = types != NodeType.COMM  # which rank leaves a collective first is chance: they keep their base
     labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, learned & (base > 0), isolated)

@@ -45,8 +45,8 @@ class MachineScales:
         if not self.num_shared:
             return "shares no run with ours: its labels are as its machine took them"
         given = ", ".join(f"{key[0]} {ratio:.2f}" for key, ratio in sorted(self.of_kind.items()) if len(key) == 1)
-        left_out = f"; left out, because of no known pace: {self.num_left_out}" if self.num_left_out else ""
-        return f"takes {given} times as long as ours, as {self.num_shared} shared runs say{left_out}"
+        left_out = f"; left out, because of unknown speed: {self.num_left_out}" if self.num_left_out else ""
+        return f"takes {given} times as long as ours, by {self.num_shared} shared runs{left_out}"
 
     def of(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] of a node table; NaN where no shared run has enough of the kind."""
@@ -111,24 +111,17 @@ def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list
     """
     ours = [run for run in runs if not run.run.startswith(tuple(prefixes))]
     result, machine_scales = list(ours), dict[str, MachineScales]()
+    known = {run.run: run for run in merged(ours)}
     for prefix in prefixes:
         theirs = [run for run in runs if run.run.startswith(prefix)]
-        pairs, new = shared(theirs, prefix, ours)
+        pairs = [(run, known[name]) for run in merged(theirs) if (name := run.run.removeprefix(prefix)) in known]
+        names = {run.run for run, _ in pairs}
+        new = [run for run in theirs if run_of(run.run) not in names]
         given = machine_scales_of(pairs)
         retained = [in_scale for run in new if (in_scale := paced(run, given)) is not None] if pairs else new
         machine_scales[prefix] = replace(given, num_left_out=len(new) - len(retained))
         result += retained
     return result, machine_scales
-
-
-def shared(
-    theirs: Sequence[RunStep], prefix: str, ours: Sequence[RunStep]
-) -> tuple[list[tuple[RunStep, RunStep]], list[RunStep]]:
-    """Runs that both recorded, theirs and ours, and their recordings of other runs; their names begin with `prefix`."""
-    known = {run.run: run for run in merged(ours)}
-    pairs = [(run, known[name]) for run in merged(theirs) if (name := run.run.removeprefix(prefix)) in known]
-    names = {run.run for run, _ in pairs}
-    return pairs, [run for run in theirs if run_of(run.run) not in names]
 
 
 def _ratios(there: RunStep, here: RunStep) -> pd.DataFrame:

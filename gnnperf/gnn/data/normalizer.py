@@ -21,7 +21,9 @@ from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.vocabulary import FIELDS
 
 COLLECTIVE = str(NodeType.COLLECTIVE)
-LAW = [WORK_NAMES.index(n) for n in ("log_group_size", "log_machines", "log_link_bytes_per_s", "log_link_latency_us")]
+RANGED = [
+    WORK_NAMES.index(n) for n in ("log_group_size", "log_machines", "log_link_bytes_per_s", "log_link_latency_us")
+]
 KIND = FIELDS.index("collective")
 ROUNDING = 1e-3  # of logs
 REACH = 3.0  # scales beyond its earlier range that a feature counts in a later training
@@ -36,7 +38,7 @@ class Normalizer:
         scale: node type -> [num_features] float32; infinite where the feature is constant in training, so that its
             untrained weight never acts.
         low, high: node type -> [num_features] float32, the range in training, raw.
-        of_kinds: "low", "high" -> [num_kinds, len(LAW)] float32, the range of LAW by kind of collective (its code);
+        of_kinds: "low", "high" -> [num_kinds, len(RANGED)] float32, their range by kind of collective (its code);
             infinite and reversed where training had none.
     """
 
@@ -68,9 +70,9 @@ class Normalizer:
 
     def _known_collective_model(self, x: Tensor, kind: Tensor) -> Tensor:
         """[n, num_features] raw features, [n] kinds of collectives -> [n] bool, whether the kind's range has them."""
-        low, high = self.of_kinds["low"], self.of_kinds["high"]  # [num_kinds, len(LAW)]
+        low, high = self.of_kinds["low"], self.of_kinds["high"]  # [num_kinds, len(RANGED)]
         seen = kind.clamp(max=len(low) - 1)  # [n]
-        inside = (x[:, LAW] >= low[seen] - ROUNDING) & (x[:, LAW] <= high[seen] + ROUNDING)  # [n, len(LAW)]
+        inside = (x[:, RANGED] >= low[seen] - ROUNDING) & (x[:, RANGED] <= high[seen] + ROUNDING)  # [n, len(RANGED)]
         return inside.all(1) & (kind < len(low))
 
 
@@ -93,9 +95,11 @@ def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
 
 def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:
     kind = torch.cat([torch.zeros(0, dtype=torch.int64), *(store.codes[:, KIND] for store in collectives)])  # [n]
-    values = torch.cat([torch.zeros(0, len(LAW)), *(store.x[:, LAW] for store in collectives)])  # [n, len(LAW)]
+    values = torch.cat(
+        [torch.zeros(0, len(RANGED)), *(store.x[:, RANGED] for store in collectives)]
+    )  # [n, len(RANGED)]
     rows = kind[:, None].expand_as(values)
-    none = torch.full((int(kind.max()) + 1 if len(kind) else 1, len(LAW)), torch.inf)
+    none = torch.full((int(kind.max()) + 1 if len(kind) else 1, len(RANGED)), torch.inf)
     low, high = none.scatter_reduce(0, rows, values, "amin"), (-none).scatter_reduce(0, rows, values, "amax")
     return {"low": low, "high": high}
 
@@ -116,7 +120,7 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
 
 
 def _extended(rows: Tensor, count: int, fill: float) -> Tensor:
-    return torch.cat([rows, rows.new_full((count - len(rows), len(LAW)), fill)])
+    return torch.cat([rows, rows.new_full((count - len(rows), len(RANGED)), fill)])
 
 
 def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -13,14 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import Call, between_bytes, product_sizes
-from gnnperf.core import (
-    NUM_TEXT_FEATURES,
-    WORK_FEATURES,
-    InputError,
-    OpFamily,
-    Relation,
-    names,
-)
+from gnnperf.core import NUM_TEXT_FEATURES, WORK_FEATURES, InputError, OpFamily, Relation, names
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.source import NUM_COLUMNS
 from gnnperf.graph import ExecutionGraph, lane_keys
@@ -122,7 +115,7 @@ def sustained_flops_per_s(dtypes: pd.Series, cluster: ClusterSpec) -> np.ndarray
     return of_each(dtypes, lambda name: rates.get(name, plain)) * device.sustained_flops_share
 
 
-# What shapes tell: sizes of arguments, sizes of a matrix product, alignment. Each distinct text is read once.
+# Numbers of shapes: sizes of arguments, sizes of a matrix product, alignment. Each distinct text is read once.
 
 NUM_DIMS, NUM_PRODUCT = 8, 5  # columns of each table
 MAX_ALIGNMENT = 64.0
@@ -223,7 +216,7 @@ def _flatten(arguments: list[Any]) -> list[list[int]]:
 # aten::convolution_backward -> aten, convolution, backward, and every three letters in a row
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_WORD_WEIGHT = 2.0  # a whole word says more than three of its letters
+_WORD_WEIGHT = 2.0  # a whole word counts more than three of its letters
 
 
 def text_numbers(names: pd.Series) -> np.ndarray:

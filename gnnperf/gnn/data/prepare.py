@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,24 +24,9 @@ from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
-from gnnperf.gnn.data.runs import RunGraph, RunStep, knows_buckets, merged, read_runs, typical
-from gnnperf.gnn.data.source import (
-    SourceMeasurements,
-    SourceRuns,
-    aligned_us,
-    source_runs,
-    with_model_ratio,
-)
-from gnnperf.gnn.data.splits import (
-    PARTS,
-    Split,
-    prefix_of,
-    read_also,
-    read_named,
-    read_split,
-    with_more_to_train,
-    with_tests_of,
-)
+from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_run, typical
+from gnnperf.gnn.data.source import SourceMeasurements, SourceRuns, aligned_us, source_runs, with_model_ratio
+from gnnperf.gnn.data.splits import PARTS, Split, prefix_of, read_split, with_more_to_train, with_tests_of
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
@@ -64,36 +48,6 @@ class Earlier:
     vocabulary: Vocabulary
     normalizer: Normalizer
     base: tuple[AnalyticConstants, TypedFloors]
-
-    def check(self, device_kind: str) -> None:
-        """Refuse data in which its corrections mean nothing."""
-        kind = self.base[0].device_kind
-        if kind not in ("", device_kind):
-            given = f"the checkpoint is of runs on a {kind}, these are on a {device_kind}"
-            raise InputError(given, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
-
-
-# What the network corrects: analytical constants and floors, of the training runs or of an earlier training.
-
-
-def fit_base(
-    config: DataConfig, train: Sequence[RunStep], recording: str, earlier: Earlier | None
-) -> tuple[AnalyticConstants, TypedFloors]:
-    """What the network corrects: what it corrected before, else constants and floors of the training runs.
-
-    Args:
-        config: names the op tables.
-        train: the training runs.
-        recording: one of theirs, whose card names the machine.
-        earlier: of the network that trains on; None: a new one.
-    """
-    kinds = sorted({run.cluster.device.kind for run in train})
-    if len(kinds) > 1:
-        raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
-    if earlier is not None:
-        earlier.check(kinds[0])
-        return earlier.base
-    return _fit_constants(config, train, recording), fit_floors([run.graph.nodes for run in train])
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
@@ -204,8 +158,7 @@ def load_data(
     if config.source_path is None:
         return prepare(config, split, read, earlier)
     folder = Path(config.source_path).expanduser()
-    there = read_runs(folder, Path(config.cache_dir).expanduser(), None, None)
-    return prepare(config, split, read, earlier, source_runs(folder, there))
+    return prepare(config, split, read, earlier, source_runs(folder, Path(config.cache_dir).expanduser()))
 
 
 def opened(
@@ -216,21 +169,15 @@ def opened(
     if config.bucket_bytes is not None and cluster is not None:
         raise InputError("a cluster file already describes its links", where="data.bucket_bytes",
                          allowed="cluster.inter.bucket_bytes together with cluster=")  # fmt: skip
-
-    def runs_of(folder: Path) -> Callable[[str], RunGraph]:
-        read = read_runs(folder, cache_dir, hardware, cluster)
-        return read if config.bucket_bytes is None else knows_buckets(read, config.bucket_bytes)
-
-    split, read, tested_in = read_split(root, config.axis), runs_of(root), root
+    split, tested_in = read_split(root, config.axis), root
     if config.test_path is not None:
         tested_in = Path(config.test_path).expanduser()
         split = with_tests_of(split, tested_in)
-        read = read_also(read, runs_of(tested_in), split.test)
-    tested = [tested_in / name for name in split.test]
+    roots = dict.fromkeys((*split.train, *split.val), root) | dict.fromkeys(split.test, tested_in)
     for folder in (Path(path).expanduser() for path in config.train_paths):
-        known, split = split.train, with_more_to_train(split, folder, tested)
-        read = read_also(read, read_named(folder, runs_of(folder)), split.train[len(known) :])
-    return split, read
+        known, split = split.train, with_more_to_train(split, folder, [tested_in / name for name in split.test])
+        roots |= dict.fromkeys(split.train[len(known) :], folder.resolve().parent)  # names begin with the folder's
+    return split, lambda name: read_run(roots[name], name, cache_dir, hardware, cluster, config.bucket_bytes)
 
 
 def prepare(
@@ -238,27 +185,31 @@ def prepare(
     source: SourceRuns | None = None,
 ) -> PreparedData:  # fmt: skip
     """PreparedData from runs that `read` supplies by name; `source`: what another machine measured of the same runs."""
-    result = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
+    result = {}
+    for part in PARTS:
+        names = each(split.part(part), f"reading recordings, {part}", "recordings")
+        result[part] = [typical(read(name)) for name in names]
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
     result["train"], machine_scales = in_own_scale(result["train"], others)
     split = replace(split, train=tuple(run.run for run in result["train"]))
     runs = {"train": merged(result["train"]), "val": merged(result["val"]), "test": tuple(result["test"])}
-    _check_kinds(config, runs)
+    _check_kinds(config, runs, earlier)
     tables = [run.graph.nodes for run in runs["train"]]
-    vocabulary = fit_vocabulary(tables)
-    if earlier is not None:
-        vocabulary = joined(earlier.vocabulary, vocabulary)
-    fitted, floors = fit_base(config, runs["train"], split.train[0], earlier)
+    if earlier is None:
+        vocabulary, floors = fit_vocabulary(tables), fit_floors(tables)
+        fitted = _fit_constants(config, runs["train"], split.train[0])
+    else:
+        vocabulary, (fitted, floors) = joined(earlier.vocabulary, fit_vocabulary(tables)), earlier.base
     there = None if source is None else source.constants(runs["train"])
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
                        None if there is None else AnalyticPredictor(there))  # fmt: skip
-    encoded = {part: [encoder.encode(run) for run in _features_of(runs[part], part)] for part in PARTS}
-    normalizer = fit_normalizer([one.data for one in encoded["train"]])
+    raw = {part: encoder.steps(part, runs[part]) for part in PARTS}
+    normalizer = fit_normalizer([step.data for step in raw["train"]])
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
-    steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
-    singly = [encoder.encode(run) for run in _features_of(result["val"], "intervals")]
-    recordings = _steps(result["val"], singly, normalizer)
+    *parts, recordings = (tuple(replace(step, data=normalizer.apply(step.data)) for step in of_part)
+                          for of_part in (*raw.values(), encoder.steps("intervals", result["val"])))  # fmt: skip
+    steps = dict(zip(PARTS, parts, strict=True))
     given = {part: content_digest([_predicted(step) for step in steps[part]]) for part in PARTS}
     learned_from = content_digest(
         given["train"], given["val"], [_predicted(step) for step in recordings], vocabulary, floors, normalizer
@@ -269,13 +220,19 @@ def prepare(
     )
 
 
-def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> None:
-    """What learns on CPUs is not requested GPUs; training runs of both kinds are refused where they are fitted."""
-    trained = {run.cluster.device.kind for run in runs["train"]}
-    other = [run for part in ("val", "test") for run in runs[part] if run.cluster.device.kind not in trained]
-    if trained and other:
-        what = f"run {other[0].run!r} ran on a {other[0].cluster.device.kind}, training runs on a {', '.join(trained)}"
-        raise InputError(what, where=config.test_path or config.path, remedy="test on runs of the same kind of device")
+def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]], earlier: Earlier | None) -> None:
+    """Refuse runs of both kinds of device, and those of another kind than an earlier training's."""
+    kinds = sorted({run.cluster.device.kind for run in runs["train"]})
+    if len(kinds) > 1:
+        raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
+    for run in (*runs["val"], *runs["test"]):
+        if run.cluster.device.kind != kinds[0]:
+            what = f"run {run.run!r} ran on a {run.cluster.device.kind}, training runs on a {kinds[0]}"
+            where = config.test_path or config.path
+            raise InputError(what, where=where, remedy="test on runs of the same kind of device")
+    if earlier is not None and earlier.base[0].device_kind not in ("", kinds[0]):
+        given = f"the checkpoint is of runs on a {earlier.base[0].device_kind}, these are on a {kinds[0]}"
+        raise InputError(given, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
 
 
 def _predicted(step: Step) -> tuple[object, ...]:
@@ -294,24 +251,6 @@ def _predicted(step: Step) -> tuple[object, ...]:
     return (*measured, machine, step.data.to_dict(), estimates)
 
 
-def _read_of(split: Split, part: str) -> Iterator[str]:
-    """Names of recordings, one after the other; the first time graphs are built."""
-    return each(split.part(part), f"reading recordings, {part}", "recordings")
-
-
-def _features_of(runs: Sequence[RunStep], part: str) -> Iterator[RunStep]:
-    """The runs, one after the other; the first time features take long."""
-    return each(runs, f"building features, {part}", "runs")
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    """A raw (not normalized) graph and the analytical prediction it starts from."""
-
-    data: HeteroData
-    base: Prediction
-
-
 @dataclass(frozen=True)
 class _Encoder:
     """Run -> HeteroData, cached on disk."""
@@ -323,15 +262,20 @@ class _Encoder:
     source: SourceRuns | None = None
     source_analytic: Predictor | None = None
 
-    def encode(self, run: RunStep) -> _Encoded:
-        """The run's step; the analytical prediction is quick, features are not."""
-        base = self.analytic.predict(run.graph, run.cluster)
+    def steps(self, part: str, runs: Sequence[RunStep]) -> tuple[Step, ...]:
+        """The runs' steps with raw (not normalized) features, which take long the first time."""
+        return tuple(self._encode(run) for run in each(runs, f"building features, {part}", "runs"))
+
+    def _encode(self, run: RunStep) -> Step:
+        base, graph = self.analytic.predict(run.graph, run.cluster), run.graph
         source = self._source(run, base)
-        labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run), _source_digest(source))
-        fitted = (self.analytic, collective_models_of(run.cluster))  # a file of laws may change under its name
-        key = fingerprint(labels, run.cluster, fitted, self.vocabulary, self.floors)
-        made = cached_graphs(self.cache_dir, key, lambda: [self._features(run, base, source)])
-        return _Encoded(made[0], base)
+        measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, source)  # not in the fingerprint
+        fitted = (self.analytic, collective_models_of(run.cluster))  # a file of models may change under its name
+        key = fingerprint(graph.fingerprint, graph.name, graph.steps, measured, run.cluster, fitted, self.vocabulary,
+                          self.floors)  # fmt: skip
+        made = cached_graphs(self.cache_dir, key, lambda: [features(
+            graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source)])  # fmt: skip
+        return Step(run.run, graph, made[0], run.cluster, base, run.step_us, run.workload)
 
     def _source(self, run: RunStep, base: Prediction) -> SourceMeasurements | None:
         """What the network is shown of the source machine; None: there is none."""
@@ -341,27 +285,3 @@ class _Encoder:
         measured_us = np.full(run.graph.num_nodes, np.nan) if step is None else aligned_us(run.graph, step)
         there_us = self.source_analytic.predict(run.graph, run.cluster).latency_us
         return with_model_ratio(measured_us, base.latency_us, there_us)
-
-    def _features(self, run: RunStep, base: Prediction, source: SourceMeasurements | None) -> HeteroData:
-        return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source)
-
-
-def _source_digest(source: SourceMeasurements | None) -> str:
-    if source is None:
-        return ""
-    return hashlib.sha256(source.measured_us.tobytes() + source.model_ratio.tobytes()).hexdigest()
-
-
-def _digest(run: RunStep) -> str:
-    """Of the labels: means over steps are not in the graph's fingerprint."""
-    digest = hashlib.sha256(run.graph.nodes["latency_us"].to_numpy(np.float64).tobytes())
-    for values in (run.isolated.usual_us, run.isolated.steady_us):
-        digest.update(values.tobytes())
-    return digest.hexdigest()
-
-
-def _steps(runs: Iterable[RunStep], encoded: Iterable[_Encoded], normalizer: Normalizer) -> tuple[Step, ...]:
-    return tuple(
-        Step(run.run, run.graph, normalizer.apply(one.data), run.cluster, one.base, run.step_us, run.workload)
-        for run, one in zip(runs, encoded, strict=True)
-    )

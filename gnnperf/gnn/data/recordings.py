@@ -74,7 +74,7 @@ def read_recordings(root: Path) -> dict[str, Repeats]:
 
 
 def read_recording(folder: Path) -> Recording | None:
-    """The recording in a folder; None unless its card says that it is complete."""
+    """The recording in a folder; None unless its card marks it complete."""
     card = read_json(folder / CARD)
     if card.get("status") != COMPLETE:
         return None
@@ -111,17 +111,17 @@ def _median_us(card: Mapping[str, Any], kind: str, folder: Path) -> float:
 
 
 def _link_name(link: Mapping[str, Any]) -> str:
-    """loopback, veth, veth 1 Gbit/s; what the card says, in words."""
+    """loopback, veth, veth 1 Gbit/s; the link of a card as text."""
     medium, rate = str(link.get("medium") or "unknown"), link.get("rate_gbit_per_s")
     return medium if rate is None else f"{medium} {float(rate):g} Gbit/s"
 
 
 @dataclass(frozen=True, order=True)
 class Processor:
-    """A CPU as a card tells it.
+    """A CPU as a card names it.
 
     Virtual machines often hide which one it is: two that call themselves "AMD EPYC" may be two generations apart. What
-    vectors they have tells those apart; equal in both, they may still be two.
+    vectors they have distinguishes those; equal in both, they may still be two.
 
     Attributes:
         name: of the model.
@@ -132,11 +132,11 @@ class Processor:
     capability: str = ""
 
     def __str__(self) -> str:
-        """As people are given."""
+        """For messages."""
         return f"{self.name} ({self.capability})" if self.capability else self.name
 
     def may_be(self, other: Processor) -> bool:
-        """Whether nothing that is known tells the two apart."""
+        """Whether nothing that is known distinguishes the two."""
         unknown = "" in (self.capability, other.capability)
         return self.name == other.name and (unknown or self.capability == other.capability)
 

@@ -8,7 +8,7 @@ quarter of a node's mean, and absent from the median step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -167,43 +167,38 @@ def run_of(recording: str) -> str:
     return run if run and repeat.isdecimal() else recording
 
 
-def read_runs(
-    root: Path, cache_dir: Path, hardware: DeviceSpec | None, cluster: ClusterSpec | None
-) -> Callable[[str], RunGraph]:
-    """Name of a run -> what was recorded.
+def read_run(
+    root: Path, name: str, cache_dir: Path, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
+    bucket_bytes: float | None = None,
+) -> RunGraph:  # fmt: skip
+    """What was recorded as `name`.
 
     The profiler's cost stays in it: taken out as a mean per event, it would leave nothing of short segments.
 
     Args:
         root: folder with one folder per run.
+        name: <run> or <run>/<repeat>.
         cache_dir: where graphs are kept.
-        hardware: the device that all runs ran on; None: each trace's own.
-        cluster: their links and hosts; None: the default of the device.
+        hardware: the device that it ran on; None: the trace's own.
+        cluster: its links and hosts; None: the default of the device.
+        bucket_bytes: of the token bucket of links whose rate the card names, where it names no bucket itself.
     """
-
-    def read(name: str) -> RunGraph:
-        graph = load_graph(root / name, cache_dir)
-        return RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
-
-    return read
+    graph = load_graph(root / name, cache_dir)
+    run = RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
+    return run if bucket_bytes is None else with_token_buckets(run, bucket_bytes)
 
 
-def knows_buckets(read: Callable[[str], RunGraph], bucket_bytes: float) -> Callable[[str], RunGraph]:
-    """`read`, given what limits links whose rate a card names, where it names no bucket itself."""
-
-    def given(name: str) -> RunGraph:
-        run = read(name)
-        placement = with_bucket(run.graph.placement, bucket_bytes)
-        if placement is None or placement == run.graph.placement:
-            return run
-        inter = replace(run.cluster.inter, bucket_bytes=placement.bucket_bytes)
-        return replace(run, graph=replace(run.graph, placement=placement), cluster=replace(run.cluster, inter=inter))
-
-    return given
+def with_token_buckets(run: RunGraph, bucket_bytes: float) -> RunGraph:
+    """The run with this bucket on links whose rate its card names, if the card names no bucket."""
+    placement = with_bucket(run.graph.placement, bucket_bytes)
+    if placement is None or placement == run.graph.placement:
+        return run
+    inter = replace(run.cluster.inter, bucket_bytes=placement.bucket_bytes)
+    return replace(run, graph=replace(run.graph, placement=placement), cluster=replace(run.cluster, inter=inter))
 
 
 def workload_of(folder: Path) -> str:
-    """The program that a recorder's card names; "" where there is no card, or it does not say. A name says nothing."""
+    """The program that a recorder's card names; "" where there is no card, or it names none."""
     card = folder / CARD
     return str(read_json(card).get("workload") or "") if card.is_file() else ""
 

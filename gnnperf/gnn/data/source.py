@@ -20,7 +20,7 @@ from gnnperf.analytic import AnalyticConstants, fit_constants
 from gnnperf.core import InputError
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.recordings import read_recordings
-from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, run_of, typical
+from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, read_run, run_of, typical
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align
 
@@ -46,23 +46,10 @@ class SourceMeasurements:
                                   np.append(self.model_ratio, np.ones(more)))  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SourceNumbers:
-    """What the network is given of a source machine.
-
-    Attributes:
-        base_us: [num_nodes] what the network corrects.
-        columns: [num_nodes, NUM_COLUMNS] float64, the features source_* of `core.WORK_FEATURES`.
-    """
-
-    base_us: np.ndarray
-    columns: np.ndarray
-
-
 def source_numbers(
     nodes: pd.DataFrame, analytic_base_us: np.ndarray, source: SourceMeasurements | None
-) -> SourceNumbers:
-    """Base and features of nodes.
+) -> tuple[np.ndarray, np.ndarray]:
+    """[num_nodes] us that the network corrects, and [num_nodes, NUM_COLUMNS] features source_* (core.WORK_FEATURES).
 
     Args:
         nodes: node table of a step.
@@ -70,7 +57,7 @@ def source_numbers(
         source: measurements of the source machine; None: there are none.
     """
     if source is None:
-        return SourceNumbers(analytic_base_us, np.zeros((len(nodes), NUM_COLUMNS)))
+        return analytic_base_us, np.zeros((len(nodes), NUM_COLUMNS))
     known = (np.nan_to_num(source.measured_us) > 0) & (analytic_base_us > 0)  # [num_nodes]
     measured, scale = np.zeros(len(nodes)), np.log(source.model_ratio)
     measured[known] = np.log(source.measured_us[known] / analytic_base_us[known])
@@ -80,7 +67,7 @@ def source_numbers(
     of_op = _class_means(kind + " " + texts_of(nodes["op_name"]), scaled, known)
     imputed = np.where(np.isnan(of_op), np.nan_to_num(of_kind), of_op)
     columns = np.stack([known, measured, scale, np.nan_to_num(of_op), np.nan_to_num(of_kind)], axis=1)
-    return SourceNumbers(analytic_base_us * np.exp(np.where(known, measured, imputed)), columns)
+    return analytic_base_us * np.exp(np.where(known, measured, imputed)), columns
 
 
 def _class_means(names: pd.Series, log_ratio: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -131,7 +118,8 @@ def aligned_us(graph: ExecutionGraph, source: RunStep) -> np.ndarray:
     return np.where(rows >= 0, source.isolated.usual_us[rows], np.nan)
 
 
-def source_runs(folder: Path, read: Callable[[str], RunGraph]) -> SourceRuns:
-    """The recordings of a data set folder, the first one of each run."""
+def source_runs(folder: Path, cache_dir: Path) -> SourceRuns:
+    """The recordings of a data set folder, the first one of each run; graphs are kept in `cache_dir`."""
     runs = read_recordings(folder)
-    return SourceRuns({run: repeats[min(repeats)].name for run, repeats in runs.items() if repeats}, read)
+    names = {run: repeats[min(repeats)].name for run, repeats in runs.items()}
+    return SourceRuns(names, lambda name: read_run(folder, name, cache_dir))

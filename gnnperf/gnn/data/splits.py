@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gnnperf.core import InputError, untrusted
 from gnnperf.gnn.data.recordings import CARD, COMPLETE, read_json, read_recordings
-from gnnperf.gnn.data.runs import RunGraph, run_of, workload_of
+from gnnperf.gnn.data.runs import run_of, workload_of
 
 PARTS = ("train", "val", "test")
-BY_PROGRAM = ("run", "workload")  # first words of the axes along which the program of a recording determines its part
+BY_RUN, BY_WORKLOAD = "run", "workload"
+BY_PROGRAM = (BY_RUN, BY_WORKLOAD)  # first words of axes along which the program of a recording determines its part
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _check(split: Split, dataset: Path, where: str) -> None:
 
 
 def _check_recordings(parts: Mapping[str, str], where: str) -> None:
-    """Recordings of one run tell each other: they stand on one side."""
+    """Recordings of one run are nearly equal: they belong to one part."""
     result: dict[str, tuple[str, str]] = {}  # run -> its first recording, its part
     for recording, part in parts.items():
         first, known = result.setdefault(run_of(recording), (recording, part))
@@ -125,8 +126,8 @@ def with_tests_of(split: Split, other: Path) -> Split:
 def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Split:
     """The split with all complete recordings of `other` in its part train, named <folder>/<recording>.
 
-    Left out are programs that are tested on, so that a program nothing knows stays one, and runs that the split
-    validates on. What else an axis holds out (sizes, links, ..) another data set may hold, and nothing here could tell.
+    Left out are programs that are tested on, so that an unknown program stays one, and runs that the split
+    validates on. What else an axis holds out (sizes, links, ..) another data set may hold undetected.
 
     Args:
         split: of the data set that is trained on.
@@ -166,23 +167,9 @@ def _program(recording: Path) -> str:
     return name
 
 
-def read_also(
-    own: Callable[[str], RunGraph], other: Callable[[str], RunGraph], names: Iterable[str]
-) -> Callable[[str], RunGraph]:
-    """Reads `names` from the other data set."""
-    theirs = frozenset(names)
-    return lambda name: (other if name in theirs else own)(name)
-
-
-def read_named(other: Path, read: Callable[[str], RunGraph]) -> Callable[[str], RunGraph]:
-    """`read`, which reads a data set by its own names, by those that with_more_to_train gives its recordings."""
-    return lambda name: replace(read(name.removeprefix(prefix_of(other))), run=name)
-
-
 # The split of a folder without splits.json, drawn by the names of runs: with more runs, few change their part. A run is
 # one name: its repeats stay together. Where cards name several programs, whole programs are left out.
 
-BY_RUN, BY_WORKLOAD = "run", "workload"
 HELD_OUT = 5  # one of so many units validates, and one more tests where there are that many
 TOO_FEW = "too little data: {} {}; training needs one, and validation another one"
 
@@ -203,7 +190,7 @@ def drawn_parts(dataset: Path, axis: str) -> dict[str, list[str]]:
     Raises:
         InputError: another axis, or fewer than two runs or programs.
     """
-    if axis not in (BY_RUN, BY_WORKLOAD):
+    if axis not in BY_PROGRAM:
         raise InputError("no such file", where=str(dataset / "splits.json"),
                          remedy=f"write it, or set data.axis={BY_RUN}: then a split is drawn")  # fmt: skip
     units: dict[str, list[str]] = {}

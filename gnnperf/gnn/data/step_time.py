@@ -15,7 +15,7 @@ from gnnperf.schedule import NUM_UNROLLED, Schedule, schedule, schedule_with_con
 
 @dataclass(frozen=True)
 class IsolatedPrediction:
-    """What a model says of the nodes of a step, each by itself; all [num_nodes]. In a schedule NaN takes the base's.
+    """A model's latencies of a step's nodes, each by itself; all [num_nodes]. In a schedule NaN takes the base's.
 
     Attributes:
         usual_us: what a node usually takes.

@@ -62,7 +62,7 @@ def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:
 
 
 def field_column(nodes: pd.DataFrame, field: str) -> pd.Series:
-    """One field's column; words_of tells its words."""
+    """One field's column, for words_of."""
     return _lane(nodes) if field == "lane" else nodes[field]
 
 

@@ -61,14 +61,13 @@ class NearestRun:
         return np.where(np.isfinite(copied), copied, self.fallback.predict(nodes))
 
 
-def fit_nearest_run(tables: Mapping[str, Sequence[pd.DataFrame]]) -> NearestRun:
-    """From the node tables of each training run's steps."""
+def fit_nearest_run(tables: Mapping[str, pd.DataFrame]) -> NearestRun:
+    """From the node table of each training run's step."""
     runs = {}
-    for name, steps in tables.items():
-        nodes = pd.concat([s[["content_key", "latency_us"]] for s in steps], ignore_index=True)
-        nodes = nodes[is_measured(nodes["latency_us"].to_numpy())]
+    for name, step in tables.items():
+        nodes = step[is_measured(step["latency_us"].to_numpy())]
         runs[name] = nodes.groupby("content_key")["latency_us"].median()
-    return NearestRun(runs, fit_op_medians([s for steps in tables.values() for s in steps]))
+    return NearestRun(runs, fit_op_medians(list(tables.values())))
 
 
 def _op_keys(nodes: pd.DataFrame) -> list[tuple[str, str, str]]:

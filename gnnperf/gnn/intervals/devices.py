@@ -5,14 +5,15 @@
     bounds                    where those of one more generation are expected to lie: mean of the lower ones less
                               t x deviation x root of (1 + 1 / generations), and likewise above
 
-Rows of one device miss together, so that many rows of devices that trained say little of another one, whatever they are
-weighted by (BENCHMARKS.md); what counts is how far generations differ. t is Student's, one-sided, for GENERATION_LEVEL.
+Rows of one device miss together, so that many rows of devices that trained are little evidence for another
+one, however they are weighted (BENCHMARKS.md); what counts is how far generations differ.
+t is Student's, one-sided, for GENERATION_LEVEL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -41,14 +42,20 @@ class DeviceIntervals:
         level: share of nodes that lie within.
         log_bounds: family and dtype, or family -> lower and upper log(measured / predicted).
         generations: that were left out, one after the other.
+        provenance: where the numbers come from.
     """
 
-    level: float
+    level: Annotated[float, Meta(gt=0.0, lt=1.0)]
     log_bounds: Mapping[str, tuple[float, float]]
     generations: tuple[str, ...]
+    provenance: str = ""
+
+    def __post_init__(self) -> None:
+        for low, high in self.log_bounds.values():
+            require(low < high, "log_bounds", [low, high], "a lower and an upper number")
 
     def bounds_us(self, family: np.ndarray, dtype: np.ndarray, latency_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[n] lowest and highest latency; NaN where no device tells of the family.
+        """[n] lowest and highest latency; NaN for families without bounds.
 
         Args:
             family: [n] op families; None unknown.
@@ -73,7 +80,7 @@ def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:
 
 
 def fit_device_intervals(held_out: pd.DataFrame, level: float, pooled: float | None = None) -> DeviceIntervals:
-    """Groups that at least LEAST_GENERATIONS generations tell of; families that they tell of in several dtypes.
+    """Groups with rows of at least LEAST_GENERATIONS generations; families with rows in several dtypes.
 
     Args:
         held_out: columns generation, family, dtype, score = log(measured / predicted without the generation).
@@ -84,10 +91,10 @@ def fit_device_intervals(held_out: pd.DataFrame, level: float, pooled: float | N
     for keys in (held_out["family"], held_out["family"] + SEPARATOR + held_out["dtype"]):
         for key, rows in held_out.groupby(keys.astype(str), sort=True):
             generation = rows["generation"].to_numpy(str)
-            given = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype tells nothing of another
+            given = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype is no evidence for another
             if given and len(set(generation)) >= LEAST_GENERATIONS:
                 result[str(key)] = expected_bounds(rows["score"].to_numpy(float), generation, level, pooled)
-    return DeviceIntervals(level, result, tuple(sorted(map(str, set(held_out["generation"])))))
+    return DeviceIntervals(level, result, tuple(sorted(set(held_out["generation"].astype(str)))))
 
 
 def pooled_deviation(held_out: pd.DataFrame, level: float) -> float:
@@ -135,18 +142,6 @@ def generation_quantiles(scores: np.ndarray, generation: np.ndarray, level: floa
     return np.array([two_sided(part, level) for part in parts])
 
 
-@dataclass(frozen=True)
-class _File:
-    provenance: str
-    level: Annotated[float, Meta(gt=0.0, lt=1.0)]
-    generations: tuple[str, ...]
-    log_bounds: Mapping[str, tuple[float, float]]
-
-    def __post_init__(self) -> None:
-        for low, high in self.log_bounds.values():
-            require(low < high, "log_bounds", [low, high], "a lower and an upper number")
-
-
 @cache
 def shipped_device_intervals() -> DeviceIntervals:
     """Those that ship."""
@@ -155,17 +150,11 @@ def shipped_device_intervals() -> DeviceIntervals:
 
 def load_device_intervals(path: Path) -> DeviceIntervals:
     """Read intervals."""
-    result = read_constants(path, _File)
-    return DeviceIntervals(result.level, result.log_bounds, result.generations)
+    return read_constants(path, DeviceIntervals)
 
 
-def save_device_intervals(result: DeviceIntervals, provenance: str, path: Path) -> None:
+def save_device_intervals(result: DeviceIntervals, path: Path) -> None:
     """Write intervals as YAML: next to `path`, then renamed."""
+    values = asdict(result)
     bounds = {group: [round(value, 4) for value in pair] for group, pair in result.log_bounds.items()}
-    raw = {
-        "provenance": provenance,
-        "level": result.level,
-        "generations": list(result.generations),
-        "log_bounds": bounds,
-    }
-    write_text(path, yaml_text(raw, flow=None))
+    write_text(path, yaml_text({"provenance": values.pop("provenance"), **values, "log_bounds": bounds}, flow=None))

@@ -35,7 +35,7 @@ def two_sided(scores: np.ndarray, level: float) -> tuple[float, float]:
         level: 0 to 1.
 
     Returns:
-        the two; infinite where n is too small to tell.
+        the two; infinite where n is too small.
     """
     ordered = np.sort(scores)  # [n]
     place = math.floor((len(ordered) + 1) * (1.0 - level) / 2.0 + _ROUNDING)  # counted from either end
@@ -61,7 +61,7 @@ def one_sided(sizes: np.ndarray, runs: np.ndarray, level: float) -> float:
 
 
 def attainable(num_runs: int, level: float) -> float:
-    """The level that so many runs can tell: `level`, or that of their largest score."""
+    """The level that so many runs support: `level`, or that of their largest score."""
     return min(level, num_runs / (num_runs + 1))
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -47,7 +46,7 @@ class StepIntervals:
     """What steps may miss.
 
     Attributes:
-        level: share of steps that lie within; what the number of runs can tell.
+        level: share of steps that lie within; what the number of runs supports.
         group_error: group -> root mean square of its log error over runs.
         other_error: the same over all groups, for one that was never on a path.
         scores: quantile, over runs, of a step's |log error| in units of its scale.
@@ -130,7 +129,3 @@ class Intervals:
 
     nodes: NodeIntervals
     steps: Mapping[str, StepIntervals]
-
-    def to_plain(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)

@@ -167,7 +167,7 @@ def outputs_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) 
     for window in whole.windows(max_nodes):
         part = whole.cut(window)
         for node_type, estimate in network(part.data).items():
-            rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
+            rows = torch.from_numpy(whole.places(window, node_type))
             fields = torch.stack([estimate.residual, estimate.scheduled_residual])  # [2, n]
-            result[node_type][:, rows.sort().values] = fields[:, part.inner[node_type]]
+            result[node_type][:, rows] = fields[:, part.inner[node_type]]
     return {t: NodeOutput(*both) for t, both in result.items()}

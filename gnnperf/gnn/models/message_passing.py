@@ -9,14 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnperf.core import Relation
-from gnnperf.gnn.data.features import REVERSE_PREFIX
+from gnnperf.gnn.data.features import RELATION_ENDS, REVERSE_PREFIX
 
 # Hardware numbers are features of work: device and link nodes neither send nor receive.
-FORWARD_RELATIONS: tuple[str, ...] = tuple(map(str, (
-    Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS, Relation.FEEDS, Relation.JOINS, Relation.RELEASES,
-)))  # fmt: skip
-MESSAGE_RELATIONS = (*FORWARD_RELATIONS, *(f"{REVERSE_PREFIX}{r}" for r in FORWARD_RELATIONS))
+MESSAGE_RELATIONS = tuple(f"{prefix}{relation}" for prefix in ("", REVERSE_PREFIX) for relation in RELATION_ENDS)
 
 
 @dataclass(frozen=True)

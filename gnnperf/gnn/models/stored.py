@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.normalizer import LAW, Normalizer
+from gnnperf.gnn.data.normalizer import RANGED, Normalizer
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
@@ -22,13 +22,6 @@ MAX_NETWORK_BYTES = 2**27  # leaves space for the rest of a checkpoint
 def feature_names() -> dict[str, list[str]]:
     """What a network's inputs are called, by kind: a file of other ones is of another version."""
     return {"work": list(WORK_NAMES), "fields": list(FIELDS)}
-
-
-def network_of(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> TypedGNN:
-    """The network in evaluation mode."""
-    network = TypedGNN(model, vocabulary)
-    network.load_state_dict(dict(weights))
-    return network.eval()
 
 
 def check_network(
@@ -79,7 +72,7 @@ def _normalizer(normalizer: Normalizer) -> Iterator[bool]:
         yield all(is_within((end - mean) / scale, shape, MAX_INPUT) for end in (low, high))
     kinds = normalizer.of_kinds.get("low", torch.zeros(0)).shape[:1]
     yield bool(kinds[0]) and set(normalizer.of_kinds) == {"low", "high"}
-    yield all(is_within(end, (*kinds, len(LAW)), torch.inf) for end in normalizer.of_kinds.values())
+    yield all(is_within(end, (*kinds, len(RANGED)), torch.inf) for end in normalizer.of_kinds.values())
 
 
 def _weights(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> Iterator[bool]:

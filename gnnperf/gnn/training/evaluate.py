@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -19,7 +20,7 @@ from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
 from gnnperf.gnn.evaluation.metrics import ALL, compare
 from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
-from gnnperf.gnn.models.gnn import WORK, TypedGNN, outputs_of
+from gnnperf.gnn.models.gnn import TypedGNN, outputs_of
 from gnnperf.gnn.training.config import EVALUATED
 
 
@@ -42,14 +43,9 @@ class Processes:
         """Whether this one writes files, prints and evaluates for all."""
         return self.rank == 0
 
-    @property
-    def num_machines(self) -> int:
-        """On which they run, as many on each."""
-        return self.count // self.count_here
-
 
 def processes() -> Processes:
-    """One, unless torchrun says otherwise."""
+    """One, unless torchrun started this one."""
     rank, count, here = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if rank is None or count is None or here is None:
         return Processes()
@@ -62,7 +58,7 @@ def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALU
     Predictors: gnn; base (analytical, else typed floor), which the network corrects; analytic; one constant per op;
     a copy of the nearest training run.
     """
-    nearest = fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]})
+    nearest = fit_nearest_run({step.run: step.nodes for step in data.steps["train"]})
     return {part: _compare(network, data.steps[part], nearest, part) for part in parts if data.steps[part]}
 
 
@@ -95,21 +91,23 @@ def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
 
 
 def isolated_prediction(network: TypedGNN, step: Step) -> IsolatedPrediction:
-    """What the network says of each node by itself; NaN at device and link nodes."""
-    estimates = outputs_of(network.eval(), step.data)
-    usual_us, scheduled_us = np.full((2, len(step.nodes)), np.nan)
-    for node_type in WORK:
-        store, estimate = step.data[node_type], estimates[node_type]
-        row, base_us = store.node_id.numpy(), store.base_us.numpy()
-        usual_us[row] = base_us * estimate.residual.double().exp().numpy()
-        scheduled_us[row] = base_us * estimate.scheduled_residual.double().exp().numpy()
-    return IsolatedPrediction(usual_us, scheduled_us)
+    """Predictions of the network for each node by itself; NaN at device and link nodes."""
+    return IsolatedPrediction(*(step.stored("base_us") * np.exp(residuals_of(network, step))))
+
+
+def residuals_of(network: TypedGNN, step: Step) -> np.ndarray:
+    """[2, num_nodes] residuals of usual and of scheduled latencies; 0 at device and link nodes."""
+    result = np.zeros((2, len(step.nodes)))
+    for node_type, estimate in outputs_of(network.eval(), step.data).items():
+        both = torch.stack([estimate.residual, estimate.scheduled_residual])  # [2, n]
+        result[:, step.data[node_type].node_id.numpy()] = both.double().numpy()
+    return result
 
 
 def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
     """GMAE over all nodes of the validation runs: what a search over settings minimizes.
 
-    Not the loss: two settings of the loss give values that say nothing about each other.
+    Not the loss: two settings of the loss give values that cannot be compared.
     """
     val = tables["val"]
     result = val[(val["node_type"] == ALL) & (val["predictor"] == "gnn")]["gmae"]

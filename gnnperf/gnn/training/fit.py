@@ -7,14 +7,14 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import lightning
 import numpy as np
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -24,13 +24,13 @@ from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
-from gnnperf.gnn.models.gnn import WORK, TypedGNN, outputs_of
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.stored import check_storable
 from gnnperf.gnn.training.config import TrainConfig
-from gnnperf.gnn.training.evaluate import Processes, processes
+from gnnperf.gnn.training.evaluate import Processes, processes, residuals_of
 from gnnperf.gnn.training.look import Log, open_log
 from gnnperf.gnn.training.module import LatencyModule
-from gnnperf.gnn.training.resume import ReportsTraining, check_fits, lightning_checkpoint, resume_path, training_of
+from gnnperf.gnn.training.resume import check_fits, lightning_checkpoint, resume_path, training_of
 
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
@@ -65,19 +65,14 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     out = Path(config.out)
     module = LatencyModule(model, config.optim, config.seed)
     resume, given = resume_path(config.resume, out), training_of(config, data, model)
+    module.save_hyperparameters(given, logger=False)  # goes into every Lightning checkpoint
     if resume is not None:
-        check_fits(resume, model, given)
-    best = ModelCheckpoint(
-        dirpath=out,
-        filename=BEST,
-        monitor="val_loss",
-        save_last=True,
-        enable_version_counter=False,
-    )
+        check_fits(resume, module, given)
+    best = ModelCheckpoint(out, BEST, monitor="val_loss", save_last=True, enable_version_counter=False)
     ours = processes()
     module_data = StepDataModule(data, config.data, config.model.num_layers, config.seed, ours.rank, ours.count)
-    with log_or_own(log, config) as used, quiet(), stopped(), deterministic_again():
-        trainer = _trainer(config, [best, ReportsTraining(given)], used.curves, ours)
+    with nullcontext(log) if log is not None else open_log(config) as used, quiet(), stopped(), deterministic_again():
+        trainer = _trainer(config, best, used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(lightning_checkpoint(Path(best.best_model_path))["state_dict"])
     return model.cpu().eval()
@@ -93,26 +88,16 @@ def deterministic_again() -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-@contextmanager
-def log_or_own(log: Log | None, config: TrainConfig) -> Iterator[Log]:
-    """`log`, which its owner closes; None: the configuration's, closed here."""
-    if log is not None:
-        yield log
-        return
-    with open_log(config) as own:
-        yield own
-
-
-def _trainer(config: TrainConfig, retained: list[Callback], curves: Logger, ours: Processes) -> lightning.Trainer:
+def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:
     on_cpu = not torch.cuda.is_available()
     return lightning.Trainer(
         max_epochs=config.trainer.max_epochs,
-        callbacks=retained,
+        callbacks=[best],
         logger=curves,
         accelerator="cpu" if on_cpu else "gpu",
         devices=ours.count_here,
-        num_nodes=ours.num_machines,
-        strategy=_strategy(ours),
+        num_nodes=ours.count // ours.count_here,
+        strategy=DDPStrategy(find_unused_parameters=True) if ours.count > 1 else "auto",  # a batch may lack a relation
         use_distributed_sampler=False,  # SharedBatches divides every batch itself
         enable_progress_bar=config.trainer.progress_bar,
         enable_model_summary=False,
@@ -121,11 +106,6 @@ def _trainer(config: TrainConfig, retained: list[Callback], curves: Logger, ours
         num_sanity_val_steps=0,
         deterministic=on_cpu,
     )
-
-
-def _strategy(ours: Processes) -> DDPStrategy | str:
-    """Gradients averaged over processes; a relation that a batch lacks has none."""
-    return DDPStrategy(find_unused_parameters=True) if ours.count > 1 else "auto"
 
 
 @contextmanager
@@ -171,7 +151,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         node type -> shares, where not all corrections are kept; 0 leaves the base.
     """
     steps = data.steps["val"]
-    residuals = [_stored_residuals(network.eval(), step) for step in steps]
+    residuals = [residuals_of(network, step) for step in steps]
     usual = _usual_shares(steps, [both[0] for both in residuals])
     has_source = data.source_constants is not None
     scheduled = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
@@ -193,15 +173,6 @@ class Shares:
     def __str__(self) -> str:
         """In words."""
         return f"{self.usual:.0%} of its corrections count for node latencies, {self.scheduled:.0%} for steps"
-
-
-def _stored_residuals(network: TypedGNN, step: Step) -> np.ndarray:
-    """[2, num_nodes] residuals of usual and of scheduled latencies; 0 at device and link nodes."""
-    result = np.zeros((2, len(step.nodes)))
-    for node_type, estimate in outputs_of(network, step.data).items():
-        both = torch.stack([estimate.residual, estimate.scheduled_residual])  # [2, n]
-        result[:, step.data[node_type].node_id.numpy()] = both.double().numpy()
-    return result
 
 
 def _usual_shares(steps: Sequence[Step], residuals: Sequence[np.ndarray]) -> dict[str, float]:

@@ -61,7 +61,7 @@ class Log:
         return self.out / folder / name
 
 
-# The only file that knows wandb.
+# wandb is used in this file only.
 
 # What wandb would send by itself: host and user names, paths, the command line, git remotes, code, what is printed,
 # installed packages. A run is described by its configuration and by nothing of the machine.
@@ -199,26 +199,14 @@ def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
         Columns: the keys, nodes, time_share (of the measured time of all nodes), gmae, median_ape, bias, total_bias of
         the network (metrics.ErrorSummary) and base_gmae.
     """
-    total_us = nodes["measured_us"].sum()
-    rows = [
-        {**dict(zip(keys, values, strict=True)), **_errors(group), "time_share": group["measured_us"].sum() / total_us}
-        for values, group in nodes.groupby(list(keys), dropna=False, sort=True)
-    ]
+    total_us, rows = nodes["measured_us"].sum(), []
+    for values, group in nodes.groupby(list(keys), dropna=False, sort=True):
+        measured_us = group["measured_us"].to_numpy()
+        errors, base = (summarize(group[name].to_numpy(), measured_us) for name in ("predicted_us", "base_us"))
+        rows.append({**dict(zip(keys, values, strict=True)), "nodes": errors.num_nodes, "base_gmae": base.gmae,
+                     "time_share": measured_us.sum() / total_us, **asdict(errors)})  # fmt: skip
     table = pd.DataFrame(rows).sort_values("time_share", ascending=False, kind="stable", ignore_index=True)
     return table[[*keys, "nodes", "time_share", "gmae", "base_gmae", "median_ape", "bias", "total_bias"]]
-
-
-def _errors(group: pd.DataFrame) -> dict[str, float]:
-    measured_us, predicted_us, base_us = (group[f"{name}_us"].to_numpy() for name in ("measured", "predicted", "base"))
-    network = summarize(predicted_us, measured_us)
-    return {
-        "nodes": network.num_nodes,
-        "gmae": network.gmae,
-        "base_gmae": summarize(base_us, measured_us).gmae,
-        "median_ape": network.median_ape,
-        "bias": network.bias,
-        "total_bias": network.total_bias,
-    }
 
 
 def sampled(nodes: pd.DataFrame, max_rows: int = MAX_ROWS, seed: int = 0) -> pd.DataFrame:
@@ -281,7 +269,7 @@ def log_outputs(
 
 @contextmanager
 def open_log(config: TrainConfig) -> Iterator[Log]:
-    """The log that the configuration asks for, closed at the end: the next job of a multirun begins one of its own.
+    """The log of the configuration, closed at the end: the next job of a multirun begins one of its own.
 
     Raises:
         InputError: wandb refuses.

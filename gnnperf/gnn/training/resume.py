@@ -7,20 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import lightning
 import torch
-from lightning.pytorch.callbacks import Callback
 
 from gnnperf.core import InputError
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import TrainConfig
+from gnnperf.gnn.training.module import LatencyModule
 
 LAST = "last"  # name of the Lightning checkpoint to go on from
 OURS = "a last.ckpt that train.py wrote"
 REMEDY = "resume with the configuration and data it was trained with, or train anew in another folder"
-KEY = "gnnperf_training"
 
 
 def lightning_checkpoint(path: Path) -> dict[str, Any]:
@@ -30,23 +28,6 @@ def lightning_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged file can fail anywhere
         raise InputError("not a checkpoint of this training, or damaged", where=str(path), allowed=OURS) from error
     return content
-
-
-class ReportsTraining(Callback):
-    """Puts into every Lightning checkpoint what the training is of.
-
-    Args:
-        given: training_of.
-    """
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self.given = dict(given)
-
-    def on_save_checkpoint(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Plain text, so that loading runs no code."""
-        checkpoint[KEY] = self.given
 
 
 def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dict[str, str]:
@@ -79,26 +60,23 @@ def resume_path(resume: str | None, out: Path) -> Path | None:
     return path
 
 
-def check_fits(resume: Path, model: TypedGNN, given: Mapping[str, str]) -> None:
+def check_fits(resume: Path, module: LatencyModule, given: Mapping[str, str]) -> None:
     """Refuse a Lightning checkpoint of another network, or of another training of this one.
 
     Args:
         resume: its path.
-        model: the network.
+        module: what trains.
         given: training_of what goes on.
     """
     stored = lightning_checkpoint(resume)
-    if _shapes(stored.get("state_dict"), "model.") != _shapes(model.state_dict(), ""):
+    if _shapes(stored.get("state_dict")) != _shapes(module.state_dict()):
         raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=REMEDY)
-    before = stored.get(KEY)
-    before = before if isinstance(before, dict) else {}
+    before = stored.get(LatencyModule.CHECKPOINT_HYPER_PARAMS_KEY, {})
     changed = [name for name, value in given.items() if before.get(name) != value]
     if changed:
         raise InputError(f"is of another training: {', '.join(changed)} differ", where=str(resume), allowed=OURS,
                          remedy=REMEDY)  # fmt: skip
 
 
-def _shapes(weights: Any, prefix: str) -> dict[str, Any]:
-    if not isinstance(weights, Mapping):
-        return {}
-    return {name.removeprefix(prefix): tensor.shape for name, tensor in weights.items()}
+def _shapes(weights: Any) -> dict[str, Any]:
+    return {name: tensor.shape for name, tensor in weights.items()} if isinstance(weights, Mapping) else {}

@@ -35,13 +35,8 @@ class EntryConfig(TrainConfig):
 
     @property
     def trains_network(self) -> bool:
-        """Whether there will be a checkpoint."""
+        """Whether there will be a checkpoint; else an entry point of "gnnperf.trainers" trains."""
         return self.learner.kind is LearnerKind.network
-
-    @property
-    def other_trainer(self) -> str | None:
-        """Name of the trainer (an entry point of "gnnperf.trainers") that trains; None: train.py, the network."""
-        return None if self.trains_network else "learner"
 
     @property
     def cells_folder(self) -> Path:

@@ -11,7 +11,7 @@ of the step. A part that grew and is nowhere on the path changes the sums over a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -33,17 +33,17 @@ class Change:
     """One part of the step."""
 
     name: str  # of the op, phase or node type
-    a_us: float  # a_us, b_us: time that the critical path spends there
-    b_us: float
-    a_total_us: float = 0.0  # a_total_us, b_total_us: latencies there summed over all ranks, what has none left out
-    b_total_us: float = 0.0
-    a_nodes: int = 0  # a_nodes, b_nodes: how many nodes there are
-    b_nodes: int = 0
+    a_critical_us: float  # a_critical_us, b_critical_us: time that the critical path spends there
+    b_critical_us: float
+    a_all_ranks_us: float = 0.0  # a_all_ranks_us, b_all_ranks_us: known latencies there, summed over all ranks
+    b_all_ranks_us: float = 0.0
+    a_num_nodes: int = 0  # a_num_nodes, b_num_nodes: how many nodes there are
+    b_num_nodes: int = 0
 
     @property
     def change_us(self) -> float:
         """B less A."""
-        return self.b_us - self.a_us
+        return self.b_critical_us - self.a_critical_us
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def leading(changes: tuple[Change, ...], limit: int) -> tuple[Change, ...]:
     return (*changes[:limit], Change(f"{OTHERS}: {len(others)}", *sums))
 
 
-_NUMBERS = ("a_us", "b_us", "a_total_us", "b_total_us", "a_nodes", "b_nodes")
+_NUMBERS = tuple(field.name for field in fields(Change)[1:])
 
 
 def _changes(a: Side, b: Side, column: str) -> tuple[Change, ...]:
@@ -98,9 +98,9 @@ def _changes(a: Side, b: Side, column: str) -> tuple[Change, ...]:
     rows = zip(both.index, both[columns].to_numpy().tolist(), strict=True)
     result = [Change(str(name), *numbers[:4], *map(int, numbers[4:])) for name, numbers in rows]
     rest = Change(REST, _rest_us(a), _rest_us(b))
-    if max(abs(rest.a_us), abs(rest.b_us)) > SMALLEST_REST_US:
+    if max(abs(rest.a_critical_us), abs(rest.b_critical_us)) > SMALLEST_REST_US:
         result.append(rest)
-    return tuple(sorted(result, key=lambda one: (-abs(one.change_us), -one.b_us, one.name)))
+    return tuple(sorted(result, key=lambda one: (-abs(one.change_us), -one.b_critical_us, one.name)))
 
 
 def _rest_us(side: Side) -> float:

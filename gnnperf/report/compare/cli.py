@@ -52,7 +52,7 @@ def _compare(args: argparse.Namespace) -> int:
     result = compare(_side(args.a, args.step), _side(args.b, args.step))
     document = to_json(comparison_document(result, limits))
     if args.html is not None:
-        from gnnperf.report.compare.page import comparison_page
+        from gnnperf.report.page.changes import comparison_page
 
         _write(args.html, comparison_page(result).encode())
     if args.json == STDOUT:

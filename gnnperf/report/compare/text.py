@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,10 @@ def comparison_document(result: Comparison, limits: Limits) -> dict[str, Any]:
         "step_time_kind": str(result.b.step_time_kind),
         "change_us": result.change_us,
         "change_share": result.change_share,
-        **{f"by_{by.replace(' ', '_')}": [_change(one) for one in parts] for by, parts in result.changes.items()},
+        **{
+            f"by_{by.replace(' ', '_')}": [{**asdict(one), "change_us": one.change_us} for one in parts]
+            for by, parts in result.changes.items()
+        },
         "max_step_ms": limits.max_step_ms,
         "max_regression_percent": limits.max_regression,
         "exceeded": list(limits.exceeded(result)),
@@ -164,8 +167,9 @@ def _table(by: str, changes: tuple[Change, ...], result: Comparison) -> Table:
     table.add_column("from A to B", width=BAR_WIDTH, no_wrap=True)
     parts = leading(changes, NUM_PARTS)
     for part, bar in zip(parts, bars([part.change_us for part in parts], result.a.step_time_us), strict=True):
-        times = (time_text(part.a_us), time_text(part.b_us), signed(part.change_us))
-        totals = (time_text(part.a_total_us), time_text(part.b_total_us)) if part.a_nodes or part.b_nodes else ("", "")
+        times = (time_text(part.a_critical_us), time_text(part.b_critical_us), signed(part.change_us))
+        summed = (part.a_all_ranks_us, part.b_all_ranks_us) if part.a_num_nodes or part.b_num_nodes else ()
+        totals = (*map(time_text, summed),) or ("", "")
         color = LONGER if part.change_us > 0 else SHORTER
         table.add_row(*(Text(td) for td in (part.name, *times, *totals)), Text(bar, style=color))
     return table
@@ -192,19 +196,6 @@ def _side(side: Side) -> dict[str, Any]:
         "step_time_us": side.step_time_us,
         "step_time_is_lower_bound": side.is_lower_bound,
         "throughput": side.rates or None,
-    }
-
-
-def _change(part: Change) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "a_critical_us": part.a_us,
-        "b_critical_us": part.b_us,
-        "change_us": part.change_us,
-        "a_all_ranks_us": part.a_total_us,
-        "b_all_ranks_us": part.b_total_us,
-        "a_num_nodes": part.a_nodes,
-        "b_num_nodes": part.b_nodes,
     }
 
 

@@ -127,43 +127,29 @@ def sources(prediction: StepPrediction) -> Markup:
     return Markup(f"{stack(parts)}{note(f'Shares of the step time, along the critical path; {coverage(prediction)}.')}")
 
 
-def node_types(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
-    """By node type, with the shares of the critical path as a bar."""
-    parts = [(name, share, OF_TYPE.get(name, OTHER)) for name, share in prediction.critical_path_share.items()]
-    shares = f"{stack(parts)}{note('Shares of the critical path; ' + path_delays(prediction) + '.')}"
-    result = summary.by_node_type(work)
-    totals = _totals("Node types", "node type", result, _names(result, "node_type"), prediction)
-    return Markup(f"{subtitle('By node type')}{shares}{totals}")
+def groups(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
+    """By node type, phase, op family and rank; with shares of the critical path as bars, and when each rank completes.
 
-
-def phases(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
-    """By phase of the step."""
-    result = summary.by_phase(work)
-    share = result["critical_us"] / (result["critical_us"].sum() or 1.0)
-    parts = [(str(n), float(s), OF_PHASE.get(str(n), OTHER)) for n, s in zip(result["phase"], share, strict=True)]
-    totals = _totals("Phases", "phase", result, _names(result, "phase"), prediction)
-    return Markup(f"{subtitle('By phase')}{stack(parts)}{totals}")
-
-
-def families(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
-    """By op family."""
-    result = summary.by_family(work)
-    totals = _totals("Op families", "op family", result, _names(result, "family"), prediction)
-    return Markup(f"{subtitle('By op family')}{totals}")
-
-
-def ranks(prediction: StepPrediction, work: pd.DataFrame) -> Markup:
-    """By rank, with when each one completes; transfers belong to several."""
-    result = summary.by_rank(work)
-    names = [rank_td(int(rank)) for rank in result["rank"]]
-    done_us = [prediction.rank_step_time_us.get(int(rank), math.nan) for rank in result["rank"]]
+    Transfers belong to several ranks.
+    """
+    by_phase, by_rank = summary.by_phase(work), summary.by_rank(work)
+    shares = by_phase["critical_us"] / (by_phase["critical_us"].sum() or 1.0)
+    phases = [(str(n), float(s), OF_PHASE.get(str(n), OTHER)) for n, s in zip(by_phase["phase"], shares, strict=True)]
+    types = [(name, share, OF_TYPE.get(name, OTHER)) for name, share in prediction.critical_path_share.items()]
+    done_us = [prediction.rank_step_time_us.get(int(rank), math.nan) for rank in by_rank["rank"]]
     done = [Td("-", 0.0) if math.isnan(us) else time_td(us) for us in done_us]
-    totals = _totals("Ranks", "rank", result, names, prediction, ("completes after", done))
-    return Markup(f"{subtitle('By rank')}{note('Transfers belong to several ranks.')}{totals}")
-
-
-def _names(result: pd.DataFrame, column: str) -> list[Td]:
-    return [text_td(str(name)) for name in result[column]]
+    ranks = [rank_td(int(rank)) for rank in by_rank["rank"]]
+    path = f"{stack(types)}{note('Shares of the critical path; ' + path_delays(prediction) + '.')}"
+    tables = (
+        ("Node types", "node type", summary.by_node_type(work), "node_type", path),
+        ("Phases", "phase", by_phase, "phase", stack(phases)),
+        ("Op families", "op family", summary.by_family(work), "family", ""),
+    )
+    parts = [f"{subtitle(f'By {head}')}{drawn}"
+             f"{_totals(caption, head, result, [text_td(str(n)) for n in result[column]], prediction)}"
+             for caption, head, result, column, drawn in tables]  # fmt: skip
+    of_ranks = _totals("Ranks", "rank", by_rank, ranks, prediction, ("completes after", done))
+    return Markup("\n".join([*parts, f"{subtitle('By rank')}{note('Transfers belong to several ranks.')}{of_ranks}"]))
 
 
 def _totals(

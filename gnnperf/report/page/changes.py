@@ -8,8 +8,21 @@ import pandas as pd
 from gnnperf.predict import StepPrediction
 from gnnperf.report.compare.changes import Change, Comparison, compare, leading
 from gnnperf.report.compare.side import predicted_side
-from gnnperf.report.compare.text import signed
-from gnnperf.report.page.markup import Markup, Row, Td, bar, note, stack, table, text_td, time_td
+from gnnperf.report.compare.text import headline, rate_lines, sides, signed, warnings
+from gnnperf.report.page.markup import (
+    Markup,
+    Row,
+    Td,
+    bar,
+    note,
+    page,
+    paragraph,
+    section,
+    stack,
+    table,
+    text_td,
+    time_td,
+)
 from gnnperf.report.page.ops import OF_TYPE, OTHER
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.text import time_text
@@ -29,7 +42,7 @@ def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Marku
     rows: list[Row] = [
         (text_td(part.name), Td(signed(part.change_us), part.change_us),
          bar(abs(end - begin), "red" if end > begin else "green", min(begin, end)),
-         *map(time_td, (part.a_us, part.b_us, part.a_total_us, part.b_total_us)))
+         *map(time_td, (part.a_critical_us, part.b_critical_us, part.a_all_ranks_us, part.b_all_ranks_us)))
         for part, begin, end in zip(parts, at, at[1:], strict=False)
     ]  # fmt: skip
     ends: list[Row] = [(Td(f"step {letter}"), time_td(side.step_time_us), bar(place, "blue"), *[Td("")] * 4)
@@ -54,3 +67,11 @@ def before_and_after(before: StepPrediction, after: StepPrediction, nodes: pd.Da
     ]
     result = compare(predicted_side(before, nodes), predicted_side(after, nodes_table(after)))
     return Markup("".join([*bars_of_types, waterfall("node type", result.changes["node type"], result)]))
+
+
+def comparison_page(result: Comparison) -> str:
+    """A comparison as one HTML file that needs no network: headline, what is compared, warnings, waterfalls."""
+    lines = [paragraph(line) for line in (*sides(result), *rate_lines(result), *warnings(result))]
+    parts = [section(by.replace(" ", "-"), f"By {by}: time on the critical path", waterfall(by, changes, result))
+             for by, changes in result.changes.items()]  # fmt: skip
+    return page(headline(result), *lines, *parts)

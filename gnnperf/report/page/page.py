@@ -232,11 +232,7 @@ def _sections(
         yield "findings", "What holds the step up", findings(estimate.findings)
     yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(ranks, step_us)
     yield "sources", "Where latencies come from", breakdown.sources(estimate) + ops.uncovered(estimate.uncovered_ops)
-    yield "breakdown", "Where the time goes", "\n".join((
-        note(breakdown.SUMS_NOTE),
-        breakdown.node_types(estimate, work), breakdown.phases(estimate, work), breakdown.families(estimate, work),
-        breakdown.ranks(estimate, work),
-    ))  # fmt: skip
+    yield "breakdown", "Where the time goes", f"{note(breakdown.SUMS_NOTE)}\n{breakdown.groups(estimate, work)}"
     yield (
         "path",
         "Critical path",

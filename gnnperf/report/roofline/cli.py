@@ -28,16 +28,13 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _roofline(arguments: argparse.Namespace) -> int:
-    from gnnperf.report.roofline.picture import sheet_of, table_of
-    from gnnperf.report.roofline.points import pictures_of, read_source
-    from gnnperf.report.roofline.sheet import SUFFIXES, print_sheets, write
+    from gnnperf.report.roofline.picture import SUFFIXES, print_pictures, write
+    from gnnperf.report.roofline.points import read_pictures
 
     if arguments.out is not None:
         require_writable(arguments.out, SUFFIXES)
-    source = read_source(arguments.folder)
-    pictures = pictures_of(source.nodes, source.predicted_on, source.measured_on)
-    sheets = [sheet_of(picture) for picture in pictures]
+    title, pictures = read_pictures(arguments.folder)
     if arguments.out is not None:
-        write(arguments.out, table_of(pictures), f"Roofline of {source.title}", sheets)
-    print_sheets(source.title, sheets, arguments.out)
+        write(arguments.out, f"Roofline of {title}", pictures)
+    print_pictures(title, pictures, arguments.out)
     return 0

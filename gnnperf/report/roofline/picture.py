@@ -1,17 +1,25 @@
-"""The roofline of a device as table, words, CSV and log-log picture."""
+"""The roofline of a device as table, words and log-log picture: on the terminal, as an HTML page, and as CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from gnnperf.analytic import DeviceRoofs, Roof
+from gnnperf.core import csv_text, untrusted, write_text
+from gnnperf.report.console import show
+from gnnperf.report.page import markup
 from gnnperf.report.roofline.chart import Axis, Chart, decades, number_text
 from gnnperf.report.roofline.points import MEASURED, PREDICTED, DevicePicture, Point
-from gnnperf.report.roofline.sheet import NUM_COLORS, Sheet
 from gnnperf.report.text import share_text, time_text
 
+SUFFIXES = (".html", ".csv")
+NUM_COLORS = 8  # classes c0, c1, ... of report.css
 HEADS = ("family, rate", "", "nodes", "time, all ranks", "FLOP/byte", "bound", "FLOP/s", "byte/s", "of sustained",
          "of peak")  # fmt: skip
 DRAWN = '<p class="note">filled: predicted; hollow: measured; solid: sustained roofs; dashed: peaks</p>'
@@ -20,10 +28,35 @@ ABOVE = "Above 100 %: the bytes came from caches, of which these roofs know noth
 LESS_INTENSE, MORE_INTENSE = 0.1, 10.0  # of the ridges: how far the picture reaches at least
 
 
-def sheet_of(picture: DevicePicture) -> Sheet:
-    """Everything that is shown of one device."""
-    rows = [_row(kind, point) for kind, points in picture.points.items() for point in points]
-    return Sheet(picture.roofs.device.name, _lines(picture), HEADS, tuple(rows), _drawn(picture))
+def print_pictures(title: str, pictures: Sequence[DevicePicture], written: Path | None) -> None:
+    """On the terminal, with the file that was written. Names come from others, so nothing is read as markup."""
+    parts = list[RenderableType]([Text(title, style="dim")])
+    for picture in pictures:
+        table = Table(box=None, pad_edge=False)
+        for place, head in enumerate(HEADS):
+            table.add_column(head, justify="right" if place else "left", no_wrap=place > 0)
+        for row in _rows(picture):
+            table.add_row(*map(Text, row))
+        sentences = (Text(f"  {line}", style="dim") for line in _lines(picture))
+        parts += [Text(picture.roofs.device.name, style="bold"), *sentences, table]
+    if written is not None:
+        parts.append(Text(f"wrote {written}", style="green"))
+    show(Group(*parts))
+
+
+def write(path: Path, title: str, pictures: Sequence[DevicePicture]) -> None:
+    """HTML (one file without scripts or references, light and dark) or CSV by the suffix, whole or not at all."""
+    is_page = path.suffix == ".html"
+    content = markup.page(title, *map(_section, enumerate(pictures))) if is_page else csv_text(table_of(pictures))
+    with untrusted.reading(path, "cannot be written"):
+        write_text(path, content)
+
+
+def _section(numbered: tuple[int, DevicePicture]) -> markup.Markup:
+    number, picture = numbered
+    name, rows = picture.roofs.device.name, [tuple(map(markup.Td, row)) for row in _rows(picture)]
+    table = markup.table(name, [head or "\N{NO-BREAK SPACE}" for head in HEADS], rows)
+    return markup.section(f"sheet-{number}", name, *map(markup.note, _lines(picture)), _drawn(picture), table)
 
 
 def table_of(pictures: Sequence[DevicePicture]) -> pd.DataFrame:
@@ -53,6 +86,10 @@ def _roof_text(roof: Roof, unit: str) -> str:
 
 def _rate_text(rate: float, unit: str) -> str:
     return f"{number_text(rate)}{unit}"
+
+
+def _rows(picture: DevicePicture) -> list[tuple[str, ...]]:
+    return [_row(kind, point) for kind, points in picture.points.items() for point in points]
 
 
 def _row(kind: str, point: Point) -> tuple[str, ...]:

@@ -144,18 +144,8 @@ NUMBERS = ("flops", "bytes", "latency_us", "measured_latency_us")
 COLUMNS = ("node_type", "family", "dtype", *NUMBERS)
 
 
-@dataclass(frozen=True)
-class Source:
-    """Attributes: title: run and step; nodes: [num_nodes] COLUMNS; predicted_on, measured_on: see `pictures_of`."""
-
-    title: str
-    nodes: pd.DataFrame
-    predicted_on: DeviceSpec
-    measured_on: DeviceSpec | None
-
-
-def read_source(folder: Path) -> Source:
-    """A prediction's folder, with the numbers of its devices."""
+def read_pictures(folder: Path) -> tuple[str, tuple[DevicePicture, ...]]:
+    """Run and step of a prediction's folder, and the pictures of its devices."""
     where = folder / DOCUMENT
     given = read_document(where)
     with reading(where, "cannot be understood", remedy=AGAIN):
@@ -166,7 +156,7 @@ def read_source(folder: Path) -> Source:
         raise InputError(f"the device {given.get('hardware')!r} is not in the catalog", where=str(where), remedy=AGAIN)
     with reading(folder / NODES, "has a column that is no number", remedy=AGAIN):
         nodes = read_nodes(folder / NODES, COLUMNS).astype(dict.fromkeys(NUMBERS, "float64"))
-    return Source(title, nodes, predicted_on, predicted_on if same else traced_on)
+    return title, pictures_of(nodes, predicted_on, predicted_on if same else traced_on)
 
 
 def _device(given: dict[str, Any], key: str, where: str) -> DeviceSpec | None:

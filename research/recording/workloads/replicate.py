@@ -6,7 +6,7 @@ overlapped   backward |--|--|--|--|            blocking   backward |--|     |--|
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import TypeVar
 
@@ -15,12 +15,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, Workload, device
+from research.recording.workloads.workload import SEED, device
 
 NUM_BATCHES = 4  # made before the first step and used in turn
 DEFAULT_BUCKET_MB = 25.0  # of DDP
 Batch = TypeVar("Batch")
-Tensors = tuple[torch.Tensor, ...]
 
 
 def replicate(
@@ -63,41 +62,3 @@ def own_batches(make: Callable[[], Batch], data_rank: int | None = None) -> Iter
     """Batches without end; ranks of the same `data_rank` (None: its own number) draw the same."""
     torch.manual_seed(SEED + 1 + (dist.get_rank() if data_rank is None else data_rank))
     return cycle([make() for _ in range(NUM_BATCHES)])
-
-
-class ReplicatedWorkload(Workload, kind="", letters={}):
-    """Base of programs with one model on every rank, batches of each rank's own and one optimizer.
-
-    A subclass is a frozen dataclass of sizes: `class Unet(ReplicatedWorkload, kind="unet", width="channels",
-    letters={"levels": "l", ...})`; `bucket_mb` is named where it differs.
-
-    Attributes:
-        batch: samples per rank.
-        bucket_mb: DDP's bucket.
-    """
-
-    batch: int
-    bucket_mb: float
-
-    def __init_subclass__(cls, *, kind: str, width: str, letters: Mapping[str, str]) -> None:
-        super().__init_subclass__(kind=kind, width=width, letters=letters, otherwise={"bucket_mb": "mb"})
-
-    def model(self) -> nn.Module:
-        raise NotImplementedError
-
-    def draw(self) -> Tensors:
-        raise NotImplementedError
-
-    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
-        """Forward; [] float32."""
-        raise NotImplementedError
-
-    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        raise NotImplementedError
-
-    def build(self) -> Trainer:
-        """The replicated model, batches and the optimizer."""
-        torch.manual_seed(SEED)
-        model = replicate(self.model().to(device()), self.bucket_mb)
-        batches = own_batches(lambda: tuple(tensor.to(device()) for tensor in self.draw()))
-        return LossTrainer((model,), lambda: self.loss(model, next(batches)), (self.optimizer(model.parameters()),))

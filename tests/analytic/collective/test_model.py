@@ -81,27 +81,6 @@ def test_more_bytes_are_never_faster(
     )
 
 
-@given(MODELS, KINDS, st.integers(2, 16))
-def test_no_bytes_cost_start_and_hops(collective_model: CollectiveModel, kind: str, ranks: int) -> None:
-    plain = CollectiveModel(collective_model.start_us, collective_model.hop_us, 1.0, 1.0, 0.0, ())
-    assert latency(collective_model, kind, 0.0, ranks) == pytest.approx(latency(plain, kind, 0.0, ranks), rel=1e-6)
-
-
-@given(MODELS, KINDS.filter(lambda kind: kind != "send_recv"), st.floats(0, 1e12), st.integers(1, 16))
-def test_doubling_peers_never_shortens_a_ring(
-    collective_model: CollectiveModel, kind: str, size: float, ranks: int
-) -> None:
-    ring = CollectiveModel(
-        collective_model.start_us,
-        collective_model.hop_us,
-        collective_model.pass_bytes_per_s,
-        collective_model.wire_bytes_per_s,
-        collective_model.sharing_power,
-        (),
-    )
-    assert latency(ring, kind, size, 2 * ranks) >= latency(ring, kind, size, ranks) * (1 - 1e-9)
-
-
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7, 8])
 def test_rings_of_a_hybrid_cube_mesh_by_search(ranks: int) -> None:
     double = {(0, 3), (1, 2), (2, 3), (4, 7), (5, 6), (6, 7), (0, 4), (1, 5)}

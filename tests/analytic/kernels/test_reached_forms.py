@@ -15,7 +15,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.embedding.counted_access import counted_access, with_counts
-from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
+from gnnperf.analytic.embedding.model import Lookups, lookup_costs, lookup_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
@@ -126,7 +126,7 @@ def test_counted_tables_are_requested_for_as_counted() -> None:
     rows, dim, lookups, bags, one = (np.array([float(v)]) for v in (1e5, 16, 16_000, 100, 1))
     calls = Lookups(rows, dim, lookups, bags, one, one, np.zeros(1, bool), counted=access)
     result = lookups_us([requested, bag(100_000, 16)], ROUND)
-    assert result[0] == pytest.approx(lookup_us(calls, *specified(DEVICE, CONSTANTS))[0])
+    assert result[0] == pytest.approx(lookup_us(calls, lookup_costs(DEVICE, CONSTANTS))[0])
     assert result[0] < 0.8 * result[1]  # 4,250 different rows, not 14,800
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from gnnperf.analytic import OpRow, estimate_rows, read_op_rows
 from gnnperf.analytic.embedding.model import zipf_access
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.op_tables import OpRow, estimate_rows, read_op_rows
 from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gnnperf.analytic import OpRow, estimate_rows, read_op_rows
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.op_tables import OpRow, estimate_rows, read_op_rows
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
 from gnnperf.analytic.op_tables.signatures import recorded_call

@@ -148,5 +148,5 @@ def test_what_is_left_out_is_counted_and_reported() -> None:
     result, machine_scales = in_own_scale([*OURS, *theirs, emulated], ["more/"])
     assert len(result) == len(OURS) and machine_scales["more/"].num_left_out == 1
     sentences = str(machine_scales["more/"])
-    assert "compute float32 2.00, host T1 2.00" in sentences and "as 8 shared runs say" in sentences
-    assert sentences.endswith("; left out, because of no known pace: 1")
+    assert "compute float32 2.00, host T1 2.00" in sentences and "by 8 shared runs" in sentences
+    assert sentences.endswith("; left out, because of unknown speed: 1")

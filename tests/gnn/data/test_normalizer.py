@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.gnn.data.normalizer import COLLECTIVE, KIND, LAW, fit_normalizer, widened
+from gnnperf.gnn.data.normalizer import COLLECTIVE, KIND, RANGED, fit_normalizer, widened
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.vocabulary import FIELDS
 
@@ -39,7 +39,7 @@ def collectives(*places: tuple[float, float, float], kinds: list[int] | None = N
     data[COLLECTIVE].codes = torch.zeros(len(places), len(FIELDS), dtype=torch.int64)
     data[COLLECTIVE].codes[:, KIND] = torch.tensor(kinds or [1] * len(places))
     for row, place in enumerate(places):
-        data[COLLECTIVE].x[row, [LAW[-2], LAW[0], 0]] = torch.tensor(place)
+        data[COLLECTIVE].x[row, [RANGED[-2], RANGED[0], 0]] = torch.tensor(place)
     return data
 
 

@@ -16,14 +16,15 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
-from gnnperf.gnn.data.prepare import DataConfig, load_data, opened, prepare
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
 from gnnperf.hardware import LAWS_GROUP, load_device, path_of
 from gnnperf.hardware.placement import Placement
 
+SMALL = replace(SPLIT, train=("a",), test=())
 
-def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
-    data = prepared(tmp_path)
+
+def test_parts_and_statistics_from_train_only(data: PreparedData, toy_cache: Path) -> None:
     assert {part: [s.run for s in steps] for part, steps in data.steps.items()} == {
         "train": ["a", "b", "c", "d"], "val": ["e"], "test": ["f"]
     }  # fmt: skip
@@ -35,7 +36,7 @@ def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
         nodes = result.graph.nodes.assign(dtype="strange", latency_us=1e6)
         return replace(result, graph=replace(result.graph, nodes=nodes, fingerprint=f"strange {run}"))
 
-    other = prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, strange)
+    other = prepare(DataConfig(cache_dir=str(toy_cache)), SPLIT, strange)
     assert other.vocabulary == data.vocabulary
     assert other.floors == data.floors
     assert other.constants == data.constants
@@ -44,17 +45,15 @@ def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
     assert other.training_fingerprint != data.training_fingerprint  # val is strange, too
 
 
-def test_what_is_tested_on_is_no_part_of_what_is_learned_from(tmp_path: Path) -> None:
-    data = prepared(tmp_path)
-    external = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, test=("g",)), read)
+def test_what_is_tested_on_is_no_part_of_what_is_learned_from(data: PreparedData, toy_cache: Path) -> None:
+    external = prepare(DataConfig(cache_dir=str(toy_cache)), replace(SPLIT, test=("g",)), read)
     assert external.training_fingerprint == data.training_fingerprint
     assert external.fingerprint != data.fingerprint
-    fewer = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, train=SPLIT.train[:3]), read)
+    fewer = prepare(DataConfig(cache_dir=str(toy_cache)), replace(SPLIT, train=SPLIT.train[:3]), read)
     assert fewer.training_fingerprint != data.training_fingerprint
 
 
-def test_training_features_have_mean_zero(tmp_path: Path) -> None:
-    data = prepared(tmp_path)
+def test_training_features_have_mean_zero(data: PreparedData) -> None:
     x = torch.cat([s.data["compute"].x for s in data.steps["train"]])
     assert x.mean(0).abs().max() < 1e-5
 
@@ -66,36 +65,35 @@ def test_the_cache_knows_collective_models_of_collectives_by_their_content(tmp_p
         result = read(run)
         return replace(result, cluster=replace(result.cluster, collectives={"any": str(collective_models)}))
 
-    for count, name in ((6, "a100_vtrain"), (6, "a100_vtrain"), (12, "perlmutter")):
+    for count, name in ((2, "a100_vtrain"), (2, "a100_vtrain"), (4, "perlmutter")):
         shutil.copy(path_of(name, LAWS_GROUP), collective_models)
-        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, with_collective_models)
+        prepare(DataConfig(cache_dir=str(tmp_path)), SMALL, with_collective_models)
         assert len(list(tmp_path.rglob("*.pt"))) == count
 
 
-def test_the_cache_answers_the_second_time_and_knows_its_inputs(
+def test_the_cache_is_read_the_second_time_and_depends_on_its_inputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = prepared(tmp_path)
-    files = sorted(tmp_path.rglob("*.pt"))
-    assert len(files) == 6
+    first = prepared(tmp_path, SMALL)
+    assert len(list(tmp_path.rglob("*.pt"))) == 2
     monkeypatch.setattr("gnnperf.gnn.data.prepare.features", None)  # would fail if it were called
-    again = prepared(tmp_path)
+    again = prepared(tmp_path, SMALL)
     assert torch.equal(again.steps["val"][0].data["host"].x, first.steps["val"][0].data["host"].x)
     assert again.fingerprint == first.fingerprint
     monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
     with pytest.raises(TypeError):
-        prepared(tmp_path)
+        prepared(tmp_path, SMALL)
     monkeypatch.undo()
     monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
-    assert prepared(tmp_path).fingerprint == first.fingerprint  # the same data, made anew
-    assert len(list(tmp_path.rglob("*.pt"))) == 12
+    assert prepared(tmp_path, SMALL).fingerprint == first.fingerprint  # the same data, made anew
+    assert len(list(tmp_path.rglob("*.pt"))) == 4
 
 
 def test_a_damaged_cache_file_is_made_anew(tmp_path: Path) -> None:
-    first = prepared(tmp_path)
+    first = prepared(tmp_path, SMALL)
     for file in tmp_path.rglob("*.pt"):
         file.write_bytes(b"damaged")
-    assert prepared(tmp_path).fingerprint == first.fingerprint
+    assert prepared(tmp_path, SMALL).fingerprint == first.fingerprint
     assert not list(tmp_path.rglob("*.tmp"))
 
 
@@ -110,8 +108,8 @@ def test_the_order_of_an_epoch_depends_on_seed_and_epoch_only() -> None:
     assert sorted(one) == list(range(20))
 
 
-def test_batches_leave_unused_edge_types_out(tmp_path: Path) -> None:
-    module = StepDataModule(prepared(tmp_path), DataConfig(batch_size=2), num_hops=1, seed=0)
+def test_batches_leave_unused_edge_types_out(data: PreparedData) -> None:
+    module = StepDataModule(data, DataConfig(batch_size=2), num_hops=1, seed=0)
     batch = next(iter(module.train_dataloader()))
     assert batch.num_graphs == 2
     assert batch["compute"].num_nodes == 4
@@ -136,9 +134,7 @@ def test_the_hardware_of_a_run() -> None:
 def test_a_cluster_that_is_named_states_what_its_links_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gnnperf.gnn.data.prepare.read_split", lambda root, axis: SPLIT)
     limited = replace(toy_run(0), placement=Placement(2, 125e6))
-    monkeypatch.setattr(
-        "gnnperf.gnn.data.prepare.read_runs", lambda *_: lambda name: RunGraph(name, limited, cluster())
-    )
+    monkeypatch.setattr("gnnperf.gnn.data.runs.load_graph", lambda *_: limited)
     config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
     assert opened(config)[1]("a").cluster.inter.bucket_bytes == 7e4
     with pytest.raises(InputError, match=r"data\.bucket_bytes.*cluster\.inter\.bucket_bytes"):

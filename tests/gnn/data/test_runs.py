@@ -12,7 +12,16 @@ from synthetic import read, toy_run
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES
-from gnnperf.gnn.data.runs import IsolatedLabels, RunGraph, RunStep, knows_buckets, merged, run_of, typical, workload_of
+from gnnperf.gnn.data.runs import (
+    IsolatedLabels,
+    RunGraph,
+    RunStep,
+    merged,
+    run_of,
+    typical,
+    with_token_buckets,
+    workload_of,
+)
 from gnnperf.hardware.placement import Placement
 
 
@@ -117,11 +126,7 @@ def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> N
 def test_links_that_a_card_limits_may_be_reported_their_bucket(
     placement: Placement | None, expected: float | None
 ) -> None:
-    def read_placed(name: str) -> RunGraph:
-        run = read(name)
-        return replace(run, graph=replace(toy_run(0), placement=placement))
-
-    run = knows_buckets(read_placed, 7e4)("a")
+    run = with_token_buckets(replace(read("a"), graph=replace(toy_run(0), placement=placement)), 7e4)
     given = run.cluster
     before = None if placement is None else placement.bucket_bytes
     assert (run.graph.placement.bucket_bytes if run.graph.placement else None) == (expected or before)

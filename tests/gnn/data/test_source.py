@@ -35,19 +35,18 @@ MEASURED = SourceMeasurements(np.array([40.0, np.nan, np.nan, np.nan, 7.0]), np.
 
 def test_the_base_is_measured_else_analytical_times_the_mean_ratio_of_the_op_else_of_the_kind() -> None:
     """The one usable node took 4 times its analytical latency there; the models' ratio of 0.5 leaves 2."""
-    result = source_numbers(NODES, ANALYTIC_US, MEASURED)
-    np.testing.assert_allclose(result.base_us, [40.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
+    base_us, columns = source_numbers(NODES, ANALYTIC_US, MEASURED)
+    np.testing.assert_allclose(base_us, [40.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
     four, half, two = np.log(4.0), np.log(0.5), np.log(2.0)
-    np.testing.assert_allclose(result.columns, [
+    np.testing.assert_allclose(columns, [
         [1, four, half, two, two], [0, 0, 0, two, two], [0, 0, 0, 0, two], [0, 0, 0, 0, 0], [0, 0, 0, two, two],
     ])  # fmt: skip
 
 
 def test_without_a_source_the_base_is_analytical_and_every_column_zero() -> None:
-    result = source_numbers(NODES, ANALYTIC_US, None)
-    assert result.base_us is ANALYTIC_US
-    assert result.columns.shape == (5, NUM_COLUMNS)
-    assert not result.columns.any()
+    base_us, columns = source_numbers(NODES, ANALYTIC_US, None)
+    assert base_us is ANALYTIC_US
+    assert columns.shape == (5, NUM_COLUMNS) and not columns.any()
 
 
 def test_the_ratio_of_the_models_is_one_where_either_has_no_latency() -> None:
@@ -71,10 +70,10 @@ def twice(name: str) -> RunGraph:
     return replace(run, graph=replace(run.graph, nodes=nodes, fingerprint=f"{run.graph.fingerprint} twice"))
 
 
-def with_source(tmp_path: Path, recorded: str = "abcde") -> PreparedData:
+def with_source(cache: Path, recorded: str = "abcde") -> PreparedData:
     """The synthetic data set with that source."""
     source = SourceRuns({name: name for name in recorded}, twice)
-    return prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, read, None, source)
+    return prepare(DataConfig(cache_dir=str(cache)), SPLIT, read, None, source)
 
 
 def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
@@ -82,8 +81,13 @@ def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
     np.testing.assert_allclose(aligned_us(run.graph, typical(twice("a"))), 2.0 * run.isolated.usual_us)
 
 
-def test_the_network_corrects_what_the_source_measured(tmp_path: Path) -> None:
-    data = with_source(tmp_path)
+@pytest.fixture(scope="module")
+def corrected(toy_cache: Path) -> PreparedData:
+    return with_source(toy_cache)
+
+
+def test_the_network_corrects_what_the_source_measured(corrected: PreparedData) -> None:
+    data = corrected
     assert data.source_constants is not None
     labeled = 0
     for step in (*data.steps["train"], *data.steps["val"]):
@@ -95,9 +99,8 @@ def test_the_network_corrects_what_the_source_measured(tmp_path: Path) -> None:
     assert labeled > 0
 
 
-def test_a_run_that_the_source_did_not_record_starts_from_the_analytical_model(tmp_path: Path) -> None:
-    data = with_source(tmp_path)
-    step = data.steps["test"][0]  # "f"
+def test_a_run_that_the_source_did_not_record_starts_from_the_analytical_model(corrected: PreparedData) -> None:
+    step = corrected.steps["test"][0]  # "f"
     store = step.data["compute"]
     np.testing.assert_allclose(store.base_us.numpy(), step.base.latency_us[store.node_id.numpy()])
 
@@ -110,4 +113,4 @@ def test_a_source_without_a_training_run_is_refused(tmp_path: Path) -> None:
 def test_the_first_recording_of_each_run_is_read(tmp_path: Path) -> None:
     for name in ("run/2", "run/1", "other/1"):
         write_card(tmp_path / name, 100.0)
-    assert source_runs(tmp_path, read).recordings == {"run": "run/1", "other": "other/1"}
+    assert source_runs(tmp_path, tmp_path).recordings == {"run": "run/1", "other": "other/1"}

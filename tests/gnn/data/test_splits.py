@@ -10,19 +10,15 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import DataConfig, opened
-from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.data.splits import (
     Split,
     drawn_axis,
     drawn_parts,
-    read_also,
-    read_named,
     read_split,
     recordings_below,
     with_more_to_train,
     with_tests_of,
 )
-from tests.synthetic import read
 
 
 def dataset(root: Path, splits: object) -> Path:
@@ -113,20 +109,15 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
     assert "data.test_path" in str(refused.value)
 
 
-def test_each_run_is_read_from_its_own_data_set() -> None:
-    other = {name: RunGraph(name, read("b").graph, read("b").cluster) for name in SPLIT.test}
-    both = read_also(read, other.__getitem__, SPLIT.test)
-    assert both("c/1").run == "c/1" and both("c/1").graph is other["c/1"].graph
-    assert both("a").run == "a" and both("a").cluster == read("a").cluster
-
-
-def test_a_configuration_names_the_other_folder(tmp_path: Path) -> None:
+def test_a_configuration_names_the_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnperf.gnn.data.prepare.read_run", lambda root, name, *_: root / name)
     own = recorded(tmp_path / "first", "a/1", "b/1", "c/1")
     (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
     other = recorded(tmp_path / "second", "b/2", "d/1")
     config = DataConfig(path=str(own), test_path=str(other))
-    split, _ = opened(config)
+    split, read = opened(config)
     assert split == Split("run-second", ("a/1",), ("b/1",), ("d/1",))
+    assert [read(name) for name in ("a/1", "b/1", "d/1")] == [own / "a/1", own / "b/1", other / "d/1"]
     assert repr(config) == repr(DataConfig(path=str(own)))  # the same learner: it is given nothing else
 
 
@@ -135,15 +126,6 @@ def test_other_programs_are_trained_on_too_under_names_of_their_own(tmp_path: Pa
     other = recorded(recorded(tmp_path / "more", "a/1", "b/2", "d/1", program="unet"), "e/1", program="cnn")
     result = with_more_to_train(SPLIT, other, [own / "c/1"])
     assert result == Split("run+more", ("a/1", "a/2", "more/a/1", "more/d/1"), SPLIT.val, SPLIT.test)
-    requested: list[str] = []
-
-    def other_reader(name: str) -> RunGraph:
-        requested.append(name)
-        return read("b")
-
-    both = read_also(read, read_named(other, other_reader), result.train[2:])
-    assert both("more/d/1").run == "more/d/1" and requested == ["d/1"]
-    assert both("a").run == "a" and requested == ["d/1"]
 
 
 @pytest.mark.parametrize("axis", ["link", "size", "world_size", "workloads"])
@@ -174,12 +156,14 @@ def test_recordings_that_cannot_be_reported_from_tested_ones_are_refused(tmp_pat
     assert "data.train_paths" in str(refused.value)
 
 
-def test_a_configuration_names_further_folders_to_train_on(tmp_path: Path) -> None:
+def test_a_configuration_names_further_folders_to_train_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnperf.gnn.data.prepare.read_run", lambda root, name, *_: root / name)
     own = recorded(tmp_path / "first", "a/1", "b/1", "c/1", program="cnn")
     (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
     more = [str(recorded(tmp_path / name, "d/1", program="unet")) for name in ("more", "most")]
     config = DataConfig(path=str(own), train_paths=more)
-    split, _ = opened(config)
+    split, read = opened(config)
+    assert [read(name) for name in split.train] == [own / "a/1", *(Path(folder) / "d/1" for folder in more)]
     assert split == Split("run+more+most", ("a/1", "more/d/1", "most/d/1"), ("b/1",), ("c/1",))
 
 

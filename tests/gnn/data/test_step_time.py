@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import prepared
 
-from gnnperf.gnn.data.prepare import Step
+from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us, step_time_us
 from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Contention
@@ -16,9 +15,9 @@ from gnnperf.schedule import schedule_with_contention
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Step:
+def step(data: PreparedData) -> Step:
     """A validation step without lags."""
-    made = prepared(tmp_path_factory.mktemp("cache")).steps["val"][0]
+    made = data.steps["val"][0]
     return replace(made, base=replace(made.base, lag_us=np.zeros(len(made.graph.edges))))
 
 

@@ -21,16 +21,33 @@ CONFIG = ModelConfig(hidden_channels=8, num_layers=2)
 STRANGE = replace(SPLIT, train=("d",), val=("e",), test=("f",))
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Checkpoint:
-    """A network that answers something else than the base for every node."""
-    data = prepared(tmp_path / "before")
+@pytest.fixture(scope="module")
+def path(data: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a network that corrects the base of every node."""
     torch.manual_seed(0)
     network = TypedGNN(CONFIG, data.vocabulary)
     for t in map(str, WORK_TYPES):
         torch.nn.init.normal_(network.get_parameter(f"heads.{t}.last.weight"), std=0.3)
-    save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(network, CONFIG, data, {}))
-    return load_start(tmp_path / "checkpoint.pt", CONFIG)
+    path = tmp_path_factory.mktemp("start") / "checkpoint.pt"
+    save_checkpoint(path, make_checkpoint(network, CONFIG, data, {}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def start(path: Path) -> Checkpoint:
+    return load_start(path, CONFIG)
+
+
+@pytest.fixture(scope="module")
+def again(start: Checkpoint, toy_cache: Path) -> PreparedData:
+    """The same runs, to train on."""
+    return prepared(toy_cache, earlier=start.earlier)
+
+
+@pytest.fixture(scope="module")
+def new(start: Checkpoint, toy_cache: Path) -> PreparedData:
+    """Runs with other tokens."""
+    return prepare(DataConfig(cache_dir=str(toy_cache)), STRANGE, strange, start.earlier)
 
 
 def strange(run: str) -> RunGraph:
@@ -52,18 +69,16 @@ def residuals(network: TypedGNN, data: PreparedData) -> dict[str, Tensor]:
     return {t: estimate.residual for t, estimate in outputs_of(network, data.steps["test"][0].data).items()}
 
 
-def test_it_answers_as_before_on_the_runs_it_knows(tmp_path: Path, start: Checkpoint) -> None:
-    data = prepared(tmp_path / "same", earlier=start.earlier)
-    before, after = residuals(start.network(), data), residuals(begun(start, data), data)
+def test_it_predicts_as_before_on_the_runs_it_knows(start: Checkpoint, again: PreparedData) -> None:
+    before, after = residuals(start.network(), again), residuals(begun(start, again), again)
     for node_type in before:
         assert torch.equal(before[node_type], after[node_type])
     assert float(before["compute"].abs().max()) > 0.01
 
 
-def test_new_words_are_what_unknown_words_were(tmp_path: Path, start: Checkpoint) -> None:
-    """Two vocabularies, one answer: the earlier network hears the unknown word, and nothing of what never varied."""
-    cache = DataConfig(cache_dir=str(tmp_path / "new"))
-    data = prepare(cache, STRANGE, strange, start.earlier)
+def test_new_words_are_what_unknown_words_were(start: Checkpoint, new: PreparedData) -> None:
+    """Two vocabularies, one prediction: the earlier network gets the unknown token, and nothing that never varied."""
+    data = replace(new, steps={"test": tuple(replace(step, data=step.data.clone()) for step in new.steps["test"])})
     assert data.vocabulary.words["compute"]["op_name"] == ("aten::mm", "mine::op")
     network, codes = begun(start, data), data.steps["test"][0].data["compute"].codes
     assert int(codes.max()) == 2
@@ -76,18 +91,16 @@ def test_new_words_are_what_unknown_words_were(tmp_path: Path, start: Checkpoint
     assert torch.equal(residuals(start.network(), data)["compute"], after)
 
 
-def test_a_feature_that_never_varied_has_no_say_at_first(tmp_path: Path, start: Checkpoint) -> None:
-    data = prepared(tmp_path / "same", earlier=start.earlier)
+def test_a_feature_that_never_varied_has_no_say_at_first(start: Checkpoint, again: PreparedData) -> None:
     constant = start.earlier.normalizer.constant("compute")  # [num_features]
-    weight = begun(start, data).get_parameter("encoders.compute.linear.weight")
+    weight = begun(start, again).get_parameter("encoders.compute.linear.weight")
     assert bool(constant.any())
     assert not weight[:, constant].any() and bool(weight[:, ~constant].any())
 
 
-def test_everything_learns_from_there(tmp_path: Path, start: Checkpoint) -> None:
-    data = prepared(tmp_path / "same", earlier=start.earlier)
-    network = begun(start, data).train()
-    estimates = network(data.steps["train"][0].data)
+def test_everything_learns_from_there(start: Checkpoint, again: PreparedData) -> None:
+    network = begun(start, again).train()
+    estimates = network(again.steps["train"][0].data)
     sum(estimate.residual.square().sum() for estimate in estimates.values()).backward()
     for name in ("layers.1.out.weight", "encoders.compute.linear.weight", "encoders.host.embeddings.0.weight"):
         gradient = network.get_parameter(name).grad
@@ -101,10 +114,9 @@ def test_everything_learns_from_there(tmp_path: Path, start: Checkpoint) -> None
         ({"num_layers": 1}, r"model\.num_layers=1.* 2, as in the checkpoint"),
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("start")
-def test_another_network_is_refused(tmp_path: Path, changed: dict[str, object], given: str) -> None:
+def test_another_network_is_refused(path: Path, changed: dict[str, object], given: str) -> None:
     with pytest.raises(InputError, match=given):
-        load_start(tmp_path / "checkpoint.pt", replace(CONFIG, **changed))  # type: ignore[arg-type]
+        load_start(path, replace(CONFIG, **changed))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("content", ["text", "lightning", "folder", "nothing"])
@@ -137,7 +149,6 @@ def test_runs_on_gpus_and_on_cpus_are_refused(tmp_path: Path, start: Checkpoint)
         prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, mixed, start.earlier)
 
 
-def test_the_base_it_corrects_stays(tmp_path: Path, start: Checkpoint) -> None:
-    data = prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange, start.earlier)
-    assert start.earlier.base == (data.constants, data.floors)
-    assert data.floors != prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange).floors
+def test_the_base_it_corrects_stays(tmp_path: Path, start: Checkpoint, new: PreparedData) -> None:
+    assert start.earlier.base == (new.constants, new.floors)
+    assert new.floors != prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange).floors

@@ -224,9 +224,9 @@ def test_names_of_groups() -> None:
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    written = DeviceIntervals(0.9, {"gemm | float32": (-0.25, 0.5)}, ("ada", "hopper"))
+    written = DeviceIntervals(0.9, {"gemm | float32": (-0.25, 0.5)}, ("ada", "hopper"), "by hand")
     path = tmp_path / "unseen.yaml"
-    save_device_intervals(written, "by hand", path)
+    save_device_intervals(written, path)
     assert load_device_intervals(path) == written
 
 

@@ -37,10 +37,6 @@ def trained(made: TrainConfig, data: PreparedData) -> TypedGNN:
     return fit(made, data, build_model(made, data))
 
 
-def last_weights(out: Path) -> dict[str, torch.Tensor]:
-    return torch.load(out / "last.ckpt", weights_only=True)["state_dict"]
-
-
 def value(table: pd.DataFrame, node_type: str, estimate: str, column: str) -> float:
     result = table[(table["node_type"] == node_type) & (table["predictor"] == estimate)][column]
     return float(result.to_numpy()[0])
@@ -51,7 +47,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 
 
 def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedData) -> None:
-    made = config(tmp_path, epochs=40, model=ModelConfig(hidden_channels=16, num_layers=1))
+    made = config(tmp_path, epochs=24, model=ModelConfig(hidden_channels=16, num_layers=1))
     table = evaluate(trained(made, data), data)["test"]
     assert value(table, "compute", "base", "gmae") > 0.3
     assert value(table, "compute", "gnn", "gmae") < 0.1
@@ -67,33 +63,10 @@ def test_the_same_seed_gives_the_same_bits_and_every_loss_changes_them(tmp_path:
 
 
 def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: PreparedData) -> None:
-    made = config(tmp_path, epochs=8)
+    made = config(tmp_path, epochs=5)
     made.data.batch_size, made.data.max_nodes_per_batch = 1, 12  # the toy has 15 nodes of work
     table = evaluate(trained(made, data), data)["test"]
     assert value(table, "compute", "gnn", "gmae") < 0.7 * value(table, "compute", "base", "gmae")
-
-
-def test_a_resumed_run_equals_an_uninterrupted_one(
-    tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = config(tmp_path / "whole", epochs=4)
-    best = trained(whole, data).state_dict()
-
-    from gnnperf.gnn.training.module import LatencyModule
-
-    def killed(self: LatencyModule) -> None:
-        if self.current_epoch == 2:
-            raise KeyboardInterrupt
-
-    parts = config(tmp_path / "parts", epochs=4)
-    with monkeypatch.context() as patch:
-        patch.setattr(LatencyModule, "on_train_epoch_start", killed)
-        with pytest.raises((SystemExit, KeyboardInterrupt)):
-            trained(parts, data)
-    assert not same(last_weights(tmp_path / "parts"), last_weights(tmp_path / "whole"))
-    resumed = trained(replace(parts, resume="auto"), data).state_dict()
-    assert same(last_weights(tmp_path / "parts"), last_weights(tmp_path / "whole"))
-    assert same(resumed, best)
 
 
 def test_curves_as_csv_no_noise_and_torch_as_it_was(

@@ -125,21 +125,21 @@ def test_what_is_not_of_this_training_is_refused(tmp_path: Path, data: PreparedD
 
 
 @pytest.mark.parametrize(
-    ("environment", "expected", "num_machines"),
+    ("environment", "expected"),
     [
-        ({}, Processes(rank=0, count=1, count_here=1), 1),
-        ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, Processes(rank=5, count=8, count_here=4), 2),
+        ({}, Processes(rank=0, count=1, count_here=1)),
+        ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, Processes(rank=5, count=8, count_here=4)),
     ],
 )
 def test_processes_of_torchrun(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: Processes, num_machines: int
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: Processes
 ) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert processes() == expected
-    assert (processes().is_first, processes().num_machines) == (not environment, num_machines)
+    assert processes().is_first == (not environment)
 
 
 def free_port() -> int:

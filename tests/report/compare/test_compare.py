@@ -23,10 +23,9 @@ from gnnperf.generate import StepWork
 from gnnperf.predict import Throughput
 from gnnperf.report import write_report
 from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, Change, Comparison, compare, leading
-from gnnperf.report.compare.page import comparison_page
 from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_measured, read_prediction
 from gnnperf.report.compare.text import Limits, bars, rate_lines, rendered
-from gnnperf.report.page.changes import waterfall
+from gnnperf.report.page.changes import comparison_page, waterfall
 from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.toys import two_rank_graph
 
@@ -154,7 +153,7 @@ def test_parts_add_up_whatever_the_steps(a: list[Row], b: list[Row], more_us: fl
     result = compare(one, other)
     for parts in result.changes.values():
         assert sum(part.change_us for part in parts) == pytest.approx(result.change_us, abs=1e-3)
-        assert sum(part.a_us for part in parts) == pytest.approx(one.step_time_us, abs=1e-3)
+        assert sum(part.a_critical_us for part in parts) == pytest.approx(one.step_time_us, abs=1e-3)
         shown = leading(parts, 2)
         assert len(shown) <= 3
         assert sum(part.change_us for part in shown) == pytest.approx(result.change_us, abs=1e-3)
@@ -278,7 +277,7 @@ def test_a_small_change_is_drawn_without_what_stays(folders: tuple[str, str]) ->
     result = compare(*map(read_prediction, map(Path, folders)))
     a, b = (replace(result.b, step_time_us=us) for us in (370.0, 380.0))
     result = replace(result, a=a, b=b)
-    changes = (replace(result.changes["op"][0], a_us=0.0, b_us=10.0),)
+    changes = (replace(result.changes["op"][0], a_critical_us=0.0, b_critical_us=10.0),)
     assert _bars(changes, result) == [(0.0, 50.0), (50.0, 50.0), (0.0, 100.0)]
     assert "Bars begin at 360 us." in waterfall("op", changes, result)
 

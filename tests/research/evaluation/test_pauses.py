@@ -1,20 +1,14 @@
-"""A sleep delays a step by what slack does not absorb; a kernel that only counts, in and out again."""
+"""A sleep delays a step by what slack does not absorb."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
-from toys import make_graph
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.whatif import Place
-from research.evaluation.pairs import Change, Pair, Way, edits
-from research.evaluation.pauses import NoSpin, Pause, Spin, spin_us
+from research.evaluation.pauses import Pause
 from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
@@ -60,72 +54,3 @@ def test_a_gap_shorter_than_the_sleep_taken_out_is_stated() -> None:
     result = Pause(0, Place.BACKWARD, -5.0)(loop())
     assert result.graph.nodes["latency_us"].min() == 0.0
     assert "2 of 2 gaps are shorter than the sleep of 5 us" in result.unknown[0]
-
-
-SPIN = "at::cuda::(anonymous namespace)::spin_kernel(long)"
-
-
-def launching(*kernels: tuple[str, float]) -> ExecutionGraph:
-    """host |T1 5|T4 5|T1 5|T4 5|... |T1 5 ·waits·|, stream: one kernel per call, from the start of the call."""
-    rows: list[dict[str, object]] = []
-    edges: list[tuple[int, int, str]] = []
-    host = {"node_type": NodeType.HOST, "thread": 0, "latency_us": 5.0, "op_name": "aten::mm"}
-    for _ in kernels:
-        rows += [{**host, "segment": Segment.T1}, {**host, "segment": Segment.T4}]
-    rows.append({**host, "segment": Segment.T1, "op_name": "cudaDeviceSynchronize"})
-    sync = len(rows) - 1
-    edges += [(n, n + 1, Relation.FOLLOWS) for n in range(sync)]
-    for number, (name, latency_us) in enumerate(kernels):
-        rows.append({"node_type": NodeType.COMPUTE, "device": 0, "stream": 0, "event_name": name, "op_name": "aten::mm",
-                     "latency_us": latency_us})  # fmt: skip
-        edges.append((2 * number + 1, len(rows) - 1, Relation.LAUNCHES))
-        if number:
-            edges.append((len(rows) - 2, len(rows) - 1, Relation.FOLLOWS))
-    edges.append((len(rows) - 1, sync, Relation.WAITS))
-    return make_graph(rows, edges, steps=(StepLabel(0, "ProfilerStep#0", None, 0.0, (0.0,), (0.0,)),))
-
-
-GEMMS = (("gemm", 100.0), ("gemm", 100.0))
-
-
-def test_the_kernel_delays_all_that_follow_on_its_stream() -> None:
-    """5 until the first launch, then 40 + 100 + 100 on the stream, then 5."""
-    graph = launching(*GEMMS)
-    assert step_times_us(graph) == pytest.approx([210.0])
-    result = Spin(0, Place.START, 40.0)(graph)
-    assert step_times_us(result.graph) == pytest.approx([250.0])
-    assert result.touched.sum() == 2  # the kernel and its launch
-
-
-def test_taken_out_again() -> None:
-    slow = launching((SPIN, 40.0), *GEMMS)
-    assert spin_us(slow, 0) == 40.0
-    result = NoSpin(0)(slow)
-    assert step_times_us(result.graph) == pytest.approx([210.0])
-    assert result.graph.num_nodes == slow.num_nodes - 3  # the gap, the call and the kernel
-
-
-def test_its_length_is_that_of_the_recorded_one() -> None:
-    pair = Pair(Change.SLEEP, "a", "b", {"rank": 0, "place": "start", "cycles": 20_000_000})
-    plain, slow = launching(*GEMMS), launching((SPIN, 40.0), *GEMMS)
-    (there,) = edits(pair, Way(plain, slow, True))
-    (back,) = edits(pair, Way(slow, plain, False))
-    assert step_times_us(there(plain).graph) == pytest.approx([250.0])
-    assert step_times_us(back(slow).graph) == pytest.approx([210.0])
-
-
-def test_before_a_backward_of_another_thread() -> None:
-    """The main thread forks at its last gap; the autograd thread launches the second product."""
-    graph = launching(*GEMMS)
-    thread = graph.nodes["thread"].mask(graph.nodes["node_id"] == 3, 1)
-    phase = graph.nodes["phase"].astype("str").mask(graph.nodes["node_id"] == 3, "backward").astype("category")
-    edges = graph.edges.assign(relation=graph.edges["relation"].astype("str"))
-    edges["relation"] = edges["relation"].mask((edges["src"] == 2) & (edges["dst"] == 3), "waits")
-    edges["relation"] = edges["relation"].mask((edges["src"] == 3) & (edges["dst"] == 4), "waits").astype("category")
-    forked = replace(
-        graph, nodes=graph.nodes.assign(thread=thread, phase=phase), edges=edges.astype({"relation": "category"})
-    )
-    result = Spin(0, Place.BACKWARD, 40.0)(forked).graph
-    spins = result.nodes[(result.nodes["latency_us"] == 40.0)]
-    assert result.nodes["latency_us"].tolist()[-3:] == [100.0, 40.0, 100.0]
-    assert len(spins) == 1

@@ -106,8 +106,8 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"laws": {"all_reduce": {}}}, "KIND | LINK"),
-        ({"laws": {"all_reduce | nvlink": {"start_us": 1.0}}}, "hop_us"),
+        ({"collective_models": {"all_reduce": {}}}, "a text | a text"),
+        ({"collective_models": {"all_reduce | nvlink": {"start_us": 1.0}}}, "hop_us"),
         ({"groups": 3}, "groups"),
         ({"speed": 1}, "speed"),
         ({"inside": [["many", "nvlink"]]}, "many"),

@@ -1,19 +1,13 @@
-"""The recipe for a GPU: its order, and all of it at toy size on the CPU."""
+"""The recipe for a GPU: its order, and a sleep of it at toy size on the CPU."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from research.recording import dataset
-from research.recording.build import build
-from research.recording.dataset import record_all
 from research.recording.gpu_recipe import PLACES, Programs, gpu
 from research.recording.plan import Change
-from research.recording.run import Steps
+from research.recording.run import Steps, record_run
 from research.recording.spec import Sleep
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.transformer import Transformer
@@ -40,14 +34,10 @@ def test_eager_runs_of_every_program_come_first_and_compiled_ones_last() -> None
     assert first_b < len(plan.runs) // 2  # a prefix has interventions, too
 
 
-def test_all_of_it_at_toy_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(dataset, "probe_us", lambda cores: [100.0 for _ in cores])
-    plan = replace(gpu(TOY), steps=Steps(1, 2, 2), repeats=1)
-    outcomes = record_all(plan, tmp_path / "raw", lambda line: None)
-    assert len(outcomes) == len(plan.runs) == 5 and all(outcome.accepted for outcome in outcomes)
-    assert build(plan, tmp_path / "raw", tmp_path / "set").recordings == 5
-    pairs = json.loads((tmp_path / "set" / "interventions.json").read_text())["pairs"]
-    assert [pair["kind"] for pair in pairs] == ["sleep", "repeat"]
-    with_sleep = json.loads((tmp_path / "set" / pairs[0]["b"] / "1" / "run.json").read_text())
-    assert with_sleep["conditions"]["sleep"] == {"rank": 0, "place": "start", "sleep_us": SLEEP_US}
-    assert with_sleep["step_time"]["without_profiler"]["median_us"] >= SLEEP_US
+def test_a_sleep_is_recorded(tmp_path: Path) -> None:
+    plan = gpu(TOY)
+    assert len(plan.runs) == 5 and [pair.change for pair in plan.pairs] == [Change.SLEEP, Change.REPEAT]
+    record_run(tmp_path / "run", plan.pairs[0].b, Steps(1, 2, 2))
+    card = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert card["conditions"]["sleep"] == {"rank": 0, "place": "start", "sleep_us": SLEEP_US}
+    assert card["step_time"]["without_profiler"]["median_us"] >= SLEEP_US

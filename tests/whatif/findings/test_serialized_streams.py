@@ -82,7 +82,6 @@ PARAM = "facebookresearch+param/et_replay/tests/inputs"
 # Every public run that has kernels and an execution trace next to them, so that tensors are followed. What two streams
 # would save of a rank's work: 1.2 % of a step that its hosts hold up, 0.2 %, nothing. The rule wants 5 %.
 FOLLOWED = {
-    "dlrm-8": (f"{PARAM}/dlrm_kineto.tar.gz", f"{PARAM}/dlrm_pytorch_et.tar.gz"),
     "megatron-tp2": ("NVIDIA+Megatron-LM/tp2/result/*/*.json.gz", "NVIDIA+Megatron-LM/tp2/pytorch_et_*.json.gz"),
     "linear": (f"{PARAM}/linear_kineto.json.gz", f"{PARAM}/linear_et.json.gz"),
 }

@@ -9,19 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from research.recording.workloads.autoencoder import Autoencoder
 from research.recording.workloads.cnn import Cnn, Layout
-from research.recording.workloads.graph_network import GraphNetwork
-from research.recording.workloads.mixer import Mixer
 from research.recording.workloads.moe import Moe
-from research.recording.workloads.point_cloud import PointCloud
 from research.recording.workloads.random_graph import RandomGraph
-from research.recording.workloads.recurrent import LARGEST_NORM, Recurrent
 from research.recording.workloads.rl import Rl
-from research.recording.workloads.temporal import Temporal
 from research.recording.workloads.transformer import Transformer
-from research.recording.workloads.two_towers import TwoTowers
-from research.recording.workloads.unet import Unet
 from research.recording.workloads.workload import Workload
 from tests.research.recording.programs import TINY_DLRM, exchange_ranks
 from tests.research.recording.workloads.ranks import Ranks, results_of, train
@@ -31,16 +23,6 @@ MOE = Moe(layers=1, width=32, experts=2, sequence=8, batch=4, hidden=16, vocabul
 RL = Rl(hidden=16, num_envs=16, horizon=16)
 GPT = Transformer(layers=1, width=64, sequence=8, batch=2, vocabulary=50)
 RANDOM = RandomGraph(num_ops=30, scale=16_000, batch=8)
-UNSEEN: tuple[Workload, ...] = (
-    Unet(levels=2, channels=4, image=8, batch=2),
-    GraphNetwork(layers=1, hidden=8, nodes=16, degree=2, batch=2),
-    Recurrent(layers=1, hidden=8, sequence=4, batch=2),
-    Autoencoder(channels=4, image=8, latent=4, batch=4),
-    Mixer(layers=1, hidden=8, patch=16, batch=2),
-    TwoTowers(vocabulary=20, hidden=8, layers=1, batch=4),
-    Temporal(blocks=2, channels=4, length=8, batch=4),
-    PointCloud(points=16, hidden=8, layers=2, batch=8),
-)
 PROGRAMS: dict[str, Workload] = {
     "dlrm": TINY_DLRM, "gpt": GPT, "bert": replace(GPT, causal=False),
     "cnn": CNN, "cnn blocking": replace(CNN, blocking=True), "cnn repeats": replace(CNN, repeats=3),
@@ -53,10 +35,8 @@ PROGRAMS: dict[str, Workload] = {
     "rl": RL, "rl repeats": replace(RL, repeats=3, repeating_rank=1), "rl tensor": replace(RL, vectorized=True),
     "rl accumulation": replace(RL, horizon=4, accumulation=2),
     "random": RANDOM, "random bfloat16": replace(RANDOM, seed=1, precision="bfloat16", accumulation=2),
-    **{program.kind: program for program in UNSEEN},
 }  # fmt: skip
-STEPS = {**dict.fromkeys(("dlrm", "transformer", "cnn", "moe"), 9), "rl": 4, "random_graph": 2,
-         **{program.kind: 41 for program in UNSEEN}}  # fmt: skip
+STEPS = {**dict.fromkeys(("dlrm", "transformer", "cnn", "moe"), 9), "rl": 4, "random_graph": 2}  # fmt: skip
 CHANGES_NOTHING = {"cnn blocking": "cnn", "cnn repeats": "cnn", "cnn repeating rank": "cnn", "moe repeats": "moe",
                    "rl repeats": "rl"}  # fmt: skip
 
@@ -79,10 +59,7 @@ def test_ranks_agree_on_gradients_and_weights_and_have_data_of_their_own(ranks: 
 @pytest.mark.parametrize("name", [name for name, program in PROGRAMS.items() if STEPS[program.kind] >= 9])
 def test_it_learns(ranks: Ranks, name: str) -> None:
     for losses in (rank[name]["losses"] for rank in ranks):
-        if len(losses) == 9:
-            assert losses[8] < losses[0]  # four batches take turns
-        else:
-            assert sum(losses[-4:]) < sum(losses[:4])
+        assert losses[8] < losses[0]  # four batches take turns
 
 
 @pytest.mark.parametrize(("changed", "plain"), CHANGES_NOTHING.items())
@@ -100,10 +77,6 @@ def test_products_in_bfloat16_change_the_losses(ranks: Ranks) -> None:
 
 def test_only_the_last_rank_is_uneven(ranks: Ranks) -> None:
     assert [rank["cnn uneven"]["losses"][0] == rank["cnn"]["losses"][0] for rank in ranks] == [True, False]
-
-
-def test_recurrent_gradients_are_clipped_together(ranks: Ranks) -> None:
-    assert ranks[0]["recurrent"]["norm"] <= LARGEST_NORM * 1.001
 
 
 def test_exchange_sends_rows_forward_and_gradients_back(tmp_path: Path) -> None:
