@@ -103,17 +103,12 @@ def _adders(first: str) -> list[Adder]:
     if first == "--version":
         return []
     if first in MODULE_OF_COMMAND:
-        return [_adder(MODULE_OF_COMMAND[first])]
+        return [importlib.import_module(MODULE_OF_COMMAND[first]).add_parsers]
     others = plugin_names(COMMANDS)
     if first in others:
         return [load_plugin(COMMANDS, first, "gnnperf")]
-    own = [_adder(module) for module in sorted(set(MODULE_OF_COMMAND.values()))]
+    own = [importlib.import_module(module).add_parsers for module in sorted(set(MODULE_OF_COMMAND.values()))]
     return own + list(dict.fromkeys(load_plugin(COMMANDS, name, "gnnperf") for name in others))
-
-
-def _adder(module: str) -> Adder:
-    adder: Adder = importlib.import_module(module).add_parsers
-    return adder
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from gnnperf.report.roofline.sheet import write as write_sheet
 
 from gnnperf.analytic import Estimate, OpRow
 from gnnperf.cli import main
@@ -16,7 +17,6 @@ from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
 from gnnperf.predict.op_estimates import OpEstimates, write_estimates
 from gnnperf.report.compare.cli import _write as write_comparison
-from gnnperf.report.roofline.sheet import write as write_sheet
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import read_tables, write_run
 from research.evaluation.cli import write_json

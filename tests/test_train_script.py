@@ -89,13 +89,6 @@ def test_what_there_is_to_look_at(trained: tuple[Path, str]) -> None:
     assert written == {"checkpoint_sha256": load_checkpoint(out / "checkpoint.pt").sha256}
 
 
-def test_a_multirun_leaves_one_checkpoint_per_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = ("trainer.max_epochs=1", "evaluate_on=[val]")
-    call(monkeypatch, "seed=0,1", f"out={tmp_path / 'sweep'}", *fast, "--multirun")
-    weights = [load_checkpoint(tmp_path / "sweep" / str(job) / "checkpoint.pt").weights for job in (0, 1)]
-    assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
-
-
 def test_the_network_and_the_hybrid_stand_with_trivial_predictors(trained: tuple[Path, str]) -> None:
     out, _ = trained
     cells = {record.origin.row: record for record in read_records(out / "cells" / "test")}

@@ -94,7 +94,7 @@ def renewed(shown: Sequence[str], printed: str) -> list[str]:
     """
     rest, result = [line.rstrip() for line in printed.splitlines()], []
     for old in shown:
-        alike = [_likeness(line, old) for line in rest]
+        alike = [_similarity(line, old) for line in rest]
         best = max(alike, default=0.0)
         if not old.strip() or best < ALIKE:
             result.append(old)
@@ -146,7 +146,7 @@ def _plain(line: str) -> str:
     return " ".join(line.split())
 
 
-def _likeness(line: str, other: str) -> float:
+def _similarity(line: str, other: str) -> float:
     """0 to 1; figures count as one letter, so that another figure is no other line."""
     masked, masked_other = (re.sub(r"[\d.,]+", "0", _plain(each)) for each in (line, other))
     return difflib.SequenceMatcher(None, masked, masked_other, autojunk=False).ratio()

@@ -78,5 +78,5 @@ def _document(one: DeviceEvidence) -> dict[str, object]:
         "next_to": list(one.next_to),
         "same_chip": one.same_chip,
         "says": one.statement,
-        "collective_laws": one.collective_models_name,
+        "collective_models": one.collective_models_name,
     }

@@ -39,9 +39,9 @@ from .strict_yaml import parse_yaml as parse_yaml
 from .strict_yaml import read_yaml as read_yaml
 from .strict_yaml import yaml_text as yaml_text
 from .yaml_spec import CLUSTER_GROUP as CLUSTER_GROUP
+from .yaml_spec import COLLECTIVES_GROUP as COLLECTIVES_GROUP
 from .yaml_spec import DEVICE_GROUP as DEVICE_GROUP
 from .yaml_spec import GROUPS as GROUPS
-from .yaml_spec import LAWS_GROUP as LAWS_GROUP
 from .yaml_spec import PLAN_GROUP as PLAN_GROUP
 from .yaml_spec import SUFFIXES as SUFFIXES
 from .yaml_spec import closest as closest

@@ -150,8 +150,8 @@ class ClusterSpec:
         nodes: how many nodes the ranks are divided over, in equal blocks; None: as many as they need.
         host: the processor of a node; None unknown.
         core_sets: per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them.
-        collectives: device name -> laws of its collectives in this cluster (conf/analytic/collective_laws, or a .yaml
-            file); ANY_DEVICE: whatever the device. Where nothing is named, links and NCCL's own estimates are used.
+        collectives: device name -> models of its collectives in this cluster (conf/analytic/collective_models,
+            or a .yaml file); ANY_DEVICE: whatever the device. Where none is named, links and NCCL's estimates are used.
         all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
         host_sockets: processors of a node; None not stated.
         storage: drives of a node, as much of them as one device has to itself; None: not stated.
@@ -196,5 +196,5 @@ class ClusterSpec:
 
     @property
     def collective_models_name(self) -> str | None:
-        """Name or path of the laws for the cluster's device; None: by specification."""
+        """Name or path of the models for the cluster's device; None: by specification."""
         return self.collectives.get(self.device.name, self.collectives.get(ANY_DEVICE))

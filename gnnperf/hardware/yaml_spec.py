@@ -39,7 +39,9 @@ def conf_dir(group: str) -> Path:
 
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
-LAWS_GROUP = "analytic/collective_laws"  # not a folder of its own: Hydra would take collectives=NAME for its choice
+COLLECTIVES_GROUP = (
+    "analytic/collective_models"  # not a folder of its own: Hydra would take collectives=NAME for its choice
+)
 PLAN_GROUP = "plan"
 GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP, PLAN_GROUP)
 SUFFIXES = (".yaml", ".yml")
@@ -247,14 +249,14 @@ def _value(value: object, kind: str, where: str) -> object:
 
 
 def _collectives(value: object, where: str) -> dict[str, str]:
-    """Laws by device; one name is for every device, null for none."""
+    """Models by device; one name is for every device, null for none."""
     named = {} if value is None else value if isinstance(value, dict) else {ANY_DEVICE: value}
     if not all(isinstance(text, str) for pair in named.items() for text in pair):
         allowed = "a name or a .yaml file, or a mapping of devices to them"
-        raise InputError(f"{value!r} names no laws of collectives", where=where, allowed=allowed)
+        raise InputError(f"{value!r} names no collective models", where=where, allowed=allowed)
     texts = {str(device): str(name) for device, name in named.items()}
     for name in texts.values():
-        path_of(name, LAWS_GROUP)
+        path_of(name, COLLECTIVES_GROUP)
     return texts
 
 

@@ -15,7 +15,7 @@ from gnnperf.core import InputError, each, task
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
 from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.assembly import Question, assemble, choose_step
+from gnnperf.predict.assembly import Question, assemble, choose_step, step_time_kind
 from gnnperf.predict.intervals import (
     calibrated_on,
     other_processor,
@@ -25,7 +25,7 @@ from gnnperf.predict.intervals import (
     with_unseen_device_bounds,
     without_bounds,
 )
-from gnnperf.predict.measurements import TraceMeasurements
+from gnnperf.predict.measurements import TraceMeasurements, step_us
 from gnnperf.predict.predictors import Bounds, Once, Predictors
 from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.step_prediction import TRANSFER, StepPrediction, provenance
@@ -216,8 +216,8 @@ class Setup:
         return self.request.transfer is None and self.target.same_hardware and self.target.cluster == self.traced
 
     @cached_property
-    def measured(self) -> MeasuredStep | None:
-        """Measurements of the trace to start from; None: a blind prediction."""
+    def _source(self) -> MeasuredStep | None:
+        """Measurements of the trace to start from, with their stalls; None: a blind prediction."""
         request, label = self.request, self.label
         if not self._ran and request.evidence in (TraceEvidence.trace, TraceEvidence.other_steps):
             raise InputError("the step was captured, not run: it has no measurements", where="evidence",
@@ -225,8 +225,13 @@ class Setup:
         if not self._starts_from_trace or self.target.traced is None:  # no ratio of devices without the first one
             return None
         step = forecast_step if request.evidence is TraceEvidence.other_steps else measured_step
-        measured = step(self.graph, label)
-        return measured.without_stalls() if request.stalls is Stalls.remove else measured
+        return step(self.graph, label)
+
+    @cached_property
+    def measured(self) -> MeasuredStep | None:
+        """Measurements of the trace to start from; None: a blind prediction."""
+        source = self._source
+        return source if source is None or self.request.stalls is Stalls.keep else source.without_stalls()
 
     @property
     def _starts_from_trace(self) -> bool:
@@ -278,6 +283,24 @@ class Setup:
     @cached_property
     def question(self) -> Question:
         """What is requested, and of what."""
+        return replace(self._unscaled, step_scale=self._missed())
+
+    def _missed(self) -> float:
+        """Measured over scheduled time of the step that a forecast starts from.
+
+        A schedule leaves out what no constraint explains; the step to forecast has that share of time as well.
+        """
+        source = self._source
+        if source is None or not source.from_other_steps:
+            return 1.0
+        label, model = source.graph.steps[0], Once(self.models.model)
+        rebuilt = Predictors((TracePredictor(source, self.traced, model), model)).predict(source.graph, self.traced)
+        scheduled_us = assemble(rebuilt, self._unscaled).step_time_us
+        alike = step_time_kind(label) is step_time_kind(self.label) and scheduled_us > 0
+        return step_us(label) / scheduled_us if alike else 1.0
+
+    @cached_property
+    def _unscaled(self) -> Question:
         request, target, measured = self.request, self.target, self.measured
         return Question(
             label=self.label,

@@ -137,7 +137,7 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
             prediction.graph, known_us, prediction.lag_us, prediction.isolated, num_unrolled=unrolled, ready_us=ready_us
         )
         scheduled, prediction = result.schedule, in_place(prediction, result.latency_us)
-    return collect(prediction, scheduled, step_time_us(scheduled, kind), question)
+    return collect(prediction, scheduled, question.step_scale * step_time_us(scheduled, kind), question)
 
 
 def _ready_us(prediction: Prediction) -> np.ndarray | None:

@@ -35,7 +35,10 @@ def with_edits(
     """The prediction with what the edits make of the same step; their blind spots are among its warnings."""
     from gnnperf.predict.whatif import written  # loads all edits
 
-    edited = _with_collective_models(apply(unedited.prediction.graph, edits), collectives)
+    edited = apply(unedited.prediction.graph, edits)
+    if collectives is not None and edited.hardware:
+        last = HardwareChange(partial(with_collective_models, collectives=collectives))
+        edited = replace(edited, hardware=(*edited.hardware, last))
     grown = edited.graph.world_size != unedited.prediction.graph.world_size
     chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
     on = cluster_after(chosen, edited.hardware)
@@ -90,13 +93,6 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
         reason=np.where(declared, REASONS[Source.DECLARED], given.reasons),
         uncovered_ops=uncovered_ops(edited.graph, latency_us),
     )
-
-
-def _with_collective_models(edited: Edited, collectives: str | None) -> Edited:
-    if collectives is None or not edited.hardware:
-        return edited
-    last = HardwareChange(partial(with_collective_models, collectives=collectives))
-    return replace(edited, hardware=(*edited.hardware, last))
 
 
 def _uncovered(unedited: StepPrediction, edited: StepPrediction) -> tuple[str, ...]:

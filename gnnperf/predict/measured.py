@@ -1,4 +1,4 @@
-"""The best rung of the ladder: latencies that the user measured, op by op, in a table of `gnnperf calibrate --ops`.
+"""First in the fallback order: latencies that the user measured, op by op, in a table of `gnnperf calibrate --ops`.
 
 A node takes a row's latency where op, shapes of its tensors and dtype are the row's and the row times the same thing:
 on a GPU the device's own time of the op's only kernel, on a CPU the call of an op that calls no other.

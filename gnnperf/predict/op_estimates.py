@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import MEASURED, Estimate, OpRow
-from gnnperf.core import InputError, csv_text, require_writable, write_bytes
+from gnnperf.core import csv_text, untrusted, write_bytes
 from gnnperf.gnn import ErrorSummary, summarize
 from gnnperf.hardware import DeviceSpec
 
@@ -70,12 +70,8 @@ def estimate_table(result: OpEstimates) -> pd.DataFrame:
 
 def write_estimates(result: OpEstimates, path: Path) -> None:
     """Write the table by its suffix."""
-    require_writable(path, SUFFIXES)
-    table = estimate_table(result)
-    try:
-        write_bytes(path, _content(table, path.suffix))
-    except OSError as error:
-        raise InputError(f"cannot be written ({error})", where=str(path)) from None
+    with untrusted.reading(path, "cannot be written"):
+        write_bytes(path, _content(estimate_table(result), path.suffix))
 
 
 def _content(table: pd.DataFrame, suffix: str) -> bytes:

@@ -116,7 +116,8 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
         return replace(estimate, notes=(*estimate.notes, NO_SHAPES))
     from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory
 
-    same = device is None or not request.hardware or device.name == estimate.traced_hardware or _is_traced(estimate)
+    same = device is None or not request.hardware or device.name == estimate.traced_hardware
+    same |= estimate.measured_step_time_us is not None
     on_gpu = None if same or device is None else device.kind == "gpu"
     measured = measured_peaks(run.card) if same else {}
     with effects_cached_in(request.cache_folder):
@@ -125,10 +126,6 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
     sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
     given = replace(estimate, peak_memory=result, notes=(*estimate.notes, *sentences))
     return given if given.whatif is None else _edited(given, request, run, device, on_gpu)
-
-
-def _is_traced(estimate: StepPrediction) -> bool:
-    return estimate.measured_step_time_us is not None
 
 
 def _edited(

@@ -92,7 +92,7 @@ class Request(HardwareConfig):
         price: of a device.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         tables: directory for tables as CSV; None: none.
-        collectives: models of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification":
+        collectives: models of collectives, a name of conf/analytic/collective_models or a .yaml file; "specification":
             none (links are used); None: as the cluster says.
         bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
             data.bucket_bytes of train.py; None: they are taken to have none.

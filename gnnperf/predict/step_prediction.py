@@ -102,6 +102,7 @@ class Question:
         notes: facts that need no action.
         placement: ranks, nodes and cluster, as a sentence; "" replay.
         from_trace: whether latencies start from measurements of the trace.
+        step_scale: what scheduled step times are multiplied by; 1 except for forecasts.
         device: the numbers of `hardware`; None: not known (replay).
         traced_device: those of the trace's own device; None: not known.
     """
@@ -120,6 +121,7 @@ class Question:
     notes: tuple[str, ...] = ()
     placement: str = ""
     from_trace: bool = False
+    step_scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

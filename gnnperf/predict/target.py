@@ -22,19 +22,19 @@ from gnnperf.hardware import (
     spread,
 )
 
-# Which laws of collectives a prediction goes by: as requested, else as the cluster says.
+# Which models of collectives a prediction goes by: as requested, else as the cluster says.
 
-SPECIFICATION = "specification"  # the one word that is no name of laws
+SPECIFICATION = "specification"  # the one word that is no name of models
 
 
 def check_collective_models(collectives: str) -> None:
-    """Refuse a name or file that holds no laws, before a trace is read."""
+    """Refuse a name or file that holds no models, before a trace is read."""
     if collectives != SPECIFICATION:
         collective_models_named(collectives)
 
 
 def with_collective_models(cluster: ClusterSpec, collectives: str) -> ClusterSpec:
-    """The cluster with these laws, whatever its device; SPECIFICATION: with none."""
+    """The cluster with these models, whatever its device; SPECIFICATION: with none."""
     return replace(cluster, collectives={} if collectives == SPECIFICATION else {ANY_DEVICE: collectives})
 
 
@@ -100,7 +100,7 @@ class Target:
         return self.traced == self.cluster.device
 
     def with_collective_models(self, collectives: str | None) -> Target:
-        """The target with other laws of collectives; None: as the cluster says."""
+        """The target with other models of collectives; None: as the cluster says."""
         return self if collectives is None else replace(self, cluster=with_collective_models(self.cluster, collectives))
 
 

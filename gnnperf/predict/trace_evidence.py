@@ -193,12 +193,8 @@ def unmodeled_ratio(measured_us: np.ndarray, traced: ClusterSpec, cluster: Clust
     floors = traced.device.launch_floor_us, cluster.device.launch_floor_us
     by_launch = floors[1] / floors[0] if min(floors) > 0 else 1.0
     short = measured_us <= SHORT * floors[0]
-    return np.where(short, by_launch, bandwidth_ratio(traced, cluster))
-
-
-def bandwidth_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:
-    """Time of memory-bound work on `cluster` relative to the traced devices."""
-    return traced.device.memory_bandwidth_bytes_per_s / cluster.device.memory_bandwidth_bytes_per_s
+    by_bandwidth = traced.device.memory_bandwidth_bytes_per_s / cluster.device.memory_bandwidth_bytes_per_s
+    return np.where(short, by_launch, by_bandwidth)
 
 
 def host_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:

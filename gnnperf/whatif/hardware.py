@@ -66,7 +66,7 @@ class ChangeDevice:
 
 LINKS = {"all": ("intra", "inter"), "intra": ("intra",), "inter": ("inter",), "host": ("host_link",)}
 SHARE = "what share of its rate the changed link sustains, and who else uses it: the share is that of the link's entry"
-LAWS = "what laws of collectives fitted on the old link say of a link of another medium: its specification is taken"
+COLLECTIVES = "what models of collectives fitted on the old link predict for another medium: its specification is taken"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ class ChangeLink:
             raise refusal(graph, f"no {what}", "a run that has one")
         link = None if self.to is None else load_link(self.to)
         change = HardwareChange(lambda cluster: self._on(cluster, link))
-        return rewritten(graph, crossing, (SHARE, *((LAWS,) if link else ())), predicted=crossing, hardware=(change,))
+        return rewritten(
+            graph, crossing, (SHARE, *((COLLECTIVES,) if link else ())), predicted=crossing, hardware=(change,)
+        )
 
     def _on(self, cluster: ClusterSpec, link: LinkSpec | None) -> ClusterSpec:
         fields = {field: self._changed(link or getattr(cluster, field)) for field in LINKS[self.link]}
@@ -123,7 +125,7 @@ class ChangeLink:
         )
 
 
-SOFTWARE = "which software another cluster runs: the library's choices are those of its links or fitted laws"
+SOFTWARE = "which software another cluster runs: the library's choices are those of its links or fitted models"
 BLOCKS = "which ranks share a node: equal blocks of neighbors do"
 HOSTS = ("how each host overhead follows the host: all move by the ratio of single-thread speeds, where both clusters "
          "name their host")  # fmt: skip

@@ -30,7 +30,7 @@ from gnnperf.generate import (
     smaller,
     tensors,
 )
-from gnnperf.graph import DTYPE_BYTES, EdgeList, ExecutionGraph, concat_tables, lane_keys, take
+from gnnperf.graph import DTYPE_BYTES, EdgeList, ExecutionGraph, concat_tables, lane_keys, node_table, take
 from gnnperf.hardware import Placement
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, unedited
 
@@ -150,7 +150,8 @@ def _of_ranks(graph: ExecutionGraph, positions: np.ndarray) -> tuple[ExecutionGr
 #
 # The new parts are copies of an all_reduce of the same rank: its measured latency, scaled by the model's ratio.
 
-ONCE = ("fused", "foreach_addcdiv", "addcdiv", "foreach_add", "add_")  # of optimizers: ops on every parameter once
+# Ops of optimizers on every parameter once, the surest first: SGD multiplies its momentum once and adds twice.
+ONCE = ("fused", "foreach_addcdiv", "addcdiv", "foreach_mul_", "mul_", "foreach_add", "add_")
 ADDED = ("how gradients are divided into buckets, and how much of their sum overlaps with the backward: one all_reduce "
          "of {:.4g} MB per rank after it, in {}, the dtype of its products")  # fmt: skip
 NO_HOST = "what hosts and copies into buckets cost for it: no call is added"
@@ -164,12 +165,11 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
     if factor.denominator != 1:
         raise InputError(f"{ranks} ranks are no whole number of replicas", where="ranks of a world size",
                          allowed=f"a multiple of {graph.world_size}")  # fmt: skip
-    parts, transfers = _templates(graph)
-    origin = np.concatenate([np.arange(graph.num_nodes), np.stack([parts, parts + 1], axis=1).ravel(), transfers])
-    arrive = graph.num_nodes + 2 * np.arange(len(parts))
-    transfer = graph.num_nodes + 2 * len(parts) + np.arange(len(parts))
+    rows, source, anchors = _templates(graph) if graph.world_size > 1 else _new_parts(graph)
+    nodes, origin = concat_tables([graph.nodes, rows]), np.concatenate([np.arange(graph.num_nodes), source])
+    arrive = graph.num_nodes + 2 * np.arange(len(anchors))
+    transfer = graph.num_nodes + 2 * len(anchors) + np.arange(len(anchors))
     added = np.arange(len(origin)) >= graph.num_nodes
-    nodes = graph.nodes.iloc[origin].reset_index(drop=True)
     rank = nodes["rank"].to_numpy()
     of_rank = rank.copy()
     of_rank[transfer] = rank[arrive]
@@ -199,13 +199,16 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
     edges = EdgeList()
     edges.add(arrive, transfer, Relation.JOINS)
     edges.add(transfer, arrive + 1, Relation.RELEASES)
-    for place, part in enumerate(parts.tolist()):
-        before, after = _around_optimizer(graph, part)
+    for place, anchor in enumerate(anchors.tolist()):
+        before, after = _around_optimizer(graph, anchor)
         edges.add(before, np.full(len(before), arrive[place]), Relation.WAITS, "event")
         edges.add(np.full(len(after), arrive[place] + 1), after, Relation.WAITS, "event")
     placed = graph.edges["relation"].isin([str(Relation.RUNS_ON), str(Relation.CROSSES)])
+    as_ = np.concatenate(
+        [np.repeat(anchors, 2), source[2 * len(anchors) :]]
+    )  # whose devices and links the new ones have
     copies = [graph.edges[placed & (graph.edges["src"] == old)].assign(src=new)
-              for old, new in zip(origin[added].tolist(), np.flatnonzero(added).tolist(), strict=True)]  # fmt: skip
+              for old, new in zip(as_.tolist(), np.flatnonzero(added).tolist(), strict=True)]  # fmt: skip
     tables = [part for part in (graph.edges, edges.table(), *copies) if len(part)]
     larger = replace(graph, nodes=nodes, edges=concat_tables(tables))
     stands_for = tuple(int(n * factor) for n in graph.multiplicity.values())
@@ -213,8 +216,29 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
     return Edited(_placed(larger, graph, ranks, stands_for), added, origin, unknown)
 
 
-def _templates(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
-    """(arrive node, transfer) [n]: the last all_reduce of every rank and step; it may wait for untraced ranks."""
+Added = tuple[
+    pd.DataFrame, np.ndarray, np.ndarray
+]  # rows of arrive, exit, ... and transfers; origins; node of each rank
+
+
+def _new_parts(graph: ExecutionGraph) -> Added:
+    """Of a run on one device, which has no sum to copy: the model predicts it, as it came from no measured node."""
+    nodes, kernels = graph.nodes, np.flatnonzero(chosen(graph.nodes, *ON_DEVICE, phase=Phase.BACKWARD))
+    unmeasured = np.flatnonzero(is_type(graph, NodeType.DEVICE))
+    if not len(kernels) or not len(unmeasured):
+        raise refusal(graph, "no backward pass", "a training step")
+    last = nodes.iloc[kernels[-1]]
+    rows = node_table(
+        3, node_type=np.array([NodeType.COMM, NodeType.COMM, NodeType.COLLECTIVE]), op_name="c10d::allreduce_",
+        segment=np.array([Segment.ARRIVE, Segment.EXIT, None], dtype=object), family=str(OpFamily.COLLECTIVE),
+        collective="all_reduce", rank=np.array([last["rank"], last["rank"], -1]), step=int(last["step"]),
+        device=np.array([last["device"], last["device"], -1]), latency_us=np.array([0.0, 0.0, np.nan]),
+    )  # fmt: skip
+    return rows, np.repeat(unmeasured[:1], 3), kernels[-1:]
+
+
+def _templates(graph: ExecutionGraph) -> Added:
+    """Copies of the last all_reduce of every rank and step; it may wait for untraced ranks."""
     nodes = graph.nodes
     reduces = chosen(nodes, NodeType.COMM, collective="all_reduce", segment=Segment.ARRIVE)
     first, then = ends(graph, Relation.FOLLOWS)
@@ -227,7 +251,9 @@ def _templates(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     if len(last) < len(graph.ranks):
         raise refusal(graph, "not every rank takes part in an all_reduce, so none can be copied for gradients",
                       "a run with tensor parallelism or another sum over ranks")  # fmt: skip
-    return last["part"].to_numpy(), last["transfer"].to_numpy()
+    parts, transfers = last["part"].to_numpy(), last["transfer"].to_numpy()
+    origin = np.concatenate([np.stack([parts, parts + 1], axis=1).ravel(), transfers])
+    return nodes.iloc[origin], origin, parts
 
 
 def _gradient_bytes(graph: ExecutionGraph, rank: int, dtype: str) -> float:

@@ -24,12 +24,13 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn import LEVEL
-from gnnperf.gnn.intervals.devices import FILE, fit_device_intervals, pooled_deviation, save_device_intervals
+from gnnperf.gnn.intervals.devices import FILE
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE as RATIO_FILE
 from gnnperf.predict.ratios import UNMODELED
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
+from research.fitting.device_intervals import fit_device_intervals, pooled_deviation, save_device_intervals
 from research.fitting.forms import base_us, retained_forms
 from research.fitting.observation import fit_observation
 from research.fitting.rows import GENERATION, sampled, spec_of, usable

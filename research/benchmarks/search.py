@@ -146,26 +146,48 @@ FACTORS = ("", "micro_batch", "tensor", "micro_batch tensor", "micro_batch tenso
 
 
 def factors() -> None:
-    """Picks by lower bounds, times factors that are fitted on all labels: what a model of these columns might reach."""
+    """Picks by lower bounds, times factors fitted on all labels, and on labels of the other hidden width only.
+
+    The former shows what a model of these columns might reach; the latter whether a factor has a cause that holds for
+    another model, too.
+    """
     plans = configurations(mirror())
     cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
     bound_us = np.array([bound.step_us for bound in bounds(plans, cluster)])
     table = columns_of(plans).assign(label_us=iteration_us(mirror(), plans))
-    printed = right_aligned("factors for each value of", "mean error %", "right division %", "mean excess %")
+    ratio, width = np.log(table["label_us"].to_numpy() / bound_us), table["hidden"].to_numpy()
+    printed = right_aligned("factors for each value of", "mean error %", "right division %", "mean excess %",
+                            "other width: error %", "right division %", "mean excess %")  # fmt: skip
     for names in FACTORS:
-        columns = [table[name.split("*")].astype(str).agg("-".join, axis=1) for name in names.split()]
-        known = np.column_stack([np.ones(len(table)), *(pd.get_dummies(column).to_numpy(float) for column in columns)])
-        ratio = np.log(table["label_us"].to_numpy() / bound_us)
-        fitted = known @ np.linalg.lstsq(known, ratio, rcond=None)[0] if names else np.zeros(len(table))
-        given = table.assign(own_us=bound_us * np.exp(fitted))
-        places = given.groupby(GROUP)[["label_us", "own_us"]].idxmin()
-        best, pick = (given.loc[places[name]].reset_index() for name in ("label_us", "own_us"))
-        error = np.abs(given["own_us"] / given["label_us"] - 1).mean()
-        excess, same = pick["label_us"] / best["label_us"] - 1, (pick[DIVISION] == best[DIVISION]).all(axis=1)
-        printed.add_row(
-            names or "none", *(f"{100 * float(value):.1f}" for value in (error, same.mean(), excess.mean()))
-        )
+        whole = _picked_by(table, bound_us * np.exp(_fitted(table, names, ratio, width, left_out=False)))
+        plain = names.replace("hidden*", "")
+        others = _picked_by(table, bound_us * np.exp(_fitted(table, plain, ratio, width, left_out=True)))
+        printed.add_row(names or "none", *(f"{100 * value:.1f}" for value in (*whole, *others)))
     show(printed)
+
+
+def _fitted(
+    table: pd.DataFrame, names: str, ratio: np.ndarray, width: np.ndarray, *, left_out: bool
+) -> np.ndarray:  # fmt: skip
+    """[n] sums of logarithms of factors; `left_out`: those of a width are fitted on the other one."""
+    columns = [table[name.split("*")].astype(str).agg("-".join, axis=1) for name in names.split()]
+    if not columns:
+        return np.zeros(len(table))
+    known = np.column_stack([np.ones(len(table)), *(pd.get_dummies(column).to_numpy(float) for column in columns)])
+    result = np.empty(len(table))
+    for one in np.unique(width):
+        seen = (width != one) | (not left_out)
+        result[width == one] = known[width == one] @ np.linalg.lstsq(known[seen], ratio[seen], rcond=None)[0]
+    return result
+
+
+def _picked_by(table: pd.DataFrame, own_us: np.ndarray) -> tuple[float, float, float]:
+    """Mean error of steps; share of right divisions, and mean excess of the labels, where the least step is picked."""
+    given = table.assign(own_us=own_us)
+    places = given.groupby(GROUP)[["label_us", "own_us"]].idxmin()
+    best, pick = (given.loc[places[name]].reset_index() for name in ("label_us", "own_us"))
+    error, same = np.abs(own_us / given["label_us"] - 1).mean(), (pick[DIVISION] == best[DIVISION]).all(axis=1)
+    return float(error), float(same.mean()), float((pick["label_us"] / best["label_us"] - 1).mean())
 
 
 def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:

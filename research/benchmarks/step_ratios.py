@@ -26,8 +26,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError
-from gnnperf.gnn import LEVEL
-from gnnperf.gnn.intervals.devices import DeviceIntervals, save_device_intervals, student_quantile
+from gnnperf.gnn import LEVEL, DeviceIntervals
 from gnnperf.graph import build_graph
 from gnnperf.hardware import conf_dir, default_cluster
 from gnnperf.predict import Request, choose_step, outlier_steps, predicted, step_us
@@ -42,6 +41,7 @@ from research.benchmarks._recorded_graphs import CACHE, recordings
 from research.benchmarks.declared_edits import shape_pairs
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
 from research.evaluation.loading import as_recorded
+from research.fitting.device_intervals import save_device_intervals, student_quantile
 
 HOST_CLASS = ("segment", "op_name", "event_name")
 LEAST_CALLS, LEAST_CLASSES = 8, 8  # of a class in a trace; of a pair of traces

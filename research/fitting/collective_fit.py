@@ -1,8 +1,8 @@
-"""Fit the laws of a platform's collectives to its table: robust, in log space, with a weak prior on every parameter.
+"""Fit the models of a platform's collectives to its table: robust, in log space, with a weak prior on every parameter.
 
-Two stages. First a law per kind and link over all groups; it covers groups that were not measured. Then, per measured
-group, the same law with parameters of its own, drawn to the first: a library's choices differ between groups in ways
-that no smooth law follows.
+Two stages. First a model per kind and link over all groups; it covers groups that were not measured. Then, per measured
+group, the same model with parameters of its own, drawn to the first: a library's choices differ between groups in ways
+that no smooth model follows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HELD = 1e3  # prior weight of what is not fitted
 # Parameters, all logarithms but `growth`; priors are weights on the distance from the start (log latency per unit).
 PRIOR = {"start_us": 0.02, "hop_us": 0.02, "pass_us": 0.05, "wire_us": 0.05, "sharing_power": 0.02}
 SWITCH_PRIOR = {"extra_us": 0.02, "extra_hop_us": 0.02, "at_bytes": 0.0, "growth": 0.3, "sharpness": 0.03}
-GROUP_PRIOR = 0.05  # of every parameter of a group's own law, around the common one
+GROUP_PRIOR = 0.05  # of every parameter of a group's own model, around the common one
 NUM_SWITCHES = 2
 SHARPNESS_LIMITS, GROWTH_LIMITS = (-1.0, 2.5), (-1.0, 2.0)  # of the logarithm; of the power
 
@@ -49,7 +49,7 @@ class _Points:
 
 
 def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str = "") -> CollectiveConstants:
-    """The laws of one platform.
+    """The models of one platform.
 
     Args:
         table: rows of one platform (research.tables.collective_tables.COLUMNS).
@@ -89,7 +89,7 @@ def thinned(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def collective_model_of(parameters: np.ndarray) -> CollectiveModel:
-    """The law of a vector of parameters, as PRIOR and SWITCH_PRIOR name them."""
+    """The model of a vector of parameters, as PRIOR and SWITCH_PRIOR name them."""
     start, hop, per_pass, per_wire, sharing = np.exp(parameters[: len(PRIOR)]).tolist()
     switches = []
     for extra, extra_hop, at, growth, sharpness in parameters[len(PRIOR) :].reshape(NUM_SWITCHES, -1):
@@ -158,7 +158,7 @@ class HeldOut:
 
     Attributes:
         name: what was held out.
-        collective_models: errors of the laws fitted on the other rows.
+        collective_models: errors of the models fitted on the other rows.
         specified: errors of the cluster's specification on the same rows.
     """
 
@@ -177,7 +177,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Judged:
-    """Laws fitted on all rows, and what fits on a part of them are off by on the rest."""
+    """Models fitted on all rows, and what fits on a part of them are off by on the rest."""
 
     constants: CollectiveConstants
     num_rows: int
@@ -185,7 +185,7 @@ class Judged:
 
 
 def fit_and_judge(rows: pd.DataFrame, cluster: ClusterSpec, origin: str) -> Judged:
-    """Laws of one platform."""
+    """Models of one platform."""
     result = tuple(
         HeldOut(name, summarize(fitted_us(train, test, cluster), test["latency_us"].to_numpy()),
                 summarize(specified_us(test, cluster), test["latency_us"].to_numpy()))
@@ -220,7 +220,7 @@ def in_odd_octave(rows: pd.DataFrame) -> np.ndarray:
 
 
 def fitted_us(train: pd.DataFrame, test: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-    """[n] us of `test` by laws fitted on `train`, as a prediction takes them."""
+    """[n] us of `test` by models fitted on `train`, as a prediction takes them."""
     return fit_collectives(train, cluster).latency_us(*arrays(test), specified_us(test, cluster))
 
 

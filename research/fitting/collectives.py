@@ -1,6 +1,6 @@
 """Fit the collective models of a platform, and print their errors on held-out rows.
 
-    python -m research.fitting.collectives conf/analytic/collective_laws        (those that ship)
+    python -m research.fitting.collectives conf/analytic/collective_models        (those that ship)
     python -m research.fitting.collectives ops.parquet --cluster NAME [--hardware NAME] --out FILE.yaml
 
 Shipped: one file per platform of the public tables, the newest library of each device. All rows are used: do not judge

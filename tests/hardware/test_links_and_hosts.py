@@ -49,8 +49,9 @@ def test_collective_models_of_collectives_by_device(change: dict[str, object], r
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"collectives": "perlmuter"}, "no collective_laws named 'perlmuter'; did you mean perlmutter"),
-        ({"collectives": 3}, "names no laws"), ({"collectives": {"h200": 3}}, "names no laws"),
+        ({"collectives": "perlmuter"}, "no collective_models named 'perlmuter'; did you mean perlmutter"),
+        ({"collectives": 3}, "names no collective models"),
+        ({"collectives": {"h200": 3}}, "names no collective models"),
         ({"all_reduce": "hierarchcal"}, "'hierarchcal' is not known.*fastest, hierarchical"),
     ],
 )  # fmt: skip

@@ -76,6 +76,21 @@ def test_replay_of_another_step_is_compared_with_the_step_requested_for(
     assert any("100.0 % of the nodes of step 0 are aligned with step 1" in warning for warning in estimate.warnings)
 
 
+def test_a_forecast_has_what_the_schedule_of_its_source_leaves_out(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step 1 took 370 us and is rebuilt as 185, so step 0 is forecast as 370; ratios of edits stay."""
+    monkeypatch.setattr(api, "load_graph", lambda *_: _two_steps())
+    own, forecast = (
+        predict(Request(trace=trace, step=0, evidence=evidence, whatif=[Straggler(1, 2.0)]))
+        for evidence in (TraceEvidence.trace, TraceEvidence.other_steps)
+    )
+    assert (own.step_time_us, forecast.step_time_us) == pytest.approx((185.0, 370.0))
+    assert own.whatif is not None and forecast.whatif is not None
+    assert forecast.whatif.step_time_us == pytest.approx(2.0 * own.whatif.step_time_us)
+    assert forecast.critical_us.sum() == pytest.approx(185.0)  # what no node explains is at none
+
+
 def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
     estimate = predict(Request(trace=trace, mode=Mode.replay))
     assert estimate.measured_step_time_us == 185.0

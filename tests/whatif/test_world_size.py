@@ -139,10 +139,11 @@ def test_ranks_that_differ_by_chance_come_out_uneven(
     assert makespan_us == max(3.0 + 1.0 + 2.0 if 2 in roles else 2.0 + 1.0 + 2.0, 3.0)
 
 
-def test_a_tensor_parallel_plan_gets_a_data_parallel_dimension() -> None:
-    """The messages are those of the plan with two replicas: the gradients are one message more, after the backward."""
-    wanted = _transfers(build_plan(small(4, 1, 2)))
-    edited = WorldSize(8, data_parallel=1)(build_plan(small(4, 1, 1)))
+@pytest.mark.parametrize(("tensor", "megabytes"), [(4, 1.786), (1, 6.909)])
+def test_a_plan_without_replicas_gets_a_data_parallel_dimension(tensor: int, megabytes: float) -> None:
+    """The messages are those of the plan with replicas: the gradients are one message more, after the backward."""
+    wanted = _transfers(build_plan(small(tensor, 1, 8 // tensor)))
+    edited = WorldSize(8, data_parallel=1)(build_plan(small(tensor, 1, 1)))
     result = _transfers(edited.graph)
     groups = ["collective", "group_size", "group_stride"]
     pd.testing.assert_series_equal(result.groupby(groups, observed=True)["message_bytes"].sum(),
@@ -155,7 +156,7 @@ def test_a_tensor_parallel_plan_gets_a_data_parallel_dimension() -> None:
     new = np.flatnonzero(edited.touched)
     assert {phases[src] for src, dst in ends if dst in new} == {"backward"}
     assert {phases[dst] for src, dst in ends if src in new} == {"optimizer"}
-    assert any("one all_reduce of 1.786 MB per rank" in sentence for sentence in edited.unknown)
+    assert any(f"one all_reduce of {megabytes} MB per rank" in sentence for sentence in edited.unknown)
 
 
 def test_a_wait_for_untraced_ranks_hides_no_all_reduce_from_new_replicas() -> None:

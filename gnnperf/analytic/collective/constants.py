@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.model import CollectiveModel, calls_of
-from gnnperf.analytic.constants_file import AboveZero, FromZero, read_constants
-from gnnperf.hardware import LAWS_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of
+from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from
+from gnnperf.hardware import COLLECTIVES_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
 REACH = 4.0  # a model covers sizes down to a quarter of the smallest measured one
@@ -107,13 +107,16 @@ def load_collectives(path: Path) -> CollectiveConstants:
 
     Raises InputError: not readable, a key is missing or unknown, a number is none or out of range.
     """
-    return read_constants(path, CollectiveConstants)
+    raw = read_yaml(path)
+    if isinstance(raw, dict) and "laws" in raw:  # until release 0.2: the key's former name
+        raw["collective_models"] = raw.pop("laws")
+    return constants_from(raw, CollectiveConstants, str(path))
 
 
 @cache
 def shipped_collectives(name: str) -> CollectiveConstants:
-    """Models by name, from conf/analytic/collective_laws; these files do not change while a process runs."""
-    return load_collectives(path_of(name, LAWS_GROUP))
+    """Models by name, from conf/analytic/collective_models; these files do not change while a process runs."""
+    return load_collectives(path_of(name, COLLECTIVES_GROUP))
 
 
 def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:

@@ -4,8 +4,9 @@
 
 torch launches one thread for a fixed number of elements (aten/src/ATen/native/cuda: CUDALoops.cuh, Loops.cuh) and one
 block for a chunk of a list of tensors (MultiTensorApply.cuh). Names are C++ templates: they hold the number of tensors
-or the arguments of the function, and its type. Nothing is fitted. Products and convolutions have no such form: what
-they sum over is in neither, and time per wave of a kernel's kind misses by a factor of three to four on other projects.
+or the arguments of the function, and its type. Nothing is fitted. Gemms need the launches of a layer's other passes
+(`launched_gemms`). Convolutions have no such form: time per wave of a kernel's kind misses by a factor of three to
+four on other projects.
 """
 
 from __future__ import annotations

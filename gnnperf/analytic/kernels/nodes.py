@@ -13,7 +13,8 @@ from gnnperf.analytic.embedding.counted_access import with_counts
 from gnnperf.analytic.kernels.call import Array, Bound, KernelCall, KernelTimes
 from gnnperf.analytic.kernels.dispatch import bounds, has_forms, kernel_times, roofline_us
 from gnnperf.analytic.kernels.launched import launched_us
-from gnnperf.core import NodeType
+from gnnperf.analytic.kernels.launched_gemms import launched_sizes
+from gnnperf.core import NodeType, OpFamily
 from gnnperf.graph import ExecutionGraph, TableCounts
 from gnnperf.hardware import DeviceSpec
 
@@ -34,7 +35,16 @@ def compute_nodes_us(
     unknown = np.isnan(result)
     if unknown.any() and has_forms(device):
         result[unknown] = launched_us(nodes[unknown], device)
+        sizes = launched_sizes(nodes[unknown])
+        products = [_product(*each) for each in sizes.values()]
+        if products:
+            result[np.flatnonzero(unknown)[list(sizes)]] = kernel_times(products, device, roofline_power).latency_us
     return result
+
+
+def _product(m: int, n: int, k: int) -> KernelCall:
+    moved_bytes = 4.0 * (m * n + m * k + k * n)
+    return KernelCall("aten::mm", f"[[{m},{k}],[{k},{n}]]", "float32", OpFamily.GEMM, 2.0 * m * n * k, moved_bytes, 1)
 
 
 def distinct_calls(nodes: pd.DataFrame) -> tuple[list[KernelCall], np.ndarray]:

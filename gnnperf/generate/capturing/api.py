@@ -20,7 +20,6 @@ from gnnperf.core import InputError, require
 from gnnperf.generate.capturing.communication import ISSUE, MARK, WAIT, Issued
 from gnnperf.generate.capturing.rank_run import Build, Event, RankRun, boundaries, run_rank
 from gnnperf.graph import ExecutionGraph, build_graph
-from gnnperf.hardware import Placement
 from gnnperf.trace import CAPTURED, RunTrace, read_run
 
 # A captured rank as a Kineto file, with the ranges that gloo's threads would have left: trace -> graph reads on.
@@ -94,7 +93,6 @@ def capture(
     name: str = "captured",
     ranks: Iterable[int] | None = None,
     steps: int = 2,
-    placement: Placement | None = None,
 ) -> ExecutionGraph:
     """The graph of a training program that never runs: nothing is computed, nothing is sent, no GPU is needed.
 
@@ -106,7 +104,6 @@ def capture(
         name: of the graph.
         ranks: which ranks are captured; None all. The others' parts of collectives are then unknown.
         steps: how many steps the graph holds; two are run before them.
-        placement: hosts and links of the ranks; None unknown.
 
     Returns:
         Nodes and edges as of a recording on CPU ranks that talk over gloo; every latency, start and lag is NaN.
@@ -114,7 +111,7 @@ def capture(
     Raises:
         InputError: a setting cannot be, or a step depends on values of tensors.
     """
-    return replace(build_graph(captured_run(build, world_size, name, ranks, steps)), placement=placement)
+    return build_graph(captured_run(build, world_size, name, ranks, steps))
 
 
 def captured_run(

@@ -118,7 +118,7 @@ class Convolution:
         """The product, after copies of parameters and before the bias, which is added."""
         copies, weight = parameter_as_used(self.training, f"{self.name}.weight", self.weight)
         product = op("aten::cudnn_convolution", F, self.x.tensor, weight.tensor,
-                     values=["", "", *self._geometry(padding_first=True), "1"])  # fmt: skip
+                     values=["", "", *self._geometry, "[1, 1]", "1"])  # fmt: skip
         result = (
             views(F, "conv2d"), *copies, views(F, "convolution", "_convolution"),
             *turned(self.training, F, self.x.tensor),
@@ -137,7 +137,7 @@ class Convolution:
         made, name = f"d_x.{self.name}", f"{self.name}.weight"
         dtype, weight = self.x.tensor.dtype, Tensor(self.weight, self.x.tensor.dtype)
         mask = f"[{self.has_input_gradient}, True, False]"
-        values = ["", "", "", "", *self._geometry(padding_first=False), "False", "[0, 0]", "1", mask]
+        values = ["", "", "", "", *reversed(self._geometry), "[1, 1]", "False", "[0, 0]", "1", mask]
         item = op("aten::convolution_backward", B, self.y.tensor, self.x.tensor, weight, *_NO_SHAPE, values=values)
         held = f"{gradient} {self.x.name} {copy_name(self.training, name)}"
         inputs = {made: self.x.tensor} if self.has_input_gradient else {}
@@ -149,9 +149,10 @@ class Convolution:
             result += with_gradients(used(total, gradient), Named(f"{self.name}.bias", Tensor((self.channels,), dtype)))
         return tuple(result), made
 
-    def _geometry(self, *, padding_first: bool) -> tuple[str, str, str]:
-        padding, stride = (f"[{n}, {n}]" for n in (self.kernel // 2, self.stride))
-        return (padding, stride, "[1, 1]") if padding_first else (stride, padding, "[1, 1]")
+    @property
+    def _geometry(self) -> tuple[str, str]:
+        """Padding and stride."""
+        return f"[{self.kernel // 2}, {self.kernel // 2}]", f"[{self.stride}, {self.stride}]"
 
 
 @dataclass(frozen=True)

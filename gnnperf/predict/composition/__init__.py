@@ -42,11 +42,6 @@ HELP = frozenset({"-h", "--help"})
 CONF_DIR = conf_dir(DEVICE_GROUP).parent
 
 
-def register(name: str, node: type, group: str | None = None) -> None:
-    """Make the dataclass `node` available to defaults lists as `name`, inside `group` if given."""
-    ConfigStore.instance().store(name=name, node=node, group=group)
-
-
 def entry_point(
     name: str, node: type[ConfigT] | str, flags: tuple[str, ...] = ()
 ) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
@@ -78,7 +73,9 @@ def entry_point(
                 with one_message(kind), nothing_left_if_refused():
                     return task(to_typed(raw, kind, own))
 
-            register(f"{name}_schema", kind)  # by name, for all of the process: whoever composes last decides
+            ConfigStore.instance().store(
+                f"{name}_schema", kind
+            )  # by name, for all of the process: whoever composes last decides
             with one_message(kind):
                 overrides = as_text(with_keys(words, flags, kind), kind)
                 offer(own)
@@ -145,7 +142,7 @@ def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> 
     Raises:
         InputError: words, keys or values that it would refuse.
     """
-    register(f"{name}_schema", node)
+    ConfigStore.instance().store(f"{name}_schema", node)
     own = OwnFiles()
     with in_our_words(node):
         words = as_text(own.overrides(overrides), node)

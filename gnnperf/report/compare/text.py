@@ -24,12 +24,21 @@ from gnnperf.trace import run_name
 # Thresholds for CI: how long step B may be.
 
 
+class StepTooLong(InputError):
+    """The prediction is above a limit: nothing is wrong with the input, so that scripts can tell it from a mistake."""
+
+    exit_code = EXCEEDED
+
+
 @dataclass(frozen=True)
 class Limits:
-    """What step B may not exceed."""
+    """What step B of a comparison, or a prediction, may not exceed."""
 
     max_step_ms: float | None = None  # the longest step; None: any
     max_regression: float | None = None  # how much longer than step A it may be, in percent; None: any
+    against: str = ""  # of a prediction, in place of step A ("" nothing): its name, step time and kind
+    before_us: float | None = None
+    before_kind: StepTimeKind | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no limit: NaN would let everything pass."""
@@ -38,9 +47,24 @@ class Limits:
 
     def exceeded(self, result: Comparison) -> tuple[str, ...]:
         """A sentence for each limit that step B is beyond."""
-        return self.sentences("step B", result.b.step_time_us, "step A", result.a.step_time_us)
+        return self._sentences("step B", result.b.step_time_us, "step A", result.a.step_time_us)
 
-    def sentences(self, step: str, step_us: float, before: str, before_us: float | None) -> tuple[str, ...]:
+    def check(self, prediction: StepPrediction) -> None:
+        """Refuse a step that is too long.
+
+        Raises:
+            StepTooLong: naming the limits.
+            InputError: the step times are of different kinds, which are different quantities.
+        """
+        if self.before_kind is not None and self.before_kind is not prediction.step_time_kind:
+            raise InputError(f"its step is a {self.before_kind}, the predicted one a {prediction.step_time_kind}",
+                             where=self.against, allowed="two steps of one kind: periods, makespans or windows",
+                             remedy="choose another step (step=N)")  # fmt: skip
+        texts = self._sentences("the step", prediction.step_time_us, f"that of {self.against}", self.before_us)
+        if texts:
+            raise StepTooLong("; ".join(texts))
+
+    def _sentences(self, step: str, step_us: float, before: str, before_us: float | None) -> tuple[str, ...]:
         """A sentence for each limit that a step is beyond."""
         texts = []
         if self.max_step_ms is not None and step_us > 1000.0 * self.max_step_ms:
@@ -54,6 +78,18 @@ class Limits:
                 f"{step} is {share} longer than {before}, more than {self.max_regression:g} % (--max-regression)"
             )
         return tuple(texts)
+
+
+def read_threshold(max_step_ms: float | None, max_regression: float | None, against: str | None) -> Limits:
+    """The limits requested.
+
+    Raises:
+        InputError: a regression from nothing or nothing from it, a value that is no limit, or no prediction is there.
+    """
+    require((max_regression is None) == (against is None), "max_regression", max_regression,
+            "with against: a prediction of predict.py that the step is compared with")  # fmt: skip
+    limits = Limits(max_step_ms, max_regression)  # refuses what is none before a file is read
+    return limits if against is None else Limits(max_step_ms, max_regression, against, *read_step(Path(against)))
 
 
 FORMAT, FORMAT_VERSION = "gnnperf.comparison", 1
@@ -197,52 +233,3 @@ def _side(side: Side) -> dict[str, Any]:
         "step_time_is_lower_bound": side.is_lower_bound,
         "throughput": side.rates or None,
     }
-
-
-# The same limits for a prediction: read before the work, checked after it.
-
-
-class StepTooLong(InputError):
-    """The prediction is above a limit: nothing is wrong with the input, so that scripts can tell it from a mistake."""
-
-    exit_code = EXCEEDED
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """What the step may not exceed."""
-
-    limits: Limits  # see there
-    against: str = ""  # what `limits.max_regression` is measured from, ("" nothing): its name, step time and kind
-    before_us: float | None = None
-    before_kind: StepTimeKind | None = None
-
-    def check(self, prediction: StepPrediction) -> None:
-        """Refuse a step that is too long.
-
-        Raises:
-            StepTooLong: naming the limits.
-            InputError: the step times are of different kinds, which are different quantities.
-        """
-        if self.before_kind is not None and self.before_kind is not prediction.step_time_kind:
-            raise InputError(f"its step is a {self.before_kind}, the predicted one a {prediction.step_time_kind}",
-                             where=self.against, allowed="two steps of one kind: periods, makespans or windows",
-                             remedy="choose another step (step=N)")  # fmt: skip
-        texts = self.limits.sentences("the step", prediction.step_time_us, f"that of {self.against}", self.before_us)
-        if texts:
-            raise StepTooLong("; ".join(texts))
-
-
-def read_threshold(max_step_ms: float | None, max_regression: float | None, against: str | None) -> Threshold:
-    """The limits requested.
-
-    Raises:
-        InputError: a regression from nothing or nothing from it, a value that is no limit, or no prediction is there.
-    """
-    require((max_regression is None) == (against is None), "max_regression", max_regression,
-            "with against: a prediction of predict.py that the step is compared with")  # fmt: skip
-    limits = Limits(max_step_ms, max_regression)
-    if against is None:
-        return Threshold(limits)
-    before_us, kind = read_step(Path(against))
-    return Threshold(limits, against, before_us, kind)

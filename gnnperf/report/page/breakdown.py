@@ -46,29 +46,23 @@ def occupancy(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     length = float(document["step_time_us"])
     closes = float(document["step_makespan_us"])
     repeats = document["step_time_kind"] == StepTimeKind.PERIOD
-    window = _Window(closes - length, closes, length if repeats else None)
+    window = (closes - length, closes, length if repeats else None)
     ends = _ends(nodes)
     groups = nodes[["rank", "node_type", "segment", "transfer"]].groupby("rank")
     rows = []
     for rank in document["traced_ranks"]:
         spans = _spans(groups.get_group(rank), ends) if rank in groups.groups else {}
-        rows.append({"rank": rank, **_parts({name: window.of(s) for name, s in spans.items()}, length)})
+        rows.append({"rank": rank, **_parts({name: _seen(s, *window) for name, s in spans.items()}, length)})
     return pd.DataFrame(rows, columns=["rank", *PARTS, "hidden_us"])
 
 
-class _Window:
-    """Stretches of time as they are seen between `opens` and `closes`; `period` None: nothing repeats."""
-
-    def __init__(self, opens: float, closes: float, period: float | None) -> None:
-        self.opens, self.closes, self.period = opens, closes, period
-
-    def of(self, spans: np.ndarray) -> np.ndarray:
-        """[m, 2] without overlaps, clipped; repeated where the step is."""
-        spans = union(spans)
-        if self.period and len(spans):
-            times = max(0, math.ceil((self.opens - float(spans[0, 0])) / self.period))
-            spans = np.concatenate([spans + repeat * self.period for repeat in range(times + 1)])
-        return union(np.clip(spans, self.opens, self.closes))
+def _seen(spans: np.ndarray, opens: float, closes: float, period: float | None) -> np.ndarray:
+    """[m, 2] stretches of time between `opens` and `closes`, without overlaps; repeated where the step has a period."""
+    spans = union(spans)
+    if period and len(spans):
+        times = max(0, math.ceil((opens - float(spans[0, 0])) / period))
+        spans = np.concatenate([spans + repeat * period for repeat in range(times + 1)])
+    return union(np.clip(spans, opens, closes))
 
 
 def _ends(nodes: pd.DataFrame) -> np.ndarray:

@@ -152,6 +152,21 @@ def _key(name: str, share: float, color: str) -> str:
     return f"<li>{key}{escape(name)} <b>{share_text(share)}</b></li>"
 
 
+NUM_TICKS = 5
+
+
+def over_time(label: str, rows: Iterable[str], size: tuple[int, int], drawn: str, time_us: float) -> Markup:
+    """SVG shapes from time 0 to `time_us`, in units of `size` (width, height in px); `rows` are named on the left."""
+    (width, height), names = size, "".join(f"<li>{escape(row)}</li>" for row in rows)
+    ticks = "".join(f'<span style="left:{100 * n / NUM_TICKS:g}%">{time_text(time_us * n / NUM_TICKS)}</span>'
+                    for n in range(NUM_TICKS + 1))  # fmt: skip
+    return Markup(
+        f'<div class="path" role="img" aria-label="{escape(label)}"><ul class="path-rows">{names}</ul>'
+        f'<div class="path-time"><svg viewBox="0 0 {width} {height}" style="height:{height}px" '
+        f'preserveAspectRatio="none">{drawn}</svg><div class="ticks">{ticks}</div></div></div>'
+    )
+
+
 def rows_of(frame: pd.DataFrame) -> list[Any]:
     """Its rows, whose columns are attributes."""
     return list(frame.itertuples())

@@ -6,10 +6,10 @@ from html import escape
 
 from gnnperf.memory import Part, Timeline
 from gnnperf.predict import RankMemory, StepPrediction
-from gnnperf.report.page.markup import Markup, note, subtitle
-from gnnperf.report.text import bytes_text, time_text
+from gnnperf.report.page.markup import Markup, note, over_time, subtitle
+from gnnperf.report.text import bytes_text
 
-WIDTH, HEIGHT, NUM_TICKS = 1000, 160, 5
+WIDTH, HEIGHT = 1000, 160
 MOST_PICTURES = 4
 COLORS = {
     Part.PARAMETERS: "blue", Part.OPTIMIZER_STATE: "sky", Part.INPUTS: "grey", Part.GRADIENTS: "amber",
@@ -37,14 +37,8 @@ def _picture(rank: RankMemory) -> Markup:
     given = rank.peak.timeline
     assert given is not None, "chosen so"
     most = max(given.total_bytes)
-    ticks = "".join(f'<span style="left:{100 * n / NUM_TICKS:g}%">{time_text(given.time_us[-1] * n / NUM_TICKS)}</span>'
-                    for n in range(NUM_TICKS + 1))  # fmt: skip
     title = f"rank {rank.peak.rank}: up to {bytes_text(most)}"
-    return Markup(
-        f'<div class="path" role="img" aria-label="{escape(title)}"><ul class="path-rows"><li>{escape(title)}</li></ul>'
-        f'<div class="path-time"><svg viewBox="0 0 {WIDTH} {HEIGHT}" style="height:{HEIGHT}px" '
-        f'preserveAspectRatio="none">{_areas(given, most)}</svg><div class="ticks">{ticks}</div></div></div>'
-    )
+    return over_time(title, [title], (WIDTH, HEIGHT), _areas(given, most), given.time_us[-1])
 
 
 def _areas(given: Timeline, most: int) -> str:

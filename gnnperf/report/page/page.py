@@ -227,7 +227,8 @@ def _sections(
 ) -> Iterable[tuple[str, str, str]]:
     work, step_us = work_table(nodes), estimate.step_time_us
     if estimate.alternatives:
-        yield "hardware", "On other hardware", _alternatives(estimate)
+        devices = [tuple(map(Td, row)) for row in alternative_rows(estimate)]
+        yield "hardware", "On other hardware", table("The step on other hardware", alternative_heads(estimate), devices)
     if estimate.findings is not None:
         yield "findings", "What holds the step up", findings(estimate.findings)
     yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(ranks, step_us)
@@ -240,14 +241,12 @@ def _sections(
     )
     yield "timeline", "Timeline", _timeline()
     yield "ops", "Top ops", ops.ops(work, step_us)
-    yield "errors", "Errors by op family", ops.errors(_errors(estimate, nodes), estimate)
+    measured = estimate.measured_step_time_us is not None
+    errors = family_errors(nodes) if measured else pd.DataFrame()
+    yield "errors", "Errors by op family", ops.errors(errors, estimate)
     if estimate.peak_memory:
         yield "memory", "Peak memory", ops.peak_memory(estimate) + memory.timelines(estimate)
     yield "provenance", "Provenance", _provenance(estimate)
-
-
-def _errors(estimate: StepPrediction, nodes: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame() if estimate.measured_step_time_us is None else family_errors(nodes)
 
 
 def _timeline() -> Markup:
@@ -262,20 +261,10 @@ def _timeline() -> Markup:
     )
 
 
-def _alternatives(estimate: StepPrediction) -> Markup:
-    """The step on every device requested."""
-    rows = [tuple(map(Td, row)) for row in alternative_rows(estimate)]
-    return table("The step on other hardware", alternative_heads(estimate), rows)
-
-
 def _provenance(estimate: StepPrediction) -> Markup:
     sentences = (*steps_line(estimate), *estimate.warnings[MOST_WARNINGS:], *estimate.notes)
-    return Markup(f"{''.join(map(paragraph, sentences))}{_versions(estimate)}")
-
-
-def _versions(estimate: StepPrediction) -> Markup:
     rows = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
-    return table("Versions and inputs", ("what", "value"), rows)
+    return Markup("".join(map(paragraph, sentences)) + table("Versions and inputs", ("what", "value"), rows))
 
 
 def _flat(values: dict[str, object], prefix: str = "") -> Iterable[tuple[str, str]]:

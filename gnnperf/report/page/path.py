@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from gnnperf.report.page.markup import (
     bars,
     count_td,
     note,
+    over_time,
     rank_td,
     rows_of,
     share_td,
@@ -73,7 +73,6 @@ MOST_ROWS = 24  # of the picture; with more, a rank is one row, or all are
 MOST_JUMPS = 600  # between rows; more of them hide what they connect
 ROW_PX, WIDTH = 20, 10_000  # height of a row; units across the picture
 SIDES = {NodeType.HOST: "host", NodeType.COLLECTIVE: "network", NodeType.COMM: "network"}
-NUM_TICKS = 5
 
 
 def picture(path: pd.DataFrame, step_time_us: float) -> Markup:
@@ -84,17 +83,8 @@ def picture(path: pd.DataFrame, step_time_us: float) -> Markup:
     left = np.rint(path["begin_us"].to_numpy() / (step_time_us or 1.0) * WIDTH).astype(int)
     right = np.rint((path["begin_us"] + path["critical_us"]).to_numpy() / (step_time_us or 1.0) * WIDTH).astype(int)
     drawn = _bars(place, path["node_type"].to_numpy(dtype=object), left, right) + _jumps(place, left)
-    height = ROW_PX * len(names)
-    labels = "".join(f"<li>{escape(name)}</li>" for name in names)
-    ticks = "".join(f'<span style="left:{100 * n / NUM_TICKS:g}%">{time_text(step_time_us * n / NUM_TICKS)}</span>'
-                    for n in range(NUM_TICKS + 1))  # fmt: skip
-    sentences = f"The critical path over {time_text(step_time_us)}; the table below lists it."
-    return Markup(
-        f'<div class="path" role="img" aria-label="{sentences}">'
-        f'<ul class="path-rows">{labels}</ul><div class="path-time">'
-        f'<svg viewBox="0 0 {WIDTH} {height}" style="height:{height}px" preserveAspectRatio="none">{drawn}</svg>'
-        f'<div class="ticks">{ticks}</div></div></div>'
-    )
+    label = f"The critical path over {time_text(step_time_us)}; the table below lists it."
+    return over_time(label, names, (WIDTH, ROW_PX * len(names)), drawn, step_time_us)
 
 
 def _rows_of(path: pd.DataFrame) -> list[str]:

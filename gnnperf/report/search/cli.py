@@ -1,4 +1,4 @@
-"""`gnnperf search PLAN --gpu NAME --devices N`."""
+"""`gnnperf search PLAN --gpu NAME --devices N`, and of a trace."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from gnnperf.core import InputError, require, require_writable, say, to_json, wr
 DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
 FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
+
+Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow; how its
+layers are divided stays, as nothing in a trace tells how it would be otherwise.
 
 Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
 until no bound is below the best step.
@@ -24,9 +28,10 @@ examples:
   gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64 --out best.yaml
   gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
   gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
+  gnnperf search runs/trace_dir --gpu h100_sxm --devices 8,16,64   a recorded run on so many of these
 
 PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline where it has as
-many devices.
+many devices. All else is a trace.
 """
 UNITS = {"GiB": 1 << 30, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
 SECTIONS = ("parallelism", "sharding", "schedule")
@@ -38,8 +43,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "search", help="the fastest or cheapest way to divide a plan's model over devices", description=DESCRIPTION,
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("plan", metavar="PLAN", help="a plan of conf/plan, or a .yaml file")
-    parser.add_argument("--gpu", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
+    parser.add_argument("plan", metavar="PLAN|TRACE", help="a plan of conf/plan, a .yaml file, or a trace")
+    parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file (default: the trace's)")
     parser.add_argument("--devices", required=True, metavar="N", help="how many; a,b,c: one of several numbers")
     parser.add_argument("--cluster", metavar="NAME", help="links and hosts (default: the device's)")
     parser.add_argument("--memory", metavar="SIZE", help="of a device, as in 80GiB (default: the device's)")
@@ -48,6 +53,10 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--by", choices=("step", "tokens_per_s", "cost"), default="step",
                         help="what is best (default step); with one number of devices all agree")  # fmt: skip
     parser.add_argument("--price", type=float, metavar="USD", help="of a device and hour")
+    parser.add_argument("--batches", default="1,2,4", metavar="X,X",
+                        help="of a trace: batches of a device, over the recorded one (default 1,2,4)")  # fmt: skip
+    parser.add_argument("--data-parallel", type=int, metavar="N",
+                        help="of a trace: ranks of a data-parallel group, where it does not tell; 1: none")  # fmt: skip
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default 0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the best plan: a .yaml file")
@@ -57,13 +66,25 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _search(args: argparse.Namespace) -> int:
     from gnnperf.generate import TransformerPlan, read_plan
-    from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
+    from gnnperf.hardware import (
+        PLAN_GROUP,
+        SUFFIXES,
+        default_cluster,
+        load_cluster,
+        load_device,
+        path_of,
+        read_yaml,
+        spread,
+    )  # fmt: skip
     from gnnperf.report.search.text import WEIGHT_OF, SearchReport, document, text
     from gnnperf.shard import Effort, Problem, candidates, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
     require(0 <= args.reserve < 1, "--reserve", args.reserve, "0 to 1")
     require(args.price is None or args.price >= 0, "--price", args.price, "0 or more")
+    if Path(args.plan).exists() and Path(args.plan).suffix not in SUFFIXES:
+        return _search_trace(args)
+    require(args.gpu is not None, "--gpu", args.gpu, "a device of the catalog, for a plan")
     if args.out is not None:
         require_writable(args.out, SUFFIXES)
     path = path_of(args.plan, PLAN_GROUP)
@@ -72,10 +93,14 @@ def _search(args: argparse.Namespace) -> int:
     if not isinstance(plan, TransformerPlan):
         raise InputError("is no transformer", where=str(path), allowed="a plan with model.layers",
                          remedy="gnnperf shard places the tables of recommendation models")  # fmt: skip
-    cluster = _cluster(args.gpu, args.cluster)
+    device = load_device(args.gpu)
+    if device.kind != "gpu":
+        raise InputError(f"is a {device.kind}", where=f"--gpu {args.gpu}", allowed="a GPU")
+    cluster = default_cluster(device) if args.cluster is None else load_cluster(args.cluster, device)
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
     devices = _devices(args.devices)
-    problem = Problem(candidates(plan, devices), _spread(cluster), memory * (1.0 - args.reserve), WEIGHT_OF[args.by])
+    problem = Problem(candidates(plan, devices), partial(spread, cluster), memory * (1.0 - args.reserve),
+                      WEIGHT_OF[args.by])  # fmt: skip
     given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
     outcome = search_plans(problem, Effort(seed=args.seed), given)
     search = SearchReport(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
@@ -88,28 +113,36 @@ def _search(args: argparse.Namespace) -> int:
     return 0
 
 
-def _cluster(gpu: str, cluster: str | None) -> Any:
-    from gnnperf.hardware import default_cluster, load_cluster, load_device
+def _search_trace(args: argparse.Namespace) -> int:
+    from gnnperf.predict import Request, composed
+    from gnnperf.report.search.trace import document, search_trace, text
 
-    device = load_device(gpu)
-    if device.kind != "gpu":
-        raise InputError(f"is a {device.kind}", where=f"--gpu {gpu}", allowed="a GPU")
-    return default_cluster(device) if cluster is None else load_cluster(cluster, device)
+    require(args.out is None, "--out", args.out, "nothing with a trace: there is no plan to write")
+    hardware = {"hardware": args.gpu, "cluster": args.cluster}
+    chosen = [f"{key}={value}" for key, value in hardware.items() if value is not None]
+    price = {} if args.price is None else {"price.usd_per_gpu_hour": args.price}
+    request = composed("predict", Request, *chosen, "findings=false", trace=args.plan, **price)
+    memory = _bytes(args.memory) if args.memory else None
+    batches = _numbers(args.batches, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
+    result = search_trace(request, _devices(args.devices), batches, args.data_parallel, args.by, args.reserve, memory)
+    if args.json:
+        write_out(to_json(document(result), indent=1))
+    else:
+        say(text(result, args.top))
+    return 0
 
 
-def _spread(cluster: Any) -> Any:
-    from gnnperf.hardware import spread
-
-    return lambda count: spread(cluster, count)
+def _numbers(written: str, option: str, form: str, allowed: str) -> tuple[float, ...]:
+    """Different ones, apart by commas, each above 0."""
+    numbers = written.split(",")
+    if not all(re.fullmatch(form, number) and float(number) > 0 for number in numbers):
+        raise InputError(f"bad value {written!r}", where=option, allowed=allowed)
+    return tuple(dict.fromkeys(map(float, numbers)))
 
 
 def _devices(written: str) -> tuple[int, ...]:
-    numbers = written.split(",")
-    if not all(re.fullmatch(r"[1-9][0-9]{0,5}", number) for number in numbers):
-        raise InputError(
-            f"bad value {written!r}", where="--devices", allowed="whole numbers from 1 up, as 64 or 16,32,64"
-        )
-    return tuple(dict.fromkeys(int(number) for number in numbers))
+    allowed = "whole numbers from 1 up, as 64 or 16,32,64"
+    return tuple(map(int, _numbers(written, "--devices", "[0-9]{1,6}", allowed)))
 
 
 def _bytes(written: str) -> float:
@@ -125,10 +158,11 @@ def _write(raw: Mapping[str, Any], plan: Any, out: Path) -> None:
     """The file's plan with the best division, whole or not at all; values are those of the file's own form."""
     from gnnperf.hardware import yaml_text
 
-    settings = {name: {k: _plain(v) for k, v in asdict(getattr(plan, name)).items()} for name in SECTIONS}
+    settings = {name: asdict(getattr(plan, name), dict_factory=_plain) for name in SECTIONS}
     first = {key: value for key, value in raw.items() if key not in (*SECTIONS, "source")}
     write_text(out, yaml_text({**first, **settings, **({"source": raw["source"]} if "source" in raw else {})}))
 
 
-def _plain(value: object) -> object:
-    return str(value) if isinstance(value, str) else value
+def _plain(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Settings, those of an enum as text."""
+    return {key: str(value) if isinstance(value, str) else value for key, value in pairs}

@@ -82,8 +82,8 @@ def _table(search: SearchReport) -> Iterator[str]:
         rates = search.rates(one)
         cost = rates.usd_per_million_tokens if priced else rates.gpu_hours_per_step
         yield (f"{'*' if id(one) in front else ' '}   {milliseconds(one.step_us):10s}  {_memory(one):9s}  "
-               f"{_number(rates.tokens_per_s_per_gpu, ',.0f'):>12s}  {_number(rates.mfu, '.1%'):>6s}  "
-               f"{_number(cost, '.4g'):>12s}   {settings_text(one.plan)}")  # fmt: skip
+               f"{rounded(rates.tokens_per_s_per_gpu, ',.0f'):>12s}  {rounded(rates.mfu, '.1%'):>6s}  "
+               f"{rounded(cost, '.4g'):>12s}   {settings_text(one.plan)}")  # fmt: skip
     yield "*   no other judged plan is better in step, memory and cost at once"
 
 
@@ -91,7 +91,8 @@ def _memory(one: Option) -> str:
     return f"{one.peak_bytes / GIB:.1f} GiB"
 
 
-def _number(value: float | None, form: str) -> str:
+def rounded(value: float | None, form: str) -> str:
+    """For a reader."""
     return "unknown" if value is None else format(value, form)
 
 

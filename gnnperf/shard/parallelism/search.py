@@ -281,8 +281,8 @@ class _Search:
 
     def _with_parts(self, options: Sequence[Option]) -> list[Option]:
         """With what their steps are made of: recomputation is the work of kernels that a plan without it lacks."""
-        retained = [_without_recomputation(one.plan) for one in options]
-        plain = self._bounds(retained)
+        schedules = [one.plan.schedule.without_recomputation() for one in options]
+        plain = self._bounds([replace(one.plan, schedule=s) for one, s in zip(options, schedules, strict=True)])
         return [replace(one, parts_us=parts(one, bound)) for one, bound in zip(options, plain, strict=True)]
 
 
@@ -307,10 +307,6 @@ def parts(one: Option, plain: Bound) -> dict[str, float]:
         BUBBLE: one.bound.bubble_us,
     }
     return {**known, OTHER: one.step_us - sum(known.values())}
-
-
-def _without_recomputation(plan: TransformerPlan) -> TransformerPlan:
-    return replace(plan, schedule=plan.schedule.without_recomputation())
 
 
 def _is_plain(plan: TransformerPlan) -> bool:

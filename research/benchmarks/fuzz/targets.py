@@ -116,7 +116,9 @@ TARGETS = {
     "device": Target("device.yaml", corpus.yaml_of("hardware", "t4"), _reader("gnnperf.hardware", "load_device")),
     "cluster": Target("cluster.yaml", corpus.yaml_of("cluster", "hgx8"), _cluster),
     "plan": Target("plan.yaml", corpus.yaml_of("plan", "gpt2_345m"), _plan),
-    "collectives": Target("laws.yaml", corpus.yaml_of("analytic/collective_laws", "h100_sxm_nccl_2_29"), _collectives),
+    "collectives": Target(
+        "collectives.yaml", corpus.yaml_of("analytic/collective_models", "h100_sxm_nccl_2_29"), _collectives
+    ),
     "edits": Target("whatif.json", corpus.of_value(list(corpus.EDITS)), _edits),
     "checkpoint": Target("checkpoint.pt", corpus.checkpoint_bytes, _checkpoint),
 }

@@ -1,4 +1,4 @@
-"""The law of a platform's collectives by hand, and what holds whatever its constants are."""
+"""The model of a platform's collectives by hand, and what holds whatever its constants are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gnnperf.analytic.collective.model import HYBRID_CUBE_MESH_RINGS, Collective
 from gnnperf.analytic.constants import default_constants
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import ClusterSpec, cluster_names, load_cluster
-from gnnperf.hardware.yaml_spec import LAWS_GROUP, names_in
+from gnnperf.hardware.yaml_spec import COLLECTIVES_GROUP, names_in
 
 POSITIVE = st.floats(1e-3, 1e3)
 RATE = st.floats(1e6, 1e13)
@@ -172,7 +172,7 @@ def _where_fitted(collective_models: CollectiveConstants) -> ClusterSpec:
     return next(c for c in map(load_cluster, names) if MeasuredLink.of(c.intra) == collective_models.measured_inside)
 
 
-@pytest.mark.parametrize("name", names_in(LAWS_GROUP))
+@pytest.mark.parametrize("name", names_in(COLLECTIVES_GROUP))
 def test_shipped_collective_models_say_where_they_come_from(name: str) -> None:
     collective_models = shipped_collectives(name)
     assert collective_models.collective_models and collective_models.groups
@@ -188,7 +188,7 @@ def test_shipped_collective_models_say_where_they_come_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", cluster_names())
 def test_every_shipped_cluster_names_collective_models_of_its_own_links(name: str) -> None:
-    """Laws that are moved as shipped would be laws of other machines."""
+    """Models that are moved as shipped would be models of other machines."""
     cluster = load_cluster(name)
     for device in cluster.collectives:
         collective_models = collective_models_of(load_cluster(name, device))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -71,15 +70,6 @@ def test_buckets_hold_every_gradient_once(bucket_bytes: float) -> None:
     result = buckets(plan, passes)
     assert sorted(n for bucket in result for n in bucket) == sorted(passes.parameters)
     assert all(4 * sum(bucket) >= min(bucket_bytes, 1 << 20) for bucket in result[:-1])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_nothing_is_labeled_and_all_costs_are_known(dtype: str) -> None:
-    graph = build_network(shipped("resnet50", replicas=4, dtype=dtype))
-    work = graph.nodes[(graph.nodes["step"] == 0).to_numpy()]
-    assert work[["start_us", "latency_us", "blocked_us"]].isna().all().all()
-    assert graph.ops_without_cost() == {}
-    assert np.array_equal(graph.ranks, [0])
 
 
 def test_half_precision_casts_every_parameter_of_a_product_once() -> None:

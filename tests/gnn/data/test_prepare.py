@@ -18,7 +18,7 @@ from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
-from gnnperf.hardware import LAWS_GROUP, load_device, path_of
+from gnnperf.hardware import COLLECTIVES_GROUP, load_device, path_of
 from gnnperf.hardware.placement import Placement
 
 SMALL = replace(SPLIT, train=("a",), test=())
@@ -59,14 +59,14 @@ def test_training_features_have_mean_zero(data: PreparedData) -> None:
 
 
 def test_the_cache_knows_collective_models_of_collectives_by_their_content(tmp_path: Path) -> None:
-    collective_models = tmp_path / "laws.yaml"
+    collective_models = tmp_path / "collectives.yaml"
 
     def with_collective_models(run: str) -> RunGraph:
         result = read(run)
         return replace(result, cluster=replace(result.cluster, collectives={"any": str(collective_models)}))
 
     for count, name in ((2, "a100_vtrain"), (2, "a100_vtrain"), (4, "perlmutter")):
-        shutil.copy(path_of(name, LAWS_GROUP), collective_models)
+        shutil.copy(path_of(name, COLLECTIVES_GROUP), collective_models)
         prepare(DataConfig(cache_dir=str(tmp_path)), SMALL, with_collective_models)
         assert len(list(tmp_path.rglob("*.pt"))) == count
 

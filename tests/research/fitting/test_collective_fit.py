@@ -1,4 +1,4 @@
-"""The fit finds the law that made a table; constants survive their file."""
+"""The fit finds the model that made a table; constants survive their file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_pairs_and_larger_groups_may_have_different_links() -> None:
 
 
 def test_far_below_what_was_measured_the_shorter_answer_rules() -> None:
-    """The table begins at 512 bytes; a specification of 3 us is shorter than the law's start-up, one of 300 is not."""
+    """The table begins at 512 bytes; a specification of 3 us is below the model's start-up, one of 300 is not."""
     fitted = fit_collectives(table((4,)), CLUSTER)
     sizes, one = np.array([127.0, 127.0, 128.0]), np.ones(3, int)
     requested = np.array(["all_reduce"] * 3, object), sizes, 4 * one, one
@@ -99,8 +99,16 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
         rings={2: 1, 8: 6},
         provenance="a test",
     )
-    save_collectives(constants, tmp_path / "laws.yaml")
-    assert load_collectives(tmp_path / "laws.yaml") == constants
+    save_collectives(constants, tmp_path / "collectives.yaml")
+    assert load_collectives(tmp_path / "collectives.yaml") == constants
+
+
+def test_the_former_key_is_read_for_one_release(tmp_path: Path) -> None:
+    path, link = tmp_path / "collectives.yaml", MeasuredLink("nvlink", 3e11, 1.9)
+    constants = CollectiveConstants(link, link, {("all_reduce", "nvlink"): TRUE})
+    save_collectives(constants, path)
+    path.write_text(path.read_text().replace("collective_models:", "laws:"))
+    assert load_collectives(path) == constants
 
 
 @pytest.mark.parametrize(
@@ -117,7 +125,7 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path, change: dict[str, object], named: str) -> None:
-    path = tmp_path / "laws.yaml"
+    path = tmp_path / "collectives.yaml"
     link = MeasuredLink("nvlink", 3e11, 1.9)
     save_collectives(CollectiveConstants(link, link, {("all_reduce", "nvlink"): TRUE}), path)
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **change}))
@@ -166,12 +174,12 @@ def fit(table: pd.DataFrame, out: Path) -> None:
 def test_a_table_becomes_collective_models_that_a_cluster_uses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "laws.yaml"
+    out = tmp_path / "collectives.yaml"
     fit(measured(), out)
     shown = capsys.readouterr().out
     assert "unseen sizes: " in shown and "unseen group of 8 inside: " in shown
     models = collective_models_of(replace(CLUSTER, collectives={"any": str(out)}))
-    assert models is not None and "60 rows" in models.provenance and "laws.csv" in models.provenance
+    assert models is not None and "60 rows" in models.provenance and "collectives.csv" in models.provenance
     requested = np.array(["all_reduce"], object), np.array([2.0**22]), np.array([8]), np.array([1]), np.array([np.nan])
     assert models.latency_us(*requested)[0] == pytest.approx(20 + 1.75 * 2**22 / 2e5, rel=0.03)
 
@@ -188,5 +196,5 @@ def test_a_table_becomes_collective_models_that_a_cluster_uses(
 )
 def test_a_bad_table_is_one_message(change, message, tmp_path):  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=message):
-        fit(change(measured()), tmp_path / "laws.yaml")
-    assert not (tmp_path / "laws.yaml").exists()
+        fit(change(measured()), tmp_path / "collectives.yaml")
+    assert not (tmp_path / "collectives.yaml").exists()

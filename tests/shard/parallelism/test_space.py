@@ -9,12 +9,8 @@ import pytest
 
 from gnnperf.core import InputError
 from gnnperf.generate import Pipeline, Recompute, Schedule, Sharded
-from gnnperf.shard.parallelism.space import candidates, divisors, settings_text
+from gnnperf.shard.parallelism.space import candidates, settings_text
 from tests.shard.parallelism.plans import base
-
-
-def test_divisors_are_ascending() -> None:
-    assert divisors(12) == (1, 2, 3, 4, 6, 12)
 
 
 def test_every_way_to_divide_two_devices_by_hand() -> None:

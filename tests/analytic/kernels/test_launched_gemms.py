@@ -1,0 +1,77 @@
+"""Sizes of linear layers from the tiles of their forward and backward launches, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gnnperf.analytic.kernels.launched_gemms import launched_sizes
+from gnnperf.analytic.kernels.nodes import compute_nodes_us
+from gnnperf.hardware import load_device
+
+Row = tuple[str, str, str]
+FORWARD: Row = ("aten::addmm", "volta_sgemm_128x64_tn", "[4,32,1]")  # N in (384, 512], M in (1984, 2048]
+INPUT: Row = ("aten::mm", "volta_sgemm_128x32_nn", "[8,64,1]")  # K in (896, 1024], M in (2016, 2048]
+WEIGHT: Row = ("aten::mm", "volta_sgemm_64x32_sliced1x4_nt", "[15,16,2]")  # K in (896, 960], N in (480, 512]
+M, N, K = 2048, 512, 960
+OTHER: Row = ("aten::addmm", "volta_sgemm_128x64_tn", "[1,32,1]")
+ADD: Row = ("aten::add", "vectorized_elementwise_kernel", "[1,1,1]")
+
+
+def table(*rows: Row) -> pd.DataFrame:
+    result = pd.DataFrame(rows, columns=["op_name", "event_name", "grid"])
+    return result.assign(rank=0, stream=7).astype(dict.fromkeys(["op_name", "event_name", "grid"], "category"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes"),
+    [
+        # the latest forward that fits: another layer runs in between
+        ((FORWARD, OTHER, ADD, INPUT, WEIGHT), {0: (M, N, K), 3: (M, K, N), 4: (N, K, M)}),
+        # a window that begins in a backward
+        ((INPUT, WEIGHT), {0: (2048, 960, 512), 1: (512, 960, 2048)}),
+        # the first layer has no gradient of its input, so only the forward tells its tokens
+        ((FORWARD, WEIGHT), {0: (2048, 512, 960), 1: (512, 960, 2048)}),
+        # one forward serves one backward; a forward without one is unknown
+        ((FORWARD, INPUT, WEIGHT, WEIGHT), {0: (M, N, K), 1: (M, K, N), 2: (N, K, M)}),
+        ((FORWARD,), {}),
+        # the gradient of the input by itself states no outputs
+        ((FORWARD, INPUT), {}),
+    ],
+)
+def test_sizes(rows: tuple[Row, ...], sizes: dict[int, tuple[int, int, int]]) -> None:
+    assert launched_sizes(table(*rows)) == sizes
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        ("aten::mm", "volta_sgemm_128x32_nn", "[7,64,1]"),  # K up to 896: the weight's gradient has more
+        ("aten::bmm", *INPUT[1:]),
+        ("aten::cudnn_convolution", *INPUT[1:]),
+        ("aten::mm", "volta_sgemm_128x32_nn", "[8,64,4096]"),  # a batch
+        ("aten::mm", "cutlass_80_tensorop_s1688gemm_128x32_nn", "[8,64,1]"),  # its grid may be swizzled
+    ],
+)
+def test_a_launch_that_does_not_fit_is_not_taken(gradient: Row) -> None:
+    assert launched_sizes(table(gradient, WEIGHT)) == {}
+
+
+def test_other_streams_and_tables_without_launches() -> None:
+    assert launched_sizes(table(INPUT, WEIGHT).assign(stream=[7, 8])) == {}
+    assert launched_sizes(table(INPUT, WEIGHT).drop(columns="grid")) == {}
+    assert launched_sizes(table((*INPUT[:2], None), WEIGHT)) == {}  # type: ignore[arg-type]
+
+
+def test_latencies_are_those_of_products_of_these_sizes() -> None:
+    launched = table(FORWARD, INPUT, WEIGHT).assign(
+        block="[128,1,1]", input_dims=None, dtype=None, family="gemm", num_siblings=1, flops=np.nan, bytes=np.nan
+    )
+    shapes = [(M, N, K), (M, K, N), (N, K, M)]
+    known = launched.assign(
+        op_name="aten::mm", dtype="float32", input_dims=[f"[[{m},{k}],[{k},{n}]]" for m, n, k in shapes],
+        flops=2.0 * M * N * K, bytes=4.0 * (M * N + M * K + N * K),
+    )  # fmt: skip
+    v100 = load_device("v100_sxm2_16gb")
+    assert compute_nodes_us(launched, v100, 4.0) == pytest.approx(compute_nodes_us(known, v100, 4.0))
