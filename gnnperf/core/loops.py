@@ -1,12 +1,14 @@
 """Loops over nodes and edges that numba compiles, once there is enough to do.
 
 To load numba takes as long as Python needs for a few million elements. Small graphs are scheduled before that.
-Longer work (training, large graphs) takes at most twice as long as with numba from the start.
+Longer work (training, large graphs) takes at most twice as long as with numba from the start. Where something else has
+loaded numba, nothing is gained by Python.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +37,6 @@ def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Call
     def call(*arguments: Any) -> Any:
         global _done
         _done += sum(one.size for one in arguments if isinstance(one, np.ndarray))
-        return (by_numba() if _done > in_python else function)(*arguments)
+        return (by_numba() if _done > in_python or "numba" in sys.modules else function)(*arguments)
 
     return call

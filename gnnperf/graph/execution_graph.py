@@ -237,8 +237,8 @@ class ExecutionGraph:
 
     def for_predictors(self) -> ExecutionGraph:
         """The same graph without edges inferred from time distances (no leakage)."""
-        retained = self.edges[(self.edges["evidence"] != Evidence.TIMING).to_numpy()].reset_index(drop=True)
-        return replace(self, edges=retained)
+        retained = (self.edges["evidence"] != Evidence.TIMING).to_numpy()
+        return self if retained.all() else replace(self, edges=self.edges[retained].reset_index(drop=True))
 
     def validate(self) -> ExecutionGraph:
         """Check columns, node numbers and edge ends; return self.
@@ -260,6 +260,8 @@ class ExecutionGraph:
 
 def take(nodes: pd.DataFrame, edges: pd.DataFrame, keep: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Nodes where `keep` [num_nodes] bool, and the edges between them, renumbered from 0."""
+    if keep.all():
+        return nodes, edges
     new_id = np.full(len(nodes), -1, dtype=np.int64)  # [num_nodes]
     new_id[keep] = np.arange(int(keep.sum()))
     src, dst = new_id[edges["src"].to_numpy()], new_id[edges["dst"].to_numpy()]

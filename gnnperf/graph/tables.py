@@ -57,7 +57,7 @@ def concat_tables(tables: list[pd.DataFrame]) -> pd.DataFrame:
             data[name] = union_categoricals([_plain(p.array) for p in parts])
         else:
             data[name] = np.concatenate([p.to_numpy() for p in parts])
-    return pd.DataFrame(data)
+    return pd.DataFrame(data, copy=False)
 
 
 def _plain(values: pd.Categorical) -> pd.Categorical:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -25,12 +26,9 @@ UNKNOWN = -1
 
 def progression(ranks: Sequence[int]) -> tuple[int, int]:
     """(lowest rank, distance between neighbors) of a group's ranks; the distance is UNKNOWN where it is uneven."""
-    ordered = np.unique(np.asarray(ranks, dtype=np.int64))
-    gaps = np.diff(ordered)
-    if not len(ordered):
-        return UNKNOWN, UNKNOWN
-    even = len(gaps) > 0 and bool((gaps == gaps[0]).all())
-    return int(ordered[0]), int(gaps[0]) if even else UNKNOWN
+    ordered = sorted(set(ranks))
+    gaps = {after - before for before, after in pairwise(ordered)}
+    return (ordered[0] if ordered else UNKNOWN), gaps.pop() if len(gaps) == 1 else UNKNOWN
 
 
 def machines_of(size: np.ndarray, first: np.ndarray, stride: np.ndarray, ranks_per_node: int) -> np.ndarray:

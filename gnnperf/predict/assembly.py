@@ -106,7 +106,8 @@ def delay_us(graph: ExecutionGraph, schedule: Schedule, step_time_us: float) -> 
 def shares(critical_us: np.ndarray, labels: pd.Series | np.ndarray) -> dict[str, float]:
     """Label -> share of the critical time, largest first; labels without any critical time are listed with 0."""
     total = critical_us.sum()
-    by_label = pd.Series(critical_us).groupby(np.asarray(labels, dtype=object).astype(str)).sum()
+    code, names = pd.factorize(labels)
+    by_label = pd.Series(critical_us).groupby(code).sum().set_axis([str(name) for name in names]).sort_index()
     ordered = by_label.sort_values(ascending=False, kind="stable")
     return {str(name): float(value / total) if total > 0 else 0.0 for name, value in ordered.items()}
 

@@ -191,20 +191,28 @@ def work_table(nodes: pd.DataFrame) -> pd.DataFrame:
 
     `predicted_us` and `measured_us` are latencies; `shapes` is None where it does not decide how long a node takes.
     """
-    is_work = nodes["node_type"].astype(object).isin([str(t) for t in WORK_TYPES])
-    work = nodes[is_work].reset_index(drop=True)
-    kind = work["node_type"].astype(object)
-    shaped = kind.isin([str(t) for t in HAVE_SHAPES])
+    is_work = _is_one_of(nodes, WORK_TYPES)
+    count = int(is_work.sum())  # hardware comes last: the rest needs no copy
+    work = nodes.iloc[:count] if is_work[:count].all() else nodes[is_work].reset_index(drop=True)
+    shaped, family = _is_one_of(work, HAVE_SHAPES), work["family"]
+    for kind, name in FAMILY_OF.items():
+        family = family.mask(_is_one_of(work, [kind]), name)
     return work.assign(
         op_name=work["op_name"].fillna(work["event_name"]).fillna(UNNAMED),
-        family=kind.map({str(t): name for t, name in FAMILY_OF.items()}).fillna(work["family"]),
+        family=family,
         shapes=work["input_dims"].where(shaped),
         dtype=work["dtype"].where(shaped),
-        message_bytes=work["message_bytes"].where(kind == NodeType.COLLECTIVE),
+        message_bytes=work["message_bytes"].where(_is_one_of(work, [NodeType.COLLECTIVE])),
         predicted_us=work["latency_us"],
         measured_us=work["measured_latency_us"],
         num_uncovered=work["latency_us"].isna().astype(np.int64),
     )
+
+
+def _is_one_of(nodes: pd.DataFrame, kinds: Sequence[NodeType]) -> np.ndarray:
+    """[num_nodes] bool, each type looked at once."""
+    code, distinct = pd.factorize(nodes["node_type"])
+    return np.isin(np.asarray(distinct, dtype=str), list(kinds))[code]
 
 
 def top_ops(estimate: StepPrediction, num_ops: int = 10) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -65,16 +66,19 @@ def write_report(estimate: StepPrediction, out: Path) -> tuple[Path, ...]:
 
 
 def _write_files(estimate: StepPrediction, folder: Path) -> None:
-    with task("writing the report", len(FILES), "files") as advance:
-        (folder / "prediction.json").write_bytes(to_json(document(estimate)))
+    with task("writing the report", len(FILES), "files") as advance, ThreadPoolExecutor(1) as other:
+        slices, given = tracks(estimate), document(estimate)
+        # Its columns are encoded and packed without the interpreter's lock.
+        timeline = other.submit(write_timeline, estimate, slices, folder / "timeline.json.gz")
+        (folder / "prediction.json").write_bytes(to_json(given))
         advance(1.0)
-        nodes, slices = nodes_table(estimate), tracks(estimate)
-        nodes.to_parquet(folder / "nodes.parquet", index=False)
+        nodes = nodes_table(estimate)
+        stored = other.submit(nodes.to_parquet, folder / "nodes.parquet", index=False)
+        (folder / "report.html").write_text(html_report(estimate, nodes, slices, given), encoding="utf-8")
         advance(1.0)
-        write_timeline(estimate, slices, folder / "timeline.json.gz")
-        advance(1.0)
-        (folder / "report.html").write_text(html_report(estimate, nodes, slices), encoding="utf-8")
-        advance(1.0)
+        for written in (timeline, stored):
+            written.result()
+            advance(1.0)
 
 
 def _is_prediction(folder: Path) -> bool:

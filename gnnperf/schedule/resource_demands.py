@@ -49,12 +49,13 @@ def resource_demands(
     graph: ExecutionGraph, latency_us: np.ndarray, contention: Contention, stretches: np.ndarray | None = None
 ) -> ResourceDemands:
     """Of the nodes of `graph`, with isolated latencies [num_nodes]; `stretches` [num_nodes] bool, None: all."""
-    nodes, kind = graph.nodes, graph.nodes["node_type"].to_numpy().astype(str)
+    nodes, kind = graph.nodes, graph.nodes["node_type"]
     pool_of, cores = contention.pools(graph.ranks)
     rank = nodes["rank"].to_numpy()
-    place_of_rank = dict(zip(graph.ranks, pool_of, strict=True))
-    moves = (kind == NodeType.COLLECTIVE) & (latency_us > 0)
-    works = np.isin(kind, WORK_OF_THREADS if any(count < UNLIMITED for count in cores) else ())
+    place = np.zeros(max(graph.ranks) + 2, dtype=np.int64)  # of each rank; the last one that of no rank
+    place[list(graph.ranks)] = pool_of
+    moves = (kind == NodeType.COLLECTIVE).to_numpy() & (latency_us > 0)
+    works = kind.isin(WORK_OF_THREADS if any(count < UNLIMITED for count in cores) else ()).to_numpy()
     runs = works & (latency_us > 0) & np.isin(rank, graph.ranks)
     parts = _parts(graph, moves)
     outer = _outer(graph, parts, contention)
@@ -62,11 +63,11 @@ def resource_demands(
     bucket = contention.outer_bucket
     return ResourceDemands(
         role=np.select([runs, moves], [RUNS, MOVES], IDLE).astype(np.int8),
-        place=np.array([place_of_rank.get(r, 0) for r in rank.tolist()], dtype=np.int64),
+        place=place[np.where(np.isin(rank, graph.ranks), rank, -1)],
         core_share=_core_share(graph, latency_us, moves, outer, contention),
         line_us=_line_us(graph, parts, outer, contention),
         first_place=offsets(parts.node, graph.num_nodes),
-        places=np.array([place_of_rank[r] for r in parts.rank.tolist()], dtype=np.int64),
+        places=place[parts.rank],
         first_link=offsets(crossing, graph.num_nodes),
         links=link,
         cores=np.array(cores, dtype=np.float64),
@@ -91,7 +92,7 @@ def _parts(graph: ExecutionGraph, moves: np.ndarray) -> _Parts:
     rank = graph.nodes["rank"].to_numpy()[src]
     known = moves[dst] & np.isin(rank, graph.ranks)
     order = np.lexsort((rank[known], dst[known]))
-    role = graph.nodes["collective"].astype(object).to_numpy()[src[known]][order]
+    role = graph.nodes["collective"].iloc[src[known][order]].astype(object).to_numpy()
     return _Parts(dst[known][order], rank[known][order], role)
 
 

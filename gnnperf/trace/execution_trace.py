@@ -19,7 +19,7 @@ from msgspec import Raw
 from gnnperf.core import EventKind, InputError
 from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.columns import coded, json_column
-from gnnperf.trace.kineto import Head, decoded
+from gnnperf.trace.kineto import Head, decoded, no_collection
 
 PSEUDO_NODES = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:thread|process)\]")
 SCHEMA = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}(?:-chakra(?:\.\d{1,4}){3})?", re.ASCII)
@@ -80,6 +80,7 @@ class ExecutionTrace:
     nodes: tuple[Node, ...]
 
 
+@no_collection()
 def read_execution_trace(head: Head, name: str) -> ExecutionTrace:
     """Nodes of an execution trace; refuses an unknown schema, and nodes that cannot be read."""
     stated = SCHEMA.match(str(decoded(head.schema, str | float) or ""))

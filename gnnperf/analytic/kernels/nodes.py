@@ -51,7 +51,7 @@ def distinct_calls(nodes: pd.DataFrame) -> tuple[list[KernelCall], np.ndarray]:
     """The op calls behind compute nodes, each once, and [n] which of them a node belongs to."""
     siblings = _siblings(nodes)  # [n]
     works = [nodes[name].to_numpy(float) * siblings for name in ("flops", "bytes")]
-    coded = [pd.factorize(nodes[name].astype(object), use_na_sentinel=True) for name in TEXTS]
+    coded = [pd.factorize(nodes[name], use_na_sentinel=True) for name in TEXTS]
     numbered = [pd.factorize(values, use_na_sentinel=True)[0] for values in (*works, siblings)]
     keys = np.stack([*(codes for codes, _ in coded), *numbered])  # [keys, n]
     _, first, code = np.unique(keys, axis=1, return_index=True, return_inverse=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 import pandas as pd
 
 from gnnperf.predict import StepPrediction
-from gnnperf.report.json_document import document
 from gnnperf.report.page import breakdown, markup, memory, ops, path
 from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
@@ -191,15 +191,15 @@ TIMELINE_HELP = (
 )
 
 
-def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame) -> str:
+def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame, given: dict[str, Any]) -> str:
     """The page of a prediction.
 
     Args:
         estimate: what was predicted.
         nodes: its `nodes_table`, of which all figures next to those of prediction.json are made.
         slices: its `timeline.tracks`.
+        given: its prediction.json.
     """
-    given = document(estimate)
     ranks = breakdown.occupancy(nodes, given)
     parts = list(_sections(estimate, nodes, ranks, path.path_nodes(nodes, given)))
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)

@@ -47,7 +47,7 @@ def timeline_data(prediction: StepPrediction, nodes: pd.DataFrame, slices: pd.Da
     tick_ns = max(1, -(-(closes_ns - opens_ns) // NUM_TICKS))
     drawn = np.zeros(len(nodes), dtype=bool)
     drawn[slices["node_id"].to_numpy(np.int64)] = True
-    words, columns = _nodes(nodes[drawn])
+    words, columns = _nodes(nodes.loc[drawn, [*WORDS.values(), *TIMES.values(), "segment", "node_type"]])
     names, name_columns = _slices(slices, np.cumsum(drawn) - 1, opens_ns, tick_ns)
     packed = [*name_columns, *columns]
     return {

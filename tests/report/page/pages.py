@@ -10,6 +10,7 @@ import numpy as np
 from gnnperf.generate import read_plan
 from gnnperf.hardware import load_device, read_yaml
 from gnnperf.predict import Mode, Request, StepPrediction, predict
+from gnnperf.report.json_document import document
 from gnnperf.report.page import html_report
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import tracks
@@ -22,7 +23,7 @@ DRAWN = "document.documentElement.dataset.timeline"
 
 def page_of(result: StepPrediction) -> str:
     """report.html."""
-    return html_report(result, nodes_table(result), tracks(result))
+    return html_report(result, nodes_table(result), tracks(result), document(result))
 
 
 def dlrm(mirror: Path) -> StepPrediction:
