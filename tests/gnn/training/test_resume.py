@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,30 +50,32 @@ def small(out: Path, **changes: object) -> TrainConfig:
     return made
 
 
+def run(folder: Path, name: str, environment: Mapping[str, str], is_ended: bool) -> None:
+    """train.py, as a process of its own runs it; what it prints goes to `<name>.out` and `.err`."""
+    os.environ.update(environment)
+    for stream, suffix in ((1, "out"), (2, "err")):
+        os.dup2(os.open(folder / f"{name}.{suffix}", os.O_CREAT | os.O_WRONLY), stream)
+    gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
+    if is_ended:
+        LatencyModule.on_train_batch_end = end_in_epoch_2  # type: ignore[method-assign]
+    sys.argv = ["train.py", *SMALL, f"out={folder / name.split('.')[0]}"]
+    train.main()
+
+
 def train_in_a_process(
-    folder: Path, name: str, environment: Mapping[str, str], on_batch_end: Callable[..., None] | None = None
+    folder: Path, name: str, environment: Mapping[str, str], is_ended: bool = False
 ) -> multiprocessing.process.BaseProcess:
-    """A fork of this process, which has torch loaded, runs train.py; what it prints goes to `<name>.out` and `.err`."""
-
-    def run() -> None:
-        os.environ.update(environment)
-        for stream, suffix in ((sys.stdout, "out"), (sys.stderr, "err")):
-            opened = os.open(folder / f"{name}.{suffix}", os.O_CREAT | os.O_WRONLY)
-            os.dup2(opened, stream.fileno())
-        gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
-        if on_batch_end is not None:
-            LatencyModule.on_train_batch_end = on_batch_end  # type: ignore[method-assign]
-        sys.argv = ["train.py", *SMALL, f"out={folder / name.split('.')[0]}"]
-        train.main()
-
-    process = multiprocessing.get_context("fork").Process(target=run)
+    """A fork of a server that has loaded what training needs: this process may have threads, which forks lack."""
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["train", "lightning.pytorch", "torch._dynamo", "gnnperf.gnn.training.fit"])
+    process = server.Process(target=run, args=(folder, name, environment, is_ended))
     process.start()
     return process
 
 
 @pytest.mark.slow
 def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    ended = train_in_a_process(tmp_path, "parts", {}, end_in_epoch_2)
+    ended = train_in_a_process(tmp_path, "parts", {}, is_ended=True)
     ended.join(100)
     printed = (tmp_path / "parts.err").read_text()
     assert ended.exitcode == 143, printed
