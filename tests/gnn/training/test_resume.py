@@ -57,7 +57,7 @@ def run(folder: Path, name: str, environment: Mapping[str, str], is_ended: bool)
         os.dup2(os.open(folder / f"{name}.{suffix}", os.O_CREAT | os.O_WRONLY), stream)
     gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
     if is_ended:
-        LatencyModule.on_train_batch_end = end_in_epoch_2  # type: ignore[method-assign]
+        LatencyModule.on_train_batch_end = end_in_epoch_2  # type: ignore[assignment, method-assign]
     sys.argv = ["train.py", *SMALL, f"out={folder / name.split('.')[0]}"]
     train.main()
 
