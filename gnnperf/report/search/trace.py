@@ -83,7 +83,7 @@ def search_trace(
     if table["fits"].eq(False).all():
         raise InputError(f"no setting fits: the smallest takes {table['peak_bytes'].min() / GIB:.3g} GiB per device",
                          where=f"trace {graph.name}", remedy="--batches 0.5, or devices with more memory")  # fmt: skip
-    costs = table[list(COSTS)].fillna(0.0).to_numpy(np.float64)  # [settings, 3]
+    costs = table[list(COSTS)].fillna(np.inf).to_numpy(np.float64)  # [settings, 3]; unknown memory beats none
     beaten = np.array([((costs <= own).all(axis=1) & (costs < own).any(axis=1)).any() for own in costs])
     table = table.assign(on_front=~beaten, too_large=table["fits"].eq(False))
     table = table.sort_values(["too_large", PLACE_OF[by]]).drop(columns="too_large").reset_index(drop=True)
