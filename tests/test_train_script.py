@@ -120,7 +120,7 @@ def test_without_the_research_code_the_network_trains_and_other_learners_are_ref
 def test_learners_that_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Several trainings leave their cells in one folder, from which one command says who is better."""
+    """Several trainings leave their cells in one folder, from which one command states who is better."""
     shared = ("data.axis=run", f"out={tmp_path / 'out'}", f"cells={tmp_path / 'cells'}")
     call_simpler(
         monkeypatch, "experiment=trees", "learner.settings.min_child_samples=1", "seed=0,1", *shared, "--multirun"
@@ -147,7 +147,7 @@ def test_a_setting_that_a_learner_lacks_leaves_nothing(
 def test_a_network_that_is_there_trains_on(
     trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a rate that moves nothing it stays what it was; the file says what it came from."""
+    """With a rate that moves nothing it stays what it was; the file states what it came from."""
     first, second = trained[0], tmp_path / "second"
     before = load_checkpoint(first / "checkpoint.pt")
     still = ("optim.learning_rate=1e-12", "optim.weight_decay=0", "evaluate_on=[val]")

@@ -37,7 +37,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Pair:
-    """A stretch of a program, forward and backward; tensors pass to the next stretch as LEAVES says.
+    """A stretch of a program, forward and backward; tensors pass to the next stretch as in LEAVES.
 
     Attributes:
         forward, backward: in order.

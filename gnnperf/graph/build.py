@@ -30,7 +30,7 @@ INTRA, INTER, HOST_LINK = "intra", "inter", "host_link"
 def add_hardware(graph: ExecutionGraph) -> ExecutionGraph:
     """Append one device node per traced rank, the links between ranks and one host link, and their edges.
 
-    A link between hosts is there if the run's card says that there were several: groups larger than what one host
+    A link between hosts is there if the run's card states that there were several: groups larger than what one host
     holds cross it.
     """
     nodes, num_ranks, base = graph.nodes, len(graph.ranks), graph.num_nodes
@@ -114,7 +114,7 @@ def measured_lags(nodes: pd.DataFrame, edges: pd.DataFrame) -> np.ndarray:
 
 # Sends and receives: when they really ended. Their ranges end when they are waited for, which may be much later.
 #
-# rank 0   |isend|  other work ............  |wait|         the range of the send lasts to the wait: it tells nothing
+# rank 0   |isend|  other work ............  |wait|         the range of the send lasts to the wait: it shows nothing
 # rank 1         |recv ·····|                               the receive waits at once: the message had come when it
 # ended rank 2   |irecv|  other work ............  |wait|         came while the rank was busy: nothing saw it (hidden)
 

@@ -159,7 +159,7 @@ class ExecutionGraph:
         ranks: traced ranks, ascending; `rank_start_us` and `rank_completion_us` of a step are in this order.
         world_size: ranks of the run, traced or not.
         device_names: device name per traced rank as the trace gives it ("" unknown).
-        placement: hosts and links of the ranks as the run's card says; None unknown.
+        placement: hosts and links of the ranks as in the run's card; None unknown.
         tables: how embedding tables were accessed, as the run's card counts it; () not counted.
         counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
         warnings: sentences for the user.

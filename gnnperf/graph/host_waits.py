@@ -1,6 +1,6 @@
 """Where a program waits for collectives that run on host threads. Traces do not record the wait itself.
 
-c10d::allreduce_ (asyncOp False) |T1 waits|                               the call says that it waits at once
+c10d::allreduce_ (asyncOp False) |T1 waits|                               the call states that it waits at once
 c10d::alltoall_base_ (async)     |T1| mm |T1| add |T1 waits| view of what was received
                                   no      no                  a wait that ends before the collective did is none
 

@@ -64,7 +64,7 @@ def stated_around(events: RankEvents, values: np.ndarray, places: Sequence[int])
 
 
 def _splits(events: RankEvents, event: int) -> Splits | None:
-    """Elements sent to and received from each rank; None where nothing says, or the call is even."""
+    """Elements sent to and received from each rank; None where it is not stated, or the call is even."""
     row = events.table.events.iloc[event]
     if events.name[event] == LISTS:
         received, sent = _parts(_json(row["input_dims"]), 0), _parts(_json(row["input_dims"]), 1)
@@ -126,7 +126,7 @@ class CommPart:
     end_ns: int
     key: tuple[str, str]  # (kind, group) that must agree over ranks
     bytes: float  # message size of this rank; NaN unknown
-    group_size: int  # as the trace says; -1 unknown
+    group_size: int  # as the trace states; -1 unknown
     sends: bool = False  # it is the sending end of a send/receive
     # a send of a host thread: it ends when the system has taken the message, not when that has come
     buffered: bool = False

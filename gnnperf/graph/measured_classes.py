@@ -1,4 +1,4 @@
-"""Classes and families of measured nodes, from what a trace tells after the run: kernel names and launches, too.
+"""Classes and families of measured nodes, from what a trace shows after the run: kernel names and launches, too.
 
 They group measurements of one run or move them to other runs. The network gets none of this: its features hold what is
 known before the run.
@@ -47,7 +47,7 @@ def _named(nodes: pd.DataFrame) -> pd.DataFrame:
     return nodes.assign(kernel_words=pd.Categorical(spread), measured_family=pd.Categorical(measured_families(nodes)))
 
 
-# What a kernel's name says it does, in the order in which the words are looked for. Libraries name their kernels after
+# What a kernel does by its name, in the order in which the words are looked for. Libraries name their kernels after
 # the operation: cuBLAS and CUTLASS (gemm), cuDNN (implicit_gemm of a convolution), fbgemm, FlashAttention, apex.
 _FAMILY_WORDS: tuple[tuple[OpFamily, str], ...] = (
     (OpFamily.COLLECTIVE, r"nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|deep_ep"),

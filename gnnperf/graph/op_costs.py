@@ -22,7 +22,7 @@ from gnnperf.graph.event_columns import RankEvents, by_category
 
 # Adding a sparse gradient to a dense parameter: its cost is that of the rows that are there.
 #
-# The recorded shapes are those of dense tensors. What the op does inside says that one of them is sparse, and how many
+# The recorded shapes are those of dense tensors. Events inside the op show that one of them is sparse, and how many
 # rows it holds (ATen's add_dense_sparse: SparseTensorMath.cpp):
 #
 #     aten::add_ [[400000, 32], [400000, 32], []]

@@ -14,7 +14,7 @@ from gnnperf.core import WORK_TYPES, NodeType, Segment, Source
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import ClusterSpec, Contention
 
-REASONS = {  # where nothing says more
+REASONS = {  # where nothing states more
     Source.MEASURED: "measured",
     Source.TRACE: "measured in this step of the trace",
     Source.SCALED: "measured in this trace, scaled",
@@ -51,13 +51,13 @@ class Prediction:
         lag_us: [num_edges] float64; delay along each timed edge (0 where the edge has no lag class).
         source: [num_nodes] object array of schema.Source values.
         analytic_latency_us: [num_nodes] the analytical prediction; NaN if it has none.
-        latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing tells how far the prediction may be off.
+        latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing shows how far the prediction may be off.
         uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
         warnings: sentences for the user.
         mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
             adds up; NaN where uncovered; None: nothing tells it apart from `latency_us`.
         isolated: whose latencies the schedule has still to stretch where work overlaps; None: none.
-        reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS says of it.
+        reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS states of it.
         rank_start_us: rank -> measured start of the step after that of the earliest rank, where `lag_us` is measured,
             too; None: all ranks start together.
     """

@@ -20,7 +20,7 @@ _CODES = (None, str(Phase.FORWARD), str(Phase.BACKWARD), str(Phase.OPTIMIZER))
 
 
 def phases(events: RankEvents) -> np.ndarray:
-    """[num_events] str: an event's own phase if its name tells one, else that of the range around it, else forward."""
+    """[num_events] str: an event's own phase if its name shows one, else that of the range around it, else forward."""
     code = by_category(events.table.events["name"], _named_phase, np.int8)
     code[(events.column("forward_event") >= 0) & (code == 0)] = 2
     while True:
@@ -33,7 +33,7 @@ def phases(events: RankEvents) -> np.ndarray:
 
 
 def _named_phase(name: str) -> int:
-    """Position in _CODES; 0 if the name tells nothing."""
+    """Position in _CODES; 0 if the name shows nothing."""
     if name.startswith(("Optimizer.", "## optimizer", "## zero_grad")):
         return 3
     if name.startswith(("autograd::engine::", "torch::autograd::", "## backward")) or name.endswith("Backward0"):

@@ -291,7 +291,7 @@ _GAP_NS = 30_000
 
 
 def event_waits(events: RankEvents, works: Works) -> tuple[np.ndarray, Evidence]:
-    """[2, num_edges] (work, work) all waits between streams, and whether the trace names them or order tells them."""
+    """[2, num_edges] (work, work) all waits between streams, and whether the trace names them or order shows them."""
     wait = np.flatnonzero(events.calls == CallClass.WAIT_EVENT)
     if not len(wait) or not len(works):
         return np.zeros((2, 0), dtype=np.int64), Evidence.ORDER

@@ -111,7 +111,7 @@ class Works:
     event: np.ndarray  # event id (of the first kernel, for a graph launch)
     call: np.ndarray  # event id of the launching runtime call; -1 launched before the window or unknown
     op: np.ndarray  # event id of the CPU op; -1 none
-    recorded_op: np.ndarray  # event id of the op that tells its sizes: `op`, or that of the capture pass
+    recorded_op: np.ndarray  # event id of the op that shows its sizes: `op`, or that of the capture pass
     begin_ns: np.ndarray
     end_ns: np.ndarray
     # ordinal of the stream by first use, unique over the devices of the rank; device: as in the file
@@ -268,7 +268,7 @@ def _before(events: RankEvents, ranges: np.ndarray, ops: np.ndarray) -> np.ndarr
 def _in_order(events: RankEvents, ranges: np.ndarray, ops: np.ndarray) -> np.ndarray:
     """[num_ranges] the op of each: same size, first come first served; -1 none.
 
-    Two worker threads that take their collectives at the same time may begin them in either order: the size tells.
+    Two worker threads that take their collectives at the same time may begin them in either order: the size shows.
     """
     size = np.nan_to_num(events.column("in_elements"), nan=-1.0)
     result = np.full(len(ranges), -1, dtype=np.int64)

@@ -86,7 +86,7 @@ class _Cores(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Placement:
-    """As a run's card says."""
+    """As in a run's card."""
 
     hosts: int  # the ranks are divided over so many hosts, in equal blocks
     bandwidth_bytes_per_s: float | None = None  # of each host's link, per direction; None not limited, or not stated

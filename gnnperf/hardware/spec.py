@@ -155,7 +155,7 @@ class ClusterSpec:
         all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
         host_sockets: processors of a node; None not stated.
         storage: drives of a node, as much of them as one device has to itself; None: not stated.
-        adapters_per_node: ways out of a node, each as `inter` says; None: one for each GPU, one for all ranks on CPUs.
+        adapters_per_node: ways out of a node, each as `inter`; None: one for each GPU, one for all ranks on CPUs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How much memory a step holds at its peak, rank by rank: from what a recording tells of its ops, or from a capture."""
+"""How much memory a step holds at its peak, rank by rank: from what a recording shows of its ops, or from a capture."""
 
 import lazy_loader
 

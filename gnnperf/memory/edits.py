@@ -1,4 +1,4 @@
-"""Edits of a graph -> the variant of the step whose memory is requested, and what no variant tells."""
+"""Edits of a graph -> the variant of the step whose memory is requested, and what no variant shows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gnnperf.whatif import (
 #
 # autocast   norm -> float32    copy of it, copy of the weight -> bfloat16    addmm -> bfloat16    loss: copy -> float32
 #
-# Which ops autocast casts for is in PyTorch's aten/src/ATen/autocast_mode.h; what follows, torch's own promotion tells.
+# Which ops autocast casts for is in PyTorch's aten/src/ATen/autocast_mode.h; what follows, torch's own promotion shows.
 
 PRODUCTS = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # In float32 under autocast. What GPUs do so next to, CPUs compute as it comes.
@@ -119,7 +119,7 @@ def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) 
         on_gpu: where the step runs.
 
     Raises:
-        InputError: nothing tells which sizes are batch.
+        InputError: nothing shows which sizes are batch.
     """
     factor = 1.0
     for edit in edits:

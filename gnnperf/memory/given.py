@@ -1,4 +1,4 @@
-"""What torch tells of a call: its effect as recorded, its effect in a variant of the step, what it holds meanwhile."""
+"""What torch shows of a call: its effect as recorded, its effect in a variant of the step, what it holds meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 
 # What ops of a step would be called with, had the program been another one: the step goes by again, without data.
 #
-# A variant says what tensors are that no one in the step makes, and how numbers among the arguments go with tensors.
+# A variant states what tensors are that no one in the step makes, and how numbers among the arguments go with tensors.
 # All other shapes follow: torch is requested what an op returns for the tensors that it is given then.
 
 

@@ -1,6 +1,6 @@
 """From when to when each tensor of a step is held: what ops make, what autograd keeps, what becomes a gradient.
 
-A trace says when an op ran, not when a tensor went. The rules:
+A trace states when an op ran, not when a tensor went. The rules:
 
 - a tensor goes with its last use, or, if a backward needs it, when the node of that forward op has run;
 - what an op asks for inside and does not return is there while it runs;

@@ -116,7 +116,7 @@ class Measured:
 
 
 def measured_peaks(card: Mapping[str, object] | None) -> dict[int, Measured]:
-    """Rank -> measured peak; without those whose card says none."""
+    """Rank -> measured peak; without those whose card states none."""
     result: dict[int, Measured] = {}
     ranks = (card or {}).get("ranks")
     for entry in ranks if isinstance(ranks, list) else ():

@@ -1,7 +1,7 @@
 """What a call leaves behind: which memory its results need, and which tensors autograd keeps for the backward.
 
 Nothing of this is in a trace, and all of it follows from op, shapes and dtypes. So torch is requested: the op is run on
-tensors of the meta device, which have shapes and no data, and the autograd node that it leaves says what it saved.
+tensors of the meta device, which have shapes and no data, and the autograd node that it leaves states what it saved.
 Strides are not recorded: tensors are taken as contiguous. Where that decides whether something is copied (reshape,
 contiguous, to), the trace itself shows the copy as an op of its own.
 """

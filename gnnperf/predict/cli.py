@@ -29,7 +29,7 @@ TABLE is an op table: the ops.parquet of `gnnperf calibrate`, CSV, or JSON lines
 More columns describe embedding lookups: skew, zipf or reuse_histogram, tables and cache. Inductor's
 fused kernels have op names of their own.
 
-Times are the device's own, without the launch. A row without a prediction says why. Where the table has measured
+Times are the device's own, without the launch. A row without a prediction states why. Where the table has measured
 latency_us, the errors are printed as well.
 
 examples:

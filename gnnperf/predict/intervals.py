@@ -47,7 +47,7 @@ LOWER_BOUND = "No interval of the step time: some work has no latency, so the st
 
 
 def with_interval(estimate: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
-    """The prediction with its interval, or with a note that says why there is none.
+    """The prediction with its interval, or with a note that states why there is none.
 
     Args:
         estimate: a step's.

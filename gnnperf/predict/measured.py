@@ -30,7 +30,7 @@ class MeasuredPredictor:
     """Predictions for calls of the table on the table's device, and for nothing else.
 
     Attributes:
-        analytic: tells lags, and what overlapping work takes from each other: the table's calls ran in isolation.
+        analytic: shows lags, and what overlapping work takes from each other: the table's calls ran in isolation.
         gpu_us, cpu_us: call -> latency of the kernel, of the call on a CPU; medians where a table has several rows.
         device: name of the table's device.
         where: the file.
@@ -62,7 +62,7 @@ class MeasuredPredictor:
         result = self.cpu_us if requested.kind == "cpu" else self.gpu_us
         if not result:
             given = "calls on a CPU" if requested.kind == "cpu" else "the device's own time (launch_included = false)"
-            raise InputError(f"has no row that tells {given}, as {requested.name} needs it", where=self.where)
+            raise InputError(f"has no row that shows {given}, as {requested.name} needs it", where=self.where)
         return result
 
 

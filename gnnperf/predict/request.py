@@ -93,7 +93,7 @@ class Request(HardwareConfig):
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         tables: directory for tables as CSV; None: none.
         collectives: models of collectives, a name of conf/analytic/collective_models or a .yaml file; "specification":
-            none (links are used); None: as the cluster says.
+            none (links are used); None: as in the cluster.
         bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
             data.bucket_bytes of train.py; None: they are taken to have none.
         step: ordinal of the step in the window; None: the one with the median measured step time.

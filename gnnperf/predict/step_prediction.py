@@ -152,10 +152,10 @@ class StepPrediction(Question):
         throughput: rates, utilization and cost of the step; None: not requested.
         whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not requested or unknown.
-        step_time_interval_us: lowest and highest step time; None: there is none, and a warning says why.
+        step_time_interval_us: lowest and highest step time; None: there is none, and a warning states why.
         interval_level: share of steps that lie within theirs; None without an interval.
         findings: what holds this step up, the largest gain first; None: not requested.
-        bound: [num_nodes] what the analytical model says the time of a compute node is made of most (kernels.Bound);
+        bound: [num_nodes] what the analytical model states the time of a compute node is made of most (kernels.Bound);
             None where it does not know; None instead of all: which device it is was not requested.
     """
 

@@ -22,7 +22,7 @@ from gnnperf.hardware import (
     spread,
 )
 
-# Which models of collectives a prediction goes by: as requested, else as the cluster says.
+# Which models of collectives a prediction goes by: as requested, else as in the cluster.
 
 SPECIFICATION = "specification"  # the one word that is no name of models
 
@@ -100,7 +100,7 @@ class Target:
         return self.traced == self.cluster.device
 
     def with_collective_models(self, collectives: str | None) -> Target:
-        """The target with other models of collectives; None: as the cluster says."""
+        """The target with other models of collectives; None: as in the cluster."""
         return self if collectives is None else replace(self, cluster=with_collective_models(self.cluster, collectives))
 
 

@@ -200,7 +200,7 @@ def unmodeled_ratio(measured_us: np.ndarray, traced: ClusterSpec, cluster: Clust
 def host_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:
     """Speed of the hosts of `cluster` relative to the traced ones.
 
-    By single-thread speeds where both clusters name their processors, whatever `host_speed` says, which is relative to
+    By single-thread speeds where both clusters name their processors, not by `host_speed`, which is relative to
     another host; else by `host_speed`.
     """
     before, after = traced.host, cluster.host

@@ -1,7 +1,7 @@
 """The card of a run, `run.json`: what ran, where, and how long its steps took with and without the profiler.
 
 Each rank leaves its part next to its trace; rank 0 joins the parts and writes the card last. A run is complete only
-when its card says so.
+when its card states so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARED = ("host", "host_facts", "recorded_at")  # of a part: once in the card, n
 
 @dataclass(frozen=True)
 class Description:
-    """What the caller says about a run; goes into the card as it is."""
+    """What the caller states about a run; goes into the card as it is."""
 
     workload: str = ""  # which program: dlrm, transformer, cnn, or a name of the user's own
     parameters: Mapping[str, object] = field(default_factory=dict)  # its sizes; JSON values
@@ -88,7 +88,7 @@ def reserve(folder: Path) -> None:
 
 
 def write_status(run_dir: Path, description: Description, state: str, reason: str = "") -> None:
-    """A card that says that the run is not complete, and why; on a full disk in the place of the card before."""
+    """A card that states that the run is not complete, and why; on a full disk in the place of the card before."""
     why = {"reason": reason} if reason else {}
     card = {"format": FORMAT, "status": state, **why, "recorded_at": now(), **asdict(description)}
     try:

@@ -1,4 +1,4 @@
-"""What a card says about a host: processor, caches, memory, clocks. Read from the kernel; null where it is silent."""
+"""What a card states about a host: processor, caches, memory, clocks. Read from the kernel; null where it is silent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FINGERPRINT_LENGTH = 16
 
 
 def host_facts() -> dict[str, object]:
-    """Of the host this process runs on; `fingerprint` tells whether two runs had the same kind of machine."""
+    """Of the host this process runs on; `fingerprint` shows whether two runs had the same kind of machine."""
     memory = next((line for line in (_text(MEMORY) or "").splitlines() if line.startswith("MemTotal:")), None)
     fixed = {
         "cpu": cpu_model(),

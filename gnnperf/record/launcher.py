@@ -88,7 +88,7 @@ SERVER_ENVIRONMENT = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 PRELOADED = ["torch", "torch.distributed", "gnnperf.record.recorder"]
 _allocator: dict[str, object] = {}  # of this process; empty in one that is no rank
 SLICE_NS = 100_000
-KILLED_WITHIN_S = 10.0  # the server that forked a rank tells of its end; it may be gone itself
+KILLED_WITHIN_S = 10.0  # the server that forked a rank shows of its end; it may be gone itself
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # system call numbers
 
 

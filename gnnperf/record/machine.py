@@ -1,4 +1,4 @@
-"""What a card says about a rank's place: host, cores, device, versions; no host name, user, path or variable."""
+"""What a card states about a rank's place: host, cores, device, versions; no host name, user, path or variable."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def backend() -> str | None:
     return str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else None
 
 
-# What a card says about a GPU: model, memory, clocks and driver; nothing that names the one device or its host.
+# What a card states about a GPU: model, memory, clocks and driver; nothing that names the one device or its host.
 
 DRIVER = Path("/proc/driver/nvidia/version")
 QUERIED = {  # column of nvidia-smi -> key of the card
@@ -179,6 +179,6 @@ def driver_version() -> str | None:
 
 
 def parse_driver(text: str) -> str | None:
-    """The version in what the kernel module says about itself."""
+    """The version in what the kernel module states about itself."""
     result = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
     return result[1] if result else None

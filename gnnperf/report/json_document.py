@@ -69,7 +69,7 @@ def document(estimate: StepPrediction) -> dict[str, Any]:
 def _numbers(device: DeviceSpec | None) -> dict[str, Any] | None:
     """Peak rates, bandwidths and sizes, under the keys of a device's YAML file; null: not known.
 
-    What a file says in words, and a calibration about the machine and its software, stays there.
+    What a file states in words, and a calibration about the machine and its software, stays there.
     """
     if device is None:
         return None

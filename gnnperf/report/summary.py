@@ -181,7 +181,7 @@ def _text(column: pd.Series) -> pd.Series:
     return pd.Series(words.take(column.cat.codes.to_numpy(np.int64)), index=column.index)
 
 
-FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family says little
+FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family states little
 CALL = ["op_name", "node_type", "shapes", "dtype", "message_bytes", "bound", "source"]  # what is one row of top ops
 HAVE_SHAPES = (NodeType.COMPUTE, NodeType.MEMORY)
 

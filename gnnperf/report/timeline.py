@@ -119,7 +119,7 @@ def _objects(members: Mapping[str, Texts]) -> pa.StringArray:
     return pc.binary_join_element_wise(*parts, "}", "", null_handling="skip")
 
 
-# What a slice of the timeline says about its node: arguments, and a color (`cname`) of the trace-event format.
+# What a slice of the timeline states about its node: arguments, and a color (`cname`) of the trace-event format.
 #
 # predicted slices   by where the latency came from (source)
 # measured slices    by how far the prediction is off; none where it is for other hardware, or no one predicted it

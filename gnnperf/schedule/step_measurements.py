@@ -1,7 +1,7 @@
 """What a trace measured of one step: latencies, and delays that no modeled constraint explains.
 
 host    |--op--|          |--op--|        the second op may begin when the first ends
-                 delay_us                 it began later, and nothing in the graph says why: a stall
+                 delay_us                 it began later, and nothing in the graph states why: a stall
 
 With measured latencies, lags and delays, the schedule reproduces the measured starts. An edit or other hardware
 changes latencies; delays stay as measured, because they scale with neither.

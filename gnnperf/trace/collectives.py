@@ -61,7 +61,7 @@ KERNEL_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"nccl(?:Dev)?Kernel_ReduceScatter"), "reduce_scatter"),
     (re.compile(r"nccl(?:Dev)?Kernel_Broadcast"), "broadcast"),
     (re.compile(r"nccl(?:Dev)?Kernel_Reduce_"), "reduce"),
-    (re.compile(r"nccl(?:Dev)?Kernel_SendRecv"), "all_to_all"),  # point-to-point kernels; metadata says send or recv
+    (re.compile(r"nccl(?:Dev)?Kernel_SendRecv"), "all_to_all"),  # point-to-point kernels; metadata states send or recv
     (re.compile(r"nccl(?:Dev)?Kernel_?"), "unknown"),  # RCCL's ncclDevKernel_Generic
     (re.compile(r"cross_device_reduce|(?:one|two)_shot_all_reduce|multimem_all_reduce"), "all_reduce"),
     (re.compile(r"multimem_all_gather"), "all_gather"),
@@ -172,7 +172,7 @@ def _values(table: Assembled, column: str, rows: list[int]) -> list[Any]:
 
 
 def _stated(args: CommArgs | None, distributed: Distributed) -> Call:
-    """What metadata says."""
+    """What metadata states."""
     if args is None or args.collective is None:
         return Call()
     kind = kind_of_word(args.collective)
@@ -243,7 +243,7 @@ def _shaped(name: str, kind: str | None, dims: Any, types: Any) -> Call:
 
 
 def elements(dims: Any) -> float | None:
-    """Number of elements of a shape, or of a list of shapes; None unknown (an empty list says nothing)."""
+    """Number of elements of a shape, or of a list of shapes; None unknown (an empty list states nothing)."""
     if not isinstance(dims, list) or not dims:
         return None
     if all(isinstance(d, (int, float)) for d in dims):

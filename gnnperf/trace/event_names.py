@@ -62,7 +62,7 @@ def without_private(text: str) -> str:
 def run_name(path: Path) -> str:
     """The name of a run: that of its file or folder without endings; of a numbered recording (<run>/<repeat>) both.
 
-    Names that hosts and people have are replaced, as `file_name` says. A host's name without its domain looks like any
+    Names that hosts and people have are replaced, as in `file_name`. A host's name without its domain looks like any
     other name: what the user calls a file or a folder is shown.
     """
     full = path.resolve()

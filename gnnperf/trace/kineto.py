@@ -198,7 +198,7 @@ class Reader:
         return self._last(self.data)
 
     def _last(self, text: bytes) -> list[Any]:
-        """The events of an object, and what else it says."""
+        """The events of an object, and what else it states."""
         head = _decoded_head(text)
         if bytes(head.traceEvents)[:1] != b"[":
             raise InputError("is JSON but not a trace", where=self.where, allowed="a Kineto file with traceEvents")

@@ -1,4 +1,4 @@
-"""What a trace says about its rank: rank, world size, devices, groups. Free-form metadata is never read."""
+"""What a trace states about its rank: rank, world size, devices, groups. Free-form metadata is never read."""
 
 from __future__ import annotations
 

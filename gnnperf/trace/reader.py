@@ -36,7 +36,7 @@ def import_kineto(
     table: Assembled, source: Source, rank: int, rank_source: str, distributed: Distributed,
     execution_trace: ExecutionTrace | None,
 ) -> TraceTable:  # fmt: skip
-    """One rank's table. An execution trace of the same rank completes shapes and says which op feeds which."""
+    """One rank's table. An execution trace of the same rank completes shapes and states which op feeds which."""
     table, feeds, remarks = _with_execution_trace(table, execution_trace)
     links = linking.link(table)
     columns = table.columns | {
@@ -107,7 +107,7 @@ def public_card(card: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _retained(value: Any, under: str, depth: int) -> Any:
-    """A value under a name; where the name above says what its texts are, they are of that form."""
+    """A value under a name; where the name above states what its texts are, they are of that form."""
     if isinstance(value, Mapping):
         inner = {key: under if under in (*STATED, "versions") else key for key in value if _KEY.fullmatch(str(key))}
         return {key: _retained(value[key], name, depth + 1) for key, name in inner.items()
@@ -324,7 +324,7 @@ def without_folder(error: InputError) -> InputError:
 
 
 def run_card(path: Path) -> dict[str, object] | None:
-    """What the recorder says of the run of a trace file or folder, without what outputs may not show; None: no card."""
+    """The recorder's card of the run of a trace file or folder, without what outputs may not show; None: no card."""
     return _card((path,))
 
 

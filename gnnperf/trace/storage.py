@@ -152,7 +152,7 @@ def _rows_of_ranks(about: _About, num_rows: int, path: Path) -> list[slice]:
 
 
 class _About(msgspec.Struct):
-    """What the schema metadata of `events.parquet` says; each rank's TraceMeta is decoded later."""
+    """What the schema metadata of `events.parquet` states; each rank's TraceMeta is decoded later."""
 
     ranks: list[dict[str, Any]]
     constants: dict[str, int | float | None]

@@ -153,7 +153,7 @@ def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tup
     flat = np.array([_is_flat(dims) for dims in nodes["input_dims"].iloc[src].astype(object)], dtype=bool)
     kinds = nodes["collective"].astype(str).to_numpy()
     of_parameters = flat & np.isin(kinds[dst], OF_PARAMETERS)
-    unshaped = nodes["input_dims"].isna().to_numpy()[src]  # as in plans: then the size of the message tells
+    unshaped = nodes["input_dims"].isna().to_numpy()[src]  # as in plans: then the size of the message shows
     item = nodes["dtype"].astype(object).map(DTYPE_BYTES).to_numpy(float)[dst]
     elements = nodes["message_bytes"].to_numpy()[dst] / item
     forward = (nodes["phase"] == Phase.FORWARD).to_numpy()[dst]  # no gradient is summed up there

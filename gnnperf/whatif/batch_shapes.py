@@ -143,7 +143,7 @@ def find_batch(graph: ExecutionGraph) -> Batch:
     """Sizes and parameters of a graph.
 
     Raises:
-        InputError: no op tells which of its arguments is data.
+        InputError: no op shows which of its arguments is data.
     """
     calls = calls_of(graph.nodes)
     parameters = frozenset(_parameters(calls))

@@ -137,8 +137,8 @@ class ChangeCluster:
 
     Attributes:
         to: name of the catalog, or a .yaml file; None: the cluster as it is, with what else is stated.
-        nodes: how many nodes the ranks are divided over, in equal blocks; None: as the cluster says.
-        ranks_per_node: devices of a node; None: as the cluster says.
+        nodes: how many nodes the ranks are divided over, in equal blocks; None: as in the cluster.
+        ranks_per_node: devices of a node; None: as in the cluster.
         host: processor of the nodes, a name of the catalog or a .yaml file; None: the cluster's.
     """
 

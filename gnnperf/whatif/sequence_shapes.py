@@ -55,7 +55,7 @@ class Sequence:
 def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
     """The sizes of a graph.
 
-    `length`: which one, where a program has several; None: its only one. Raises InputError: no attention tells a
+    `length`: which one, where a program has several; None: its only one. Raises InputError: no attention shows a
     length, several do, or none is the one that is requested.
     """
     calls, batch = calls_of(graph.nodes), find_batch(graph)

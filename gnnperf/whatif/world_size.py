@@ -63,7 +63,7 @@ class WorldSize:
         """Fold the graph, then let data-parallel groups grow; recorded latencies of what changes become unknown.
 
         Raises:
-            InputError: replicas do not come out whole, or nothing tells which groups are data-parallel.
+            InputError: replicas do not come out whole, or nothing shows which groups are data-parallel.
         """
         if self.ranks == graph.world_size:
             return unedited(graph)

@@ -48,7 +48,7 @@ class HopColumns:
     Attributes:
         own: the node's own.
         mean, maximum: per side of SIDES the senders' features that are averaged, and those whose maximum is taken:
-            only what differs within a training step, the rest says nothing that the node does not know, and not the
+            only what differs within a training step, the rest states nothing that the node does not know, and not the
             hashed names, which stand for words.
     """
 

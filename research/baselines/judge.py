@@ -43,7 +43,7 @@ class Estimate(Protocol):
 
 
 class Learner(Protocol):
-    """Is fitted on the parts train and val, never on test. Its repr says everything that it was given."""
+    """Is fitted on the parts train and val, never on test. Its repr states everything that it was given."""
 
     def fit(self, data: PreparedData, seed: int) -> Estimate:
         """The same data and seed give the same predictions; a learner without chance ignores the seed."""

@@ -54,7 +54,7 @@ class TrainedNetwork:
 
 
 class PredictorAnswer:
-    """An Estimate of a predictor that says what each node takes by itself.
+    """An Estimate of a predictor that states what each node takes by itself.
 
     The prediction is kept for the step that was requested last: features take longest; each step is requested twice.
 

@@ -1,6 +1,6 @@
 """Gradient-boosted trees (LightGBM, Ke et al. 2017) on rows of nodes: the residual log(latency / base) of each node.
 
-The same labels, weights and base as the network's: one ensemble tells what a node usually takes, another one what a
+The same labels, weights and base as the network's: one ensemble shows what a node usually takes, another one what a
 schedule adds up. Comm nodes keep their base, as they do there.
 """
 

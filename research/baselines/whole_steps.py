@@ -1,4 +1,4 @@
-"""Trivial predicts whole steps: a constant, the nearest run, a ridge; from what a graph says before it runs."""
+"""Trivial predictions of whole steps: a constant, the nearest run, a ridge on what is known before a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTED = ("compute", "host", "collective")
 
 
 def configuration(step: Step) -> np.ndarray:
-    """[8] what a step's graph says before it runs; see `totals`."""
+    """[8] what a step's graph states before it runs; see `totals`."""
     placement = step.graph.placement
     rate = placement.bandwidth_bytes_per_s if placement else None
     return totals(step.graph, rate or step.cluster.intra.bandwidth_bytes_per_s)
@@ -138,6 +138,6 @@ class Linear:
 def _known(data: PreparedData) -> Known:
     raw = np.stack([configuration(step) for step in data.steps["train"]])  # [num_runs, 8]
     center, spread = raw.mean(axis=0), raw.std(axis=0)
-    spread = np.where(spread > 1e-9, spread, 1.0)  # a column that says nothing in training says nothing later
+    spread = np.where(spread > 1e-9, spread, 1.0)  # a column that states nothing in training states nothing later
     logs = np.log(np.array([step.step_us for step in data.steps["train"]]))
     return Known(center, spread, (raw - center) / spread, logs)

@@ -28,7 +28,7 @@ SAME = 1e-12  # sums in another order differ by less
 
 
 class Verdict(StrEnum):
-    """What an interval of P says."""
+    """What an interval of P states."""
 
     MEANINGFUL = "significant and meaningful"  # low > 0.5 and P >= GAMMA
     SIGNIFICANT = "significant"  # low > 0.5

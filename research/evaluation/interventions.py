@@ -52,7 +52,7 @@ class Trial:
         summed_us: the trivial prediction: what the edit adds to all nodes, divided among the ranks.
         remeasured_us: the change as measured in `repeat` itself: what measuring again predicts.
         touched_share: share of the edited graph's host, device and transfer time in touched nodes.
-        unknown: what the edit says that it cannot know.
+        unknown: what the edit states that it cannot know.
     """
 
     pair: int

@@ -272,7 +272,7 @@ def main(requested: Sequence[str]) -> int:
 
 
 def sources_of(path: Path) -> dict[str, str]:
-    """Family -> where its constants come from, as the file says."""
+    """Family -> where its constants come from, as the file states."""
     sentences = str(read_yaml(path)["provenance"]).removeprefix(FITTED_BY).strip().removesuffix(".")
     parts = (part.partition(": ") for part in sentences.split("; "))
     return {family: source for family, _, source in parts}

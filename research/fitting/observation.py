@@ -9,7 +9,7 @@ stands between its prediction and the label, in training and in judging.
 NeuSight's convolutions were called in random order by a process whose host got slower from size to size; their wait
 grows with the calls before, at a pace that a GPU's short rows tell.
 
-Whose host a GPU that was never measured sits in, no specification tells: it gets the typical one.
+Whose host a GPU that was never measured sits in, no specification shows: it gets the typical one.
 """
 
 from __future__ import annotations

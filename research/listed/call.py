@@ -11,7 +11,7 @@ from research.listed.operator_list import NUMBER, ListedOp
 
 # Layouts of tensors: which views are free, and where torch has to copy.
 #
-# A list of operators tells shapes, not strides. What permutes, splits and views do to strides follows from the shapes.
+# A list of operators shows shapes, not strides. What permutes, splits and views do to strides follows from the shapes.
 
 Shape = tuple[int, ...]
 

@@ -36,7 +36,7 @@ def demo(arguments: argparse.Namespace) -> int:
 
 
 def record_dataset(plan_of: Callable[[], Plan], arguments: argparse.Namespace) -> int:
-    """Calibrate if the plan says so, record what is missing, and build the data set of whatever there is.
+    """Calibrate if the plan states so, record what is missing, and build the data set of whatever there is.
 
     Returns:
         0 if all recordings were accepted, else 1.

@@ -18,7 +18,7 @@ HELD_OUT_PARALLELISM = ("tp", "row_wise")
 STEPS = Steps(warmup=6, unprofiled=32, profiled=4)
 AGAIN, SAME_RUNS_AS = "again", "run"  # axes of cpu-again and of cpu-gloo
 # Weaker than those of cpu-gloo, so that cpu-again takes half an hour on a machine that is less steady; its noise floor
-# tells what that costs.
+# shows what that costs.
 AGAIN_MIN_GAP_S, AGAIN_MAX_DRIFT = 300.0, 0.1
 
 

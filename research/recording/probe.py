@@ -1,4 +1,4 @@
-"""A fixed piece of work, timed before and after a run: tells whether the machine was the same machine throughout."""
+"""A fixed piece of work, timed before and after a run: shows whether the machine was the same machine throughout."""
 
 from __future__ import annotations
 

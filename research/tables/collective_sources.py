@@ -1,4 +1,4 @@
-"""Readers of four published collective tables. What a "size" is differs from source to source: each says so here.
+"""Readers of four published collective tables. What a "size" is differs from source to source: each states so here.
 
 nccl-tests name as size the larger of one rank's input and output (NVIDIA/nccl-tests, doc/PERFORMANCE.md and the
 GetCollByteCount functions): for all_gather that is the whole output, group_size times one rank's input.

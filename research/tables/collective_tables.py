@@ -18,7 +18,7 @@ ELEMENT_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 TEXT, NUMBER, COUNT = "text", "number", "count"
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "kind": (TEXT, "as in graphs: all_reduce, all_gather, reduce_scatter, all_to_all, send_recv"),
-    "message_bytes": (NUMBER, "bytes of one rank's input, as schema.NODE_COLUMNS says: what each rank sends"),
+    "message_bytes": (NUMBER, "bytes of one rank's input, as schema.NODE_COLUMNS states: what each rank sends"),
     "group_size": (COUNT, "ranks"),
     "nodes": (COUNT, "machines the group spans, in equal parts"),
     "device": (TEXT, "name of the device, as the table or its folder gives it"),

@@ -9,7 +9,7 @@ import pandas as pd
 
 from research.tables.columns import OpTable, joined
 
-# What tells one measured point from another.
+# What shows one measured point from another.
 KEY = ("source", "table", "device", "op", "direction", "shapes", "dtypes", "method")
 EMPTY = "a size is 0"
 UNMEASURED = "latency is missing or not positive"

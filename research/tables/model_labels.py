@@ -1,6 +1,6 @@
 """Measured times of whole models by sitar-lab/NeuSight (MIT), their nodes', and what others predicted for them.
 
-A label is one pass of a model: torch 2.1 eager, float32 without TF32, one GPU unless the variant says more (dp4, tp4,
+A label is one pass of a model: torch 2.1 eager, float32 without TF32, one GPU unless the variant states more (dp4, tp4,
 pp4_1: four ranks). Inference is a forward pass; training a forward pass with dropout and a backward pass that adds to
 the gradients of the pass before (`bwall`). No loss, no optimizer. `fusion` is torch.compile. Milliseconds upstream.
 """

@@ -38,7 +38,7 @@ def test_a_stream_is_its_floor_plus_bytes_over_sustained_bandwidth() -> None:
 
 def test_a_calibrated_device_keeps_its_own_share() -> None:
     measured = replace(DEVICE, measured={"memory_bandwidth_bytes_per_s": Measured(1e12, 1e12, 1e12)})
-    assert sustained_bytes_per_s(measured, CONSTANTS) == 1e12  # DEVICE says a share of 1, the constants say a half
+    assert sustained_bytes_per_s(measured, CONSTANTS) == 1e12  # DEVICE states a share of 1, the constants say a half
     assert sustained_bytes_per_s(DEVICE, CONSTANTS) == 0.5e12
 
 

@@ -107,7 +107,7 @@ def _on_a_terminal(word: str) -> tuple[str, str]:
         while True:
             try:
                 piece = os.read(ours, 4096)
-            except OSError:  # how a terminal says that no one writes any more
+            except OSError:  # how a terminal states that no one writes any more
                 break
             if not piece:
                 break
@@ -129,7 +129,7 @@ def test_quiet_is_quiet_on_a_terminal_too() -> None:
     assert _on_a_terminal("quiet") == ("a line\n" * 10, "")
 
 
-# --- what takes long says how far it is -------------------------------------------------------------------------------
+# --- what takes long states how far it is -----------------------------------------------------------------------------
 
 
 class Seen(Bars):

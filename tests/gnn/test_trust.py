@@ -28,7 +28,7 @@ def test_only_long_kernels_of_another_program_fall_back() -> None:
 
 def test_an_op_that_training_lacks_makes_no_program_another_one() -> None:
     assert weights(["a", "new"], [LONG_US, LONG_US]) == [1.0, UNKNOWN_OP]
-    assert weights(["new", "new"], [1.0, LONG_US]) == [UNKNOWN_OP, 0.0]  # nothing says which program it is
+    assert weights(["new", "new"], [1.0, LONG_US]) == [UNKNOWN_OP, 0.0]  # nothing states which program it is
 
 
 def test_of_a_device_that_training_lacks_nothing_was_learned() -> None:

@@ -182,7 +182,7 @@ def test_stream_order_runs_from_exit_to_the_next_work() -> None:
     assert {(int(a), int(b)) for a, b in zip(leave, after.index, strict=True)} <= edges_of(graph, "follows")
 
 
-# --- bytes that each rank sends into a collective, from what the trace says of it -------------------------------------
+# --- bytes that each rank sends into a collective, from what the trace states of it -----------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_stream_order_runs_from_exit_to_the_next_work() -> None:
         ("all_to_all", 10.0, np.nan, 40.0),
         ("all_reduce", np.nan, 10.0, 40.0),
         ("all_gather", 10.0, 80.0, 40.0),  # one rank's part
-        ("all_gather", np.nan, 80.0, np.nan),  # the whole output says nothing without the group
+        ("all_gather", np.nan, 80.0, np.nan),  # the whole output states nothing without the group
         ("reduce_scatter", np.nan, 10.0, np.nan),
     ],
 )

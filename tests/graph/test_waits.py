@@ -113,7 +113,7 @@ def test_a_pageable_copy_splits_its_call_into_drain_and_copy() -> None:
 
 @pytest.mark.parametrize("name", ["hipMemcpyWithStream", "cudaMemcpy", "cuMemcpyDtoH_v2"])
 def test_a_synchronous_copy_is_awaited_by_its_own_call_whatever_its_memory(name: str) -> None:
-    """On AMD no name says "Pageable": the call does."""
+    """On AMD no name states "Pageable": the call does."""
     before, own, guessed = host_waits(
         call("hipLaunchKernel", 2, 5, corr=1), kernel("A", 6, 50, corr=1), call(name, 10, 80, corr=2),
         copy("Memcpy DtoH (Device -> Host)", 55, 75, corr=2),

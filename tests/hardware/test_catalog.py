@@ -1,4 +1,4 @@
-"""The catalog loads, is consistent with itself, and says what is wrong with a file."""
+"""The catalog loads, is consistent with itself, and states what is wrong with a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch says of single ops; sizes by hand, float32."""
+"""What torch states of single ops; sizes by hand, float32."""
 
 from pathlib import Path
 

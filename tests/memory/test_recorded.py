@@ -117,7 +117,7 @@ def test_a_gradient_without_a_recorded_shape_is_passed_over() -> None:
     written = events["input_types"].astype(object).mask(unknown, '["Undefined"]')  # a tensor the profiler does not know
     types = written.astype("category")
     (peak,) = peak_memory(replace(run, tables=(replace(table, events=events.assign(input_types=types)),)))
-    assert peak.parts_bytes[Part.PARAMETERS] == 927_744  # the optimizer's list still tells them
+    assert peak.parts_bytes[Part.PARAMETERS] == 927_744  # the optimizer's list still shows them
 
 
 # Train runs of split `run` that differ in their batch, and in their precision.

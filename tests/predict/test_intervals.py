@@ -1,4 +1,4 @@
-"""Intervals given with answers: from recordings of toy runs to the prediction for another one."""
+"""Intervals of predictions: from recordings of toy runs to the prediction for another one."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ def test_another_processor_is_named(tmp_path: Path) -> None:
 
 
 def test_one_name_may_hide_two_processors(tmp_path: Path) -> None:
-    """A virtual machine says "AMD EPYC", whichever generation it is."""
+    """A virtual machine states "AMD EPYC", whichever generation it is."""
     trace = recorded(tmp_path, "mine", Processor("Epyc", "AVX2"))
     assert "ran on Epyc (AVX2)" in other_processor(trace, (EPYC,))
-    assert other_processor(trace, (Processor("Epyc"),)) == ""  # an older checkpoint says no more
+    assert other_processor(trace, (Processor("Epyc"),)) == ""  # an older checkpoint states no more
 
 
 def test_what_is_unknown_states_nothing(tmp_path: Path) -> None:

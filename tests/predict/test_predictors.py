@@ -140,7 +140,7 @@ def test_a_table_of_another_device_is_refused(tmp_path: Path) -> None:
 
 def test_calls_with_their_launch_say_nothing_of_kernels(tmp_path: Path) -> None:
     own = {**ROW, "device": "my own", "launch_included": True}
-    with pytest.raises(InputError, match="has no row that tells the device's own time"):
+    with pytest.raises(InputError, match="has no row that shows the device's own time"):
         read_measured(_table(tmp_path, own), AnalyticPredictor()).predict(_graph(), cluster())
 
 

@@ -1,4 +1,4 @@
-"""What a card says about hosts and GPUs, read from texts like the kernel's."""
+"""What a card states about hosts and GPUs, read from texts like the kernel's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ physical id\t: 1
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A kernel that tells of two sockets, three caches and memory, and of no governor."""
+    """A kernel that shows of two sockets, three caches and memory, and of no governor."""
     (tmp_path / "cpuinfo").write_text(CPUINFO)
     (tmp_path / "meminfo").write_text("MemTotal:       2048 kB\nMemFree: 1 kB\n")
     for index, (level, kind, size) in enumerate(

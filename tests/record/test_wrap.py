@@ -71,7 +71,7 @@ if ranks:
 sys.exit(int(sys.argv[2]))
 """
 STEPS = {"warmup_steps": 2, "unprofiled_steps": 3, "profiled_steps": 2}  # of all sorts 2 + 3 + 2 + 2 + 3 + 1 = 13
-# A command whose rank 0 says what became of the run, and then ends.
+# A command whose rank 0 states what became of the run, and then ends.
 LEAVES = "import os, sys; open(sys.argv[1] + '/run.json', 'w').write(sys.argv[2]); os.kill(os.getpid(), {signal})"
 
 

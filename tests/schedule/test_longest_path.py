@@ -232,6 +232,6 @@ def test_the_critical_path_is_as_long_as_the_step(drawn: tuple[ExecutionGraph, n
     path = result.on_critical_path
     assert result.end_us[path].max() == pytest.approx(
         result.makespan_us, abs=1e-6
-    )  # a picosecond: what a schedule tells
+    )  # a picosecond: what a schedule shows
     assert result.start_us[path].min() == 0.0
     np.testing.assert_allclose(result.slack_us[path], 0.0, atol=1e-6)

@@ -88,7 +88,7 @@ def test_by_shape_undoes_waiting_at_the_issue() -> None:
 
 
 def test_by_feeds() -> None:
-    """Nothing has the message's shape; the edge says who takes it."""
+    """Nothing has the message's shape; the edge states who takes it."""
     blocked = Block()(shaped(loop(), {ISSUE: "[[[16]]]"})).graph
     with pytest.raises(InputError, match=r"no call takes a result.*until=optimizer"):
         WaitLater("all_reduce")(blocked)

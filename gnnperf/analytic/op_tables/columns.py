@@ -51,7 +51,7 @@ def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -
         return LookupAccess()
     if len(given) > 1 or (given and entry.get("skew") not in (None, 1.0)):
         both = given if len(given) > 1 else [*given, "skew"]
-        raise InputError(f"{both[0]} and {both[1]}", where=where, allowed="one column that says which rows")
+        raise InputError(f"{both[0]} and {both[1]}", where=where, allowed="one column that names the rows")
     counted = _READ[given[0]](entry[given[0]], *_sizes(op, shapes, where), where) if given else None
     skew, tables = (_above_zero(entry.get(name), name, where) for name in ("skew", "tables"))
     return LookupAccess(counted, skew, tables, _cache(entry, where) == CACHES[0])

@@ -99,7 +99,7 @@ def capture(
     Args:
         build: makes the model, its wrappers (DDP, FSDP, ...), the optimizer and the inputs as one rank does, and
             returns its training step, a function without arguments. Called once per rank, with a process group up:
-            `torch.distributed.get_rank()` says which rank it is. Everything must be made inside.
+            `torch.distributed.get_rank()` states which rank it is. Everything must be made inside.
         world_size: number of ranks.
         name: of the graph.
         ranks: which ranks are captured; None all. The others' parts of collectives are then unknown.

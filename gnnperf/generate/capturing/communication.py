@@ -15,7 +15,7 @@ from torch._C._profiler import _RecordFunctionFast
 from torch.distributed.distributed_c10d import GroupName
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Collectives that move nothing: each says in the profile when it was issued and when a program waited for it.
+# Collectives that move nothing: each states in the profile when it was issued and when a program waited for it.
 #
 # main    |c10d::alltoall_base_ [issue 7]|  other ops  [wait 7]  next op The marks are ranges of the profiler;
 # `logical_time` puts the transfer between them and takes them out.

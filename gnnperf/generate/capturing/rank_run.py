@@ -160,7 +160,7 @@ def _with_data(call: Callable[..., Any]) -> Callable[..., Any]:
 _TORCH = ("/torch/", "gnnperf/generate/capturing/")
 
 
-# How torch says that it looked for numbers outside of its ops (.numpy(), a C++ extension).
+# How torch states that it looked for numbers outside of its ops (.numpy(), a C++ extension).
 _LOOKED = (
     "not supported for tensor subclasses",
     "data is not allocated",
@@ -261,7 +261,7 @@ def _single_in_a_group(rank: int, world_size: int) -> Iterator[None]:
     """A process group in which this rank is the only one and all others seem to be there."""
     if dist.is_initialized():
         raise InputError("a process group is up already", where="capture", remedy="capture in a process of its own")
-    hook = sys.excepthook  # the process group puts its own in, which says a rank before every line
+    hook = sys.excepthook  # the process group puts its own in, which states a rank before every line
     dist.init_process_group("fake", rank=rank, world_size=world_size, store=FakeStore())
     try:
         yield

@@ -140,7 +140,7 @@ SECTIONS = ("name", "network", "training", "replicas", "source")
 
 
 def convolutional_from(raw: Mapping[str, Any], where: str) -> ConvolutionalPlan:
-    """The plan of a mapping of sections; `source` says where its numbers come from and is not used.
+    """The plan of a mapping of sections; `source` states where its numbers come from and is not used.
 
     Raises:
         InputError: an unknown or missing key, a wrong type, a value that cannot be.

@@ -190,7 +190,7 @@ def _label(step: StepLabel, chosen: np.ndarray) -> StepLabel:
 
 
 def why_apart(graph: ExecutionGraph, isolated: np.ndarray, machine: np.ndarray, position: int, other: int) -> str:
-    """What tells the rank at `position` from the one at `other`.
+    """What distinguishes the rank at `position` from the one at `other`.
 
     Args:
         graph: both are in it.
@@ -236,7 +236,7 @@ class RankClass:
     Attributes:
         rank: the one in the folded graph.
         ranks: all of them, ascending.
-        why: what tells them from rank classes before; "" for the first class.
+        why: what distinguishes them from rank classes before; "" for the first class.
     """
 
     rank: int
@@ -271,7 +271,7 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     Args:
         graph: recorded, captured or planned.
         ranks_per_node: of a machine. Ranks whose groups span unequal numbers of machines are then kept apart; None:
-            as the graph's card says, and nothing where it does not.
+            as the graph's card states, and nothing where it does not.
     """
     hosts = None if graph.placement is None else graph.placement.hosts
     per_machine = ranks_per_node or (max(graph.world_size // hosts, 1) if hosts else None)

@@ -29,7 +29,7 @@ SIZES = ("flops", "bytes", "message_bytes")
 def is_sharded(graph: ExecutionGraph, grows: np.ndarray) -> bool:
     """Whether gradients end as shards: a reduce-scatter over groups that grow, [num_nodes] bool.
 
-    Its op tells, as gloo makes an all-reduce of it.
+    Its op shows, as gloo makes an all-reduce of it.
     """
     nodes = graph.nodes[grows]
     scattered = nodes["op_name"].astype(str).str.contains(REDUCE_SCATTER, regex=False)

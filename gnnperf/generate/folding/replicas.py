@@ -63,7 +63,7 @@ def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
         count: ranks of a data-parallel group; None: found.
 
     Raises:
-        InputError: no group, or nothing tells which.
+        InputError: no group, or nothing shows which.
     """
     transfers = _transfers(graph)
     pairs = transfers[["group_size", "group_stride"]].drop_duplicates().to_numpy().tolist()
@@ -114,4 +114,4 @@ def _unclear(graph: ExecutionGraph, transfers: pd.DataFrame, what: str) -> Input
     sizes = [str(size) for size in sorted(transfers["group_size"].unique())]
     return InputError(what, where=f"graph {graph.name!r}", allowed=f"{SETTING}: one of {', '.join(sizes)}, or 1: none",
                       remedy=f"say how many ranks a data-parallel group has now, as in {SETTING}: {sizes[0]}; groups "
-                      "of layers (tensor, pipeline) cannot grow, as nothing tells what they would hold")  # fmt: skip
+                      "of layers (tensor, pipeline) cannot grow, as nothing shows what they would hold")  # fmt: skip

@@ -23,7 +23,7 @@ CONTENT = (
     "collective",
 )  # fmt: skip
 EDGE_LABEL = ("relation", "evidence", "lag_class")
-GRAPH_LAUNCH = " kernels]"  # end of the name of a launched graph, which says how many kernels it holds
+GRAPH_LAUNCH = " kernels]"  # end of the name of a launched graph, which states how many kernels it holds
 SHARED = -1
 
 

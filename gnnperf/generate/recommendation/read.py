@@ -52,7 +52,7 @@ def is_recommendation(raw: Mapping[str, Any]) -> bool:
 
 
 def recommendation_from(raw: Mapping[str, Any], where: str) -> RecommendationPlan:
-    """The plan of a mapping; `source` says where its numbers come from and is not used.
+    """The plan of a mapping; `source` states where its numbers come from and is not used.
 
     Raises:
         InputError: an unknown or missing key, a wrong type, a value that cannot be.

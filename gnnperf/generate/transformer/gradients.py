@@ -84,7 +84,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Around:
-    """Nothing at all; each setting says something at some of these places.
+    """Nothing at all; each setting states something at some of these places.
 
     Attributes:
         plan: that has the setting.

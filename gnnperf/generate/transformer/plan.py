@@ -15,7 +15,7 @@ from gnnperf.generate.transformer.copies import Offload, Store
 
 
 class Sharded(StrEnum):
-    """What replicas share instead of holding all of it: each stage of ZeRO, what it says and what those before it say.
+    """What replicas share instead of holding all of it: each stage of ZeRO adds to those before it.
 
     Bytes that a rank sends per step, of the parameters' P, with one micro-batch (Rajbhandari et al. 2020, section 7):
     2 P up to GRADIENTS, as an all-reduce has it; 3 P with PARAMETERS.
@@ -56,7 +56,7 @@ class Sharding:
 
 # Which settings of a plan go together, and what is stated about those that do.
 
-EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance says how many the busiest one gets."
+EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance states the busiest one."
 BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
 

@@ -24,7 +24,7 @@ SECTIONS = ("name", "model", "schedule", "experts", "lengths", *OPTIONAL, "sourc
 
 
 def plan_from(raw: Mapping[str, Any], where: str) -> TransformerPlan:
-    """The plan of a mapping of sections; `source` says where its numbers come from and is not used.
+    """The plan of a mapping of sections; `source` states where its numbers come from and is not used.
 
     Raises:
         InputError: an unknown or missing key, a wrong type, a value that cannot be, settings that do not go together.

@@ -80,7 +80,7 @@ class Step:
         cluster: the hardware it ran on.
         base: the analytical prediction, with the lags of edges.
         step_us: measured step time (runs.RunStep).
-        workload: which program it is, as the run's card says; "" unknown.
+        workload: which program it is, as in the run's card; "" unknown.
     """
 
     run: str

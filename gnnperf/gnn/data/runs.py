@@ -87,7 +87,7 @@ def cluster_for(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: Clu
     Args:
         graph: the run.
         hardware: the device; None: the trace's own.
-        cluster: links and hosts, with whatever devices; None: the device's default, placed as the run's card says.
+        cluster: links and hosts, with whatever devices; None: the device's default, placed as in the run's card.
     """
     device = hardware or _traced_device(graph)
     if cluster:
@@ -118,7 +118,7 @@ class RunGraph:
         run: its name in the split, <run> or <run>/<repeat>.
         graph: all its steps.
         cluster: the hardware it ran on.
-        workload: which program it is, as its card says; "" unknown.
+        workload: which program it is, as in its card; "" unknown.
     """
 
     run: str

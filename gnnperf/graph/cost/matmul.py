@@ -70,7 +70,7 @@ def dot(call: OpCall) -> Work:
     return Work(2.0 * a.numel, total_bytes(a, b) + a.item_bytes)
 
 
-# Products with a sparse operand: FLOPs of the values that are kept; bytes as stored, with what says where they are.
+# Products with a sparse operand: FLOPs of the values that are kept; bytes as stored, with what states where they are.
 #
 # 2:4 (Mishra et al. 2021, Accelerating Sparse Deep Neural Networks): two of four neighbors are kept, half of k, and 2
 # bits each say which. The ops take the kept values as a tensor of their own, so names and shapes tell everything.

@@ -93,7 +93,7 @@ def fused_name(name: str) -> str | None:
 
 
 def op_family(op_name: str) -> OpFamily:
-    """The family that a name by itself tells."""
+    """The family that a name by itself shows."""
     return lookup(op_name)[0]
 
 

@@ -14,7 +14,7 @@ class EntryConfig(TrainConfig):
     """What train.py can be given.
 
     Attributes:
-        learner: who is trained; the network, unless it says otherwise.
+        learner: who is trained; the network, unless it states otherwise.
         row: what the learner is called in tables of several.
         cells: folder for evaluation records of several trainings to be compared (research); empty: `out`/cells.
         init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.

@@ -30,7 +30,7 @@ from gnnperf.record.machine import gpu_clocks, gpu_facts, versions
 # The device that is calibrated: what it is called, its sizes, its clocks, and the versions that drive it.
 
 FP8_SINCE = (8, 9)  # compute capability
-DEFAULT_CACHE_BYTES = 32 * 2**20  # where neither the kernel nor CUDA says
+DEFAULT_CACHE_BYTES = 32 * 2**20  # where neither the kernel nor CUDA states
 
 
 @dataclass(frozen=True)

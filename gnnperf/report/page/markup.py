@@ -59,7 +59,7 @@ def signed_share_td(share: float) -> Td:
 
 
 def count_td(count: int) -> Td:
-    """A number of what the column's head says."""
+    """A number of what the column's head states."""
     return Td(f"{count:,}", float(count))
 
 

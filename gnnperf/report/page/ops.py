@@ -57,11 +57,11 @@ OP_HEADS = (
     "measured latency", "predicted, summed", "bound by", "source",
 )  # fmt: skip
 COLUMN_OF = {"interval of latency": "low_us", "measured latency": "each_measured_us"}
-# What no closed form says: where such nodes' time goes comes from what they are.
+# What no closed form states: where such nodes' time goes comes from what they are.
 BOUND_OF = {NodeType.HOST: "host", NodeType.MEMORY: "link", NodeType.COLLECTIVE: "link", NodeType.COMM: "peers"}
 OPS_NOTE = (
     "Ops of one shape, the longest on the critical path first. Latency, interval and measured latency are those of one "
-    "node (medians). Bound by: what the analytical model says most of the time goes into."
+    "node (medians). Bound by: what the analytical model states most of the time goes into."
 )
 
 
@@ -141,7 +141,7 @@ def uncovered(missing: dict[str, int]) -> Markup:
     return table("Ops without a latency", ("op", "nodes"), rows)
 
 
-# Peak memory per rank, as the console says it.
+# Peak memory per rank, as the console states it.
 
 
 COMPARED = ("counted as recorded", "measured", "error")

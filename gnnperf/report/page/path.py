@@ -57,7 +57,7 @@ def op_stretches(path: pd.DataFrame) -> pd.DataFrame:
 def longest_in_order(result: pd.DataFrame, num_long: int) -> pd.DataFrame:
     """The longest stretches, in the order of time; what lies between them as one row each.
 
-    `num_stretches` says how many a row holds, `is_long` whether it is one of the longest.
+    `num_stretches` states how many a row holds, `is_long` whether it is one of the longest.
     """
     long = result["critical_us"].rank(method="first", ascending=False) <= num_long
     number = (long | long.shift(fill_value=True)).cumsum().to_numpy()

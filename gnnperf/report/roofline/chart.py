@@ -47,7 +47,7 @@ class Chart:
         self.marks.append(f'<polyline class="{css}" points="{places}"/>')
 
     def dot(self, x: float, y: float, css: str, title: str) -> None:
-        """A point that says `title` under the mouse."""
+        """A point that states `title` under the mouse."""
         left, top = self._at(x, y)
         self.marks.append(
             f'<circle class="{css}" cx="{left:.1f}" cy="{top:.1f}" r="5"><title>{escape(title)}</title></circle>'

@@ -17,7 +17,7 @@ How to divide a transformer over devices: tensor, pipeline, data and expert para
 FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
 
 Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow; how its
-layers are divided stays, as nothing in a trace tells how it would be otherwise.
+layers are divided stays, as nothing in a trace shows how it would be otherwise.
 
 Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
 until no bound is below the best step.

@@ -2,7 +2,7 @@
 
     trace --world_size, batch--> edited steps, as `gnnperf what-if` predicts them --> time of a sample, memory, cost
 
-Replicas are what a recorded run can have more of: nothing in a trace tells how its layers would be divided otherwise.
+Replicas are what a recorded run can have more of: nothing in a trace shows how its layers would be divided otherwise.
 """
 
 from __future__ import annotations

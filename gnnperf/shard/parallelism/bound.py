@@ -206,8 +206,8 @@ class _Step:
             through = [max(us, self._chain_us(s, begins[s])) for s, us in enumerate(through)]
         last = int(np.argmax(through))
         step, own = through[last], self._stages[last]
-        beside = max(max(stage[HOST], stage[OTHERS].max()) for stage in self._stages)
-        parts = max(step, beside), own[KERNELS], own[COMPUTE] - own[KERNELS], step - own[COMPUTE]
+        others = max(max(stage[HOST], stage[OTHERS].max()) for stage in self._stages)
+        parts = max(step, others), own[KERNELS], own[COMPUTE] - own[KERNELS], step - own[COMPUTE]
         return Bound(*map(float, parts))
 
     def _chain_us(self, stage: int, begin_us: float) -> float:

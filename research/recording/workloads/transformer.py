@@ -110,7 +110,7 @@ class Transformer(Workload, kind="transformer",
 
 
 def _check(size: Transformer) -> None:
-    """Refuse what would run as something else than it says."""
+    """Refuse what would run as something else than it states."""
     require(size.width % HEAD == 0, "width", size.width, f"multiples of {HEAD}")
     require(size.accumulation >= 1, "accumulation", size.accumulation, "a whole number >= 1")
     of_each_rank = size.parallel in (Parallel.DDP, Parallel.FSDP)

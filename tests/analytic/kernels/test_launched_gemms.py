@@ -31,7 +31,7 @@ def table(*rows: Row) -> pd.DataFrame:
         ((FORWARD, OTHER, ADD, INPUT, WEIGHT), {0: (M, N, K), 3: (M, K, N), 4: (N, K, M)}),
         # a window that begins in a backward
         ((INPUT, WEIGHT), {0: (2048, 960, 512), 1: (512, 960, 2048)}),
-        # the first layer has no gradient of its input, so only the forward tells its tokens
+        # the first layer has no gradient of its input, so only the forward shows its tokens
         ((FORWARD, WEIGHT), {0: (2048, 512, 960), 1: (512, 960, 2048)}),
         # one forward serves one backward; a forward without one is unknown
         ((FORWARD, INPUT, WEIGHT, WEIGHT), {0: (M, N, K), 1: (M, K, N), 2: (N, K, M)}),

@@ -125,7 +125,7 @@ NODES = pd.DataFrame({
 
 
 def test_what_a_step_missed_by_hand() -> None:
-    """80 us predicted; the node off the path tells nothing."""
+    """80 us predicted; the node off the path shows nothing."""
     miss = miss_of("a", (80.0, 70.0), NODES)
     assert miss.log_error == pytest.approx(math.log(70 / 80))
     assert miss.share == pytest.approx({"host": 0.25, "compute": 0.75})

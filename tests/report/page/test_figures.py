@@ -232,7 +232,7 @@ def test_uncovered_ops(written: Written) -> None:
 
 
 def test_no_number_stands_without_a_unit(written: Written) -> None:
-    """Numbers in tables have one, or their head says what is counted."""
+    """Numbers in tables have one, or their head states what is counted."""
     for caption, table in written.tables.items():
         counted = {"nodes", "not covered", "op", "value", "shapes"}
         for head in set(table.columns) - counted:

@@ -24,7 +24,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 
 def test_rows_and_records(data: PreparedData, tmp_path: Path) -> None:
-    """The floor stands where a run is there twice, last; a cell says what it was made from."""
+    """The floor stands where a run is there twice, last; a cell states what it was made from."""
     judged = judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["val", "test"], "")
     assert {part: set(rows) for part, rows in judged.items()} == {
         "val": {"mine", *TRIVIAL}, "test": {"mine", *TRIVIAL, REPEAT},

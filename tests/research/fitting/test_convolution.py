@@ -22,7 +22,7 @@ TRUE = ConvolutionConstants(0.8, 6.0, 1.3, 0.9, 40.0, 0.2, "made up")
 
 
 def _rows() -> pd.DataFrame:
-    """As the formula with TRUE's factors says, on a host of TRUE's pace and on one of four times that."""
+    """As the formula with TRUE's factors states, on a host of TRUE's pace and on one of four times that."""
     rng = np.random.default_rng(0)
     most = {"batch": 64, "in_channels": 600, "out_channels": 600, "in_size": 40}
     sizes = {name: rng.integers(3, edge, 200).astype(float) for name, edge in most.items()}

@@ -12,7 +12,7 @@ from research.fitting.memory import START, call_times_us, fit_memory_constants, 
 
 
 def made_rows(stream_share: float) -> pd.DataFrame:
-    """An elementwise, a softmax and a layer norm table as the model says they are, with a known bandwidth."""
+    """An elementwise, a softmax and a layer norm table as the model states they are, with a known bandwidth."""
     truth = {**START.__dict__, "stream_share": stream_share}
     constants = type(START)(**{**truth, "gaps": dict.fromkeys(("add", "softmax", "ln"), EventGap(20.0, 0.5))})
     rng = np.random.default_rng(0)

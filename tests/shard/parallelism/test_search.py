@@ -1,4 +1,4 @@
-"""The search finds what judging every candidate finds, and says what it has not proven."""
+"""The search finds what judging every candidate finds, and states what it has not proven."""
 
 from __future__ import annotations
 

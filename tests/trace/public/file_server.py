@@ -29,7 +29,7 @@ class Site:
 
 @contextmanager
 def serving(site: Site) -> Iterator[Site]:
-    """Serve until the block ends; `site.url` says where."""
+    """Serve until the block ends; `site.url` states where."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

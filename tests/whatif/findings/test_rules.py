@@ -154,7 +154,7 @@ def test_kernels_of_unknown_latency_are_not_small() -> None:
 
 
 def _products(odd_us: float, odd_rows: int = 63, dtype: str = "float16") -> Observed:
-    """An aligned product that takes twice what the model says, and another one of `odd_rows` rows."""
+    """An aligned product that takes twice what the model states, and another one of `odd_rows` rows."""
     step = Steps()
     columns: dict[str, Any] = {"op_name": "aten::mm", "family": "gemm", "dtype": dtype}
     one = step.call(1.0, 20.0, input_dims="[[64,64],[64,64]]", **columns)
