@@ -17,7 +17,7 @@ from gnnperf.graph.steps import phases
 from gnnperf.graph.tables import content_keys, node_table
 from gnnperf.graph.works import Works
 
-# Kernels that Inductor fused, where no op states their sizes: what their own names tell.
+# Kernels that Inductor fused, where no op has their sizes: what their own names contain.
 #
 # triton_poi_fused_add_mul_0, triton_red_fused_..., triton_per_fused_...: the name shows the family and the ops. It does
 # not tell sizes: they are taken from ops of that name elsewhere in the trace, if all of them have the same. Names are

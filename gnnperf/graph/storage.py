@@ -91,7 +91,7 @@ def load_run(paths: tuple[Path, ...], recording: int | None, chosen: Selection, 
 
 
 def _cached(graph: ExecutionGraph, directory: Path) -> ExecutionGraph:
-    """Keep the graph; where the cache cannot be written, the graph states so and serves all the same."""
+    """Keep the graph; where the cache cannot be written, the graph gets a warning."""
     try:
         write_graph(graph, directory)
     except InputError as error:

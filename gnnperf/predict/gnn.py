@@ -61,7 +61,7 @@ def with_links_of(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph
     """The graph with the crossings of the cluster; a link that it does not have yet is its last node.
 
     Groups larger than what a node of the cluster holds cross the link between nodes, as do groups that nothing knows
-    where there are several nodes. A graph whose card states nothing of its hosts stays as it was trained on.
+    where there are several nodes. A graph whose card lacks its hosts stays as it was trained on.
     """
     names = graph.nodes["op_name"].astype(object).to_numpy()
     is_link = (graph.nodes["node_type"] == NodeType.LINK).to_numpy()
@@ -109,7 +109,7 @@ class Predicted:
         latency_us: [2, num_nodes] usual and mean latency; 0 for device and link nodes, NaN where the peers of a wait
             were not traced.
         known_op: whether training had the op in a node of that type.
-        silent: whether that is the analytical prediction, because the head states nothing.
+        silent: whether that is the analytical prediction, because the head has no output.
         floored: whether it starts from a typed floor for want of an analytical prediction.
         weight: of the network against the analytical model (gnnperf.gnn.trust).
         reason: object, why the weight is not more.

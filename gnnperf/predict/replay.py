@@ -103,8 +103,10 @@ class Replay:
             device=traced_device(graph),
             traced_device=traced_device(graph),
         )
-        period_us = self.result.period_us if step_time_kind(label) is StepTimeKind.PERIOD else None
-        replayed_us = self.result.makespan_us if period_us is None else period_us
+        replayed_us = self.result.makespan_us
+        if step_time_kind(label) is StepTimeKind.PERIOD:
+            assert self.result.period_us is not None, "a step with a measured period has a step before it"
+            replayed_us = self.result.period_us
         estimate = with_interval(collect(prediction, self.result.schedule, replayed_us, question), None)
         estimate = with_findings(estimate, question) if request.findings else estimate
         estimate = with_throughput(estimate, request)

@@ -137,7 +137,7 @@ def await_idle_threads(patience_s: float = PATIENCE_S) -> bool:
     """Wait until no other thread of this process runs or wants to; at most `patience_s`.
 
     Returns:
-        Whether that came about. Where the system does not tell (no /proc), it waits a little and states no.
+        Whether that came about. False without /proc, after a short wait.
     """
     if not TASKS.is_dir():
         time.sleep(LOOKS * LOOK_EVERY_S)

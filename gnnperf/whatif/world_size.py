@@ -204,11 +204,10 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
         edges.add(before, np.full(len(before), arrive[place]), Relation.WAITS, "event")
         edges.add(np.full(len(after), arrive[place] + 1), after, Relation.WAITS, "event")
     placed = graph.edges["relation"].isin([str(Relation.RUNS_ON), str(Relation.CROSSES)])
-    as_ = np.concatenate(
-        [np.repeat(anchors, 2), source[2 * len(anchors) :]]
-    )  # whose devices and links the new ones have
+    # The nodes whose devices and links the new ones have.
+    like = np.concatenate([np.repeat(anchors, 2), source[2 * len(anchors) :]])
     copies = [graph.edges[placed & (graph.edges["src"] == old)].assign(src=new)
-              for old, new in zip(as_.tolist(), np.flatnonzero(added).tolist(), strict=True)]  # fmt: skip
+              for old, new in zip(like.tolist(), np.flatnonzero(added).tolist(), strict=True)]  # fmt: skip
     tables = [part for part in (graph.edges, edges.table(), *copies) if len(part)]
     larger = replace(graph, nodes=nodes, edges=concat_tables(tables))
     stands_for = tuple(int(n * factor) for n in graph.multiplicity.values())
@@ -216,9 +215,8 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
     return Edited(_placed(larger, graph, ranks, stands_for), added, origin, unknown)
 
 
-Added = tuple[
-    pd.DataFrame, np.ndarray, np.ndarray
-]  # rows of arrive, exit, ... and transfers; origins; node of each rank
+# Rows of arrive, exit, ... and transfers; origins; node of each rank.
+Added = tuple[pd.DataFrame, np.ndarray, np.ndarray]
 
 
 def _new_parts(graph: ExecutionGraph) -> Added:

@@ -16,7 +16,7 @@ PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DO
 
 
 def _is_python(block: Block) -> bool:
-    """A block in a fence states so; README's are indented and begin with an import."""
+    """A block in a fence names its language; README's are indented and begin with an import."""
     return block.language == "python" or (not block.language and block.text.startswith(("import ", "from ")))
 
 

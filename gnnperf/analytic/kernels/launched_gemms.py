@@ -57,7 +57,7 @@ Sizes = tuple[int, int, int]  # rows, columns and summed length of a product
 
 
 def launched_sizes(nodes: pd.DataFrame) -> dict[int, Sizes]:
-    """Row of compute nodes in program order -> sizes of its product, where launches tell them."""
+    """Row of compute nodes in program order -> sizes of its product, where launches determine them."""
     if not set(COLUMNS) <= set(nodes.columns):
         return {}
     is_gemm = nodes["event_name"].astype(str).str.contains("_sgemm_", regex=False).to_numpy()
@@ -74,7 +74,7 @@ def _launches(row: int, op_name: object, event_name: object, grid: object) -> It
     if named is None or not isinstance(grid, str) or OTHER_OPS.search(str(op_name)):
         return
     tiles = json.loads(grid)
-    if tiles[2] <= MOST_PARTS:
+    if len(tiles) == 3 and tiles[2] <= MOST_PARTS:
         first, second = (Span((tiles[i] - 1) * int(named[i + 1]), tiles[i] * int(named[i + 1])) for i in (0, 1))
         yield Launch(row, named[3], first, second)
 

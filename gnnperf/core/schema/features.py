@@ -39,7 +39,7 @@ def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> No
             raise InputError(f"column {column.name!r} has dtype {result}", where=where, allowed=column.dtype)
 
 
-# Unknown is 0 next to a flag that states so.
+# Unknown is 0, next to a flag.
 WORK_FEATURES = (
     Column("log_flops", "float32", "log flop", "FLOPs of the node"),
     Column("log_bytes", "float32", "log bytes", "bytes read and written"),

@@ -85,7 +85,7 @@ RUN_ID = "wandb_run"  # file below `out`: a resumed training goes on in the same
 class WandbLog(Log):
     """A wandb run, and the files next to it.
 
-    Offline if the configuration or WANDB_MODE states so. Of several processes only the first one's run is real.
+    Offline if the configuration or WANDB_MODE asks for it. Of several processes only the first one's run is real.
 
     Raises:
         InputError: wandb refuses, for instance because no one is logged in.

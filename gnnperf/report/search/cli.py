@@ -17,7 +17,7 @@ How to divide a transformer over devices: tensor, pipeline, data and expert para
 FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
 
 Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow; how its
-layers are divided stays, as nothing in a trace shows how it would be otherwise.
+layers are divided stays, as a trace does not show other divisions.
 
 Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
 until no bound is below the best step.
@@ -56,7 +56,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--batches", default="1,2,4", metavar="X,X",
                         help="of a trace: batches of a device, over the recorded one (default 1,2,4)")  # fmt: skip
     parser.add_argument("--data-parallel", type=int, metavar="N",
-                        help="of a trace: ranks of a data-parallel group, where it does not tell; 1: none")  # fmt: skip
+                        help="of a trace: ranks of a data-parallel group, if not in it; 1: none")  # fmt: skip
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default 0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the best plan: a .yaml file")

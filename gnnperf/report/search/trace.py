@@ -53,7 +53,7 @@ def search_trace(
         request: of the trace, without edits.
         devices: of the job.
         batches: of a device, over the recorded one.
-        data_parallel: ranks of a data-parallel group now, where the trace does not tell.
+        data_parallel: ranks of a data-parallel group now, where the trace does not show them.
         by: key of PLACE_OF.
         reserve_share: of a device's memory that tensors do not get.
         memory_bytes: of a device; None: as the catalog has it.

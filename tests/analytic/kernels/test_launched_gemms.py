@@ -38,6 +38,8 @@ def table(*rows: Row) -> pd.DataFrame:
         ((FORWARD,), {}),
         # the gradient of the input by itself states no outputs
         ((FORWARD, INPUT), {}),
+        # a grid of two axes is no launch of cuBLAS
+        ((FORWARD, (*WEIGHT[:2], "[15,16]")), {}),
     ],
 )
 def test_sizes(rows: tuple[Row, ...], sizes: dict[int, tuple[int, int, int]]) -> None:
