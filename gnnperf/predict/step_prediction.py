@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnperf import __version__
 from gnnperf.core import StepTimeKind
-from gnnperf.graph import Prediction, StepLabel
+from gnnperf.graph import Prediction, ProfilerCost, StepLabel
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.request import Mode, Request
@@ -52,6 +52,28 @@ class WhatIfPrediction:
     def step_time_us(self) -> float:
         """Of the edited step, of the same kind as the unedited one."""
         return self.prediction.step_time_us
+
+
+@dataclass(frozen=True)
+class WithoutProfiler:
+    """The step as it runs without the profiler that recorded the trace.
+
+    Attributes:
+        step_time_us: predicted, of the same kind as the step's.
+        cost: what the profiler takes per event.
+        measured_us: median step that the recorder timed without it; None unknown.
+        is_removed: whether the prediction as a whole is without it (profiler=remove).
+    """
+
+    step_time_us: float
+    cost: ProfilerCost
+    measured_us: float | None
+    is_removed: bool
+
+    @property
+    def error(self) -> float | None:
+        """Signed relative error; None without a measurement."""
+        return None if self.measured_us is None else self.step_time_us / self.measured_us - 1.0
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,7 @@ class StepPrediction(Question):
         ratio_interval: lowest and highest `step_time_ratio`; None: unknown.
         alternatives: the step on every device, where several were requested.
         throughput: rates, utilization and cost of the step; None: not requested.
+        without_profiler: the step without the profiler; None: it changes little, or is unknown.
         whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not requested or unknown.
         step_time_interval_us: lowest and highest step time; None: there is none, and a warning states why.
@@ -185,6 +208,7 @@ class StepPrediction(Question):
     ratio_interval: tuple[float, float] | None = None
     alternatives: tuple[StepPrediction, ...] = ()
     throughput: Throughput | None = None
+    without_profiler: WithoutProfiler | None = None
 
     @property
     def step_time_ratio(self) -> float | None:

@@ -24,6 +24,7 @@ from gnnperf.report.text import (
     finding_head,
     fit_lines,
     headline,
+    profiler_line,
     share_text,
     steps_line,
     target,
@@ -262,7 +263,7 @@ def _timeline() -> Markup:
 
 
 def _provenance(estimate: StepPrediction) -> Markup:
-    sentences = (*steps_line(estimate), *estimate.warnings[MOST_WARNINGS:], *estimate.notes)
+    sentences = (*steps_line(estimate), *profiler_line(estimate), *estimate.warnings[MOST_WARNINGS:], *estimate.notes)
     rows = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
     return Markup("".join(map(paragraph, sentences)) + table("Versions and inputs", ("what", "value"), rows))
 
