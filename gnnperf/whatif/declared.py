@@ -17,7 +17,6 @@ import numpy as np
 from gnnperf.core import InputError, NodeType, Phase, Relation, Segment, require
 from gnnperf.graph import ExecutionGraph, consecutive, lane_keys
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, latency_change, refusal, rewritten
-from gnnperf.whatif.units import OpSelector
 
 WORK_OF = {"host": (NodeType.HOST,), "device": ON_DEVICE, "all": (NodeType.HOST, *ON_DEVICE)}  # Straggler.work
 
@@ -57,8 +56,8 @@ class OpLatency:
 
     def _nodes(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] bool."""
-        ranks = None if self.rank is None else (self.rank,)
-        named = OpSelector(self.op, phase=self.phase, ranks=ranks).names(graph.nodes)
+        named = chosen(graph.nodes, op_name=self.op, phase=self.phase, rank=self.rank)
+        named &= (graph.nodes["segment"] != Segment.T1).to_numpy()
         works = named & is_type(graph, *ON_DEVICE)
         if works.any():
             return works
