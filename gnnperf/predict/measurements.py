@@ -36,13 +36,9 @@ def outlier_steps(steps: Sequence[StepLabel]) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class TraceMeasurements:
-    """What a trace measured, over all of its steps and ranks.
+    """What a trace measured, over all of its steps and ranks."""
 
-    Attributes:
-        graph: of the trace, with labels.
-    """
-
-    graph: ExecutionGraph
+    graph: ExecutionGraph  # of the trace, with labels
 
     @property
     def steps_us(self) -> dict[int, float]:

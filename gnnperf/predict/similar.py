@@ -31,15 +31,10 @@ LEAST_ROWS = 2 * FOLDS
 
 @dataclass(frozen=True)
 class Reach:
-    """How measured rows act on others.
+    """How measured rows act on others."""
 
-    Attributes:
-        length: distance (numbers have a spread of 1) over which similarity falls by e.
-        doubt: variance of a single row's error over that of what is to be learned; infinite: the offset by itself.
-    """
-
-    length: float
-    doubt: float
+    length: float  # distance (numbers have a spread of 1) over which similarity falls by e
+    doubt: float  # variance of a single row's error over that of what is to be learned; infinite: the offset by itself
 
 
 REACHES = (*(Reach(length, doubt) for length in (3.0, 8.0) for doubt in (0.1, 0.5, 2.0)), Reach(1.0, float("inf")))
@@ -147,15 +142,10 @@ REASON = "corrected as {count} measured calls of its family and dtype were off"
 
 @dataclass(frozen=True)
 class SimilarPredictor:
-    """Measured calls are taken as measured, and correct the base's predictions for calls like them.
+    """Measured calls are taken as measured, and correct the base's predictions for calls like them."""
 
-    Attributes:
-        measured: the table.
-        base: predicts all other nodes.
-    """
-
-    measured: MeasuredPredictor
-    base: Predictor
+    measured: MeasuredPredictor  # the table
+    base: Predictor  # predicts all other nodes
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Both, and the base corrected.

@@ -37,19 +37,12 @@ ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 
 @dataclass(frozen=True)
 class TracePredictor:
-    """Measured latencies of one step, moved to edits of it and to other hardware.
+    """Measured latencies of one step, moved to edits of it and to other hardware."""
 
-    Attributes:
-        measured: the step.
-        traced: the cluster that it was measured on.
-        model: predicts before and after a change; only its ratio is used.
-        edited: the edit whose graph is predicted; None: the measured step itself.
-    """
-
-    measured: MeasuredStep
-    traced: ClusterSpec
-    model: Predictor
-    edited: Edited | None = None
+    measured: MeasuredStep  # the step
+    traced: ClusterSpec  # the cluster that it was measured on
+    model: Predictor  # predicts before and after a change; only its ratio is used
+    edited: Edited | None = None  # the edit whose graph is predicted; None: the measured step itself
 
     def on_edit(self, edited: Edited) -> TracePredictor:
         """The predictor for an edit of the measured step."""

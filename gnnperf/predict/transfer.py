@@ -25,19 +25,12 @@ IMPUTED = "changed by an edit: analytical model and network, with the ratio that
 
 @dataclass(frozen=True)
 class TransferPredictor:
-    """Latencies on the machine that the network was trained on, from those of a trace of another one.
+    """Latencies on the machine that the network was trained on, from those of a trace of another one."""
 
-    Attributes:
-        network: trained with a source machine.
-        there: the analytical model of the trace's machine.
-        source_us: [num_nodes of the step] measured in the trace, NaN unknown.
-        edited: the edit whose graph is predicted; None: the step itself.
-    """
-
-    network: GnnPredictor
-    there: Predictor
-    source_us: np.ndarray
-    edited: Edited | None = None
+    network: GnnPredictor  # trained with a source machine
+    there: Predictor  # the analytical model of the trace's machine
+    source_us: np.ndarray  # [num_nodes of the step] measured in the trace, NaN unknown
+    edited: Edited | None = None  # the edit whose graph is predicted; None: the step itself
 
     def on_edit(self, edited: Edited) -> TransferPredictor:
         """The predictor for an edit of the step."""

@@ -30,21 +30,13 @@ class Use(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Step errors of both models, |predicted / measured - 1|, as means over validation runs.
+    """Step errors of both models, |predicted / measured - 1|, as means over validation runs."""
 
-    Attributes:
-        num_train_runs: runs that were trained on.
-        num_val_runs: runs that were validated on.
-        network: error of the network.
-        analytic: error of the analytical model, fitted on the training runs.
-        difference_interval: 95 % interval over runs of network - analytic; NaN with one run.
-    """
-
-    num_train_runs: int
-    num_val_runs: int
-    network: float
-    analytic: float
-    difference_interval: tuple[float, float]
+    num_train_runs: int  # runs that were trained on
+    num_val_runs: int  # runs that were validated on
+    network: float  # error of the network
+    analytic: float  # error of the analytical model, fitted on the training runs
+    difference_interval: tuple[float, float]  # 95 % interval over runs of network - analytic; NaN with one run
 
     @property
     def use(self) -> Use:
