@@ -148,14 +148,7 @@ class GnnPredictor:
     def given(
         self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, source: SourceMeasurements | None = None
     ) -> Predicted:
-        """What the network predicts for every node.
-
-        Args:
-            graph: one step.
-            cluster: to predict for.
-            base: the analytical prediction.
-            source: what another machine measured of the step; None: nothing.
-        """
+        """What the network predicts for every node of one step, from the analytical base and what a source measured."""
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
         if source is not None:
             source = source.padded(over.num_nodes)

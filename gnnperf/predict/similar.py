@@ -43,11 +43,8 @@ REACHES = (*(Reach(length, doubt) for length in (3.0, 8.0) for doubt in (0.1, 0.
 def corrections(numbers: np.ndarray, off: np.ndarray, pool: np.ndarray, seed: int) -> np.ndarray | None:
     """[n] what measured rows add to the log us of all; None: they are too few, or do not help.
 
-    Args:
-        numbers: [k, num_numbers] of the measured rows.
-        off: [k] log(measured / zero-shot).
-        pool: [n, num_numbers] of all rows.
-        seed: of the groups that are left out.
+    `numbers` [k, num_numbers] and `off` [k], log(measured / zero-shot), are of the measured rows, `pool`
+    [n, num_numbers] of all rows. The seed draws the groups that are left out.
     """
     there, mean, spread = scaled(pool)
     places = (numbers - mean) / spread
@@ -161,10 +158,7 @@ class SimilarPredictor:
 def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[num_nodes] what to multiply the base's predictions by, and the number of measured calls (0: none do).
 
-    Args:
-        nodes: of a graph.
-        measured_us: [num_nodes] NaN: not measured.
-        base_us: [num_nodes] NaN: no prediction.
+    NaN in `measured_us` [num_nodes] and `base_us` [num_nodes]: not measured, no prediction.
     """
     factor, count = np.ones(len(nodes)), np.zeros(len(nodes), dtype=int)
     for places in families(nodes, base_us):

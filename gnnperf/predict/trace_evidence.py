@@ -160,13 +160,8 @@ def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> 
 def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """[num_nodes] time-weighted geometric mean of known ratios: of the family, else of the node type, else NaN.
 
-    A kernel of an unknown op has the family that its name shows.
-
-    Args:
-        nodes: of the graph.
-        ratio: [num_nodes] of modeled nodes; NaN unknown.
-        weight_us: [num_nodes] measured latencies.
-        changed: [num_nodes] bool, nodes that the change concerns.
+    A kernel of an unknown op has the family that its name shows. `ratio` [num_nodes] is NaN where no model covers a
+    node, `weight_us` [num_nodes] is measured, `changed` [num_nodes] bool marks nodes that the change concerns.
     """
     result = np.full(len(ratio), np.nan)
     known = changed & np.isfinite(ratio) & (weight_us > 0)

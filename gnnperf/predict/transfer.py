@@ -62,16 +62,9 @@ class TransferPredictor:
 def transfer_of(
     checkpoint: Checkpoint, graph: ExecutionGraph, step: ExecutionGraph, traced: ClusterSpec
 ) -> TransferPredictor:
-    """The predictor of a step of a trace.
+    """The predictor of a step of a trace; a node's measurement is its mean over the graph's steps, without contention.
 
-    Args:
-        checkpoint: trained with a source machine.
-        graph: the whole trace; a node's measurement is its mean over the steps, without what overlapping work took.
-        step: the step that is predicted.
-        traced: the cluster that the trace ran on.
-
-    Raises:
-        InputError: the checkpoint has no source machine.
+    Raises InputError: the checkpoint was trained without a source machine.
     """
     if checkpoint.source_constants is None:
         raise InputError(

@@ -71,12 +71,7 @@ class Verdict:
 
 
 def verdict_of(errors: pd.DataFrame, num_train_runs: int) -> Verdict:
-    """Compare two models on the same steps.
-
-    Args:
-        errors: one row per recording: run, network and analytic, the step errors.
-        num_train_runs: for the evidence.
-    """
+    """Compare two models on the same steps; a row of errors per recording: run, network and analytic."""
     of_run = errors.groupby("run", sort=True)[["network", "analytic"]].mean()  # [num_runs, 2]
     network, analytic = of_run.mean()
     interval = _interval((of_run["network"] - of_run["analytic"]).to_numpy())
