@@ -70,8 +70,8 @@ class ChangeLink:
     """Other links, or faster and slower ones."""
 
     to: str | None = None  # name of the catalog, or a .yaml file; None: the link as it is
-    bandwidth_factor: float = 1.0  # of its bandwidth; latency_factor: of the latency of a hop
-    latency_factor: float = 1.0
+    bandwidth_factor: float = 1.0  # of its bandwidth
+    latency_factor: float = 1.0  # of the latency of a hop
     rate_gbit_per_s: float | None = None  # its bandwidth per device and direction, whatever it was; None: not stated
     link: str = "all"  # all (between ranks), intra (of one node), inter (between nodes), host (to the device)
 
