@@ -101,26 +101,16 @@ def setup_of(graph: ExecutionGraph, request: Request) -> Setup | Replay:
 
 @dataclass(frozen=True)
 class Models:
-    """The models that a request names, and what is known of them.
+    """The models that a request names, and what is known of them."""
 
-    Attributes:
-        model: the network, the blend, or the analytical model.
-        table: op table of the user; None: none.
-        bounds: intervals of nodes that come with the model.
-        steps: intervals of step times; None: unknown.
-        processors: of the validation runs; () unknown.
-        bucket_bytes: of the token buckets that training knew; None: of none.
-        checkpoint_sha256: of the checkpoint; None: there is none.
-        transfer: the checkpoint that corrects measurements of another machine; None: there is none.
-    """
-
-    model: Predictor
-    table: MeasuredPredictor | None = None
-    bounds: tuple[Bounds, ...] = ()
-    steps: StepIntervals | None = None
-    processors: tuple[Processor, ...] = ()
-    bucket_bytes: float | None = None
-    checkpoint_sha256: str | None = None
+    model: Predictor  # the network, the blend, or the analytical model
+    table: MeasuredPredictor | None = None  # op table of the user; None: none
+    bounds: tuple[Bounds, ...] = ()  # intervals of nodes that come with the model
+    steps: StepIntervals | None = None  # intervals of step times; None: unknown
+    processors: tuple[Processor, ...] = ()  # of the validation runs; () unknown
+    bucket_bytes: float | None = None  # of the token buckets that training knew; None: of none
+    checkpoint_sha256: str | None = None  # of the checkpoint; None: there is none
+    # the checkpoint that corrects measurements of another machine; None: there is none
     transfer: Checkpoint | None = None
 
 
@@ -170,17 +160,11 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a prediction of one step needs: the step, the hardware, and the predictors in their fallback order.
+    """What a prediction of one step needs: the step, the hardware, and the predictors in their fallback order."""
 
-    Attributes:
-        graph: of the trace or plan.
-        request: what is requested of it.
-        models: that the request names.
-    """
-
-    graph: ExecutionGraph
-    request: Request
-    models: Models
+    graph: ExecutionGraph  # of the trace or plan
+    request: Request  # what is requested of it
+    models: Models  # that the request names
 
     @cached_property
     def label(self) -> StepLabel:

@@ -44,13 +44,9 @@ def outlier_steps(steps: Sequence[StepLabel]) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class TraceMeasurements:
-    """What a trace measured, over all of its steps and ranks.
+    """What a trace measured, over all of its steps and ranks."""
 
-    Attributes:
-        graph: of the trace, with labels.
-    """
-
-    graph: ExecutionGraph
+    graph: ExecutionGraph  # of the trace, with labels
 
     @property
     def steps_us(self) -> dict[int, float]:
@@ -78,8 +74,7 @@ class TraceMeasurements:
     def bounds_us(self, nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """[num_nodes] quantiles of LEVEL of each node's class; NaN where it has fewer than LEAST_CALLS measurements.
 
-        Args:
-            nodes: of the trace's graph, or of one step of it.
+        The nodes are of the trace's graph, or of one step of it.
         """
         known = self.classes[self.classes["num_calls"] >= LEAST_CALLS]
         both = _plain(nodes, self._columns).merge(_plain(known, self._columns).join(known[["low_us", "high_us"]]),

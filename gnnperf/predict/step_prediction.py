@@ -30,22 +30,14 @@ TRANSFER = "transfer"  # evidence of a prediction for another machine, from meas
 
 @dataclass(frozen=True)
 class WhatIfPrediction:
-    """The same step with edits.
+    """The same step with edits."""
 
-    Attributes:
-        edits: what was changed, in order.
-        prediction: the edited step, predicted as the unedited one; nothing measured belongs to it.
-        num_touched: nodes that are new, or whose shapes, latency or waits an edit has set.
-        unknown: sentences: what the edits cannot know.
-        result: sentences: what the edits found and did.
-        ratio_interval: lowest and highest step with edits / step without; None: unknown.
-    """
-
-    edits: tuple[str, ...]
-    prediction: StepPrediction
-    num_touched: int
-    unknown: tuple[str, ...]
-    result: tuple[str, ...] = ()
+    edits: tuple[str, ...]  # what was changed, in order
+    prediction: StepPrediction  # the edited step, predicted as the unedited one; nothing measured belongs to it
+    num_touched: int  # nodes that are new, or whose shapes, latency or waits an edit has set
+    unknown: tuple[str, ...]  # sentences: what the edits cannot know
+    result: tuple[str, ...] = ()  # sentences: what the edits found and did
+    # lowest and highest step with edits / step without; None: unknown
     ratio_interval: tuple[float, float] | None = None
 
     @property
@@ -78,16 +70,11 @@ class WithoutProfiler:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Peak memory of one rank.
+    """Peak memory of one rank."""
 
-    Attributes:
-        peak: predicted, with its parts.
-        measured: what the recorder counted; None unknown.
-        device_bytes: that the device predicted for has; None: a CPU, whose memory is not a rank's own, or unknown.
-    """
-
-    peak: PeakMemory
-    measured: Measured | None
+    peak: PeakMemory  # predicted, with its parts
+    measured: Measured | None  # what the recorder counted; None unknown
+    # that the device predicted for has; None: a CPU, whose memory is not a rank's own, or unknown
     device_bytes: float | None = None
 
     @property

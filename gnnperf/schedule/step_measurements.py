@@ -65,11 +65,9 @@ class MeasuredStep:
         return replace(self, latency_us=self.latency_us - taken_us, lag_us=self.lag_us - lag_taken_us)
 
     def edge_lags_us(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
-        """[num_edges of graph] lags with the delays of nodes on top.
+        """[num_edges of graph] lags with the delays of nodes on top, of this step or an edit of it.
 
-        Args:
-            graph: this step, or an edit of it.
-            came_from: [num_nodes of graph] the node of this step that each one is, or is a copy of.
+        `came_from` [num_nodes of graph]: the node of this step that each one is, or is a copy of.
         """
         ends = pd.DataFrame({"src": came_from[graph.edges["src"].to_numpy()],
                              "dst": came_from[graph.edges["dst"].to_numpy()],

@@ -197,7 +197,7 @@ def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
 
     Args:
         estimate: what was predicted.
-        nodes: its `nodes_table`, of which all figures next to those of prediction.json are made.
+        nodes: its `nodes_table`, texts coded or not, of which all figures next to those of prediction.json are made.
         slices: its `timeline.tracks`.
         given: its prediction.json.
     """
