@@ -48,9 +48,10 @@ One row per model, with the fixed metrics of `gnnperf.datasets.Evaluator`: recor
 
     python -m research.benchmarks.leaderboard --save
 
-Measured on {date} at commit `{commit}`; learned rows are means over {seeds} seeds (the example: one). Errors are in %; the best value of a
-column is bold. {test} steps are few: differences of some points are noise. *Signed* errors are negative where times are too short. *In interval* should be 90 %: intervals are
-quantiles of measured / predicted on the validation part, per node type. *Width* is the median of highest / lowest.
+Measured on {date} at commit `{commit}`; learned rows are means over {seeds} seeds (the example: one). Errors are in %;
+the best value of a column is bold. {test} steps are few: differences of some points are noise. *Signed* errors are
+negative where times are too short. *In interval* should be 90 %: intervals are quantiles of measured / predicted on the
+validation part, per node type. *Width* is the median of highest / lowest.
 """
 TAIL = """
 ## Add a row
