@@ -6,21 +6,12 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gnnperf import __version__
-from gnnperf.core import (
-    InputError,
-    Subparsers,
-    add_command,
-    bars_on_terminal,
-    complain,
-    lasting_streams,
-    load_plugin,
-    plugin_names,
-    say,
-)
+from gnnperf.core import InputError, add_command, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names
 
-Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+Adder = Callable[[Any], None]  # is given what argparse calls subparsers
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
 # `gnnperf inspect` returns at once.
@@ -55,6 +46,7 @@ examples:
 
 train.py and predict.py take the keys of `gnnperf train` and `gnnperf predict` as Hydra overrides.
 """
+COMPLETION_EXAMPLES = '  eval "$(gnnperf completion)"\ngnnperf completion > completion.bash'
 COMPLETION = """\
 _gnnperf() {{
   case "${{COMP_WORDS[1]}}:$3" in
@@ -123,11 +115,10 @@ def _adders(first: str) -> list[Adder]:
     return own + list(dict.fromkeys(load_plugin(COMMANDS, name, "gnnperf") for name in others))
 
 
-def add_parsers(subparsers: Subparsers) -> None:
+def add_parsers(subparsers: Any) -> None:
     """Add the `completion` command."""
-    examples = 'eval "$(gnnperf completion)"\n  gnnperf completion > completion.bash'
     add_command(subparsers, "completion", "shell completion of commands, options and devices",
-                "Print a script for bash, and for zsh after bashcompinit.", f"  {examples}", _completion,
+                "Print a script for bash, and for zsh after bashcompinit.", COMPLETION_EXAMPLES, _completion,
                 has_json=False)  # fmt: skip
 
 
@@ -139,4 +130,4 @@ def _completion(parsed: argparse.Namespace) -> None:
         commands |= action.choices or {} if isinstance(action, argparse._SubParsersAction) else {}
     cases = [f'    {name}:*) words="{" ".join(option for one in command._actions for option in one.option_strings)}" ;;'
              for name, command in commands.items()]  # fmt: skip
-    say(COMPLETION.format(devices=" ".join(device_names()), cases="\n".join(cases), commands=" ".join(commands)))
+    print(COMPLETION.format(devices=" ".join(device_names()), cases="\n".join(cases), commands=" ".join(commands)))

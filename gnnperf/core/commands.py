@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import Any
 
 from gnnperf.core.terminal import say, write_out
 
 Subparsers = Any  # argparse._SubParsersAction, which is not generic at run time
-INDENT = "  "
 
 
 def add_command(
@@ -27,9 +27,9 @@ def add_command(
         run: takes the parsed options, and returns the exit code; None: 0.
         has_json: whether it gets `--json`; False: it has no result, or an option of its own.
     """
-    lines = "\n".join(f"{INDENT}{line}" if line.startswith("gnnperf ") else line for line in examples.splitlines())
+    indented = re.sub("^gnnperf ", "  gnnperf ", examples, flags=re.MULTILINE)
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        name, help=short, description=about, epilog=f"examples:\n{lines}",
+        name, help=short, description=about, epilog=f"examples:\n{indented}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     if has_json:

@@ -56,7 +56,8 @@ def _import(args: argparse.Namespace) -> None:
     budget_bytes = args.memory_gib * 2**30 - PROCESS_BYTES if args.memory_gib else untrusted.available_bytes()
     if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
         windows = _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)
-        print_result(args, lambda: windows, lambda: "\n".join(map(_window_line, windows)))
+        line = "written: {out}: {steps} steps, {nodes:,} nodes"
+        print_result(args, lambda: windows, lambda: "\n".join(line.format(**window) for window in windows))
         return
     run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording, chosen=chosen)
     with replacing_folder(args.out) as temporary:
@@ -65,11 +66,10 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _document(run: RunTrace, graph: ExecutionGraph, out: Path) -> dict[str, object]:
-    return {
-        "run": run.name, "ranks": list(graph.ranks), "world_size": run.world_size, "steps": len(graph.steps),
-        "nodes": {str(kind): count for kind, count in graph.num_nodes_by_type().items()}, "edges": len(graph.edges),
-        "without_cost": graph.ops_without_cost(), "warnings": list(graph.warnings), "out": str(out),
-    }  # fmt: skip
+    nodes = {str(kind): count for kind, count in graph.num_nodes_by_type().items()}
+    return {"run": run.name, "ranks": list(graph.ranks), "world_size": run.world_size, "steps": len(graph.steps),
+            "nodes": nodes, "edges": len(graph.edges), "without_cost": graph.ops_without_cost(),
+            "warnings": list(graph.warnings), "out": str(out)}  # fmt: skip
 
 
 def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
@@ -103,10 +103,6 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
             window.file.unlink()
             windows.append({"out": str(out / name), "steps": len(graph.steps), "nodes": graph.num_nodes})
     return windows
-
-
-def _window_line(window: dict[str, Any]) -> str:
-    return f"written: {window['out']}: {window['steps']} steps, {window['nodes']:,} nodes"
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from gnnperf.core import InputError, Subparsers, add_command, load_plugin, plugin_names, write_out
+from gnnperf.core import InputError, Subparsers, add_command, load_plugin, plugin_names, print_result
 
 RECIPES = "gnnperf.recipes"  # group of entry points
 Recipe = Callable[[argparse.Namespace], int]  # takes the parsed options, returns the exit code
@@ -51,13 +51,11 @@ def _record(arguments: argparse.Namespace) -> int:
     if bool(command) == bool(arguments.recipe):
         raise InputError("a recipe and a command" if command else "nothing to record", where="gnnperf record",
                          allowed="either --recipe NAME or -- COMMAND")  # fmt: skip
-    if not arguments.json:
-        return _recorded(command, arguments)
-    from gnnperf.core import to_json
-
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr if arguments.json else sys.stdout):
         code = _recorded(command, arguments)
-    write_out(to_json({"out": str(arguments.out), "recipe": arguments.recipe, "command": command, "exit_code": code}))
+    document = {"out": str(arguments.out), "recipe": arguments.recipe, "command": command, "exit_code": code}
+    if arguments.json:
+        print_result(arguments, lambda: document, str)
     return code
 
 

@@ -115,13 +115,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _predict(args: argparse.Namespace) -> None:
-    _written(args)
+    run_request(_request(args))
 
 
-def _written(args: argparse.Namespace) -> tuple[Path, ...]:
+def _request(args: argparse.Namespace) -> Request:
     from gnnperf.predict import Request, composed
 
-    return run_request(composed("predict", Request, *_overrides(args), **_given(args)))
+    return composed("predict", Request, *_overrides(args), **_given(args))
 
 
 def _report(args: argparse.Namespace) -> None:
@@ -132,7 +132,7 @@ def _report(args: argparse.Namespace) -> None:
         if args.json:
             write_out((page.parent / DOCUMENT).read_bytes())
     else:
-        page = next(path for path in _written(args) if path.name == PAGE)
+        page = next(path for path in run_request(_request(args)) if path.name == PAGE)
     address = page.absolute().as_uri()
     if not (args.json or args.quiet):
         say(f"report: {address}")

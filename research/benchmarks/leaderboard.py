@@ -18,7 +18,6 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,48 +30,15 @@ from gnnperf.gnn.data.step_time import filled_us, step_time_us
 from research.baselines.judge import Estimate, Learner
 from research.baselines.rows import TRIVIAL
 from research.benchmarks._frame import parser_of, run_main
+from research.benchmarks._leaderboard_page import FILE, PAGE, page
 from research.benchmarks._learned_jobs import experiment, learner
 from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET
 from research.benchmarks._results import ROOT, measured_at
 
-FILE, PAGE = (ROOT / "docs" / "benchmarks" / f"leaderboard.{suffix}" for suffix in ("json", "md"))
 LEVEL = 0.9  # of the intervals
 AXIS = "demo"
 EXAMPLE = "examples/train_gnn.py"
-HEAD = """# Leaderboard
-
-One row per model, with the fixed metrics of `gnnperf.datasets.Evaluator`: recorded CPU runs (`{data}`, axis `{axis}`),
-{train} graphs to train on, {val} to validate and {test} to test. Whole-step models predict no nodes.
-[All axes](network.md#the-learned-predictor-and-simpler-learners) have tables of their own.
-
-    python -m research.benchmarks.leaderboard --save
-
-Measured on {date} at commit `{commit}`; learned rows are means over {seeds} seeds (the example: one). Errors are in %;
-the best value of a column is bold. {test} steps are few: differences of some points are noise. *Signed* errors are
-negative where times are too short. *In interval* should be 90 %: intervals are quantiles of measured / predicted on the
-validation part, per node type. *Width* is the median of highest / lowest.
-"""
-TAIL = """
-## Add a row
-
-[`examples/evaluate.py`](../../examples/evaluate.py) evaluates a model in forty lines, and
-[`examples/train_gnn.py`](../../examples/train_gnn.py) trains one in plain PyG. A row of this page is a learner in
-`research/benchmarks/leaderboard.py`: it is fitted on the train and val parts, and never reads the test part.
-
-```python
-from gnnperf.datasets import Evaluator, ExecutionGraphs
-
-test = ExecutionGraphs("datasets", "cpu-gloo", axis="demo", split="test")
-Evaluator(test).evaluate([model(graph) for graph in test])  # node type -> latencies in us, per graph
-```
-"""
-COLUMNS = {  # metric -> head, and whether it is an error in %
-    "time_weighted_error": ("nodes, by time", True), "signed_error": ("signed", True), "gmae": ("GMAE", True),
-    "coverage": ("in interval", True), "interval_ratio": ("width", False), "step_error": ("steps, mean", True),
-    "step_error_median": ("median", True), "step_error_max": ("largest", True), "step_signed_error": ("signed", True),
-}  # fmt: skip
-RANKED = {"time_weighted_error", "gmae", "step_error", "step_error_median", "step_error_max"}  # the least is best
 Latencies = Sequence[Mapping[str, Tensor]]
 
 
@@ -149,24 +115,6 @@ def _ratios(steps: Sequence[Step], latencies: Latencies) -> dict[str, tuple[floa
         low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(ratios) else (1.0, 1.0)
         result[t] = (float(low), float(high))
     return result
-
-
-def page(given: Mapping[str, Any]) -> str:
-    """The page of saved results: rows by their time-weighted error, those of whole steps last."""
-    rows: dict[str, dict[str, float]] = given["rows"]
-    best = {name: min(values[name] for values in rows.values() if name in values) for name in RANKED}
-    order = sorted(rows, key=lambda name: (rows[name].get("time_weighted_error", np.inf), rows[name]["step_error"]))
-    lines: list[Sequence[str]] = [("model", *(head for head, _ in COLUMNS.values())), ["---"] * (1 + len(COLUMNS))]
-    for name in order:
-        texts = []
-        for column, (_, is_share) in COLUMNS.items():
-            value = rows[name].get(column)
-            sign = "+" if "signed" in column else ""
-            text = "-" if value is None else f"{100 * value:{sign}.1f}" if is_share else f"{value:.2f}"
-            texts.append(f"**{text}**" if column in RANKED and value == best[column] else text)
-        lines.append((name, *texts))
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{HEAD.format(**given, **given['graphs'])}\n{table}{TAIL}"
 
 
 def main(arguments: Sequence[str]) -> None:
