@@ -8,6 +8,7 @@ It predicts log(latency / analytical latency) per node. The analytical model is 
 from __future__ import annotations
 
 import argparse
+import copy
 
 import torch
 from torch import Tensor, nn
@@ -49,11 +50,11 @@ def loss(model: SmallGNN, graph: HeteroData) -> Tensor:
     return torch.cat(errors).mean()
 
 
-def trained(graphs: ExecutionGraphs, epochs: int) -> SmallGNN:
-    """A network, trained on all graphs."""
+def trained(graphs: ExecutionGraphs, epochs: int, start: SmallGNN | None = None, lr: float = 3e-3) -> SmallGNN:
+    """A network, trained on all graphs; a copy of `start` trains on."""
     torch.manual_seed(0)
-    model = SmallGNN(graphs[0])
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    model = SmallGNN(graphs[0]) if start is None else copy.deepcopy(start)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     for epoch in range(epochs):
         losses = []
         for graph in DataLoader(graphs, batch_size=4, shuffle=True):

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,13 +108,18 @@ def test_json_is_all_that_is_printed(
     assert name != "record" or printed.err.startswith("1234\n")
 
 
-@pytest.mark.parametrize(("opens", "error"), [(lambda _: True, ""), (lambda _: False, "no browser opens file:///")])
+@pytest.mark.parametrize(("is_opened", "error"), [(True, ""), (False, "no browser opens file:///")])
 def test_report_opens_a_browser_on_request_only(
-    opens: Callable[[str], bool], error: str, inputs: dict[str, str], tmp_path: Path,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    is_opened: bool, error: str, inputs: dict[str, str], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or opens(address))
+
+    def open_page(address: str) -> bool:
+        opened.append(address)
+        return is_opened
+
+    monkeypatch.setattr("webbrowser.open", open_page)
     address = (Path(inputs["out"]) / "report.html").as_uri()
     assert cli.main(["report", inputs["out"]]) == 0
     assert capsys.readouterr().out == f"report: {address}\n" and opened == []

@@ -20,7 +20,7 @@ SCRIPTS = {
     "evaluate": ([], "op median"),
     "predict_trace": ([TRACE, "epyc_9654"], "{'batch': {'factor': 2}}"),
     "train_gnn": (["--epochs", "2"], "network"),
-    "transfer": (["--epochs", "1", "--graphs", "1"], "network, scaled"),
+    "transfer": (["--epochs", "1", "--graphs", "1"], "network, tuned on 1 graphs"),
 }
 
 

@@ -12,8 +12,8 @@ FILE, PAGE = (ROOT / "docs" / "benchmarks" / f"leaderboard.{suffix}" for suffix 
 HEAD = """# Leaderboard
 
 One row per model, with the fixed metrics of `gnnperf.datasets.Evaluator`: recorded CPU runs (`{data}`, axis `{axis}`),
-{train} graphs to train on, {val} to validate and {test} to test. Of nodes {best_nodes} has the least time-weighted
-error, of steps {best_steps} the least mean error. Whole-step models predict no nodes.
+{train} graphs to train on, {val} to validate and {test} to test. The least time-weighted error of nodes is that of
+{best_nodes}, the least mean error of steps that of {best_steps}. Whole-step models predict no nodes.
 [All axes](network.md#the-learned-predictor-and-simpler-learners) have tables of their own.
 
     python -m research.benchmarks.leaderboard --save
@@ -29,13 +29,7 @@ TAIL = """
 [`examples/evaluate.py`](../../examples/evaluate.py) evaluates a model in forty lines, and
 [`examples/train_gnn.py`](../../examples/train_gnn.py) trains one in plain PyG. A row of this page is a learner in
 `research/benchmarks/leaderboard.py`: it is fitted on the train and val parts, and never reads the test part.
-
-```python
-from gnnperf.datasets import Evaluator, ExecutionGraphs
-
-test = ExecutionGraphs("datasets", "cpu-gloo", axis="demo", split="test")
-Evaluator(test).evaluate([model(graph) for graph in test])  # node type -> latencies in us, per graph
-```
+[Use gnnperf from Python](../how-to/python.md#recorded-data-sets-in-pyg) has the calls.
 """
 COLUMNS = {  # metric -> head, and whether it is an error in %
     "time_weighted_error": ("nodes, by time", True), "signed_error": ("signed", True), "gmae": ("GMAE", True),

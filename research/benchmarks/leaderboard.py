@@ -81,7 +81,7 @@ def learners(folder: Path) -> dict[str, Learner]:
     """Name of the row -> what learns; networks that two rows share are kept in `folder`."""
     network = CachedNetwork(experiment("demo"), folder)
     simpler = {name.replace("_", "-"): learner(name) for name in ("trees", "trees_hops")}
-    networks = {"mlp": experiment("mlp"), "gnn": network, "hybrid": Hybrid(network)}
+    networks: dict[str, Learner] = {"mlp": experiment("mlp"), "gnn": network, "hybrid": Hybrid(network)}
     return {**TRIVIAL, EXAMPLE: Example(), **simpler, **networks}
 
 
