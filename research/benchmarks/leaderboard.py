@@ -2,10 +2,9 @@
 
     python -m research.benchmarks.leaderboard [--axis demo] [--rows analytic gnn ..] [--seeds 0 1 2]
 
-Trained on the training part of datasets/cpu-gloo, evaluated on the test part. `--save` writes
-docs/benchmarks/leaderboard.json and the page made from it. Learned rows are means over seeds. Intervals of nodes are
-the same for all rows: quantiles of measured / predicted on the validation part, per node type, so that they hold 90 %
-there.
+Trained on the training part of datasets/cpu-gloo, evaluated on the test part. Learned rows are means over seeds.
+`--save` writes docs/benchmarks/leaderboard.json, of which `python -m docs.made.leaderboard` makes the page. Intervals
+are quantiles of measured / predicted on the validation part, per node type, so that they hold 90 % there.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from gnnperf.gnn.data.step_time import filled_us, step_time_us
 from research.baselines.judge import Estimate, Learner
 from research.baselines.rows import TRIVIAL
 from research.benchmarks._frame import parser_of, run_main
-from research.benchmarks._leaderboard_page import FILE, PAGE, page
 from research.benchmarks._learned_jobs import experiment, learner
 from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET
 from research.benchmarks._results import ROOT, measured_at
 
+FILE = ROOT / "docs" / "benchmarks" / "leaderboard.json"
 LEVEL = 0.9  # of the intervals
 AXIS = "demo"
 EXAMPLE = "examples/train_gnn.py"
@@ -118,7 +117,7 @@ def _ratios(steps: Sequence[Step], latencies: Latencies) -> dict[str, tuple[floa
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fit and evaluate; print the page."""
+    """Fit and evaluate; print one line per row."""
     parser = parser_of(__doc__)
     parser.add_argument("--axis", default=AXIS)
     parser.add_argument("--rows", nargs="+", help="default: all")
@@ -134,15 +133,13 @@ def main(arguments: Sequence[str]) -> None:
             seeds = [0] if name in (*TRIVIAL, EXAMPLE) else args.seeds
             results = [evaluated(chosen.fit(data, seed), data, test) for seed in seeds]
             rows[name] = {key: float(np.mean([result[key] for result in results])) for key in results[0]}
-            print(name, {key: round(value, 4) for key, value in rows[name].items()}, file=sys.stderr, flush=True)
+            print(name, {key: round(value, 4) for key, value in rows[name].items()}, flush=True)
     commit, date = measured_at()
     graphs = {part: len(steps) for part, steps in data.steps.items()}
     given = {"data": DATASET.name, "axis": args.axis, "graphs": graphs, "seeds": len(args.seeds), "commit": commit,
              "date": date, "rows": rows}  # fmt: skip
-    print(page(given))
     if commit:
         FILE.write_text(json.dumps(given, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(given), encoding="utf-8")
 
 
 if __name__ == "__main__":

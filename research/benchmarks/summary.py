@@ -1,13 +1,10 @@
-"""Write BENCHMARKS.md and the leaderboard from saved results: `python -m research.benchmarks summary [--check]`."""
+"""Write BENCHMARKS.md from the saved results: `python -m research.benchmarks summary [--check]`."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 
-from research.benchmarks._leaderboard_page import FILE as SAVED
-from research.benchmarks._leaderboard_page import PAGE, page
 from research.benchmarks._results import ROOT, STATEMENTS, read_result, row
 
 FILE = ROOT / "BENCHMARKS.md"
@@ -36,13 +33,11 @@ def text() -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write both files; `--check` only compares them."""
-    leaderboard = page(json.loads(SAVED.read_text(encoding="utf-8")))
-    for path, content in ((FILE, text()), (PAGE, leaderboard)):
-        if "--check" not in arguments:
-            path.write_text(content, encoding="utf-8")
-        elif path.read_text(encoding="utf-8") != content:
-            sys.exit(f"{path.name} is not what the saved results give: python -m research.benchmarks summary")
+    """Write the file; `--check` only compares it."""
+    if "--check" not in arguments:
+        FILE.write_text(text(), encoding="utf-8")
+    elif FILE.read_text(encoding="utf-8") != text():
+        sys.exit(f"{FILE.name} is not what the saved results give: python -m research.benchmarks summary")
 
 
 if __name__ == "__main__":

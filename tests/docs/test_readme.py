@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from docs.made.pages import ROOT
+from docs.made.screenshots import FOLDER, difference, note_of, pictures, report_of
 from gnnperf.cli import main
 from tests.chromium import chromium
-from tests.docs.screenshots import FOLDER, difference, note_of, pictures, report_of
 
 MOST_DIFFERENT = 0.02  # share of pixels, with the same fonts
 SECTION = re.compile(r"## Three commands on a GPU trace\n(.*?)\n## ", re.DOTALL)
@@ -53,6 +53,6 @@ def test_three_commands_print_what_readme_shows(printed: list[str]) -> None:
 def test_pictures_are_those_of_the_third_command(printed: list[str], folder: Path) -> None:
     for name, png in pictures(folder / report_of(printed[2])).items():
         shipped, now = note_of((FOLDER / name).read_bytes()), note_of(png)
-        assert shipped["texts"] == now["texts"], "python -m tests.docs.screenshots takes the pictures anew"
+        assert shipped["texts"] == now["texts"], "python -m docs.made.screenshots takes the pictures anew"
         if shipped["ruler"] == now["ruler"]:  # else this machine has other fonts
             assert difference((FOLDER / name).read_bytes(), png) < MOST_DIFFERENT, name

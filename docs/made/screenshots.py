@@ -1,6 +1,6 @@
 """Pictures of a report in docs/images, each with the texts that it shows, so that a test can compare them.
 
-GNNPERF_DATA_MIRROR=FOLDER python -m tests.docs.screenshots     takes them anew, of README's what-if
+GNNPERF_DATA_MIRROR=FOLDER python -m docs.made.screenshots     takes them anew, of README's what-if
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""The page of the saved leaderboard, docs/benchmarks/leaderboard.json."""
+"""The page of the saved leaderboard: `python -m docs.made.leaderboard` writes docs/benchmarks/leaderboard.md."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from research.benchmarks._results import ROOT
+from docs.made.pages import DOCS, ROOT
 
-FILE, PAGE = (ROOT / "docs" / "benchmarks" / f"leaderboard.{suffix}" for suffix in ("json", "md"))
+FILE, PAGE = (ROOT / DOCS / "benchmarks" / f"leaderboard.{suffix}" for suffix in ("json", "md"))
 HEAD = """# Leaderboard
 
 One row per model, with the fixed metrics of `gnnperf.datasets.Evaluator`: recorded CPU runs (`{data}`, axis `{axis}`),
@@ -16,7 +17,7 @@ One row per model, with the fixed metrics of `gnnperf.datasets.Evaluator`: recor
 {best_nodes}, the least mean error of steps that of {best_steps}. Whole-step models predict no nodes.
 [All axes](network.md#the-learned-predictor-and-simpler-learners) have tables of their own.
 
-    python -m research.benchmarks.leaderboard --save
+    python -m research.benchmarks.leaderboard --save && python -m docs.made.leaderboard
 
 Measured on {date} at commit `{commit}`; learned rows are means over {seeds} seeds (the example: one). Errors are in %;
 the best value of a column is bold. {test} steps are few: differences of some points are noise. *Signed* errors are
@@ -58,3 +59,7 @@ def page(given: Mapping[str, Any]) -> str:
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     head = HEAD.format(**given, **given["graphs"], best_nodes=best_nodes, best_steps=best_steps)
     return f"{head}\n{table}{TAIL}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(json.loads(FILE.read_text(encoding="utf-8"))), encoding="utf-8")
