@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "examples"
 TRACE = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
 SCRIPTS = {
     "add_gpu": ([], "my_gpu"),
-    "evaluate": ([], "op median"),
+    "evaluate": ([], "interval_ratio"),
     "predict_trace": ([TRACE, "epyc_9654"], "{'batch': {'factor': 2}}"),
     "train_gnn": (["--epochs", "2"], "network"),
     "transfer": (["--epochs", "1", "--graphs", "1"], "network, tuned on 1 graphs"),
