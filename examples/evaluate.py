@@ -1,4 +1,4 @@
-"""Evaluate two baselines with the fixed metrics: the analytical model, and the median latency per op.
+"""Evaluate two baselines with the fixed metrics: the analytical model, and the median latency per op with an interval.
 
     python examples/evaluate.py [--axis workload]
 
@@ -15,6 +15,7 @@ import torch
 from gnnperf.datasets import NODE_TYPES, Evaluator, ExecutionGraphs
 
 KEYS = ["node_type", "op_name", "segment"]
+LEVELS = [0.05, 0.5, 0.95]
 
 
 def main() -> None:
@@ -27,17 +28,22 @@ def main() -> None:
     analytical = [{t: graph[t].base_us for t in NODE_TYPES} for graph in test]
 
     nodes = pd.concat([step.nodes[[*KEYS, "latency_us"]].astype(dict.fromkeys(KEYS, str)) for step in train.steps])
-    median_us = nodes.groupby(KEYS)["latency_us"].median().rename("median_us").reset_index()
-    medians = []
+    by_op = nodes.groupby(KEYS)["latency_us"]
+    quantiles_us = pd.concat({level: by_op.quantile(level) for level in LEVELS}, axis=1).reset_index()
+    medians, intervals = [], []
     for step, graph in zip(test.steps, test, strict=True):
-        table = step.nodes[KEYS].astype(dict.fromkeys(KEYS, str)).merge(median_us, on=KEYS, how="left")
-        own = torch.tensor(table["median_us"].to_numpy(float))  # [num_nodes]
-        given = {t: own[graph[t].node_id] for t in NODE_TYPES}
-        medians.append({t: torch.where(us.isnan(), graph[t].base_us, us) for t, us in given.items()})
+        table = step.nodes[KEYS].astype(dict.fromkeys(KEYS, str)).merge(quantiles_us, on=KEYS, how="left")
+        own = torch.tensor(table[LEVELS].to_numpy(float))  # [num_nodes, 3]
+        given = {t: torch.where((us := own[graph[t].node_id]).isnan(), graph[t].base_us[:, None], us)
+                 for t in NODE_TYPES}  # fmt: skip
+        medians.append({t: us[:, 1] for t, us in given.items()})
+        intervals.append({t: (us[:, 0], us[:, 2]) for t, us in given.items()})
 
-    rows = {"analytical": analytical, "op median": medians}
-    metrics = {name: Evaluator(test).evaluate(latency_us) for name, latency_us in rows.items()}
-    print(pd.DataFrame(metrics).T.round(4).to_string())
+    metrics = {
+        "analytical": Evaluator(test).evaluate(analytical),
+        "op median": Evaluator(test).evaluate(medians, intervals),
+    }
+    print(pd.DataFrame(metrics).round(4).to_string())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Train a small graph neural network in plain PyG on recorded steps, and evaluate it.
 
-    python examples/train_gnn.py [--epochs 20] [--max-graphs N]
+    python examples/train_gnn.py [--epochs 20] [--axis demo]
 
 It predicts log(latency / analytical latency) per node. The analytical model is the baseline in the last line.
 """
@@ -8,6 +8,7 @@ It predicts log(latency / analytical latency) per node. The analytical model is 
 from __future__ import annotations
 
 import argparse
+import copy
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,23 @@ def loss(model: SmallGNN, graph: HeteroData) -> Tensor:
     return torch.cat(errors).mean()
 
 
+def trained(graphs: ExecutionGraphs, epochs: int, start: SmallGNN | None = None, lr: float = 3e-3) -> SmallGNN:
+    """A network, trained on all graphs; a copy of `start` trains on."""
+    torch.manual_seed(0)
+    model = SmallGNN(graphs[0]) if start is None else copy.deepcopy(start)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    for epoch in range(epochs):
+        losses = []
+        for graph in DataLoader(graphs, batch_size=4, shuffle=True):
+            optimizer.zero_grad()
+            value = loss(model, graph)
+            value.backward()
+            optimizer.step()
+            losses.append(float(value.detach()))
+        print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}")
+    return model
+
+
 def predict(model: SmallGNN, graph: HeteroData) -> dict[str, Tensor]:
     """Node type -> [num_nodes] latency in us."""
     with torch.no_grad():
@@ -62,19 +80,8 @@ def main() -> None:
     parser.add_argument("--axis", default="demo")
     parser.add_argument("--epochs", type=int, default=20)
     args = parser.parse_args()
-    torch.manual_seed(0)
     train, test = (ExecutionGraphs(args.root, axis=args.axis, split=part) for part in ("train", "test"))
-    model = SmallGNN(train[0])
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for epoch in range(args.epochs):
-        losses = []
-        for graph in DataLoader(train, batch_size=4, shuffle=True):
-            optimizer.zero_grad()
-            value = loss(model, graph)
-            value.backward()
-            optimizer.step()
-            losses.append(float(value.detach()))
-        print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}")
+    model = trained(train, args.epochs)
     base = [{t: graph[t].base_us.float() for t in NODE_TYPES} for graph in test]
     for name, latency_us in (("network", [predict(model, graph) for graph in test]), ("analytical", base)):
         print(name, {key: round(value, 4) for key, value in Evaluator(test).evaluate(latency_us).items()})

@@ -6,11 +6,12 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gnnperf import __version__
-from gnnperf.core import InputError, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names, say
+from gnnperf.core import InputError, add_command, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names
 
-Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+Adder = Callable[[Any], None]  # is given what argparse calls subparsers
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
 # `gnnperf inspect` returns at once.
@@ -18,6 +19,7 @@ MODULE_OF_COMMAND = {
     "completion": "gnnperf.cli",
     "predict": "gnnperf.report.predict_cli",
     "what-if": "gnnperf.report.predict_cli",
+    "report": "gnnperf.report.predict_cli",
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
     "data": "gnnperf.trace.cli",
@@ -38,11 +40,13 @@ examples:
   gnnperf predict trace.json.gz                         time of the step, and what holds it up
   gnnperf what-if trace.json.gz batch=2x                after a change
   gnnperf predict trace.json.gz --gpu h100_sxm,h200     on other GPUs
+  gnnperf report trace.json.gz --open                   the step as a page in the browser
   gnnperf compare outputs/a outputs/b                   two predictions
   eval "$(gnnperf completion)"                          completion for bash, and for zsh after bashcompinit
 
 train.py and predict.py take the keys of `gnnperf train` and `gnnperf predict` as Hydra overrides.
 """
+COMPLETION_EXAMPLES = '  eval "$(gnnperf completion)"\ngnnperf completion > completion.bash'
 COMPLETION = """\
 _gnnperf() {{
   case "${{COMP_WORDS[1]}}:$3" in
@@ -68,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parsed = parser_of(arguments).parse_args(arguments)
         try:
             with bars_on_terminal(_is_silent(parsed)):
-                code = int(parsed.run(parsed))
+                code = int(parsed.run(parsed) or 0)
         except InputError as error:
             complain("gnnperf", error)
             return error.exit_code
@@ -111,14 +115,14 @@ def _adders(first: str) -> list[Adder]:
     return own + list(dict.fromkeys(load_plugin(COMMANDS, name, "gnnperf") for name in others))
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Any) -> None:
     """Add the `completion` command."""
-    parser = subparsers.add_parser("completion", help="shell completion of commands, options and devices",
-                                   epilog='example:  eval "$(gnnperf completion)"')  # fmt: skip
-    parser.set_defaults(run=_completion)
+    add_command(subparsers, "completion", "shell completion of commands, options and devices",
+                "Print a script for bash, and for zsh after bashcompinit.", COMPLETION_EXAMPLES, _completion,
+                has_json=False)  # fmt: skip
 
 
-def _completion(parsed: argparse.Namespace) -> int:
+def _completion(parsed: argparse.Namespace) -> None:
     from gnnperf.hardware import device_names
 
     commands = dict[str, argparse.ArgumentParser]()
@@ -126,5 +130,4 @@ def _completion(parsed: argparse.Namespace) -> int:
         commands |= action.choices or {} if isinstance(action, argparse._SubParsersAction) else {}
     cases = [f'    {name}:*) words="{" ".join(option for one in command._actions for option in one.option_strings)}" ;;'
              for name, command in commands.items()]  # fmt: skip
-    say(COMPLETION.format(devices=" ".join(device_names()), cases="\n".join(cases), commands=" ".join(commands)))
-    return 0
+    print(COMPLETION.format(devices=" ".join(device_names()), cases="\n".join(cases), commands=" ".join(commands)))

@@ -40,7 +40,7 @@ class ExecutionGraphs(Dataset):
     """
 
     def __init__(self, root: str | Path = "datasets", name: str = "cpu-gloo", axis: str = "run", split: str = "train",
-                 cache_dir: str = "~/.cache/gnnperf") -> None:  # fmt: skip
+                 cache_dir: str = "~/.cache/gnnperf", test_name: str | None = None) -> None:  # fmt: skip
         """Read the data set; features are cached.
 
         Args:
@@ -49,13 +49,15 @@ class ExecutionGraphs(Dataset):
             axis: what train and test differ in, e.g. run, size, workload, world_size, link (splits.json).
             split: train, val or test.
             cache_dir: where graphs and features are kept.
+            test_name: another folder below `root`, whose recordings are the test part: those of another machine.
 
         Raises:
             InputError: no such data set, axis or split.
         """
         require(split in SPLITS, "split", split, ", ".join(SPLITS))
         super().__init__(None)
-        self._data = prepared(Path(root) / name, axis, cache_dir)
+        test_path = None if test_name is None else str(Path(root) / test_name)
+        self._data = prepared(DataConfig(str(Path(root) / name), axis, cache_dir, test_path=test_path))
         self.steps: tuple[Step, ...] = self._data.steps[split]
 
     def len(self) -> int:
@@ -73,14 +75,14 @@ class ExecutionGraphs(Dataset):
         return {kind: tuple(vocabulary.num_codes(kind, field) for field in FIELDS) for kind in NODE_TYPES}
 
 
-_PREPARED: dict[tuple[Path, str, str], PreparedData] = {}
+_PREPARED: dict[tuple[Path, str, str, str | None], PreparedData] = {}
 
 
-def prepared(path: Path, axis: str, cache_dir: str) -> PreparedData:
+def prepared(config: DataConfig) -> PreparedData:
     """The data set, read once per process: its parts share vocabulary and normalization."""
-    key = (path.resolve(), axis, cache_dir)
+    key = (Path(config.path).resolve(), config.axis, config.cache_dir, config.test_path)
     if key not in _PREPARED:
-        _PREPARED[key] = load_data(DataConfig(path=str(path), axis=axis, cache_dir=cache_dir))
+        _PREPARED[key] = load_data(config)
     return _PREPARED[key]
 
 
@@ -88,12 +90,12 @@ class Evaluator:
     """Fixed metrics, so that results of several models can be compared.
 
     Attributes:
-        dataset: with the labels.
+        steps: with the labels.
     """
 
     def __init__(self, dataset: ExecutionGraphs) -> None:
-        """Evaluate on `dataset`."""
-        self.dataset = dataset
+        """Evaluate on `dataset`, or on a slice of it."""
+        self.steps = tuple(dataset.steps[index] for index in dataset.indices())
 
     def evaluate(
         self,
@@ -113,17 +115,17 @@ class Evaluator:
             step_error, step_error_median, step_error_max: |predicted / measured - 1| of step times.
             step_signed_error: mean of predicted / measured - 1 of step times.
             coverage: share of labeled nodes inside their interval; only with `intervals_us`.
+            interval_ratio: median of highest / lowest; only with `intervals_us`.
 
         Raises:
             InputError: not one prediction per graph and node, or a latency that is not finite.
         """
-        if len(latency_us) != len(self.dataset):
-            raise InputError(f"{len(latency_us)} predictions for {len(self.dataset)} graphs", where="latency_us",
+        if len(latency_us) != len(self.steps):
+            raise InputError(f"{len(latency_us)} predictions for {len(self.steps)} graphs", where="latency_us",
                              allowed="one per graph, in the order of the data set")  # fmt: skip
-        pairs = [self._nodes(step, given) for step, given in zip(self.dataset.steps, latency_us, strict=True)]
+        pairs = [self._nodes(step, given) for step, given in zip(self.steps, latency_us, strict=True)]
         predicted, measured = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-        steps = np.array([self._step_ratio(step, given)
-                          for step, given in zip(self.dataset.steps, latency_us, strict=True)])  # fmt: skip
+        steps = np.array([self._step_ratio(*pair) for pair in zip(self.steps, latency_us, strict=True)])
         errors = np.abs(steps - 1.0)
         result = {
             "time_weighted_error": float(np.abs(predicted - measured).sum() / measured.sum()),
@@ -134,7 +136,7 @@ class Evaluator:
             "step_error_max": float(errors.max()),
             "step_signed_error": float((steps - 1.0).mean()),
         }
-        return result if intervals_us is None else result | {"coverage": self._coverage(intervals_us)}
+        return result if intervals_us is None else result | self._coverage(intervals_us)
 
     def _nodes(self, step: Step, given: Mapping[str, Tensor]) -> tuple[np.ndarray, np.ndarray]:
         """Predicted and measured latencies of labeled nodes."""
@@ -155,16 +157,16 @@ class Evaluator:
             latency_us[store.node_id.numpy()] = _array(given, node_type, len(store.node_id), step.run)
         return step_time_us(step, latency_us) / step.step_us
 
-    def _coverage(self, intervals_us: Sequence[Mapping[str, tuple[Tensor, Tensor]]]) -> float:
-        inside = [
-            (label >= low) & (label <= high)
-            for step, given in zip(self.dataset.steps, intervals_us, strict=True)
+    def _coverage(self, intervals_us: Sequence[Mapping[str, tuple[Tensor, Tensor]]]) -> dict[str, float]:
+        bounds = [
+            torch.stack((label, low, high))[:, label > 0]
+            for step, given in zip(self.steps, intervals_us, strict=True)
             for node_type, (low, high) in given.items()
             for label in [step.data[node_type].latency_us]
-            for low, high in [(low[label > 0], high[label > 0])]
-            for label in [label[label > 0]]
         ]
-        return float(torch.cat(inside).float().mean())
+        label, low, high = torch.cat(bounds, dim=1)
+        inside = (label >= low) & (label <= high)
+        return {"coverage": float(inside.float().mean()), "interval_ratio": float((high / low).nanmedian())}
 
 
 def _array(given: Mapping[str, Tensor], node_type: str, num_nodes: int, run: str) -> np.ndarray:

@@ -43,6 +43,9 @@ def test_the_labels_themselves_have_no_error_and_intervals_around_them_cover_all
     assert result["time_weighted_error"] == pytest.approx(0.0, abs=1e-6)
     assert result["signed_error"] == pytest.approx(0.0, abs=1e-6)
     assert result["coverage"] == 1.0
+    assert result["interval_ratio"] == pytest.approx(1.1 / 0.9)
+    first = Evaluator(train[:1]).evaluate(exact[:1])  # of a slice
+    assert first["step_error"] == pytest.approx(first["step_error_max"])
 
 
 def test_latencies_a_quarter_too_long_err_by_a_quarter(train: ExecutionGraphs) -> None:

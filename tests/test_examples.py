@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -16,10 +17,10 @@ FOLDER = Path(__file__).resolve().parents[1] / "examples"
 TRACE = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
 SCRIPTS = {
     "add_gpu": ([], "my_gpu"),
-    "evaluate": ([], "op median"),
-    "other_gpu": ([TRACE, "epyc_9654"], "epyc_9654"),
-    "predict_trace": ([TRACE], "{'batch': {'factor': 2}}"),
+    "evaluate": ([], "interval_ratio"),
+    "predict_trace": ([TRACE, "epyc_9654"], "{'batch': {'factor': 2}}"),
     "train_gnn": (["--epochs", "2"], "network"),
+    "transfer": (["--epochs", "1", "--graphs", "1"], "network, tuned on 1 graphs"),
 }
 
 
@@ -41,8 +42,10 @@ def test_all_of_them_are_tested_and_none_has_more_than_a_hundred_lines() -> None
 def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     words, expected = SCRIPTS[name]
     data = toy_data()
+    data = replace(data, steps=data.steps | {"test": data.steps["train"]})  # more than one graph
     monkeypatch.setattr(datasets, "prepared", lambda *_: data)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
+    monkeypatch.syspath_prepend(FOLDER)  # as Python does for a script
     module = loaded(name)
-    module.main(*words) if name in ("other_gpu", "predict_trace") else module.main()
+    module.main(*words) if name == "predict_trace" else module.main()
     assert expected in capsys.readouterr().out

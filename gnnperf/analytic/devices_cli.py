@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gnnperf.core import console, to_json, write_out
+from gnnperf.core import Subparsers, add_command, console, to_json, write_out
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,19 +22,20 @@ Every device of the catalog (conf/hardware), and what predictions for it rest on
 Collectives: the fitted models that its default cluster names, else links by specification.
 A GPU of your own is a .yaml file of vendor numbers: hardware=mine.yaml.
 """
+EXAMPLES = """\
+gnnperf devices
+gnnperf devices --json
+"""
 WIDTH = 160
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `devices`."""
-    parser = subparsers.add_parser("devices", help="the catalog of hardware, with the evidence behind predictions",
-                                   description=DESCRIPTION,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=_run)
+    add_command(subparsers, "devices", "the catalog of hardware, with the evidence behind predictions", DESCRIPTION,
+                EXAMPLES, _run)  # fmt: skip
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> None:
     from gnnperf.analytic.device_evidence import catalog_evidence
 
     result = catalog_evidence()
@@ -42,7 +43,6 @@ def _run(arguments: argparse.Namespace) -> int:
         write_out(to_json([_document(one) for one in result], indent=1))
     else:
         console(width=WIDTH).print(_table(result))
-    return 0
 
 
 def _table(result: list[DeviceEvidence]) -> Table:

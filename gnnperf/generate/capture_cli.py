@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gnnperf.core import InputError, say, to_json, write_out
+from gnnperf.core import InputError, Subparsers, add_command, print_result
 
 DESCRIPTION = """\
 Capture one training step of a program that never runs: nothing is computed, nothing is sent, no GPU is needed.
@@ -34,12 +34,11 @@ torch.distributed.get_rank() returns the rank. The script does not call init_pro
 on the CPU. A step whose shapes depend on values (.item(), nonzero) is refused, with the op and its line.
 """
 EXAMPLES = """\
-examples:
-  gnnperf capture gpt.py --ranks 8 --out captured/mine                    eight ranks of build() in gpt.py
-  gnnperf predict captured/mine --gpu h100_sxm --cluster hgx_h100         its step on a GPU
-  gnnperf predict captured/mine --gpu h200 --what-if batch=2x             ... and after a change
-  gnnperf capture gpt.py --function large --out captured/large -- --layers 48
-  gnnperf capture gpt.py --ranks 1024 --only 0 --out captured/first       one rank of many: less work, others unknown
+gnnperf capture gpt.py --ranks 8 --out captured/mine                    eight ranks of build() in gpt.py
+gnnperf predict captured/mine --gpu h100_sxm --cluster hgx_h100         its step on a GPU
+gnnperf predict captured/mine --gpu h200 --what-if batch=2x             ... and after a change
+gnnperf capture gpt.py --function large --out captured/large -- --layers 48
+gnnperf capture gpt.py --ranks 1024 --only 0 --out captured/first       one rank of many: less work, others unknown
 
 The captured step is that of CPU ranks: ops in program order, without launches and streams of a GPU.
 
@@ -48,24 +47,20 @@ exit code: 0, or 2 input that cannot be used; an error of the script keeps its t
 MODULE = "gnnperf_captured_script"
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the `capture` command."""
-    parser = subparsers.add_parser(
-        "capture", help="the graph of a training step that never ran, from a function of your script",
-        description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    short = "the graph of a training step that never ran, from a function of your script"
+    parser = add_command(subparsers, "capture", short, DESCRIPTION, EXAMPLES, _capture)
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file that defines build()")
     parser.add_argument("--ranks", type=int, default=1, metavar="N", help="number of ranks (default: %(default)s)")
     parser.add_argument("--only", type=_numbers, metavar="R,R", help="capture these ranks only (default: all)")
     parser.add_argument("--steps", type=int, default=2, metavar="N", help="captured steps (default: %(default)s)")
     parser.add_argument("--function", default="build", metavar="NAME", help="another function than build")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder that gnnperf predict reads")
-    parser.add_argument("--json", action="store_true", help="print what was captured as JSON")
     parser.usage = (
         "%(prog)s SCRIPT [--ranks N] --out DIR [--only R,R] [--steps N] [--function NAME] [--json] [-- ARGUMENTS]"
     )
     parser.parse_known_args = _split_from_arguments(parser.parse_known_args)  # type: ignore[method-assign,assignment]
-    parser.set_defaults(run=_capture)
 
 
 def _split_from_arguments(parse: Callable[..., tuple[argparse.Namespace, list[str]]]) -> Callable[..., Any]:
@@ -84,7 +79,7 @@ def _numbers(text: str) -> list[int]:
     return [int(one) for one in text.split(",")]
 
 
-def _capture(args: argparse.Namespace) -> int:
+def _capture(args: argparse.Namespace) -> None:
     from gnnperf.core import files
     from gnnperf.trace import storage
 
@@ -97,15 +92,12 @@ def _capture(args: argparse.Namespace) -> int:
     graph = build_graph(run)
     storage.write_run(run, args.out)
     nodes = {str(kind): count for kind, count in graph.num_nodes_by_type().items() if count}
-    if args.json:
-        write_out(to_json({"out": str(args.out), "world_size": run.world_size, "ranks": list(graph.ranks),
-                           "steps": len(graph.steps), "nodes": nodes}))  # fmt: skip
-        return 0
     counts = ", ".join(f"{count:,} {kind}" for kind, count in nodes.items())
-    say(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps, {counts} nodes")
-    say(f"written: {args.out}")
-    say(f"next: gnnperf predict {args.out} --gpu NAME")
-    return 0
+    lines = (f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps, {counts} nodes",
+             f"written: {args.out}", f"next: gnnperf predict {args.out} --gpu NAME")  # fmt: skip
+    document = {"out": str(args.out), "world_size": run.world_size, "ranks": list(graph.ranks),
+                "steps": len(graph.steps), "nodes": nodes}  # fmt: skip
+    print_result(args, lambda: document, lambda: "\n".join(lines))
 
 
 def function_of(script: Path, name: str, arguments: Sequence[str]) -> Callable[[], Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import files, untrusted
+from gnnperf.core import Subparsers, add_command, files, print_result, untrusted
 
 if TYPE_CHECKING:
     from gnnperf.graph.execution_graph import ExecutionGraph
@@ -18,11 +19,18 @@ _NAMED = 10
 TABLES, GRAPH = "tables", "graph"
 PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
+ABOUT = "Read one run, build its execution graph, and write both as Parquet; other commands read the folder."
+EXAMPLES = """\
+gnnperf import trace.json.gz --out runs/imported
+gnnperf import runs/trace_dir --ranks 0-7 --steps 3:6 --out runs/part
+gnnperf import large.json.gz --memory-gib 2 --out runs/windows         in windows of some steps
+"""
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the `import` command."""
-    parser = subparsers.add_parser("import", help="trace file, directory or archive -> TraceTables and graph (Parquet)")
+    short = "trace file, directory or archive -> TraceTables and graph (Parquet)"
+    parser = add_command(subparsers, "import", short, ABOUT, EXAMPLES, _import)
     parser.add_argument("path", nargs="+", type=Path, help="files of ONE run: rank files, a directory, an archive")
     parser.add_argument("--out", required=True, type=Path, help="directory to write: tables/ and graph/")
     parser.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="which of several in one folder")
@@ -30,11 +38,10 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--steps", metavar="A:B", help="only these, by the numbers of their marks, B excluded; 3:6")
     parser.add_argument("--memory-gib", type=float, metavar="G", help="most memory to take (default: what is free); a "
                         "larger trace is imported in windows of some steps, into DIR/steps_A-B")  # fmt: skip
-    parser.set_defaults(run=_import)
 
 
-def _import(args: argparse.Namespace) -> int:
-    from gnnperf.core import replacing_folder, say
+def _import(args: argparse.Namespace) -> None:
+    from gnnperf.core import replacing_folder
     from gnnperf.graph import storage as graph_storage
     from gnnperf.trace import read_run, selection, windowed
     from gnnperf.trace import storage as trace_storage
@@ -48,29 +55,42 @@ def _import(args: argparse.Namespace) -> int:
         files.refuse_foreign(args.out / GRAPH, graph_storage.FILES)
     budget_bytes = args.memory_gib * 2**30 - PROCESS_BYTES if args.memory_gib else untrusted.available_bytes()
     if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
-        return _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)
+        windows = _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)
+        line = "written: {out}: {steps} steps, {nodes:,} nodes"
+        print_result(args, lambda: windows, lambda: "\n".join(line.format(**window) for window in windows))
+        return
     run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording, chosen=chosen)
     with replacing_folder(args.out) as temporary:
         graph = _written(run, temporary)
-    say(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps")
+    print_result(args, lambda: _document(run, graph, args.out), lambda: "\n".join(_lines(run, graph, args.out)))
+
+
+def _document(run: RunTrace, graph: ExecutionGraph, out: Path) -> dict[str, object]:
+    nodes = {str(kind): count for kind, count in graph.num_nodes_by_type().items()}
+    return {"run": run.name, "ranks": list(graph.ranks), "world_size": run.world_size, "steps": len(graph.steps),
+            "nodes": nodes, "edges": len(graph.edges), "without_cost": graph.ops_without_cost(),
+            "warnings": list(graph.warnings), "out": str(out)}  # fmt: skip
+
+
+def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
+    yield f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps"
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
-    say(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges")
+    yield f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges"
     uncosted = graph.ops_without_cost()
     if uncosted:
         named = ", ".join(f"{name} ({count})" for name, count in list(uncosted.items())[:_NAMED])
         more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
-        say(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}")
-    for warning in graph.warnings:
-        say(f"warning: {warning}")
-    say(f"written: {args.out / TABLES}, {args.out / GRAPH}")
-    return 0
+        yield f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}"
+    yield from (f"warning: {warning}" for warning in graph.warnings)
+    yield f"written: {out / TABLES}, {out / GRAPH}"
 
 
-def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | None) -> int:
+def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | None) -> list[dict[str, Any]]:
     """A file that is larger than memory: each window of some steps in a folder of its own."""
-    from gnnperf.core import each, replacing_folder, say
+    from gnnperf.core import each, replacing_folder
     from gnnperf.trace import Selection, read_run, run_name, split
 
+    windows = []
     with (
         TemporaryDirectory(dir=out.resolve().parent, prefix=".windows-") as scratch,
         replacing_folder(out) as temporary,
@@ -81,8 +101,8 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
             (temporary / name).mkdir()
             graph = _written(read_run(window.file, name=f"{run_name(path)}/{name}", chosen=chosen), temporary / name)
             window.file.unlink()
-            say(f"written: {out / name}: {len(graph.steps)} steps, {graph.num_nodes:,} nodes")
-    return 0
+            windows.append({"out": str(out / name), "steps": len(graph.steps), "nodes": graph.num_nodes})
+    return windows
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:

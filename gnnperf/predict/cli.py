@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gnnperf.core import InputError, require_writable, say, to_json, write_out, write_text
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from gnnperf.core import InputError, Subparsers, add_command, print_result, require_writable, say, write_text
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -31,28 +27,25 @@ fused kernels have op names of their own.
 
 Times are the device's own, without the launch. A row without a prediction states why. Where the table has measured
 latency_us, the errors are printed as well.
-
-examples:
-  gnnperf ops predict ops.jsonl --hardware h100_sxm
-  gnnperf ops predict mine/ops.parquet --hardware mine/device.yaml --out answers.csv
+"""
+OPS_EXAMPLES = """\
+gnnperf ops predict ops.jsonl --hardware h100_sxm
+gnnperf ops predict mine/ops.parquet --hardware mine/device.yaml --out predicted.csv
 """
 
 
 def _add_ops(subparsers: Subparsers) -> None:
     ops = subparsers.add_parser("ops", help="latencies of single ops on a device, from an op table")
     actions = ops.add_subparsers(dest="action", required=True, metavar="ACTION")
-    parser = actions.add_parser("predict", help="predict an op table", description=OPS,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = add_command(actions, "predict", "predict an op table", OPS, OPS_EXAMPLES, _ops)
     parser.add_argument("table", type=Path, metavar="TABLE", help="op table: .parquet, .csv or .jsonl")
     parser.add_argument("--hardware", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write the table with its predictions: .parquet, .csv, .jsonl"
     )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=_ops)
 
 
-def _ops(arguments: argparse.Namespace) -> int:
+def _ops(arguments: argparse.Namespace) -> None:
     from gnnperf.analytic import estimate_rows, read_op_rows
     from gnnperf.hardware import load_device
     from gnnperf.predict.op_estimates import SUFFIXES, OpEstimates, document, text, write_estimates
@@ -64,29 +57,24 @@ def _ops(arguments: argparse.Namespace) -> int:
     result = OpEstimates(table, rows, estimate_rows(rows, device), device)
     if arguments.out is not None:
         write_estimates(result, arguments.out)
-    if arguments.json:
-        write_out(to_json(document(result), indent=1))
-    else:
-        say(text(result))
-    return 0
+    print_result(arguments, lambda: document(result), lambda: text(result))
 
 
 COVERAGE = """\
 Which source predicts which part of a trace.
-
-examples:
-  gnnperf coverage TRACE --checkpoint FILE                  shares by source, uncovered ops
-  gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
-  gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
-  gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64
-                                                            64 calls that tell most about all others, on a new device
+"""
+COVERAGE_EXAMPLES = """\
+gnnperf coverage TRACE --checkpoint FILE                  shares by source, uncovered ops
+gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
+gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
+gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64
+                                                            64 calls that correct most of the others, on a new device
 """
 
 
 def _add_coverage(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("coverage", help="the predictor of each part of a trace, and what is uncovered",
-                                   description=COVERAGE,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    short = "the predictor of each part of a trace, and what is uncovered"
+    parser = add_command(subparsers, "coverage", short, COVERAGE, COVERAGE_EXAMPLES, _coverage)
     parser.add_argument("trace", type=Path, help="trace file, directory of rank files, or archive")
     parser.add_argument("--checkpoint", type=Path, help="a trained model")
     parser.add_argument("--measured", type=Path, help="ops that you measured (gnnperf calibrate --ops)")
@@ -94,11 +82,9 @@ def _add_coverage(subparsers: Subparsers) -> None:
     parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
     parser.add_argument("--choose", type=int, metavar="N",
                         help="list at most N calls by which predictions for the others are corrected")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=_coverage)
 
 
-def _coverage(arguments: argparse.Namespace) -> int:
+def _coverage(arguments: argparse.Namespace) -> None:
     from gnnperf.hardware import load_device
     from gnnperf.predict.api import predict
     from gnnperf.predict.coverage import calls_to_measure, coverage_document, coverage_lines, ops_to_measure
@@ -111,15 +97,10 @@ def _coverage(arguments: argparse.Namespace) -> int:
     hardware = None if arguments.hardware is None else load_device(arguments.hardware)
     estimate = predict(Request(trace=arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
                              measured=arguments.measured))  # fmt: skip
-    if arguments.json:
-        write_out(to_json(coverage_document(estimate)))
-    else:
-        for line in coverage_lines(estimate):
-            say(line)
+    print_result(arguments, lambda: coverage_document(estimate), lambda: "\n".join(coverage_lines(estimate)))
     chosen = arguments.choose
     lines = list(ops_to_measure(estimate) if chosen is None else calls_to_measure(estimate, chosen))
     if arguments.ops is not None:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
     if arguments.ops is not None and not arguments.json:
         say(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
-    return 0

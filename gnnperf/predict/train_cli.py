@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import InputError, to_json, write_out
+from gnnperf.core import InputError, Subparsers, add_command, to_json, write_out
 
 if TYPE_CHECKING:
     from gnnperf.predict.training import Trained
@@ -27,13 +27,12 @@ left out. The best epoch on the validation runs is kept. The last lines state wh
 to use.
 """
 EXAMPLES = """\
-examples:
-  gnnperf record --out my_runs/small/1 -- torchrun --nproc-per-node 8 SCRIPT        record some runs first
-  gnnperf train my_runs                                                             a new network
-  gnnperf train my_runs --init runs/model/checkpoint.pt --out runs/mine             a trained network goes on
-  gnnperf train my_runs --source same_runs_elsewhere --out runs/moved               from another machine to this one
-  gnnperf train my_runs --set trainer.max_epochs=20 --set data.axis=run             any key of train.py
-  gnnperf predict trace.json.gz --gpu h200 --checkpoint runs/mine/checkpoint.pt     predict with it
+gnnperf record --out my_runs/small/1 -- torchrun --nproc-per-node 8 SCRIPT        record some runs first
+gnnperf train my_runs                                                             a new network
+gnnperf train my_runs --init runs/model/checkpoint.pt --out runs/mine             a trained network goes on
+gnnperf train my_runs --source same_runs_elsewhere --out runs/moved               from another machine to this one
+gnnperf train my_runs --set trainer.max_epochs=20 --set data.axis=run             any key of train.py
+gnnperf predict trace.json.gz --gpu h200 --checkpoint runs/mine/checkpoint.pt     predict with it
 
 --init takes the sizes of the network from the checkpoint, and the settings of experiment=fine_tune. --source names
 recordings of the same runs on another machine; its checkpoint is for gnnperf predict --set transfer=FILE.
@@ -44,12 +43,10 @@ exit code: 0, or 2 input that cannot be used
 SIZES = ("hidden_channels", "num_layers")  # of a checkpoint's network
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the `train` command."""
-    parser = subparsers.add_parser(
-        "train", help="the network on your own runs, compared with the analytical model",
-        description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    short = "the network on your own runs, compared with the analytical model"
+    parser = add_command(subparsers, "train", short, DESCRIPTION, EXAMPLES, _train)
     parser.add_argument("folder", metavar="FOLDER", help="your runs")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--init", metavar="CHECKPOINT", help="a checkpoint.pt whose network trains on")
@@ -57,11 +54,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--out", metavar="DIR", help="folder for the checkpoint and tables (default: outputs/train)")
     parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
                         help="any other key of train.py; may be repeated")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(run=_train)
 
 
-def _train(args: argparse.Namespace) -> int:
+def _train(args: argparse.Namespace) -> None:
     from gnnperf.gnn import wide_console
     from gnnperf.predict import EntryConfig, composed, train
 
@@ -75,11 +70,10 @@ def _train(args: argparse.Namespace) -> int:
     onto.quiet = onto.quiet or args.json
     trained = train(config, onto)
     if trained is None:  # another process of torchrun prints
-        return 0
+        return
     if args.json:
         write_out(to_json(_document(trained) | {"next": _next(trained, args.folder)}))
     onto.print(f"next: {_next(trained, args.folder)}", soft_wrap=True)
-    return 0
 
 
 def _overrides(args: argparse.Namespace) -> list[str]:

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 
-from gnnperf.core import InputError, load_plugin, plugin_names
+from gnnperf.core import InputError, Subparsers, add_command, load_plugin, plugin_names, print_result
 
 RECIPES = "gnnperf.recipes"  # group of entry points
 Recipe = Callable[[argparse.Namespace], int]  # takes the parsed options, returns the exit code
 DESCRIPTION = """\
-Profile real training runs.
-
-  gnnperf record --out runs/mine -- torchrun --nproc-per-node 8 train.py   any training script, unchanged
-  gnnperf record --recipe demo --out runs/demo                             one small two-rank run on this machine
-  gnnperf record --recipe cpu-gloo --raw raw --out datasets/cpu-gloo       a whole data set; --resume goes on
-  gnnperf record --recipe gpu --raw raw --out datasets/mine                calibration, runs and interventions on a GPU
+Profile real training runs: any script, unchanged, or a recipe.
 
 Nothing else should run on the machine while a recipe records: a probe rejects recordings during which it changed.
 """
+EXAMPLES = """\
+gnnperf record --out runs/mine -- torchrun --nproc-per-node 8 train.py   any training script, unchanged
+gnnperf record --recipe demo --out runs/demo                             one small two-rank run on this machine
+gnnperf record --recipe cpu-gloo --raw raw --out datasets/cpu-gloo       a whole data set; --resume goes on
+gnnperf record --recipe gpu --raw raw --out datasets/mine                calibration, runs and interventions on a GPU
+
+With --json, all that is printed meanwhile goes to standard error.
+"""
 
 
-def add_parsers(subparsers: Any) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `record`."""
-    record = subparsers.add_parser("record", help="profile real training runs", description=DESCRIPTION,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    record = add_command(subparsers, "record", "profile real training runs", DESCRIPTION, EXAMPLES, _record)
     record.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run directory or data set to write")
     record.add_argument("--recipe", choices=plugin_names(RECIPES) or None,
                         help="what to record, if not a command of your own")  # fmt: skip
@@ -41,7 +44,6 @@ def add_parsers(subparsers: Any) -> None:
     record.add_argument("--profiled-steps", type=int, default=5, metavar="N",
                         help="timed and traced (default: %(default)s)")  # fmt: skip
     record.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the training command")
-    record.set_defaults(run=_record)
 
 
 def _record(arguments: argparse.Namespace) -> int:
@@ -49,9 +51,19 @@ def _record(arguments: argparse.Namespace) -> int:
     if bool(command) == bool(arguments.recipe):
         raise InputError("a recipe and a command" if command else "nothing to record", where="gnnperf record",
                          allowed="either --recipe NAME or -- COMMAND")  # fmt: skip
+    with redirect_stdout(sys.stderr if arguments.json else sys.stdout):
+        code = _recorded(command, arguments)
+    document = {"out": str(arguments.out), "recipe": arguments.recipe, "command": command, "exit_code": code}
+    if arguments.json:
+        print_result(arguments, lambda: document, str)
+    return code
+
+
+def _recorded(command: Sequence[str], arguments: argparse.Namespace) -> int:
     if arguments.recipe:
         recipe: Recipe = load_plugin(RECIPES, arguments.recipe, "--recipe")
         return recipe(arguments)
     from gnnperf.record.wrap import wrap
 
-    return wrap(command, arguments.out, arguments.warmup_steps, arguments.unprofiled_steps, arguments.profiled_steps)
+    return wrap(command, arguments.out, arguments.warmup_steps, arguments.unprofiled_steps, arguments.profiled_steps,
+                onto=sys.stderr if arguments.json else None)  # fmt: skip

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from gnnperf.core import InputError, complain, require
 from gnnperf.record import card
@@ -23,8 +24,9 @@ say = partial(complain, "gnnperf")  # on stderr: stdout belongs to the program t
 UNKNOWN = card.Description(precision="unknown")  # of a program that never got to say
 
 
-def wrap(command: Sequence[str], out: Path, warmup_steps: int, unprofiled_steps: int, profiled_steps: int) -> int:
-    """Run `command` and record the steps of its script into `out`.
+def wrap(command: Sequence[str], out: Path, warmup_steps: int, unprofiled_steps: int, profiled_steps: int,
+         onto: TextIO | None = None) -> int:  # fmt: skip
+    """Run `command` and record the steps of its script into `out`; the command prints on `onto` (None: as it likes).
 
     Returns:
         The command's own exit code if it failed (128 + signal if it was killed); else 0 if the run is complete, 1 if it
@@ -37,14 +39,14 @@ def wrap(command: Sequence[str], out: Path, warmup_steps: int, unprofiled_steps:
     card.reserve(out)
     (out / card.CARD).unlink(missing_ok=True)  # of an earlier attempt
     settings = {"run_dir": str(out.absolute()), **{f"{name}_steps": count for name, count in steps.items()}}
-    return _judge(out, _run(command, {SETTINGS: json.dumps(settings)}))
+    return _judge(out, _run(command, {SETTINGS: json.dumps(settings)}, onto))
 
 
-def _run(command: Sequence[str], settings: Mapping[str, str]) -> int:
+def _run(command: Sequence[str], settings: Mapping[str, str], onto: TextIO | None) -> int:
     paths = [str(HOOK), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {KINETO_LEVEL[0]: KINETO_LEVEL[1], **os.environ, **settings, "PYTHONPATH": os.pathsep.join(paths)}
     try:
-        process = subprocess.Popen(command, env=environment)
+        process = subprocess.Popen(command, env=environment, stdout=onto)
     except OSError as error:
         raise InputError(f"cannot be started ({error.strerror})", where=command[0]) from error
     while True:

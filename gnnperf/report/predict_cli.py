@@ -1,4 +1,4 @@
-"""`gnnperf predict TRACE` and `gnnperf what-if TRACE EDIT`: plain flags for the keys of predict.py.
+"""`gnnperf predict TRACE`, `what-if TRACE EDIT` and `report TRACE`: plain flags for the keys of predict.py.
 
     gnnperf predict trace.json.gz
     gnnperf predict trace.json.gz --gpu h200 --what-if batch=2x --what-if link=pcie_gen4_x16
@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import bars_on_terminal, to_json, write_out
+from gnnperf.core import InputError, Subparsers, add_command, bars_on_terminal, complain, say, to_json, write_out
 
 if TYPE_CHECKING:
     from gnnperf.predict import Request
@@ -25,15 +25,14 @@ Without --gpu the prediction starts from what the trace measured on its own hard
 (prediction.json, nodes.parquet, timeline.json.gz, report.html) go to --out.
 """
 EXAMPLES = """\
-examples:
-  gnnperf predict trace.json.gz                                       the step on its own GPU, and what holds it up
-  gnnperf predict runs/trace_dir --gpu h200                           the same step on another GPU
-  gnnperf predict runs/trace_dir --gpu h100_sxm,h200,b200             one table of several
-  gnnperf predict trace.json.gz --what-if batch=2x                    after a change; --what-if may be repeated
-  gnnperf predict trace.json.gz --what-if link=pcie_gen4_x16 --json   for a program to read
-  gnnperf predict trace.json.gz --what-if latency=op:aten::mm,factor:0.5
-  gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
-  gnnperf predict --plan llama3_70b_fsdp --gpu h100_sxm --tokens 15e12 --usd-per-gpu-hour 2.5
+gnnperf predict trace.json.gz                                       the step on its own GPU, and what holds it up
+gnnperf predict runs/trace_dir --gpu h200                           the same step on another GPU
+gnnperf predict runs/trace_dir --gpu h100_sxm,h200,b200             one table of several
+gnnperf predict trace.json.gz --what-if batch=2x                    after a change; --what-if may be repeated
+gnnperf predict trace.json.gz --what-if link=pcie_gen4_x16 --json   for a program to read
+gnnperf predict trace.json.gz --what-if latency=op:aten::mm,factor:0.5
+gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
+gnnperf predict --plan llama3_70b_fsdp --gpu h100_sxm --tokens 15e12 --usd-per-gpu-hour 2.5
 
 what-if: `gnnperf what-if --help` lists the edits
 every key: python predict.py --cfg job, or docs/reference
@@ -48,33 +47,46 @@ Predict a step after changes, next to the step without them. Everything that an 
 The same as gnnperf predict with --what-if EDIT for each edit.
 """
 WHAT_IF_EXAMPLES = """\
-examples:
-  gnnperf what-if trace.json.gz batch=2x                              twice the batch
-  gnnperf what-if trace.json.gz batch=2x link=pcie_gen4_x16           two changes, one after the other
-  gnnperf what-if runs/trace_dir straggler=rank:1,factor:1.3 --json   for a program to read
-  gnnperf what-if runs/trace_dir dtype=of:float32,to:bfloat16 --gpu h200
+gnnperf what-if trace.json.gz batch=2x                              twice the batch
+gnnperf what-if trace.json.gz batch=2x link=pcie_gen4_x16           two changes, one after the other
+gnnperf what-if runs/trace_dir straggler=rank:1,factor:1.3 --json   for a program to read
+gnnperf what-if runs/trace_dir dtype=of:float32,to:bfloat16 --gpu h200
 
 EDIT: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
   batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, repeat, sequence,
   stall, straggler, stream, table_size, world_size
 every setting: docs/how-to/predict.md, Edits
 """
+REPORT = """\
+Predict one step and write its report: one page with the step time, what holds it up, what-ifs and a timeline.
+
+The same as gnnperf predict, with the address of the page as the last line. Of a folder that gnnperf predict wrote, that
+page is taken, and nothing is predicted.
+"""
+REPORT_EXAMPLES = """\
+gnnperf report trace.json.gz                            write the report
+gnnperf report trace.json.gz --open                     ... and open it in the browser
+gnnperf report runs/trace_dir --what-if batch=2x --gpu h200 --out outputs/larger
+gnnperf report outputs/own --open                       the report of an earlier prediction
+"""
+PAGE = "report.html"
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the `predict` and `what-if` commands."""
-    parser = subparsers.add_parser(
-        "predict", help="one step of a trace or plan: its time, what holds it up, what-ifs, other GPUs",
-        description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("trace", nargs="?", metavar="TRACE", help="trace file, directory of rank files, or archive")
-    parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
-    parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT", help="e.g. batch=2x")
-    _add_options(parser)
-    parser = subparsers.add_parser(
-        "what-if", help="the step after changes, next to the step without them",
-        description=WHAT_IF, epilog=WHAT_IF_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the `predict`, `report` and `what-if` commands."""
+    short = "one step of a trace or plan: its time, what holds it up, what-ifs, other GPUs"
+    predicting = add_command(subparsers, "predict", short, DESCRIPTION, EXAMPLES, _predict)
+    short = "the same as one page, which --open shows in the browser"
+    reporting = add_command(subparsers, "report", short, REPORT, REPORT_EXAMPLES, _report)
+    reporting.add_argument("--open", action="store_true", help="open the page in the browser")
+    for parser in (predicting, reporting):
+        parser.add_argument("trace", nargs="?", metavar="TRACE", help="trace file, directory of rank files, or archive")
+        parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
+        parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT",
+                            help="e.g. batch=2x")  # fmt: skip
+        _add_options(parser)
+    short = "the step after changes, next to the step without them"
+    parser = add_command(subparsers, "what-if", short, WHAT_IF, WHAT_IF_EXAMPLES, _predict)
     parser.add_argument("trace", metavar="TRACE", help="trace file, directory of rank files, or archive")
     parser.add_argument("edits", nargs="+", metavar="EDIT", help="NAME, NAME=VALUE or NAME=SETTING:VALUE,...")
     parser.set_defaults(plan=None)
@@ -82,7 +94,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    """What predictions with and without edits share."""
+    """What all three share."""
     parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
                         help="any other key of predict.py; may be repeated")  # fmt: skip
     parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file; a,b,c: one table")
@@ -98,21 +110,52 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=float, metavar="N", help="accelerator-hours of a run of so many tokens")
     parser.add_argument("--steps", type=float, metavar="N", help="... or of so many steps")
     parser.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="price of a device: gives the cost")
-    parser.add_argument("--json", action="store_true", help="print prediction.json")
     parser.add_argument("--verbose", action="store_true", help="print all warnings and notes")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
-    parser.set_defaults(run=_predict)
 
 
-def _predict(args: argparse.Namespace) -> int:
+def _predict(args: argparse.Namespace) -> None:
+    run_request(_request(args))
+
+
+def _request(args: argparse.Namespace) -> Request:
     from gnnperf.predict import Request, composed
 
-    run_request(composed("predict", Request, *_overrides(args), **_given(args)))
-    return 0
+    return composed("predict", Request, *_overrides(args), **_given(args))
 
 
-def run_request(request: Request) -> None:
-    """Trace -> graph -> prediction -> schedule -> report, of predict.py and `gnnperf predict`.
+def _report(args: argparse.Namespace) -> None:
+    from gnnperf.report.compare.side import DOCUMENT, is_prediction
+
+    if args.trace is not None and is_prediction(Path(args.trace)):
+        page = _earlier(args)
+        if args.json:
+            write_out((page.parent / DOCUMENT).read_bytes())
+    else:
+        page = next(path for path in run_request(_request(args)) if path.name == PAGE)
+    address = page.absolute().as_uri()
+    if not (args.json or args.quiet):
+        say(f"report: {address}")
+    if args.open:
+        import webbrowser
+
+        if not webbrowser.open(address):
+            complain("gnnperf", f"no browser opens {address}")
+
+
+def _earlier(args: argparse.Namespace) -> Path:
+    """The page in a folder that holds a prediction, of which nothing else can be requested."""
+    page = Path(args.trace) / PAGE
+    if [*_overrides(args), *(_given(args).keys() - {"trace", "json", "quiet", "verbose"})]:
+        raise InputError("holds a prediction; other options need its trace", where=args.trace,
+                         allowed="--open, --json and --quiet", remedy="name the trace")  # fmt: skip
+    if not page.is_file():
+        raise InputError("no such file", where=str(page), remedy="predict again")
+    return page
+
+
+def run_request(request: Request) -> tuple[Path, ...]:
+    """Trace -> graph -> prediction -> schedule -> report, of predict.py and `gnnperf predict`; what was written.
 
     Raises:
         InputError: the request cannot be predicted, too little is covered, or the step is beyond a limit.
@@ -143,6 +186,7 @@ def run_request(request: Request) -> None:
     elif not request.quiet:
         print_summary(result, written, verbose=request.verbose)
     threshold.check(result)
+    return written
 
 
 def _overrides(args: argparse.Namespace) -> list[str]:

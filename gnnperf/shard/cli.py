@@ -6,14 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import require, require_writable, say, to_json, write_out
+from gnnperf.core import Subparsers, add_command, print_result, require, require_writable
 
 DESCRIPTION = """\
 Where to put the embedding tables of a recommendation model: placements ranked by the predicted step.
-
-  gnnperf shard dlrm_criteo --devices 8 --hardware a100_sxm_80gb
-  gnnperf shard mine.yaml --devices 64 --hardware h100_sxm --cluster hgx8 --out best.yaml
-  python predict.py plan=best.yaml hardware=h100_sxm                 the whole step of the best one
 
 TABLES is a recommendation model of conf/plan, or a .yaml file in the same form:
 
@@ -30,12 +26,16 @@ TABLES is a recommendation model of conf/plan, or a .yaml file in the same form:
 A `placement` in it, for as many ranks, is compared with. Tables may be held whole, by rows, by columns, or replicated;
 memory holds parameters, optimizer state, and gradients of what is replicated.
 """
+EXAMPLES = """\
+gnnperf shard dlrm_criteo --devices 8 --hardware a100_sxm_80gb
+gnnperf shard mine.yaml --devices 64 --hardware h100_sxm --cluster hgx8 --out best.yaml
+gnnperf predict --plan best.yaml --gpu h100_sxm                    the whole step of the best one
+"""
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `shard`."""
-    parser = subparsers.add_parser("shard", help="where to put embedding tables", description=DESCRIPTION,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = add_command(subparsers, "shard", "where to put embedding tables", DESCRIPTION, EXAMPLES, _shard)
     parser.add_argument("tables", metavar="TABLES", help="a recommendation model of conf/plan, or a .yaml file")
     parser.add_argument("--devices", required=True, type=int, metavar="N", help="ranks, one device each")
     parser.add_argument("--hardware", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
@@ -45,11 +45,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
                         help="of a device's memory that tables do not get (default 0.15)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of the search and of random placements (default 0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the plan with the best placement: a .yaml file")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=_shard)
 
 
-def _shard(arguments: argparse.Namespace) -> int:
+def _shard(arguments: argparse.Namespace) -> None:
     from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
     from gnnperf.shard.problem import given_placement, problem_from, write_plan
     from gnnperf.shard.search import Effort
@@ -65,8 +63,4 @@ def _shard(arguments: argparse.Namespace) -> int:
     result = ranked_placements(problem, Effort(seed=arguments.seed), given, arguments.top)
     if arguments.out is not None:
         write_plan(raw, result.ranked[0].placement, problem, arguments.out)
-    if arguments.json:
-        write_out(to_json(document(result), indent=1))
-    else:
-        say(text(result))
-    return 0
+    print_result(arguments, lambda: document(result), lambda: text(result))

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
-from gnnperf.core import InputError, say, task
+from gnnperf.core import InputError, Subparsers, add_command, print_result, task, to_json, write_out
 from gnnperf.trace.public.catalog import Entry, load_catalog, select
 from gnnperf.trace.public.fetch import Origin, fetch
 
@@ -17,28 +17,41 @@ MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 FOLDER = Path("datasets/public")
 CONNECTIONS = 4
 MAX_FAILURES = 20  # of files: then the network is down, and the rest is not tried
+INSPECT = "Say what a trace holds. Several paths are one run: Kineto files and their execution traces."
+INSPECT_EXAMPLES = """\
+gnnperf inspect trace.json.gz
+gnnperf inspect runs/trace_dir --run 2 --json                the second recording of a folder, for a program to read
+gnnperf inspect rank_0.kineto.json.gz rank_0.et.json.gz      one rank: its trace and its execution trace
+"""
+LIST = "What the catalog holds: runs and tables with size, GPU, ranks and license. Patterns as in a shell."
+LIST_EXAMPLES = """\
+gnnperf data list                                  runs and tables
+gnnperf data list --run 'torchrec/*' --files       the files of some runs
+gnnperf data list --kind op-table --json
+"""
+FETCH = "Bring files of the catalog into a folder; each is verified by its SHA-256, and one that is there stays."
+FETCH_EXAMPLES = """\
+gnnperf data fetch worker0.1623212756351.pt.trace.json.gz --to traces
+gnnperf data fetch --run dlrm-8
+gnnperf data fetch --kind '*' --mirror MIRROR      everything, from a folder
+"""
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `inspect`, `data` and the two commands of `data`."""
-    inspecting = subparsers.add_parser(
-        "inspect",
-        help="what a trace holds: ranks, steps, shapes, collectives, and what is missing",
-        description="Say what a trace holds. Several paths are one run: Kineto files and their execution traces.",
-    )
+    short = "what a trace holds: ranks, steps, shapes, collectives, and what is missing"
+    inspecting = add_command(subparsers, "inspect", short, INSPECT, INSPECT_EXAMPLES, inspect_paths)
     inspecting.add_argument("path", nargs="+", type=Path, metavar="PATH", help="file, directory of rank files, archive")
     inspecting.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="of several in one folder")
-    inspecting.set_defaults(run=inspect_paths)
     data = subparsers.add_parser("data", help="list and fetch public measurements")
     commands = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
-    listing = commands.add_parser("list", help="what there is: runs and tables, or single files")
+    listing = add_command(commands, "list", "runs and tables, or single files", LIST, LIST_EXAMPLES, list_entries)
     _add_selection(listing)
     listing.add_argument("--files", action="store_true", help="one line per file")
-    listing.set_defaults(run=list_entries)
-    fetching = commands.add_parser("fetch", help="bring files into a folder, verified")
+    fetching = add_command(commands, "fetch", "bring files into a folder, verified", FETCH, FETCH_EXAMPLES,
+                           fetch_entries)  # fmt: skip
     _add_selection(fetching)
     _add_origin(fetching)
-    fetching.set_defaults(run=fetch_entries)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -54,26 +67,29 @@ def _add_origin(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def inspect_paths(args: argparse.Namespace) -> int:
+def inspect_paths(args: argparse.Namespace) -> None:
     """Print what the paths hold."""
     from gnnperf.core import console  # only what is requested is imported
     from gnnperf.trace import read_run
-    from gnnperf.trace.inspect import inspect, print_inspection
+    from gnnperf.trace.inspect import document, inspect, print_inspection
 
-    print_inspection(inspect(read_run(args.path, recording=args.recording)), console())
-    return 0
+    result = inspect(read_run(args.path, recording=args.recording))
+    if args.json:
+        write_out(to_json(document(result)))
+    else:
+        print_inspection(result, console())
 
 
-def list_entries(args: argparse.Namespace) -> int:
-    """Print runs and tables, one line each, or files."""
+def list_entries(args: argparse.Namespace) -> None:
+    """Print runs and tables, one line each, or files; as JSON files with all that the catalog has."""
     chosen = select(load_catalog(), names=args.names, runs=args.runs, kinds=args.kinds)
     if args.files or args.names:
-        files = [(e.kind, e.run or "-", f"{e.size_bytes:,}", e.license, e.name) for e in chosen]
-        _print_columns([("kind", "run", "bytes", "license", "name"), *files])
+        rows: list[tuple[str, ...]] = [("kind", "run", "bytes", "license", "name")]
+        rows += [(e.kind, e.run or "-", f"{e.size_bytes:,}", e.license, e.name) for e in chosen]
     else:
-        runs = [_summary(list(group)) for _, group in groupby(sorted(chosen, key=_group_of), key=_group_of)]
-        _print_columns([("kind", "run", "files", "bytes", "gpu", "ranks", "license", "repository"), *runs])
-    return 0
+        rows = [("kind", "run", "files", "bytes", "gpu", "ranks", "license", "repository")]
+        rows += [_summary(list(group)) for _, group in groupby(sorted(chosen, key=_group_of), key=_group_of)]
+    print_result(args, lambda: [vars(entry) for entry in chosen], lambda: _columns(rows))
 
 
 def _group_of(entry: Entry) -> tuple[str, str, str]:
@@ -93,18 +109,18 @@ def _summary(group: list[Entry]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _print_columns(rows: Sequence[Sequence[str]]) -> None:
+def _columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        say("  ".join(td.ljust(width) for td, width in zip(row, widths, strict=True)).rstrip())
+    lines = ("  ".join(td.ljust(width) for td, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines)
 
 
-def fetch_entries(args: argparse.Namespace) -> int:
+def fetch_entries(args: argparse.Namespace) -> None:
     """Fetch the chosen files; print where they are."""
     chosen = _chosen(args)
     _fetch_all(chosen, args.to, _origin(args))
-    say(f"{len(chosen)} files, verified, in {args.to}")
-    return 0
+    print_result(args, lambda: [str(args.to / entry.name) for entry in chosen],
+                 lambda: f"{len(chosen)} files, verified, in {args.to}")  # fmt: skip
 
 
 def _chosen(args: argparse.Namespace) -> tuple[Entry, ...]:

@@ -116,6 +116,16 @@ def _missing(ranks: tuple[RankSummary, ...], run: RunTrace) -> list[str]:
     return [text for text, is_lacking in lacks.items() if is_lacking]
 
 
+def document(result: Inspection) -> dict[str, object]:
+    """All of it as JSON has it."""
+    ranks = [
+        vars(rank) | {"steps": [{"name": name, "host_ms": host_ms} for name, host_ms in rank.steps],
+                      "tied_share": rank.tied_share, "collectives": rank.collectives.to_dict("records")}
+        for rank in result.ranks
+    ]  # fmt: skip
+    return vars(result) | {"ranks": ranks}
+
+
 def print_inspection(result: Inspection, console: Console) -> None:
     """Ranks, steps, collectives, what is missing, warnings."""
     traced = f": {len(result.ranks)} rank(s) traced, world size {result.world_size}"

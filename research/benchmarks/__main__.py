@@ -9,7 +9,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 # they train for hours, or write: only where they are requested
-BY_NAME = ("learned", "summary")
+BY_NAME = ("leaderboard", "learned", "summary")
 
 
 def names() -> tuple[str, ...]:

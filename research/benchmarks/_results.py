@@ -126,10 +126,15 @@ def start_saving() -> None:
     _commit = _git("rev-parse", "--short=8", "HEAD")
 
 
+def measured_at() -> tuple[str, str]:
+    """Commit of the measured code, "" without `--save`, and the date."""
+    return _commit, f"{datetime.now(UTC):%Y-%m-%d}"
+
+
 def save_result(name: str, *values: float, interval: tuple[float, float] | None = None) -> None:
     """Keep the values of a statement, if the command line has `--save`."""
     if _commit:
-        write_result(name, Result(values, interval, _commit, f"{datetime.now(UTC):%Y-%m-%d}", "command"))
+        write_result(name, Result(values, interval, *measured_at(), "command"))
 
 
 def write_result(name: str, result: Result) -> None:

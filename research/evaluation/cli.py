@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import InputError, console, say, to_json, write_bytes
+from gnnperf.core import InputError, Subparsers, add_command, console, say, to_json, write_bytes, write_out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,26 +23,54 @@ Pairs of recorded runs, B = A with one known change: the graph of A plus that ch
 The error is that of the CHANGE: |predicted - measured| / |measured|. Every pair is tried in both directions and from
 each repeat; the measurement comes from the other repeats.
 """
+INTERVENTIONS_EXAMPLES = """\
+gnnperf interventions datasets/cpu-gloo
+gnnperf interventions datasets/cpu-gloo --cache ~/.cache/gnnperf --json changes.json
+"""
 FLOOR = """\
 How far apart two recordings of one run are: the error of predicting one by the other. No model can be shown to be
 better.
 """
+FLOOR_EXAMPLES = """\
+gnnperf noise-floor datasets/cpu-gloo
+gnnperf noise-floor datasets/cpu-gloo --json       for a program to read
+"""
+STDOUT = Path("-")
+Command = Callable[[argparse.Namespace], Mapping[str, object]]  # prints tables, returns them for JSON
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    for name, run, text, about in (
-        ("interventions", _interventions, "known changes: predicted from A's graph, measured in B", INTERVENTIONS),
-        ("noise-floor", _noise_floor, "the error of predicting one recording by another of the same run", FLOOR),
-    ):
-        parser = subparsers.add_parser(name, help=text, description=about,
-                                       formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+def add_parsers(subparsers: Subparsers) -> None:
+    for name, run, text, about, examples in (
+        ("interventions", _interventions, "known changes: predicted from A's graph, measured in B", INTERVENTIONS,
+         INTERVENTIONS_EXAMPLES),
+        ("noise-floor", _noise_floor, "the error of predicting one recording by another of the same run", FLOOR,
+         FLOOR_EXAMPLES),
+    ):  # fmt: skip
+        parser = add_command_with_json(subparsers, name, text, about, examples, run)
         parser.add_argument("dataset", type=Path, help="folder with <run>/<repeat>/, as `gnnperf record` writes it")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
         parser.add_argument("--cache", type=Path, metavar="DIR", help="keep graphs here (default: build them anew)")
-        parser.set_defaults(run=run)
 
 
-def _interventions(args: argparse.Namespace) -> int:
+def add_command_with_json(
+    subparsers: Subparsers, name: str, short: str, about: str, examples: str, run: Command
+) -> argparse.ArgumentParser:
+    """Add a command whose result `--json FILE` keeps, and `--json` prints; its tables go to standard error then."""
+
+    def printed(args: argparse.Namespace) -> None:
+        if args.json == STDOUT:
+            with redirect_stdout(sys.stderr):
+                document = run(args)
+            write_out(to_json(document, indent=1))
+        else:
+            write_json(args.json, run(args))
+
+    parser = add_command(subparsers, name, short, about, examples, printed, has_json=False)
+    parser.add_argument("--json", type=Path, nargs="?", const=STDOUT, metavar="FILE",
+                        help="write everything as JSON, too; without FILE, print that only")  # fmt: skip
+    return parser
+
+
+def _interventions(args: argparse.Namespace) -> Mapping[str, object]:
     from gnnperf.gnn.data.recordings import read_recordings
     from research.evaluation.interventions import evaluate_pairs, summarize_trials, table_of_trials
     from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
@@ -58,14 +87,13 @@ def _interventions(args: argparse.Namespace) -> int:
     _print_interventions(summarize_trials(trials), trials, left_out)
     known = sum(recording.machine in costs for recording in every)
     say(f"profiler's cost taken out of {known} of {len(every)} recordings (as measured on their machines)")
-    write_json(args.json, {
+    return {
         "summary": records(summarize_trials(trials)), "trials": records(table_of_trials(trials)),
         "left_out": [{"a": o.pair.a, "b": o.pair.b, "kind": str(o.pair.change), "reason": o.reason} for o in left_out],
-    })  # fmt: skip
-    return 0
+    }  # fmt: skip
 
 
-def _noise_floor(args: argparse.Namespace) -> int:
+def _noise_floor(args: argparse.Namespace) -> Mapping[str, object]:
     from gnnperf.gnn.data.recordings import read_recordings
     from research.evaluation.loading import as_recorded
     from research.evaluation.noise_floor import ACROSS, floor_tables, node_summary, step_summary
@@ -80,9 +108,7 @@ def _noise_floor(args: argparse.Namespace) -> int:
         _print_floor(f"noise floor of {title}", table)
     if not (steps["machines"] == ACROSS).any():
         say("Across machines: unknown, every run was recorded on one machine only.")
-    write_json(args.json, {**{k: records(t) for k, t in summary.items()}, "step_pairs": records(steps),
-                       "node_pairs": records(nodes)})  # fmt: skip
-    return 0
+    return {**{k: records(t) for k, t in summary.items()}, "step_pairs": records(steps), "node_pairs": records(nodes)}
 
 
 def _require_folder(path: Path) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gnnperf.core import InputError, say
+from gnnperf.core import InputError, Subparsers, say
 
 DESCRIPTION = """\
 How often one row of the comparison beats another (Bouthillier et al. 2021): the share of pairs of seeds and bootstraps
@@ -15,23 +15,26 @@ of the held-out runs in which its error is smaller, with a 95 % interval over ru
 DIR holds cells, as `python -m research.benchmarks.learned --out DIR` writes them. "significant and meaningful":
 the interval lies above 0.5 and the share is 0.75 or more; "lost beyond noise": the interval lies below 0.5.
 """
+EXAMPLES = """\
+gnnperf improvement outputs/learned/test --of gnn --over mlp trees
+gnnperf improvement outputs/learned/test --of gnn --split workload --json gnn.json
+"""
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser("improvement", help="how often one learner beats another, beyond chance",
-                                   description=DESCRIPTION,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+def add_parsers(subparsers: Subparsers) -> None:
+    from research.evaluation.cli import add_command_with_json
+
+    short = "how often one learner beats another, beyond chance"
+    parser = add_command_with_json(subparsers, "improvement", short, DESCRIPTION, EXAMPLES, _improvement)
     parser.add_argument("folder", type=Path, metavar="DIR", help="cells: <split>/<row>/<seed>.parquet")
     parser.add_argument("--of", required=True, metavar="ROW", help="the row that should be better")
     parser.add_argument("--over", nargs="+", metavar="ROW", help="... than these (default: every other row)")
     parser.add_argument("--split", nargs="+", metavar="SPLIT", help="these splits only (default: all)")
     parser.add_argument("--part", choices=("test", "val"), default="test", help="what the cells were judged on")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
-    parser.set_defaults(run=_improvement)
 
 
-def _improvement(args: argparse.Namespace) -> int:
-    from research.evaluation.cli import percent, records, show, table_of, write_json
+def _improvement(args: argparse.Namespace) -> Mapping[str, object]:
+    from research.evaluation.cli import percent, records, show, table_of
     from research.evaluation.improvement import GAMMA, Verdict, comparisons
     from research.evaluation.records import read_records, same_question
     from research.evaluation.row_errors import REPEAT, rows_of
@@ -60,8 +63,7 @@ def _improvement(args: argparse.Namespace) -> int:
         lost = ", ".join(part["split"][part["verdict"] == Verdict.LOST]) or "none"
         won = int((part["probability"] >= GAMMA).sum())
         say(f"over {other}, {metric}: P >= {GAMMA:g} on {won} of {len(part)} splits; lost: {lost}")
-    write_json(args.json, {"of": args.of, "comparisons": records(result)})
-    return 0
+    return {"of": args.of, "comparisons": records(result)}
 
 
 def _chosen(requested: Sequence[str] | None, allowed: Sequence[str], option: str) -> list[str]:

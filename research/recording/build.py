@@ -17,6 +17,7 @@ from gnnperf.core import InputError, each, files
 from gnnperf.record import card
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import write_run
+from research.recording.data_card import with_front_matter
 from research.recording.dataset import accepted, copy_calibration, recorded_in
 from research.recording.plan import Plan, Split, recording_name
 
@@ -250,7 +251,8 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
     splits = {axis: _with_repeats(parts, result) for axis, parts in _axes(plan, cards).items()}
     files.write_json(out / SPLITS, splits)
     files.write_json(out / PAIRS, {"pairs": _pairs(plan)})
-    files.write_text(out / README, dataset_card(plan, out.name, cards, splits, size_bytes))
+    card = dataset_card(plan, out.name, cards, splits, size_bytes)
+    files.write_text(out / README, with_front_matter(card, out))
     return Built(len(names), sum(len(r) == plan.repeats for r in result.values()), size_bytes)
 
 

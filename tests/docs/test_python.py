@@ -11,6 +11,8 @@ import pytest
 
 from docs.made.markdown import Block, blocks
 from docs.made.pages import DOCS, DOCUMENTS, ROOT
+from gnnperf import datasets
+from tests.predict.doubled import toy_data
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))})
 
@@ -61,6 +63,13 @@ def test_code_that_reads_a_recording_runs(
     monkeypatch.chdir(ROOT)
     exec(compile(BLOCKS[where].text, where, "exec"), {})
     assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("where", [where for where, block in BLOCKS.items() if "ExecutionGraphs(" in block.text])
+def test_code_on_data_sets_runs(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = toy_data()
+    monkeypatch.setattr(datasets, "prepared", lambda *_: data)
+    exec(compile(BLOCKS[where].text, where, "exec"), {})
 
 
 def test_what_is_not_there_is_detected() -> None:

@@ -1,34 +1,58 @@
-"""The three commands of README's first screen, on the trace that they name, print what README shows."""
+"""The three commands of README's first screen, on the trace that they name, print and draw what README shows."""
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from docs.made.pages import ROOT
+from docs.made.screenshots import FOLDER, difference, note_of, pictures, report_of
 from gnnperf.cli import main
+from tests.chromium import chromium
 
+MOST_DIFFERENT = 0.02  # share of pixels, with the same fonts
 SECTION = re.compile(r"## Three commands on a GPU trace\n(.*?)\n## ", re.DOTALL)
+MATCH = SECTION.search((ROOT / "README.md").read_text(encoding="utf-8"))
+pytestmark = pytest.mark.mirror
 
 
-@pytest.mark.mirror
-def test_three_commands_print_what_readme_shows(
-    mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    match = SECTION.search((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert match is not None
-    commands = re.findall(r"^    (gnnperf .*)$", match[1], re.MULTILINE)
-    shown = [block.splitlines() for block in re.findall(r"```text\n(.*?)```", match[1], re.DOTALL)]
-    assert (len(commands), len(shown)) == (3, 2)
-    printed = []
-    for command in commands:
-        assert main(shlex.split(command)[1:]) == 0
-        printed.append(capsys.readouterr().out)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In which the commands run."""
+    return tmp_path_factory.mktemp("readme")
+
+
+@pytest.fixture(scope="module")
+def printed(mirror: Path, folder: Path) -> list[str]:
+    """What each command prints."""
+    assert MATCH is not None
+    result = []
+    for command in re.findall(r"^    (gnnperf .*)$", MATCH[1], re.MULTILINE):
+        with chdir(folder), redirect_stdout(io.StringIO()) as onto:
+            assert main(shlex.split(command)[1:]) == 0
+        result.append(onto.getvalue())
+    return result
+
+
+def test_three_commands_print_what_readme_shows(printed: list[str]) -> None:
+    assert MATCH is not None
+    shown = [block.splitlines() for block in re.findall(r"```text\n(.*?)```", MATCH[1], re.DOTALL)]
+    assert (len(printed), len(shown)) == (3, 2)
     for lines, text in zip(shown, printed[1:], strict=True):
         rest = iter(text.splitlines())
         for line in lines:  # in order; README shortens long ones
             assert any(one.startswith(line) for one in rest), line
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium on the PATH (Debian: apt install chromium)")
+def test_pictures_are_those_of_the_third_command(printed: list[str], folder: Path) -> None:
+    for name, png in pictures(folder / report_of(printed[2])).items():
+        shipped, now = note_of((FOLDER / name).read_bytes()), note_of(png)
+        assert shipped["texts"] == now["texts"], "python -m docs.made.screenshots takes the pictures anew"
+        if shipped["ruler"] == now["ruler"]:  # else this machine has other fonts
+            assert difference((FOLDER / name).read_bytes(), png) < MOST_DIFFERENT, name

@@ -70,7 +70,8 @@ if ranks:
     dist.destroy_process_group()
 sys.exit(int(sys.argv[2]))
 """
-STEPS = {"warmup_steps": 2, "unprofiled_steps": 3, "profiled_steps": 2}  # of all sorts 2 + 3 + 2 + 2 + 3 + 1 = 13
+# of all sorts 2 + 3 + 2 + 2 + 3 + 1 = 13
+STEPS: dict[str, Any] = {"warmup_steps": 2, "unprofiled_steps": 3, "profiled_steps": 2}
 # A command whose rank 0 states what became of the run, and then ends.
 LEAVES = "import os, sys; open(sys.argv[1] + '/run.json', 'w').write(sys.argv[2]); os.kill(os.getpid(), {signal})"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gnnperf.core import require, say
+from gnnperf.core import Subparsers, add_command, print_result, require
 
 if TYPE_CHECKING:
     from gnnperf.record.calibrate.run import Machine
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Measure the device at hand: sustained rates, bandwidth, launch floor, host overheads, embedding lookups, links.
 
-  gnnperf calibrate --out calibrated/mine                     writes device.yaml, cluster.yaml, ops.parquet
-  python predict.py hardware=calibrated/mine/device.yaml ...  and uses them
-  gnnperf calibrate --out ops/mine --ops ops.jsonl            measures the ops of a list only
-
 A line of a list: {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
 with, if need be, "dtypes", "arguments", "direction" (forward, backward), "tables", "skew", "tf32", "transposed".
 Nothing else should run on the machine meanwhile. On a CPU, one core with one thread is measured, as a rank has it.
 """
+EXAMPLES = """\
+gnnperf calibrate --out calibrated/mine                             writes device.yaml, cluster.yaml, ops.parquet
+gnnperf predict trace.json.gz --gpu calibrated/mine/device.yaml     uses them
+gnnperf calibrate --out ops/mine --ops ops.jsonl                    measures the ops of a list only
+"""
 DEFAULT_MINUTES = 5.0
 
 
-def add_parsers(subparsers: Any) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `calibrate`."""
-    parser = subparsers.add_parser("calibrate", help="measure the device at hand", description=DESCRIPTION,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = add_command(subparsers, "calibrate", "measure the device at hand", DESCRIPTION, EXAMPLES, _calibrate)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: CUDA where there is a device, else the CPU")
     parser.add_argument("--minutes", type=float, default=DEFAULT_MINUTES, metavar="M",
@@ -38,10 +38,9 @@ def add_parsers(subparsers: Any) -> None:
                         help="collectives of up to N ranks (default: one per GPU, or per core); 1: none")  # fmt: skip
     parser.add_argument("--ops", type=Path, metavar="FILE", help="measure these ops only (JSON lines)")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier calibration in --out")
-    parser.set_defaults(run=_calibrate)
 
 
-def _calibrate(arguments: argparse.Namespace) -> int:
+def _calibrate(arguments: argparse.Namespace) -> None:
     from gnnperf.record.calibrate.ops_file import read_ops
     from gnnperf.record.calibrate.run import Ask, calibrate, check_out, machine
 
@@ -52,9 +51,10 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     ask = Ask(_ranks(arguments.ranks, here), ops)
     result = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
     widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in result)
-    say(f"{arguments.out}: {here.label}, {len(result)} measured values in {len(result[0].round_medians_us)} rounds; "
-          f"median interval +- {widths[len(widths) // 2]:.1%}")  # fmt: skip
-    return 0
+    document = {"out": str(arguments.out), "device": here.label, "values": len(result),
+                "rounds": len(result[0].round_medians_us), "median_interval": widths[len(widths) // 2]}  # fmt: skip
+    line = "{out}: {device}, {values} measured values in {rounds} rounds; median interval +- {median_interval:.1%}"
+    print_result(arguments, lambda: document, lambda: line.format(**document))
 
 
 def _ranks(requested: int | None, here: Machine) -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnperf.core import complain, to_json, untrusted, write_bytes, write_out
+from gnnperf.core import Subparsers, add_command, complain, to_json, untrusted, write_bytes, write_out
 
 if TYPE_CHECKING:
     from gnnperf.report.compare.side import Side
@@ -21,26 +21,27 @@ critical path spends there; next to it are the latencies there, summed over all 
 
 exit code: 0, or 4 where step B is beyond --max-step-ms or --max-regression, or 2 for input that cannot be used
 """
+EXAMPLES = """\
+gnnperf compare outputs/a outputs/b                                two predictions
+gnnperf compare outputs/a trace.json.gz --html change.html         a prediction and a trace, as a page
+gnnperf compare outputs/a outputs/b --max-regression 5 --json      for a program to read
+"""
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the `compare` command."""
-    parser = subparsers.add_parser(
-        "compare", help="two predictions, or a prediction and a trace: what changed in the step",
-        description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    short = "two predictions, or a prediction and a trace: what changed in the step"
+    parser = add_command(subparsers, "compare", short, DESCRIPTION, EXAMPLES, _compare, has_json=False)
     parser.add_argument("a", type=Path, metavar="A", help="a folder that predict.py wrote, or a trace")
     parser.add_argument("b", type=Path, metavar="B", help="the same")
     parser.add_argument("--step", type=int, metavar="N", help="of traces: the step in the window (default: the median)")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write everything as JSON; -: to standard output, alone"
-    )
+    parser.add_argument("--json", type=Path, nargs="?", const=STDOUT, metavar="FILE",
+                        help="write the result as JSON; without FILE, print that only")  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the waterfalls as one page, readable offline")
     parser.add_argument("--quiet", action="store_true", help="print nothing but what is beyond a limit")
     parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if step B takes longer")
     parser.add_argument("--max-regression", type=float, metavar="PERCENT",
                         help="exit code 4 if step B is longer than step A by more than this")  # fmt: skip
-    parser.set_defaults(run=_compare)
 
 
 def _compare(args: argparse.Namespace) -> int:

@@ -190,6 +190,11 @@ TIMELINE_HELP = (
     "N and P go along the critical path, which is underlined. Slices narrower than a pixel are drawn together. Dashed: "
     "where the predicted step begins and ends."
 )
+PERFETTO = Markup(
+    '<p class="note">In Perfetto: open <a href="https://ui.perfetto.dev" target="_blank" rel="noopener noreferrer">'
+    'ui.perfetto.dev</a>, press "Open trace file", and choose <a href="timeline.json.gz" download>timeline.json.gz</a> '
+    "in the folder of this page. Perfetto reads the file in your browser; it is not uploaded.</p>"
+)
 
 
 def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame, given: dict[str, Any]) -> str:
@@ -252,7 +257,7 @@ def _sections(
 
 def _timeline() -> Markup:
     return Markup(
-        f"{note(TIMELINE_HELP)}"
+        f"{note(TIMELINE_HELP)}{PERFETTO}"
         "<noscript><p>The timeline needs JavaScript; everything else on this page does not.</p></noscript>"
         '<div id="timeline-tools" class="tools" hidden></div>'
         '<div id="timeline-box" hidden><div id="timeline-size"><canvas id="timeline-canvas" tabindex="0" role="img" '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnperf.core import require_writable
+from gnnperf.core import Subparsers, add_command, require_writable, to_json, write_out
 
 ROOFLINE = """\
 Which share of its device each op family reaches: FLOPs per byte, FLOPs per second, and the roof above.
@@ -15,20 +15,23 @@ FOLDER is one that predict.py wrote. It has measured points where the step ran, 
 Roofs: the vendor's peaks; and sustained, what the analytical model lets large products and long streams reach, or what
 `gnnperf calibrate` measured. Ops' nodes only: copies between host and device, and transfers, have links as their roofs.
 """
+EXAMPLES = """\
+gnnperf roofline outputs/own
+gnnperf roofline outputs/own --out roofline.html
+gnnperf roofline outputs/own --json
+"""
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add `roofline`."""
-    parser = subparsers.add_parser("roofline", help="op families of a step on the roofs of its device",
-                                   description=ROOFLINE,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    short = "op families of a step on the roofs of its device"
+    parser = add_command(subparsers, "roofline", short, ROOFLINE, EXAMPLES, _roofline)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what predict.py wrote")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write .html (one page, readable offline) or .csv")
-    parser.set_defaults(run=_roofline)
 
 
-def _roofline(arguments: argparse.Namespace) -> int:
-    from gnnperf.report.roofline.picture import SUFFIXES, print_pictures, write
+def _roofline(arguments: argparse.Namespace) -> None:
+    from gnnperf.report.roofline.picture import SUFFIXES, print_pictures, table_of, write
     from gnnperf.report.roofline.points import read_pictures
 
     if arguments.out is not None:
@@ -36,5 +39,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     title, pictures = read_pictures(arguments.folder)
     if arguments.out is not None:
         write(arguments.out, f"Roofline of {title}", pictures)
-    print_pictures(title, pictures, arguments.out)
-    return 0
+    if arguments.json:
+        write_out(to_json({"title": title, "points": table_of(pictures).to_dict("records")}))
+    else:
+        print_pictures(title, pictures, arguments.out)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import InputError, require, require_writable, say, to_json, write_out, write_text
+from gnnperf.core import InputError, Subparsers, add_command, print_result, require, require_writable, write_text
 
 DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
@@ -23,12 +23,11 @@ Memory cuts candidates, a lower bound of the step orders the others, and the sch
 until no bound is below the best step.
 """
 EXAMPLES = """\
-examples:
-  gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64
-  gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64 --out best.yaml
-  gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
-  gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
-  gnnperf search runs/trace_dir --gpu h100_sxm --devices 8,16,64   a recorded run on so many of these
+gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64
+gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64 --out best.yaml
+gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
+gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
+gnnperf search runs/trace_dir --gpu h100_sxm --devices 8,16,64   a recorded run on so many of these
 
 PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline where it has as
 many devices. All else is a trace.
@@ -37,12 +36,10 @@ UNITS = {"GiB": 1 << 30, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
 SECTIONS = ("parallelism", "sharding", "schedule")
 
 
-def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
     """Add the `search` command."""
-    parser = subparsers.add_parser(
-        "search", help="the fastest or cheapest way to divide a plan's model over devices", description=DESCRIPTION,
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    short = "the fastest or cheapest way to divide a plan's model over devices"
+    parser = add_command(subparsers, "search", short, DESCRIPTION, EXAMPLES, _search)
     parser.add_argument("plan", metavar="PLAN|TRACE", help="a plan of conf/plan, a .yaml file, or a trace")
     parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file (default: the trace's)")
     parser.add_argument("--devices", required=True, metavar="N", help="how many; a,b,c: one of several numbers")
@@ -60,11 +57,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default 0)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the best plan: a .yaml file")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=_search)
 
 
-def _search(args: argparse.Namespace) -> int:
+def _search(args: argparse.Namespace) -> None:
     from gnnperf.generate import TransformerPlan, read_plan
     from gnnperf.hardware import (
         PLAN_GROUP,
@@ -83,7 +78,8 @@ def _search(args: argparse.Namespace) -> int:
     require(0 <= args.reserve < 1, "--reserve", args.reserve, "0 to 1")
     require(args.price is None or args.price >= 0, "--price", args.price, "0 or more")
     if Path(args.plan).exists() and Path(args.plan).suffix not in SUFFIXES:
-        return _search_trace(args)
+        _search_trace(args)
+        return
     require(args.gpu is not None, "--gpu", args.gpu, "a device of the catalog, for a plan")
     if args.out is not None:
         require_writable(args.out, SUFFIXES)
@@ -106,14 +102,10 @@ def _search(args: argparse.Namespace) -> int:
     search = SearchReport(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
     if args.out is not None:
         _write(raw, outcome.options[0].plan, args.out)
-    if args.json:
-        write_out(to_json(document(search), indent=1))
-    else:
-        say(text(search))
-    return 0
+    print_result(args, lambda: document(search), lambda: text(search))
 
 
-def _search_trace(args: argparse.Namespace) -> int:
+def _search_trace(args: argparse.Namespace) -> None:
     from gnnperf.predict import Request, composed
     from gnnperf.report.search.trace import document, search_trace, text
 
@@ -125,11 +117,7 @@ def _search_trace(args: argparse.Namespace) -> int:
     memory = _bytes(args.memory) if args.memory else None
     batches = _numbers(args.batches, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
     result = search_trace(request, _devices(args.devices), batches, args.data_parallel, args.by, args.reserve, memory)
-    if args.json:
-        write_out(to_json(document(result), indent=1))
-    else:
-        say(text(result, args.top))
-    return 0
+    print_result(args, lambda: document(result), lambda: text(result, args.top))
 
 
 def _numbers(written: str, option: str, form: str, allowed: str) -> tuple[float, ...]:

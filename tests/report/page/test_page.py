@@ -17,6 +17,7 @@ import pytest
 
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfPrediction
 from gnnperf.report.page.markup import SCRIPTS, asset
+from gnnperf.report.page.page import PERFETTO
 from gnnperf.report.page.timeline_data import MAX_TEXT, timeline_data
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import tracks
@@ -77,7 +78,8 @@ def test_page_is_balanced_and_loads_nothing() -> None:
     page = page_of(toy_prediction())
     parser = _parsed(page)
     assert not set(parser.seen) & {"link", "img", "iframe", "object", "base"}
-    markup = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", page, flags=re.DOTALL)
+    assert 'target="_blank" rel="noopener noreferrer"' in PERFETTO and page.count(PERFETTO) == 1  # followed by a click
+    markup = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", page.replace(PERFETTO, ""), flags=re.DOTALL)
     assert not re.search(r"https?://|src=|url\(|@import|href=(?!\"#)", markup)
     assert "default-src 'none'" in page
     for name in SCRIPTS:

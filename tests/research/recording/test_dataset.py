@@ -90,6 +90,7 @@ def test_building_writes_tables_splits_and_a_card(recorded: tuple[Path, list[Out
     assert pairs == [{"kind": "size", "a": DLRM.name, "b": DLRM.name, "edit": {}}]
     assert (tmp_path / "examples" / DLRM.name / "rank_1.kineto.json.gz").is_file()
     readme = (tmp_path / "README.md").read_text()
+    assert readme.startswith("---\nlicense: apache-2.0\n")
     assert f"| {DLRM.name} | 8 |" in readme and "gnnperf record --recipe tiny" in readme
     assert "lists 1 pairs of runs" in readme and "gnnperf interventions datasets/tiny" in readme
     assert (built.recordings, built.runs) == (1, 1)

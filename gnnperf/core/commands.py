@@ -1,0 +1,48 @@
+"""A subcommand of `gnnperf`: examples in its help, and its result as text or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gnnperf.core.terminal import say, write_out
+
+Subparsers = Any  # argparse._SubParsersAction, which is not generic at run time
+
+
+def add_command(
+    subparsers: Subparsers, name: str, short: str, about: str, examples: str,
+    run: Callable[[argparse.Namespace], int | None], has_json: bool = True,
+) -> argparse.ArgumentParser:  # fmt: skip
+    """Add a subcommand.
+
+    Args:
+        subparsers: of the command that it belongs to.
+        name: of the subcommand.
+        short: its line in the list of commands.
+        about: the description, as it is printed.
+        examples: one command per line, with what may stand below them.
+        run: takes the parsed options, and returns the exit code; None: 0.
+        has_json: whether it gets `--json`; False: it has no result, or an option of its own.
+    """
+    indented = re.sub("^gnnperf ", "  gnnperf ", examples, flags=re.MULTILINE)
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=short, description=about, epilog=f"examples:\n{indented}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    if has_json:
+        parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def print_result(args: argparse.Namespace, document: Callable[[], Any], text: Callable[[], str]) -> None:
+    """The result on standard output: as JSON with `--json`, else as text; only that one is made."""
+    if args.json:
+        from gnnperf.core.documents import to_json  # recorders run where its library is not installed
+
+        write_out(to_json(document(), indent=1))
+    else:
+        say(text())
