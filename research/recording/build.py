@@ -103,8 +103,10 @@ Step time: median of the steps without the profiler in each recording, and with 
 """
 
 
-def dataset_card(plan: Plan, name: str, cards: Mapping[str, Card], splits: Mapping[str, Split], size_bytes: int) -> str:
-    """README.md of the data set in folder `name`."""
+def dataset_card(
+    plan: Plan, folder: str, cards: Mapping[str, Card], splits: Mapping[str, Split], size_bytes: int
+) -> str:
+    """README.md of the data set in `folder`."""
     axes = [
         f"| `{axis}` | {plan.axes.get(axis, 'first day recorded')} "
         f"| {len(parts['train'])} | {len(parts['val'])} | {len(parts['test'])} |"
@@ -115,7 +117,7 @@ def dataset_card(plan: Plan, name: str, cards: Mapping[str, Card], splits: Mappi
         of_run.setdefault(name.rpartition("/")[0], []).append(own)
     rows = [_row(plan, run, repeats) for run, repeats in of_run.items()]
     return (
-        _head(plan, name, of_run, size_bytes)
+        _head(plan, folder, of_run, size_bytes)
         + "\n".join(axes)
         + "\n"
         + TABLE.format(axis=next(iter(splits), "run"))
