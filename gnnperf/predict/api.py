@@ -219,9 +219,8 @@ class Setup:
     @cached_property
     def _profiler(self) -> RecordedProfiler:
         """Of the trace."""
-        assert self.request.trace is not None, "only traces have measurements"
         on_gpu = self.target.traced is not None and self.target.traced.kind == "gpu"
-        return recorded_profiler(Path(self.request.trace), on_gpu)
+        return recorded_profiler(self.request.trace, on_gpu)
 
     @property
     def _starts_from_trace(self) -> bool:

@@ -35,17 +35,17 @@ class RecordedProfiler:
     unprofiled_us: float | None
 
 
-def recorded_profiler(trace: Path, on_gpu: bool) -> RecordedProfiler:
+def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfiler:
     """The profiler's cost in a trace.
 
     Args:
-        trace: file or folder; the recorder's folder holds a card.
+        trace: file or folder; the recorder's folder holds a card. None: the graph was given by itself.
         on_gpu: whether its device is a GPU: a profiler that also traces kernels costs more per op.
 
     Raises:
         InputError: the card's numbers cannot be costs.
     """
-    card = read_card(trace) if trace.is_dir() else None
+    card = read_card(Path(trace)) if trace is not None and Path(trace).is_dir() else None
     typical = typical_cost(on_gpu)
     if card is None:
         return RecordedProfiler(typical, None)

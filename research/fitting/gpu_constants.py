@@ -1,11 +1,11 @@
-"""Fit the analytical model's host overheads and lags on public traces, and write conf/analytic/gpu.yaml.
+"""Fit the analytical model's host overheads and lags on traces of GPUs, and write conf/analytic/gpu.yaml.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.gpu_constants [OUT.yaml]
 
-The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licenses that were merged in
-their repositories are used, and none of 2021 (its overheads differ). What the profiler adds per op and annotation is
-taken out, as the recorder measured it on another host (these files say nothing of it); what it adds inside of runtime
-calls was never measured and stays in.
+Public traces and the recordings of `datasets/h200` are fitted on. The folder holds the files of `gnnperf data fetch`.
+Only files under MIT, BSD or Apache licenses that were merged in their repositories are used, and none of 2021 (its
+overheads differ). What the profiler adds is taken out: of public files, as the recorder measured it on another host
+(these files say nothing of it), and there what it adds inside of runtime calls stays in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
 from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
-from gnnperf.graph import ExecutionGraph, ProfilerCost, build_graph, without_profiler
+from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph, without_profiler
 from gnnperf.hardware import conf_dir
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
@@ -43,17 +43,18 @@ GRAPH_LAUNCHES = (
 )
 PLAIN_LICENSES = ("MIT", "BSD", "Apache")
 MIN_SAMPLES = 30
+RECORDED = Path("datasets/h200")
 DISTURBED = 0.3  # log residuals of graph launches beyond that count linearly
 LEAST_US = 0.5  # of a graph launch
 COST = ProfilerCost(
     op_us=0.88, range_us=0.48, call_us=0.0, step_us=0.0, provenance="datasets/cpu-gloo, median of cards"
 )
 PROVENANCE = (
-    "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on "
-    "public Kineto "
-    "traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, A100, H100 hosts), robust means "
-    "and medians over all of them, without what the profiler adds per op and annotation (0.88 and 0.48 us, measured by "
-    "the recorder on an AMD EPYC host); what it adds inside of runtime calls (T4) is still there. Do not judge the "
+    "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 22 recorded runs of "
+    "an H200 (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, A100, "
+    "H100 hosts), robust means and medians over all of them, without what the profiler adds (per op and annotation of "
+    "public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside of their "
+    "runtime calls, T4, is still there). Do not judge the "
     "analytical model on those runs with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
     "pageable_share: estimates. collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with "
     "LL128 (gpu); an estimate for gloo (cpu). graph_launch_us: the same script, with five programs that launch graphs "
@@ -98,6 +99,8 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
     result = [without_profiler(graph, COST) for graph in graphs(mirror())]
+    result += [without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)
+               for run in sorted(RECORDED.glob("*/*/run.json"))]  # fmt: skip
     fitted = fit_host_overheads(result, base, min_samples=MIN_SAMPLES)
     fitted = fit_graph_launches([*result, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(result, "gpu", fitted))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
