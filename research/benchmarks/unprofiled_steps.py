@@ -3,18 +3,22 @@
     python -m research.benchmarks.unprofiled_steps
 
 Prints Markdown tables of recorded data sets. "As recorded" is the default prediction, which contains the profiler's
-cost: the baseline. "Typical cost" is what a trace without the recorder's card gets.
+cost: the baseline. "Typical cost" is what a trace without the recorder's card gets. "Blind" uses no measurement of the
+trace; in the last rows the host constants are fitted on the GPU runs of other programs only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from gnnperf.analytic import AnalyticPredictor, default_constants, fit_host_overheads, fit_lags
 from gnnperf.core import each
-from gnnperf.gnn.data.recordings import Recording, read_recordings
-from gnnperf.graph import load_graph
+from gnnperf.gnn.data.recordings import CARD, Recording, read_json, read_recordings
+from gnnperf.graph import TYPICAL_ON_GPU, load_graph, without_profiler
 from gnnperf.predict import Request
 from gnnperf.predict.api import Setup, predicted, setup_of
 from gnnperf.predict.profiler import from_cost, typical_cost
@@ -23,7 +27,8 @@ from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._results import save_result
 
 DATA = Path("datasets")
-SETS = ("h200", "cpu-unseen")
+ON_GPU = "h200"
+SETS = (ON_GPU, "cpu-unseen")
 LONGER = 1.1  # runs whose step the profiler makes longer by this factor
 WAYS = ("as recorded", "without the profiler", "without it, typical cost", "blind")
 
@@ -41,6 +46,29 @@ def predictions_us(recording: Recording) -> tuple[float, ...]:
     return kept.step_time_us, removed.step_time_us, typical_us, blind.step_time_us
 
 
+def left_out_us(runs: Sequence[Recording]) -> np.ndarray:
+    """[num_runs] blind steps with host constants of the other programs' runs, us."""
+    graphs = [load_graph(run.path, None) for run in runs]
+    plain = [without_profiler(graph, TYPICAL_ON_GPU) for graph in graphs]
+    programs = [program_of(run) for run in runs]
+    result = []
+    for graph, program in zip(graphs, each(programs, "leaving out", "programs"), strict=True):
+        others = [one for one, other in zip(plain, programs, strict=True) if other != program]
+        constants = fit_lags(others, "gpu", fit_host_overheads(others, default_constants("gpu")))
+        request = Request(evidence=TraceEvidence.none)
+        setup = setup_of(graph, request)
+        assert isinstance(setup, Setup), "no replay was requested"
+        blind = replace(setup, models=replace(setup.models, model=AnalyticPredictor(constants)))
+        result.append(blind.step_prediction(blind.predict()).step_time_us)
+    return np.array(result)
+
+
+def program_of(run: Recording) -> str:
+    """The program of a recorded run: the model of a library, or the kind of workload."""
+    card = read_json(run.path / CARD)
+    return str(card["parameters"].get("model") or card["workload"])
+
+
 def main() -> None:
     """Print the tables."""
     print_head("data set", "runs", "prediction", "median error", "mean", "p90", "max", "bias")
@@ -49,11 +77,15 @@ def main() -> None:
         predicted_us = np.array([predictions_us(run) for run in each(runs, "predicting", "runs")])  # [num_runs, 4]
         measured_us = np.array([run.unprofiled_us for run in runs])
         longer = np.array([run.profiled_us > LONGER * run.unprofiled_us for run in runs])
+        others_us = left_out_us(runs) if name == ON_GPU else np.zeros(len(runs))  # [num_runs]
         for part, chosen in (("all", np.ones(len(runs), dtype=bool)), ("profiler adds > 10 %", longer)):
             signed = 100 * (predicted_us[chosen] / measured_us[chosen, None] - 1)
             for way, column in zip(WAYS, signed.T, strict=True):
                 print_row(f"{name}, {part}", chosen.sum(), way, *figures(column))
-        if name == "h200":
+            if name == ON_GPU:
+                print_row(f"{name}, {part}", chosen.sum(), "blind, hosts of other programs",
+                          *figures(100 * (others_us[chosen] / measured_us[chosen] - 1)))  # fmt: skip
+        if name == ON_GPU:
             error = np.abs(100 * (predicted_us[:, 1] / measured_us - 1))
             save_result("unprofiled_steps", float(error.mean()), float(np.quantile(error, 0.9)))
 

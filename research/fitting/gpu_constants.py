@@ -51,11 +51,11 @@ COST = ProfilerCost(
 )
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 22 recorded runs of "
-    "an H200 (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, A100, "
-    "H100 hosts), robust means and medians over all of them, without what the profiler adds (per op and annotation of "
-    "public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside of their "
-    "runtime calls, T4, is still there). Do not judge the "
-    "analytical model on those runs with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
+    "an H200 (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, "
+    "A100, H100 hosts), robust means and medians over all of them, without what the profiler adds (per op and "
+    "annotation of public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside "
+    "of their runtime calls, T4, is still there). Do not judge the analytical model on those runs with these "
+    "constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
     "pageable_share: estimates. collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with "
     "LL128 (gpu); an estimate for gloo (cpu). graph_launch_us: the same script, with five programs that launch graphs "
     "(param MIT, ao BSD, TraceLens MIT); the profiler traces every kernel under a launch, and its part is in it."

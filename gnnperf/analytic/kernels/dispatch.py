@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gnnperf.analytic.attention import attentions_us
+from gnnperf.analytic.batch_norm import batch_norms_us
 from gnnperf.analytic.convolution.calls import convolutions_us
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.batched_calls import batched_us
@@ -66,7 +67,7 @@ FORMS: Mapping[str, Form] = {
     OpFamily.GEMM: products_us,
     OpFamily.CONV: convolutions_us,
     OpFamily.ATTENTION: attentions_us,
-    OpFamily.NORM: _first(rows_us, streams_us),  # over rows, or streams (batch and group norms)
+    OpFamily.NORM: _first(rows_us, _first(batch_norms_us, streams_us)),  # over rows, channels, or streams (group norms)
     OpFamily.SOFTMAX: rows_us,
     OpFamily.REDUCTION: _or_chains(reductions_us),
     OpFamily.ELEMENTWISE: _or_chains(elementwise_calls_us),

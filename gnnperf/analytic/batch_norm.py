@@ -1,0 +1,111 @@
+"""Batch norm: a block per channel, so few channels leave most of a GPU idle.
+
+channel 0   block 0 |load|load|load|...|        each load waits for memory: one iteration of all threads of the block
+channel 1   block 1 |load|load|load|...|        takes a latency, whatever the bandwidth
+...                                             blocks run at once as far as SMs hold them, then in waves
+
+cuDNN (float32, float16): one kernel that reads its tensors twice and writes once. torch's own kernels (bfloat16, and
+where cuDNN is off): statistics, then an elementwise kernel of a block per channel and sample; backward is one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from gnnperf.analytic.constants_file import AboveZero, read_constants
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting
+from gnnperf.graph import UnknownCost
+from gnnperf.hardware import DeviceSpec, conf_dir
+
+BATCH_NORM_FILE = "batch_norm.yaml"
+BLOCKS_PER_SM = 4.0  # of 512 threads
+US = 1e6
+
+
+@dataclass(frozen=True)
+class ChannelKernel:
+    """A kernel with a block per channel.
+
+    Attributes:
+        tensors: how often the activation's bytes are moved.
+        bytes_per_us: what one block moves, of float32; narrower types move less, as loads are counted, not bytes.
+        bandwidth_share: of the device's bandwidth, that many channels reach.
+    """
+
+    tensors: AboveZero
+    bytes_per_us: AboveZero
+    bandwidth_share: AboveZero
+
+
+@dataclass(frozen=True)
+class BatchNormConstants:
+    """Content of conf/analytic/batch_norm.yaml.
+
+    Attributes:
+        kernels: op -> its kernel over channels.
+        apply: torch's elementwise kernel of the forward; `bytes_per_us` is not used.
+        block_us_per_sm: what a block of it takes of an SM, however little it does.
+        overlap_power: how latency and bandwidth bound each other, as in the roofline.
+    """
+
+    kernels: Mapping[str, ChannelKernel]
+    apply: ChannelKernel
+    block_us_per_sm: AboveZero
+    overlap_power: AboveZero
+    provenance: str
+
+
+@cache
+def default_batch_norm_constants() -> BatchNormConstants:
+    """The constants that ship."""
+    return read_constants(conf_dir("analytic") / BATCH_NORM_FILE, BatchNormConstants)
+
+
+def batch_norms_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of whole calls with one floor; NaN: another op, or shapes not recorded."""
+    constants = default_batch_norm_constants()
+    return np.array([_call_us(call, setting.device, constants) for call in calls], dtype=np.float64)
+
+
+def _call_us(call: KernelCall, device: DeviceSpec, constants: BatchNormConstants) -> float:
+    kernel = constants.kernels.get(call.plain_name)
+    try:
+        shape = call.parsed().tensor(0).shape if kernel is not None else ()
+    except UnknownCost:
+        return np.nan
+    if kernel is None or len(shape) < 2 or 0 in shape:
+        return np.nan
+    samples, channels = float(shape[0]), float(shape[1])
+    elements = float(np.prod(shape[2:])) * samples  # of a channel
+    result = channel_us(elements, channels, call.item_bytes, device, kernel, constants.overlap_power)
+    if call.plain_name == "aten::native_batch_norm":
+        result += apply_us(elements, channels, samples, call.item_bytes, device, constants)
+    return device.launch_floor_us + result
+
+
+def channel_us(
+    elements: float, channels: float, item_bytes: int, device: DeviceSpec, kernel: ChannelKernel, power: float
+) -> float:
+    """us of a kernel with a block per channel: (latency^p + memory^p)^(1/p), without a floor."""
+    waves = np.ceil(channels / (device.num_sms * BLOCKS_PER_SM))
+    latency_us = waves * elements * FLOAT32_BYTES * kernel.tensors / kernel.bytes_per_us
+    moved_bytes = kernel.tensors * elements * channels * item_bytes
+    memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
+    return float((latency_us**power + memory_us**power) ** (1.0 / power))
+
+
+FLOAT32_BYTES = 4.0
+
+
+def apply_us(
+    elements: float, channels: float, samples: float, item_bytes: int, device: DeviceSpec,
+    constants: BatchNormConstants,
+) -> float:  # fmt: skip
+    """us of torch's elementwise kernel: its bytes, or its blocks (one per channel and sample) where they are small."""
+    moved_bytes = constants.apply.tensors * elements * channels * item_bytes
+    memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * constants.apply.bandwidth_share) * US
+    return max(memory_us, channels * samples * constants.block_us_per_sm / device.num_sms)

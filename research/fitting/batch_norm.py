@@ -1,0 +1,131 @@
+"""Fit conf/analytic/batch_norm.yaml on recorded H200 runs and public ResNet-50 traces of a V100.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.batch_norm [OUT.yaml]
+
+Prints errors by kernel and device, and those of torch's kernels on a program that the fit did not see.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.batch_norm import (
+    BATCH_NORM_FILE,
+    BatchNormConstants,
+    apply_us,
+    channel_us,
+    default_batch_norm_constants,
+)
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph, load_graph
+from gnnperf.hardware import conf_dir, load_device
+from research.benchmarks.trace_evidence import gpu_recordings
+from research.fitting.files import write_constants
+from research.fitting.logs import fit_logs, softened
+
+RECORDED, LEFT_OUT = Path("datasets/h200"), "resnet_n3"
+PUBLIC, PUBLIC_DEVICE = ("kineto-resnet50",), "v100_dgxs_32gb"
+APPLY = "apply"
+KERNELS = {"batch_norm_collect_statistics": "aten::native_batch_norm",
+           "batch_norm_backward_kernel": "aten::native_batch_norm_backward", "bn_fw_tr": "aten::cudnn_batch_norm",
+           "bn_bw": "aten::cudnn_batch_norm_backward", "batch_norm_transform_input": APPLY}  # fmt: skip
+LEAST_US = 8.0  # shorter kernels are mostly their floor
+DIGITS = 4
+DISTURBED = 0.1  # log residuals beyond that count linearly
+KEYS = ["run", "device", "kind", "samples", "channels", "elements", "item_bytes"]
+
+
+def graphs() -> Iterator[tuple[str, str, ExecutionGraph]]:
+    """(run, device, graph) of programs with batch norms."""
+    for card in sorted(RECORDED.glob("*resnet*/*/run.json")):
+        yield card.parent.parent.name, "h200", load_graph(card.parent, None)
+    for run, graph in gpu_recordings(PUBLIC):
+        yield run, PUBLIC_DEVICE, graph
+
+
+def measured_kernels(run: str, device: str, graph: ExecutionGraph) -> pd.DataFrame:
+    """A row per distinct kernel of batch norms: KEYS and the mean of what it took (`latency_us`)."""
+    nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()]
+    kind = nodes["event_name"].astype(str).map(lambda name: next((KERNELS[k] for k in KERNELS if k in name), ""))
+    nodes = nodes[((kind != "") & nodes["input_dims"].notna()).to_numpy()]
+    shapes = [json.loads(text)[0] for text in nodes["input_dims"].astype(str)]
+    rows = pd.DataFrame({
+        "run": run, "device": device, "kind": kind[nodes.index], "samples": [float(s[0]) for s in shapes],
+        "channels": [float(s[1]) for s in shapes], "elements": [float(np.prod(s[2:]) * s[0]) for s in shapes],
+        "item_bytes": np.where(nodes["dtype"].astype(str) == "float32", 4, 2), "latency_us": nodes["latency_us"],
+    })  # fmt: skip
+    return rows.groupby(KEYS)["latency_us"].mean().reset_index()
+
+
+def predicted_us(rows: pd.DataFrame, constants: BatchNormConstants) -> np.ndarray:
+    """[n] us of single kernels."""
+    result = []
+    for row in rows[KEYS].to_dict("records"):
+        device = load_device(row["device"])
+        sizes = (row["elements"], row["channels"])
+        if row["kind"] == APPLY:
+            us = apply_us(*sizes, row["samples"], row["item_bytes"], device, constants)
+        else:
+            us = channel_us(*sizes, row["item_bytes"], device, constants.kernels[row["kind"]], constants.overlap_power)
+        result.append(device.launch_floor_us + us)
+    return np.array(result)
+
+
+def fitted(table: pd.DataFrame, base: BatchNormConstants) -> BatchNormConstants:
+    """Two numbers of every kind of kernel, by least squares of logarithms."""
+    result = base
+    for kind, rows in table.groupby("kind"):
+        result = _fit(str(kind), rows, result)
+    return result
+
+
+def _fit(kind: str, rows: pd.DataFrame, base: BatchNormConstants) -> BatchNormConstants:
+    measured_us = rows["latency_us"].to_numpy()
+
+    def residuals(values: np.ndarray) -> np.ndarray:
+        return softened(np.log(predicted_us(rows, _moved(base, kind, values)) / measured_us), DISTURBED)
+
+    if kind == APPLY:
+        start = [base.block_us_per_sm, base.apply.bandwidth_share]
+    else:
+        start = [base.kernels[kind].bytes_per_us, base.kernels[kind].bandwidth_share]
+    return _moved(base, kind, fit_logs(residuals, np.array(start)))
+
+
+def _moved(base: BatchNormConstants, kind: str, values: np.ndarray) -> BatchNormConstants:
+    first, share = values.tolist()
+    if kind == APPLY:
+        return replace(base, apply=replace(base.apply, bandwidth_share=share), block_us_per_sm=first)
+    kernel = replace(base.kernels[kind], bytes_per_us=first, bandwidth_share=share)
+    return replace(base, kernels={**base.kernels, kind: kernel})
+
+
+def report(name: str, table: pd.DataFrame, constants: BatchNormConstants) -> None:
+    """Mean absolute error and bias by kind and device."""
+    for (kind, device), rows in table.groupby(["kind", "device"]):
+        error = predicted_us(rows, constants) / rows["latency_us"].to_numpy() - 1.0
+        print(f"{name}: {kind}, {device}: {len(rows)} kernels, {np.abs(error).mean():.1%}, bias {error.mean():+.1%}")
+
+
+def main() -> None:
+    """Fit and write."""
+    base = default_batch_norm_constants()
+    table = pd.concat([measured_kernels(*each) for each in graphs()])
+    table = table[table["latency_us"] > LEAST_US]
+    left_out = table["run"].str.startswith(LEFT_OUT)
+    report(f"{LEFT_OUT} left out", table[left_out], fitted(table[~left_out], base))
+    result = fitted(table, base)
+    report("all", table, result)
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / BATCH_NORM_FILE
+    write_constants(out, result, DIGITS)
+
+
+if __name__ == "__main__":
+    main()
