@@ -1,4 +1,4 @@
-"""What the docstring of a dataclass says about its fields."""
+"""What a dataclass states about its fields: in its docstring, or in comments where they are declared."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 
 _ENTRY = re.compile(r"(\w+(?:, \w+)*): (.*)", re.DOTALL)
 _SECTION = "Attributes:"
+_FIELD = re.compile(
+    r"((?:    # .*\n)*)    (\w+): [^#\n]*(?:  # (.*))?\n"
+)  # comments before it, name, comment behind it
 
 
 def summary(kind: type) -> str:
@@ -17,13 +20,24 @@ def summary(kind: type) -> str:
 
 
 def field_docs(kind: Any) -> dict[str, str]:
-    """Field -> what the `Attributes:` of the class, or of a base class, say about it."""
+    """Field -> what the `Attributes:` of the class, or of a base class, or its own comment, say about it."""
     names = {field.name for field in dataclasses.fields(kind)}
     result: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
+    bases: list[type[Any]] = list(reversed(kind.__mro__))
+    for base in bases:
+        if hasattr(base, "__dataclass_fields__"):
+            result |= {name: text for name, text in _comments(inspect.getsource(base)).items() if name in names}
         for entry in _entries(inspect.cleandoc(base.__doc__ or ""), names):
             result |= {name: entry[1] for name in entry[0].split(", ") if name in names}
     return result
+
+
+def _comments(source: str) -> dict[str, str]:
+    """Field -> the comment behind it, or the lines of comment before it."""
+    own = {
+        name: behind or " ".join(before.replace("#", " ").split()) for before, name, behind in _FIELD.findall(source)
+    }
+    return {name: text if text.endswith(".") else f"{text}." for name, text in own.items() if text}
 
 
 def _entries(text: str, names: set[str]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from docs.made.pages import DOCS, ROOT
 PAGE = ROOT / DOCS / "tutorial.md"
 NEEDED = ("datasets", "predict.py", "train.py")  # what a reader has in the folder where the commands are given
 SLOW, SHELL, OUTPUT = "slow", "sh", "text"
+TERMINAL = {"COLUMNS": "110", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}  # of a reader
 ALIKE = 0.6  # of a shown line and the printed one that takes its place
 
 
@@ -63,15 +64,18 @@ def words_of(command: str) -> list[str]:
     return [*program.get(words[0], [words[0]]), *words[1:]]
 
 
-def run(part: Part, folder: Path) -> str:
-    """What its commands print to standard output."""
-    printed = []
-    for command in part.commands:
-        done = subprocess.run(words_of(command), cwd=folder, env=_environment(), text=True, capture_output=True)
-        if done.returncode:
-            raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stderr}")
-        printed.append(done.stdout)
-    return "".join(printed)
+def in_a_process(command: str, folder: Path) -> str:
+    """What a command prints to standard output."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | TERMINAL
+    done = subprocess.run(words_of(command), cwd=folder, env=environment, text=True, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def run(part: Part, folder: Path, call: Callable[[str, Path], str] = in_a_process) -> str:
+    """What its commands print to standard output; `call` runs one of them in the folder."""
+    return "".join(call(command, folder) for command in part.commands)
 
 
 def missing(shown: Iterable[str], printed: str) -> list[str]:
@@ -136,10 +140,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if requested.write:
         PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return wrong
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
 
 
 def _plain(line: str) -> str:

@@ -30,14 +30,12 @@ class AnalyticPredictor:
     """Closed forms of kernels on GPUs, prices of ops on CPUs, latency-bandwidth collectives, mean host overheads.
 
     Collectives go by the models that the cluster names (`ClusterSpec.collectives`), else by specification.
-
-    Attributes:
-        constants: what the model takes as given; None: what ships for the device's kind, which covers devices of
-            another kind in any case.
-        contention: what overlapping work takes from each other. Latencies are of each op by itself.
     """
 
+    # what the model takes as given; None: what ships for the device's kind, which covers devices of another kind in any
+    # case
     constants: AnalyticConstants | None = None
+    # what overlapping work takes from each other. Latencies are of each op by itself.
     contention: ContentionConstants = field(default_factory=default_contention)
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:

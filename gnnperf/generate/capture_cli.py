@@ -101,12 +101,7 @@ def _capture(args: argparse.Namespace) -> None:
 
 
 def function_of(script: Path, name: str, arguments: Sequence[str]) -> Callable[[], Any]:
-    """The function that makes a rank's step.
-
-    Args:
-        script: the file, which is imported.
-        name: of the function.
-        arguments: what the script finds in sys.argv.
+    """The function that makes a rank's step; the script is imported, with the arguments in sys.argv.
 
     Raises:
         InputError: no such file or function, or one that takes arguments.

@@ -18,20 +18,13 @@ LEAVES = ("y", "dx")
 
 @dataclass(frozen=True)
 class Use:
-    """What one op takes and makes.
+    """What one op takes and makes."""
 
-    Attributes:
-        op: as the program's item names it, or a word for what is no op (recv, data).
-        takes: names of tensors.
-        makes: name -> bytes.
-        gradients_bytes: gradients of parameters that it makes and that stay until the step's end.
-        of_weights: nothing but the update waits for it; a backward pass in two parts runs it in the second one.
-    """
-
-    op: str
-    takes: tuple[str, ...] = ()
-    makes: tuple[tuple[str, int], ...] = ()
-    gradients_bytes: tuple[int, ...] = ()
+    op: str  # as the program's item names it, or a word for what is no op (recv, data)
+    takes: tuple[str, ...] = ()  # names of tensors
+    makes: tuple[tuple[str, int], ...] = ()  # name -> bytes
+    gradients_bytes: tuple[int, ...] = ()  # gradients of parameters that it makes and that stay until the step's end
+    # nothing but the update waits for it; a backward pass in two parts runs it in the second one
     of_weights: bool = False
 
 
@@ -58,17 +51,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Stretch:
-    """One run of a pair, in one direction.
+    """One run of a pair, in one direction."""
 
-    Attributes:
-        pair: see there.
-        backward: or forward.
-        of_weights: the second part of a backward pass.
-    """
-
-    pair: Pair
-    backward: bool
-    of_weights: bool = False
+    pair: Pair  # see there
+    backward: bool  # or forward
+    of_weights: bool = False  # the second part of a backward pass
 
 
 class HeldFor(StrEnum):
@@ -82,17 +69,11 @@ class HeldFor(StrEnum):
 
 @dataclass(frozen=True)
 class Hold:
-    """Memory that comes or goes between stretches.
+    """Memory that comes or goes between stretches."""
 
-    Attributes:
-        op: that makes it, or a word.
-        held_for: see there.
-        num_bytes: of one tensor; negative: it goes.
-    """
-
-    op: str
-    held_for: HeldFor
-    num_bytes: int
+    op: str  # that makes it, or a word
+    held_for: HeldFor  # see there
+    num_bytes: int  # of one tensor; negative: it goes
 
 
 @dataclass(frozen=True)

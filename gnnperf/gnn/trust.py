@@ -29,15 +29,10 @@ UNKNOWN_OP = 0.9
 
 @dataclass(frozen=True)
 class Trust:
-    """Devices and programs of the training runs.
+    """Devices and programs of the training runs."""
 
-    Attributes:
-        devices: their names.
-        programs: program -> ops of its kernels.
-    """
-
-    devices: tuple[str, ...]
-    programs: Mapping[str, tuple[str, ...]]
+    devices: tuple[str, ...]  # their names
+    programs: Mapping[str, tuple[str, ...]]  # program -> ops of its kernels
 
     def of(
         self, nodes: pd.DataFrame, device: str, known_op: np.ndarray, base_us: np.ndarray

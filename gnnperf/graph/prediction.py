@@ -29,16 +29,12 @@ REASONS = {  # where nothing states more
 
 @dataclass(frozen=True)
 class Isolated:
-    """Latencies that hold for an op by itself, and what it shares with others in a run.
+    """Latencies that hold for an op by itself, and what it shares with others in a run."""
 
-    Attributes:
-        nodes: [num_nodes] bool, nodes whose latency is of the isolated op; that of others was measured next to whatever
-            ran with it.
-        contention: what overlapping work takes from each other on the cluster predicted for.
-    """
-
+    # [num_nodes] bool, nodes whose latency is of the isolated op; that of others was measured next to whatever ran with
+    # it
     nodes: np.ndarray
-    contention: Contention
+    contention: Contention  # what overlapping work takes from each other on the cluster predicted for
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,11 @@ def step_windows(ranks: list[RankEvents]) -> StepWindows:
     names = sorted(common, key=lambda name: marks[0][name][0])
     begin = np.array([[m[name][0] for name in names] for m in marks])  # [num_ranks, num_steps]
     mark_end = np.array([[m[name][1] for name in names] for m in marks])
-    following = np.c_[begin[:, 1:], mark_end[:, -1:] + 1]
+    following = np.c_[begin[:, 1:], mark_end[:, -1:]]
     # A missing mark in the middle ends the step before it at its own end.
     number = np.array([int(STEP_MARK.match(name)[1]) for name in names])  # type: ignore[index]
     adjacent = np.r_[np.diff(number) == 1, False]  # [num_steps]
-    end = np.where(adjacent[None, :], following, mark_end + 1)
+    end = np.where(adjacent[None, :], following, mark_end)
     main = np.array([m[names[0]][2] for m in marks])
     cpu_end = np.where(adjacent[None, :], following, mark_end)
     return StepWindows(tuple(names), begin, end, cpu_end, main, np.r_[False, adjacent[:-1]])

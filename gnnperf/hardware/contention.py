@@ -56,16 +56,12 @@ class Contention:
     outer_bucket: Bucket | None = None
 
     def usual_stretch(self, moves: np.ndarray, latency_us: np.ndarray, stretch: np.ndarray) -> np.ndarray:
-        """[n] how much longer nodes usually take next to other work; `stretch` is how much longer they take on average.
+        """[n] how much longer nodes usually take next to other work; `stretch` [n] is how much longer on average.
 
         Threads that share a core take turns. A node much shorter than a turn mostly meets none, and once in a while
-        waits for a whole one: its mean is stretched, and what it usually takes is not. Transfers advance packet by
-        packet, and kernels on a GPU share it at every moment: they are stretched as their means are.
-
-        Args:
-            moves: [n] bool, transfers.
-            latency_us: [n] of the node by itself.
-            stretch: [n] 1 or more; less for a transfer that found tokens in its lines' buckets.
+        waits for a whole one: its mean is stretched, and what it usually takes is not. `moves` [n]: transfers, which
+        advance packet by packet, and kernels on a GPU share it at every moment: they are stretched as their means are.
+        A transfer that finds tokens in its lines' buckets has a stretch below 1.
         """
         if self.cores_per_node == UNLIMITED:
             return stretch

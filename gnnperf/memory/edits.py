@@ -99,15 +99,10 @@ SAME_OPS = "whether another batch makes the program keep other tensors: it is ta
 
 @dataclass(frozen=True)
 class MemoryEdits:
-    """What edits make of memory.
+    """What edits make of memory."""
 
-    Attributes:
-        variant: of the step.
-        unknown: sentences: what is left out.
-    """
-
-    variant: Variant
-    unknown: tuple[str, ...]
+    variant: Variant  # of the step
+    unknown: tuple[str, ...]  # sentences: what is left out
 
 
 def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) -> MemoryEdits:
@@ -167,15 +162,10 @@ _REST = -1  # a size that torch works out
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledBatch(Variant):
-    """Every rank's batch is larger or smaller.
+    """Every rank's batch is larger or smaller."""
 
-    Attributes:
-        batch: what is batch in the step.
-        factor: new batch / old batch.
-    """
-
-    batch: Batch
-    factor: float
+    batch: Batch  # what is batch in the step
+    factor: float  # new batch / old batch
 
     def source(self, recorded: TensorSlot) -> TensorSlot:
         """Data: its first dimension that has a size of the batch."""

@@ -20,13 +20,9 @@ from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 
 @dataclass(frozen=True)
 class Variant:
-    """A known change of the program: as recorded, unless a subclass overrides it.
+    """A known change of the program: as recorded, unless a subclass overrides it."""
 
-    Attributes:
-        inner: another change that is made first; None: there is none.
-    """
-
-    inner: Variant | None = None
+    inner: Variant | None = None  # another change that is made first; None: there is none
 
     def source(self, recorded: TensorSlot) -> TensorSlot:
         """What a tensor is that was there before the step, and is no parameter."""

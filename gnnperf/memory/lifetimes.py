@@ -74,21 +74,14 @@ _COPIES = ("aten::clone", "aten::new_empty_strided", "aten::empty_strided", "ate
 
 @dataclass
 class Lifetimes:
-    """A walk over the calls of one step.
+    """A walk over the calls of one step."""
 
-    Attributes:
-        variant: the program that is requested.
-        on_gpu: whether it runs on GPUs; oneDNN's copies are of CPUs.
-        storages: all memory of the step.
-        temporary: (bytes, from_ns, to_ns, op) of what ops hold while they run.
-        unknown: op -> calls whose results no one could tell.
-    """
-
-    variant: Variant
-    on_gpu: bool = False
-    storages: Storages = field(default_factory=Storages)
+    variant: Variant  # the program that is requested
+    on_gpu: bool = False  # whether it runs on GPUs; oneDNN's copies are of CPUs
+    storages: Storages = field(default_factory=Storages)  # all memory of the step
+    # (bytes, from_ns, to_ns, op) of what ops hold while they run
     temporary: list[tuple[int, int, int, str]] = field(default_factory=list)
-    unknown: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)  # op -> calls whose results no one could tell
     _saved: dict[int, list[Storage]] = field(default_factory=dict)  # by autograd's number
     _near: dict[int, set[int]] = field(default_factory=dict)  # by node: what it takes and makes
     _sparse: set[int] = field(default_factory=set)  # nodes whose gradient is made of rows, and not yet of a parameter

@@ -26,15 +26,10 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Timeline:
-    """Bytes requested at points of time.
+    """Bytes requested at points of time."""
 
-    Attributes:
-        time_us: [num_points] since the step's begin, ascending.
-        parts_bytes: part -> [num_points].
-    """
-
-    time_us: tuple[float, ...]
-    parts_bytes: Mapping[Part, tuple[int, ...]]
+    time_us: tuple[float, ...]  # [num_points] since the step's begin, ascending
+    parts_bytes: Mapping[Part, tuple[int, ...]]  # part -> [num_points]
 
     @property
     def total_bytes(self) -> tuple[int, ...]:
@@ -44,33 +39,23 @@ class Timeline:
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """One rank's peak in one step.
+    """One rank's peak in one step."""
 
-    Attributes:
-        rank: which.
-        step: name of the step's mark.
-        parts_bytes: Part -> bytes at the peak.
-        at: op at the peak.
-        held_between_steps_bytes: tensors that stay: parameters, their gradients, optimizer state, inputs.
-        hidden_bytes: what stays, too, and Python does not know: rows of sparse gradients, and DDP's buckets unless a
-            hook of the program's gets them.
-        buckets_bytes: DDP's buckets: copies of gradients, all the time.
-        unknown: sentences: what cannot be determined.
-        missing: what a training step holds and the trace lacks, e.g. weights; the peak is then a lower bound.
-        most_reserved_bytes: what CUDA's caching allocator may hold at most, of freed blocks too; None: unknown.
-        timeline: what is there over the time of the step; None: not known.
-    """
-
-    rank: int
-    step: str
-    parts_bytes: dict[Part, int]
-    at: str
-    held_between_steps_bytes: int
+    rank: int  # which
+    step: str  # name of the step's mark
+    parts_bytes: dict[Part, int]  # Part -> bytes at the peak
+    at: str  # op at the peak
+    held_between_steps_bytes: int  # tensors that stay: parameters, their gradients, optimizer state, inputs
+    # what stays, too, and Python does not know: rows of sparse gradients, and DDP's buckets unless a hook of the
+    # program's gets them
     hidden_bytes: int = 0
-    buckets_bytes: int = 0
-    unknown: tuple[str, ...] = ()
+    buckets_bytes: int = 0  # DDP's buckets: copies of gradients, all the time
+    unknown: tuple[str, ...] = ()  # sentences: what cannot be determined
+    # what a training step holds and the trace lacks, e.g. weights; the peak is then a lower bound.
     missing: tuple[str, ...] = ()
+    # what CUDA's caching allocator may hold at most, of freed blocks too; None: unknown
     most_reserved_bytes: int | None = None
+    # what is there over the time of the step; None: not known
     timeline: Timeline | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -94,17 +79,11 @@ _METHODS = (_ADDED_UP, "max_memory_allocated")
 
 @dataclass(frozen=True)
 class Measured:
-    """One rank's peak as its recorder counted it.
+    """One rank's peak as its recorder counted it."""
 
-    Attributes:
-        method: how; decides what was counted.
-        peak_bytes: the most of a step.
-        held_between_steps_bytes: of it what stays; None where the method does not tell.
-    """
-
-    method: str
-    peak_bytes: int
-    held_between_steps_bytes: int | None = None
+    method: str  # how; decides what was counted
+    peak_bytes: int  # the most of a step
+    held_between_steps_bytes: int | None = None  # of it what stays; None where the method does not tell
 
     def counted_bytes(self, peak: PeakMemory) -> int:
         """Of a prediction, what this method counts: on a CPU what is requested and Python knows; CUDA counts all."""

@@ -18,12 +18,7 @@ PARTS = {ASKED: Part.ACTIVATIONS, KEPT: Part.GRADIENTS, GATHERED: Part.GATHERED,
 
 
 def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Levels]) -> Timeline:
-    """Of many points those with most in their stretch of time; parts that hold nothing are left out.
-
-    Args:
-        time_us: [n] ascending.
-        parts_bytes: part -> [n].
-    """
+    """Of many points [n], ascending, those with most in their stretch of time; parts that hold nothing are left out."""
     known = {part: levels for part, levels in parts_bytes.items() if levels.any()}
     if not len(time_us) or not known:
         return Timeline((), {})

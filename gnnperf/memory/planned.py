@@ -48,17 +48,11 @@ Counted = Callable[[int, bool], Sizes]  # bytes of a tensor, whether it is a gra
 
 @dataclass(frozen=True)
 class Course:
-    """What is there over one direction of a pair, or after a change between stretches, above what was there before.
+    """What is there over one direction of a pair, or after a change between stretches, above what was there before."""
 
-    Attributes:
-        ops: names.
-        during: [num_ops, columns] while each runs: what it takes and what it makes are there together.
-        net: [columns] what is left.
-    """
-
-    ops: tuple[str, ...]
-    during: Sizes
-    net: Sizes
+    ops: tuple[str, ...]  # names
+    during: Sizes  # [num_ops, columns] while each runs: what it takes and what it makes are there together
+    net: Sizes  # [columns] what is left
 
     @cached_property
     def highest(self) -> int:

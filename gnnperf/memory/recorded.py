@@ -49,19 +49,12 @@ _UPDATES_TABLES = "split_embedding_backward"  # of fbgemm: tables are no paramet
 
 @dataclass(frozen=True)
 class Held:
-    """Tensors of one rank.
+    """Tensors of one rank."""
 
-    Attributes:
-        parameters: those that optimizers change.
-        state: of the optimizers.
-        unknown: sentences: what could not be determined.
-        has_state: whether the state is in the trace, or the optimizer is known to have none.
-    """
-
-    parameters: tuple[TensorSlot, ...]
-    state: tuple[TensorSlot, ...]
-    unknown: tuple[str, ...]
-    has_state: bool = True
+    parameters: tuple[TensorSlot, ...]  # those that optimizers change
+    state: tuple[TensorSlot, ...]  # of the optimizers
+    unknown: tuple[str, ...]  # sentences: what could not be determined
+    has_state: bool = True  # whether the state is in the trace, or the optimizer is known to have none
 
 
 def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:

@@ -83,23 +83,15 @@ class Call:
 
 @dataclass(frozen=True)
 class StepCalls:
-    """A step in order of time.
+    """A step in order of time."""
 
-    Attributes:
-        step: name of its mark.
-        calls: forward, backward, and whatever else comes before the optimizer.
-        optimizer: calls of the optimizers, with those inside.
-        optimizer_from_ns: begin of the first optimizer; the step's end where there is none.
-        end_ns: of the step.
-        copies_into_buckets: whether DDP itself divides gradients and puts them into its buckets; a program's hook
-            does it otherwise, and gets buckets as Python's tensors.
-    """
-
-    step: str
-    calls: tuple[Call, ...]
-    optimizer: tuple[Call, ...] = field(default=())
-    optimizer_from_ns: int = 0
-    end_ns: int = 0
+    step: str  # name of its mark
+    calls: tuple[Call, ...]  # forward, backward, and whatever else comes before the optimizer
+    optimizer: tuple[Call, ...] = field(default=())  # calls of the optimizers, with those inside
+    optimizer_from_ns: int = 0  # begin of the first optimizer; the step's end where there is none
+    end_ns: int = 0  # of the step
+    # whether DDP itself divides gradients and puts them into its buckets; a program's hook does it otherwise, and gets
+    # buckets as Python's tensors
     copies_into_buckets: bool = False
 
 

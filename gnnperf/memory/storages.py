@@ -19,17 +19,11 @@ from gnnperf.graph import DTYPE_BYTES, OpCall, UnknownCost, parse_call
 
 @dataclass(frozen=True)
 class TensorSlot:
-    """A tensor argument.
+    """A tensor argument."""
 
-    Attributes:
-        shape: [dims].
-        dtype: torch's name of it; "" where the trace records none (lists of tensors).
-        requires_grad: whether autograd follows it.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    requires_grad: bool = False
+    shape: tuple[int, ...]  # [dims]
+    dtype: str  # torch's name of it; "" where the trace records none (lists of tensors)
+    requires_grad: bool = False  # whether autograd follows it
 
     @property
     def num_bytes(self) -> int:
@@ -95,59 +89,36 @@ class Role(StrEnum):
 
 @dataclass
 class Storage:
-    """Memory, and from when to when it is held.
+    """Memory, and from when to when it is held."""
 
-    Attributes:
-        number: of all, in order.
-        num_bytes: requested.
-        role: what for.
-        requires_grad: whether autograd follows what is in it.
-        from_ns: when it was made.
-        to_ns: end of the last use that is known.
-        made_by: op.
-        is_over: whether no one can take it any more.
-    """
-
-    number: int
-    num_bytes: int
-    role: Role
-    requires_grad: bool
-    from_ns: int
-    to_ns: int
-    made_by: str
-    is_over: bool = False
+    number: int  # of all, in order
+    num_bytes: int  # requested
+    role: Role  # what for
+    requires_grad: bool  # whether autograd follows what is in it
+    from_ns: int  # when it was made
+    to_ns: int  # end of the last use that is known
+    made_by: str  # op
+    is_over: bool = False  # whether no one can take it any more
 
 
 @dataclass
 class Name:
-    """A shape under which a storage may be taken.
+    """A shape under which a storage may be taken."""
 
-    Attributes:
-        storage: which.
-        dtype: as recorded.
-        actual: the tensor behind it: another one than recorded where the step is a variant of the recorded one.
-        in_backward: it was given there.
-        taken_by: event of the last call; -1 none yet.
-    """
-
-    storage: Storage
-    dtype: str
+    storage: Storage  # which
+    dtype: str  # as recorded
+    # the tensor behind it: another one than recorded where the step is a variant of the recorded one
     actual: TensorSlot
-    in_backward: bool
-    taken_by: int = -1
+    in_backward: bool  # it was given there
+    taken_by: int = -1  # event of the last call; -1 none yet
 
 
 @dataclass
 class Storages:
-    """All storages of a step and their names.
+    """All storages of a step and their names."""
 
-    Attributes:
-        all: in the order in which they were made.
-        in_backward: whether a node of the backward runs now.
-    """
-
-    in_backward: bool = False
-    all: list[Storage] = field(default_factory=list)
+    in_backward: bool = False  # whether a node of the backward runs now
+    all: list[Storage] = field(default_factory=list)  # in the order in which they were made
     _names: dict[Shape, list[Name]] = field(default_factory=dict)
     _last: tuple[str, Shape, Name | None] = ("", (), None)
 

@@ -25,9 +25,10 @@ from gnnperf.predict.intervals import (
     with_unseen_device_bounds,
     without_bounds,
 )
-from gnnperf.predict.measurements import TraceMeasurements, step_us
+from gnnperf.predict.measurements import TraceMeasurements, evidence_name, step_us, trace_notes
 from gnnperf.predict.predictors import Bounds, Once, Predictors
-from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
+from gnnperf.predict.profiler import RecordedProfiler, from_removed, recorded_profiler, with_profiler_removed
+from gnnperf.predict.request import Mode, Profiler, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.step_prediction import TRANSFER, StepPrediction, provenance
 from gnnperf.predict.step_rates import with_throughput
 from gnnperf.predict.target import (
@@ -49,12 +50,6 @@ if TYPE_CHECKING:
     from gnnperf.predict.replay import Replay
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
-COPY = (
-    "The step time is rebuilt from the step's own measured latencies: it checks the graph and is no forecast "
-    "(evidence=other_steps forecasts, evidence=none predicts blind)."
-)
-FORECAST = "The step time is a forecast from the measured latencies of step {}."
-STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
 TRANSFERRED = (
     "The step is predicted for the machine that the transfer checkpoint was trained on, from the measurements of this "
     "trace."
@@ -106,26 +101,16 @@ def setup_of(graph: ExecutionGraph, request: Request) -> Setup | Replay:
 
 @dataclass(frozen=True)
 class Models:
-    """The models that a request names, and what is known of them.
+    """The models that a request names, and what is known of them."""
 
-    Attributes:
-        model: the network, the blend, or the analytical model.
-        table: op table of the user; None: none.
-        bounds: intervals of nodes that come with the model.
-        steps: intervals of step times; None: unknown.
-        processors: of the validation runs; () unknown.
-        bucket_bytes: of the token buckets that training knew; None: of none.
-        checkpoint_sha256: of the checkpoint; None: there is none.
-        transfer: the checkpoint that corrects measurements of another machine; None: there is none.
-    """
-
-    model: Predictor
-    table: MeasuredPredictor | None = None
-    bounds: tuple[Bounds, ...] = ()
-    steps: StepIntervals | None = None
-    processors: tuple[Processor, ...] = ()
-    bucket_bytes: float | None = None
-    checkpoint_sha256: str | None = None
+    model: Predictor  # the network, the blend, or the analytical model
+    table: MeasuredPredictor | None = None  # op table of the user; None: none
+    bounds: tuple[Bounds, ...] = ()  # intervals of nodes that come with the model
+    steps: StepIntervals | None = None  # intervals of step times; None: unknown
+    processors: tuple[Processor, ...] = ()  # of the validation runs; () unknown
+    bucket_bytes: float | None = None  # of the token buckets that training knew; None: of none
+    checkpoint_sha256: str | None = None  # of the checkpoint; None: there is none
+    # the checkpoint that corrects measurements of another machine; None: there is none
     transfer: Checkpoint | None = None
 
 
@@ -175,17 +160,11 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a prediction of one step needs: the step, the hardware, and the predictors in their fallback order.
+    """What a prediction of one step needs: the step, the hardware, and the predictors in their fallback order."""
 
-    Attributes:
-        graph: of the trace or plan.
-        request: what is requested of it.
-        models: that the request names.
-    """
-
-    graph: ExecutionGraph
-    request: Request
-    models: Models
+    graph: ExecutionGraph  # of the trace or plan
+    request: Request  # what is requested of it
+    models: Models  # that the request names
 
     @cached_property
     def label(self) -> StepLabel:
@@ -230,8 +209,19 @@ class Setup:
     @cached_property
     def measured(self) -> MeasuredStep | None:
         """Measurements of the trace to start from; None: a blind prediction."""
-        source = self._source
-        return source if source is None or self.request.stalls is Stalls.keep else source.without_stalls()
+        source, request = self._source, self.request
+        if source is None:
+            return None
+        if request.stalls is Stalls.remove:
+            source = source.without_stalls()
+        return source if request.profiler is Profiler.keep else source.without_profiler(self._profiler.cost)
+
+    @cached_property
+    def _profiler(self) -> RecordedProfiler:
+        """Of the trace."""
+        assert self.request.trace is not None, "only traces have measurements"
+        on_gpu = self.target.traced is not None and self.target.traced.kind == "gpu"
+        return recorded_profiler(Path(self.request.trace), on_gpu)
 
     @property
     def _starts_from_trace(self) -> bool:
@@ -315,7 +305,7 @@ class Setup:
                 self.graph.fingerprint,
                 checkpoint_sha256=self.models.checkpoint_sha256,
                 collectives=collective_models_text(target.cluster),
-                evidence=_evidence_name(measured) if request.transfer is None else TRANSFER,
+                evidence=evidence_name(measured) if request.transfer is None else TRANSFER,
             ),
             warnings=(
                 *self._moved(),
@@ -335,7 +325,7 @@ class Setup:
         if request.transfer is not None:
             return (TRANSFERRED,)
         no_model = request.mode is Mode.hybrid and request.checkpoint is None and measured is None
-        return (*((NO_CHECKPOINT,) if no_model else ()), *_of_trace(measured, self.same_hardware))
+        return (*((NO_CHECKPOINT,) if no_model else ()), *trace_notes(measured, self.same_hardware))
 
     def _moved(self) -> tuple[str, ...]:
         """Another placement of the ranks than the traced one changes the step without any edit."""
@@ -373,7 +363,7 @@ class Setup:
             advance(1.0)
             result = replace(result, bound=node_bounds(prediction.graph, self.target.cluster.device),
                              measurements=TraceMeasurements(self.graph) if self._ran else None)  # fmt: skip
-            result = self._with_intervals(result)
+            result = self._with_profiler_removed(self._with_intervals(result))
         return with_findings(result, question, self.predictors, self.target.cluster) if request.findings else result
 
     def _with_intervals(self, result: StepPrediction) -> StepPrediction:
@@ -389,10 +379,19 @@ class Setup:
         own = self.predictors.on_traced_cluster(self.step)
         assert own is not None, "it starts from the trace"
         if self.same_hardware:
-            return with_trace_interval(result)
+            removed = self.request.profiler is Profiler.remove  # no interval was calibrated for it
+            return result if removed else with_trace_interval(result)
         own_us = assemble(own, self.question).step_time_us
         return with_ratio_interval(replace(result, traced_prediction_us=own_us), own, self.traced, self.target.cluster,
                                    self.question)  # fmt: skip
+
+    def _with_profiler_removed(self, result: StepPrediction) -> StepPrediction:
+        measured, request = self.measured, self.request
+        if measured is None or not self.same_hardware:
+            return result
+        if request.profiler is Profiler.remove:
+            return from_removed(result, self._profiler)
+        return with_profiler_removed(result, measured, self.question, self._profiler)
 
     def _drawn_us(self) -> np.ndarray:
         """[num_draws] step times of a plan whose samples differ in length; [0] of other plans and of traces."""
@@ -428,22 +427,3 @@ def with_alternatives(result: StepPrediction, setup: Setup | Replay) -> StepPred
         one = result if request.hardware == setup.request.hardware else other.step_prediction(other.predict())
         rows.append(one)
     return replace(result, alternatives=tuple(rows))
-
-
-def _evidence_name(measured: MeasuredStep | None) -> str:
-    if measured is None:
-        return str(TraceEvidence.none)
-    return str(TraceEvidence.other_steps if measured.from_other_steps else TraceEvidence.trace)
-
-
-def _of_trace(measured: MeasuredStep | None, same_hardware: bool) -> tuple[str, ...]:
-    if measured is None:
-        return ()
-    stalls_us = measured.stalls_us
-    count = int((stalls_us > 0).sum())
-    named = f"{count} stall{' takes' if count == 1 else 's take'}"
-    stalls = (STALLS.format(stalls=named, ms=stalls_us.sum() / 1e3),) if count else ()
-    if not same_hardware:
-        return stalls
-    made_of = FORECAST.format(measured.graph.steps[0].step) if measured.from_other_steps else COPY
-    return (made_of, *stalls)

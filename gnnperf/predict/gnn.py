@@ -103,24 +103,15 @@ OP = FIELDS.index("op_name")
 
 @dataclass(frozen=True)
 class Predicted:
-    """What the network predicts for every node, whatever ground it has; all but `latency_us` [num_nodes].
+    """What the network predicts for every node, whatever ground it has; all but `latency_us` [num_nodes]."""
 
-    Attributes:
-        latency_us: [2, num_nodes] usual and mean latency; 0 for device and link nodes, NaN where the peers of a wait
-            were not traced.
-        known_op: whether training had the op in a node of that type.
-        silent: whether that is the analytical prediction, because the head has no output.
-        floored: whether it starts from a typed floor for want of an analytical prediction.
-        weight: of the network against the analytical model (gnnperf.gnn.trust).
-        reason: object, why the weight is not more.
-    """
-
+    # [2, num_nodes] usual and mean latency; 0 for device and link nodes, NaN where the peers of a wait were not traced
     latency_us: np.ndarray
-    known_op: np.ndarray
-    silent: np.ndarray
-    floored: np.ndarray
-    weight: np.ndarray
-    reason: np.ndarray
+    known_op: np.ndarray  # whether training had the op in a node of that type
+    silent: np.ndarray  # whether that is the analytical prediction, because the head has no output
+    floored: np.ndarray  # whether it starts from a typed floor for want of an analytical prediction
+    weight: np.ndarray  # of the network against the analytical model (gnnperf.gnn.trust)
+    reason: np.ndarray  # object, why the weight is not more
 
 
 class GnnPredictor:
@@ -157,14 +148,7 @@ class GnnPredictor:
     def given(
         self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, source: SourceMeasurements | None = None
     ) -> Predicted:
-        """What the network predicts for every node.
-
-        Args:
-            graph: one step.
-            cluster: to predict for.
-            base: the analytical prediction.
-            source: what another machine measured of the step; None: nothing.
-        """
+        """What the network predicts for every node of one step, from the analytical base and what a source measured."""
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
         if source is not None:
             source = source.padded(over.num_nodes)
@@ -222,13 +206,9 @@ def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
 
 @dataclass(frozen=True)
 class BlendedPredictor:
-    """Predictions for whatever the network or the analytical model has a prediction for.
+    """Predictions for whatever the network or the analytical model has a prediction for."""
 
-    Attributes:
-        network: with the checkpoint it is of.
-    """
-
-    network: GnnPredictor
+    network: GnnPredictor  # with the checkpoint it is of
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Every node's latency, source and reason.

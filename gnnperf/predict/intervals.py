@@ -47,12 +47,7 @@ LOWER_BOUND = "No interval of the step time: some work has no latency, so the st
 
 
 def with_interval(estimate: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
-    """The prediction with its interval, or with a note that states why there is none.
-
-    Args:
-        estimate: a step's.
-        intervals: of the model that predicted; None: it has none.
-    """
+    """The prediction with its interval, or with a note that states why there is none; None: the model has none."""
     if intervals is None:
         return _without(estimate, NO_INTERVAL)
     if estimate.is_lower_bound:
@@ -85,12 +80,7 @@ def with_ratio_interval(
 ) -> StepPrediction:
     """A step on other hardware: what its nodes may take at least and at most, scheduled.
 
-    Args:
-        estimate: with `traced_prediction_us`.
-        own: latencies predicted the same way for the traced hardware.
-        traced: the traced cluster.
-        cluster: predicted for.
-        question: what is predicted.
+    The estimate has `traced_prediction_us`; `own` holds latencies predicted the same way for the traced hardware.
     """
     factors = ratio_bounds(estimate.prediction, own, traced, cluster)
     moved = estimate.prediction
@@ -172,10 +162,7 @@ def with_unseen_device_bounds(
 ) -> Prediction:
     """Bounds for kernels that have none, on GPUs that no checkpoint was calibrated on, and a sentence on their origin.
 
-    Args:
-        prediction: for `cluster`.
-        cluster: predicted for.
-        intervals: errors on GPU generations that were left out; None: those that ship, read when they are needed.
+    Intervals hold errors on GPU generations that were left out; None: those that ship, read when they are needed.
     """
     kernels = (prediction.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
     requested = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
@@ -207,12 +194,7 @@ def calibrated(
 ) -> tuple[Intervals, Mapping[Mode, Sequence[StepMiss]]]:
     """Intervals of these predictors' nodes and steps, and of each mode what it missed, one per recording.
 
-    Args:
-        predictors: mode -> its predictor.
-        recordings: steps that nothing was fitted on, with the runs they belong to.
-
-    Raises:
-        InputError: a recording cannot be predicted.
+    Nothing was fitted on the recordings. Raises InputError where one cannot be predicted.
     """
     from gnnperf.gnn import fit_node_intervals, fit_step_intervals, miss_of, run_of
 

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.graph import ExecutionGraph, StepLabel
+from gnnperf.predict.request import TraceEvidence
+from gnnperf.schedule import MeasuredStep
 
 OUTLIER = 1.5  # times the median step of the run, or its inverse
 LEAST_STEPS = 3  # fewer do not say which one is odd
@@ -18,6 +20,12 @@ LEVEL = 0.9
 # What makes two nodes one class, as far as the graph has the column: the launch configuration is of kernels only.
 CLASS = ("node_type", "segment", "op_name", "event_name", "input_dims", "dtype", "message_bytes", "group_size", "phase",
          "stream", "grid", "block", "registers_per_thread", "shared_memory_bytes")  # fmt: skip
+COPY = (
+    "The step time is rebuilt from the step's own measured latencies: it checks the graph and is no forecast "
+    "(evidence=other_steps forecasts, evidence=none predicts blind)."
+)
+FORECAST = "The step time is a forecast from the measured latencies of step {}."
+STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
 
 
 def step_us(label: StepLabel) -> float:
@@ -36,13 +44,9 @@ def outlier_steps(steps: Sequence[StepLabel]) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class TraceMeasurements:
-    """What a trace measured, over all of its steps and ranks.
+    """What a trace measured, over all of its steps and ranks."""
 
-    Attributes:
-        graph: of the trace, with labels.
-    """
-
-    graph: ExecutionGraph
+    graph: ExecutionGraph  # of the trace, with labels
 
     @property
     def steps_us(self) -> dict[int, float]:
@@ -70,8 +74,7 @@ class TraceMeasurements:
     def bounds_us(self, nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """[num_nodes] quantiles of LEVEL of each node's class; NaN where it has fewer than LEAST_CALLS measurements.
 
-        Args:
-            nodes: of the trace's graph, or of one step of it.
+        The nodes are of the trace's graph, or of one step of it.
         """
         known = self.classes[self.classes["num_calls"] >= LEAST_CALLS]
         both = _plain(nodes, self._columns).merge(_plain(known, self._columns).join(known[["low_us", "high_us"]]),
@@ -87,3 +90,24 @@ def _plain(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """The columns as objects, whose missing values are equal to each other."""
     plain = rows[columns].astype(object)
     return plain.where(plain.notna(), "")
+
+
+def evidence_name(measured: MeasuredStep | None) -> str:
+    """What the provenance of a prediction states: the kind of measurements that it starts from."""
+    if measured is None:
+        return str(TraceEvidence.none)
+    return str(TraceEvidence.other_steps if measured.from_other_steps else TraceEvidence.trace)
+
+
+def trace_notes(measured: MeasuredStep | None, same_hardware: bool) -> tuple[str, ...]:
+    """Sentences on the measurements that a prediction starts from."""
+    if measured is None:
+        return ()
+    stalls_us = measured.stalls_us
+    count = int((stalls_us > 0).sum())
+    named = f"{count} stall{' takes' if count == 1 else 's take'}"
+    stalls = (STALLS.format(stalls=named, ms=stalls_us.sum() / 1e3),) if count else ()
+    if not same_hardware:
+        return stalls
+    made_of = FORECAST.format(measured.graph.steps[0].step) if measured.from_other_steps else COPY
+    return (made_of, *stalls)

@@ -23,19 +23,12 @@ MOST_SHOWN, OP_WIDTH, SHAPES_WIDTH = 20, 36, 44
 
 @dataclass(frozen=True)
 class OpEstimates:
-    """An op table with its predictions.
+    """An op table with its predictions."""
 
-    Attributes:
-        table: as it was read.
-        rows: of the table.
-        estimates: one per row.
-        device: requested.
-    """
-
-    table: pd.DataFrame
-    rows: tuple[OpRow, ...]
-    estimates: tuple[Estimate, ...]
-    device: DeviceSpec
+    table: pd.DataFrame  # as it was read
+    rows: tuple[OpRow, ...]  # of the table
+    estimates: tuple[Estimate, ...]  # one per row
+    device: DeviceSpec  # requested
 
     @property
     def uncovered(self) -> Mapping[str, int]:

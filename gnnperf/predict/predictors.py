@@ -36,13 +36,9 @@ class FollowsEdits(Protocol):
 
 @dataclass
 class Once:
-    """A model that runs once per graph and cluster, although several predictors of an order need its prediction.
+    """A model that runs once per graph and cluster, although several predictors of an order need its prediction."""
 
-    Attributes:
-        model: the model.
-    """
-
-    model: Predictor
+    model: Predictor  # the model
     _known: list[tuple[ExecutionGraph, ClusterSpec, Prediction]] = field(default_factory=list)
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:

@@ -48,11 +48,7 @@ def step_bounds_us(kind: str, time_us: float) -> tuple[float, float]:
 def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, cluster: ClusterSpec) -> np.ndarray:
     """[2, num_nodes] lowest and highest factor of each latency after a change of hardware; 1: the measurement holds.
 
-    Args:
-        prediction: for `cluster`, from measurements on `traced`.
-        own: the same for `traced`.
-        traced: cluster of the measurements.
-        cluster: predicted for.
+    The prediction is for `cluster`, from measurements on `traced`; `own` is the same for `traced`.
     """
     nodes = prediction.graph.nodes
     ratio = np.divide(prediction.latency_us, own.latency_us, out=np.ones(len(nodes)), where=own.latency_us > 0)

@@ -58,16 +58,12 @@ def check_evidence(graph: ExecutionGraph) -> None:
 class Replay:
     """The trace as its own prediction: the structure of a neighboring step, compared with the requested step.
 
-    Attributes:
-        graph: of the trace.
-        request: with mode=replay.
-
     Raises:
         InputError: the trace has one step of one rank only.
     """
 
-    graph: ExecutionGraph
-    request: Request
+    graph: ExecutionGraph  # of the trace
+    request: Request  # with mode=replay
 
     @cached_property
     def label(self) -> StepLabel:

@@ -46,6 +46,13 @@ class Stalls(StrEnum):
     remove = "remove"  # a stalled node takes the median of its class
 
 
+class Profiler(StrEnum):
+    """What becomes of the time that the profiler itself took."""
+
+    keep = "keep"
+    remove = "remove"  # host work is shortened by the profiler's cost per event
+
+
 @dataclass
 class FallbackConfig:
     """When to refuse (predict/fallback.py).
@@ -87,6 +94,7 @@ class Request(HardwareConfig):
             and corrects the predictions for calls like its own; None: none.
         evidence: what the prediction takes from the measurements of its own trace.
         stalls: whether measured stalls stay; with measurements of the trace only.
+        profiler: whether the profiler's own cost stays; with measurements of the trace only.
         fallback: when too little is covered to predict.
         run: length of the training run, of which accelerator-hours and cost are given.
         price: of a device.
@@ -123,6 +131,7 @@ class Request(HardwareConfig):
     measured: Path | str | None = None
     evidence: TraceEvidence = TraceEvidence.auto
     stalls: Stalls = Stalls.keep
+    profiler: Profiler = Profiler.keep
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     run: RunConfig = field(default_factory=RunConfig)
     price: PriceConfig = field(default_factory=PriceConfig)

@@ -31,15 +31,10 @@ LEAST_ROWS = 2 * FOLDS
 
 @dataclass(frozen=True)
 class Reach:
-    """How measured rows act on others.
+    """How measured rows act on others."""
 
-    Attributes:
-        length: distance (numbers have a spread of 1) over which similarity falls by e.
-        doubt: variance of a single row's error over that of what is to be learned; infinite: the offset by itself.
-    """
-
-    length: float
-    doubt: float
+    length: float  # distance (numbers have a spread of 1) over which similarity falls by e
+    doubt: float  # variance of a single row's error over that of what is to be learned; infinite: the offset by itself
 
 
 REACHES = (*(Reach(length, doubt) for length in (3.0, 8.0) for doubt in (0.1, 0.5, 2.0)), Reach(1.0, float("inf")))
@@ -48,11 +43,8 @@ REACHES = (*(Reach(length, doubt) for length in (3.0, 8.0) for doubt in (0.1, 0.
 def corrections(numbers: np.ndarray, off: np.ndarray, pool: np.ndarray, seed: int) -> np.ndarray | None:
     """[n] what measured rows add to the log us of all; None: they are too few, or do not help.
 
-    Args:
-        numbers: [k, num_numbers] of the measured rows.
-        off: [k] log(measured / zero-shot).
-        pool: [n, num_numbers] of all rows.
-        seed: of the groups that are left out.
+    `numbers` [k, num_numbers] and `off` [k], log(measured / zero-shot), are of the measured rows, `pool`
+    [n, num_numbers] of all rows. The seed draws the groups that are left out.
     """
     there, mean, spread = scaled(pool)
     places = (numbers - mean) / spread
@@ -147,15 +139,10 @@ REASON = "corrected as {count} measured calls of its family and dtype were off"
 
 @dataclass(frozen=True)
 class SimilarPredictor:
-    """Measured calls are taken as measured, and correct the base's predictions for calls like them.
+    """Measured calls are taken as measured, and correct the base's predictions for calls like them."""
 
-    Attributes:
-        measured: the table.
-        base: predicts all other nodes.
-    """
-
-    measured: MeasuredPredictor
-    base: Predictor
+    measured: MeasuredPredictor  # the table
+    base: Predictor  # predicts all other nodes
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Both, and the base corrected.
@@ -171,10 +158,7 @@ class SimilarPredictor:
 def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[num_nodes] what to multiply the base's predictions by, and the number of measured calls (0: none do).
 
-    Args:
-        nodes: of a graph.
-        measured_us: [num_nodes] NaN: not measured.
-        base_us: [num_nodes] NaN: no prediction.
+    NaN in `measured_us` [num_nodes] and `base_us` [num_nodes]: not measured, no prediction.
     """
     factor, count = np.ones(len(nodes)), np.zeros(len(nodes), dtype=int)
     for places in families(nodes, base_us):

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnperf import __version__
 from gnnperf.core import StepTimeKind
-from gnnperf.graph import Prediction, StepLabel
+from gnnperf.graph import Prediction, ProfilerCost, StepLabel
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.measurements import TraceMeasurements
 from gnnperf.predict.request import Mode, Request
@@ -30,22 +30,14 @@ TRANSFER = "transfer"  # evidence of a prediction for another machine, from meas
 
 @dataclass(frozen=True)
 class WhatIfPrediction:
-    """The same step with edits.
+    """The same step with edits."""
 
-    Attributes:
-        edits: what was changed, in order.
-        prediction: the edited step, predicted as the unedited one; nothing measured belongs to it.
-        num_touched: nodes that are new, or whose shapes, latency or waits an edit has set.
-        unknown: sentences: what the edits cannot know.
-        result: sentences: what the edits found and did.
-        ratio_interval: lowest and highest step with edits / step without; None: unknown.
-    """
-
-    edits: tuple[str, ...]
-    prediction: StepPrediction
-    num_touched: int
-    unknown: tuple[str, ...]
-    result: tuple[str, ...] = ()
+    edits: tuple[str, ...]  # what was changed, in order
+    prediction: StepPrediction  # the edited step, predicted as the unedited one; nothing measured belongs to it
+    num_touched: int  # nodes that are new, or whose shapes, latency or waits an edit has set
+    unknown: tuple[str, ...]  # sentences: what the edits cannot know
+    result: tuple[str, ...] = ()  # sentences: what the edits found and did
+    # lowest and highest step with edits / step without; None: unknown
     ratio_interval: tuple[float, float] | None = None
 
     @property
@@ -55,17 +47,34 @@ class WhatIfPrediction:
 
 
 @dataclass(frozen=True)
-class RankMemory:
-    """Peak memory of one rank.
+class WithoutProfiler:
+    """The step as it runs without the profiler that recorded the trace.
 
     Attributes:
-        peak: predicted, with its parts.
-        measured: what the recorder counted; None unknown.
-        device_bytes: that the device predicted for has; None: a CPU, whose memory is not a rank's own, or unknown.
+        step_time_us: predicted, of the same kind as the step's.
+        cost: what the profiler takes per event.
+        measured_us: median step that the recorder timed without it; None unknown.
+        is_removed: whether the prediction as a whole is without it (profiler=remove).
     """
 
-    peak: PeakMemory
-    measured: Measured | None
+    step_time_us: float
+    cost: ProfilerCost
+    measured_us: float | None
+    is_removed: bool
+
+    @property
+    def error(self) -> float | None:
+        """Signed relative error; None without a measurement."""
+        return None if self.measured_us is None else self.step_time_us / self.measured_us - 1.0
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Peak memory of one rank."""
+
+    peak: PeakMemory  # predicted, with its parts
+    measured: Measured | None  # what the recorder counted; None unknown
+    # that the device predicted for has; None: a CPU, whose memory is not a rank's own, or unknown
     device_bytes: float | None = None
 
     @property
@@ -150,6 +159,7 @@ class StepPrediction(Question):
         ratio_interval: lowest and highest `step_time_ratio`; None: unknown.
         alternatives: the step on every device, where several were requested.
         throughput: rates, utilization and cost of the step; None: not requested.
+        without_profiler: the step without the profiler; None: it changes little, or is unknown.
         whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not requested or unknown.
         step_time_interval_us: lowest and highest step time; None: there is none, and a warning states why.
@@ -185,6 +195,7 @@ class StepPrediction(Question):
     ratio_interval: tuple[float, float] | None = None
     alternatives: tuple[StepPrediction, ...] = ()
     throughput: Throughput | None = None
+    without_profiler: WithoutProfiler | None = None
 
     @property
     def step_time_ratio(self) -> float | None:

@@ -80,19 +80,13 @@ ADD_DEVICE = (
 
 @dataclass(frozen=True)
 class Target:
-    """What to predict for, and how it relates to what was traced.
+    """What to predict for, and how it relates to what was traced."""
 
-    Attributes:
-        cluster: devices and links.
-        traced: device the trace ran on; None where the trace does not say or the catalog does not know it.
-        warnings: a device that is assumed.
-        notes: links that are assumed.
-    """
-
-    cluster: ClusterSpec
+    cluster: ClusterSpec  # devices and links
+    # device the trace ran on; None where the trace does not say or the catalog does not know it
     traced: DeviceSpec | None
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # a device that is assumed
+    notes: tuple[str, ...] = ()  # links that are assumed
 
     @property
     def same_hardware(self) -> bool:

@@ -37,19 +37,12 @@ ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 
 @dataclass(frozen=True)
 class TracePredictor:
-    """Measured latencies of one step, moved to edits of it and to other hardware.
+    """Measured latencies of one step, moved to edits of it and to other hardware."""
 
-    Attributes:
-        measured: the step.
-        traced: the cluster that it was measured on.
-        model: predicts before and after a change; only its ratio is used.
-        edited: the edit whose graph is predicted; None: the measured step itself.
-    """
-
-    measured: MeasuredStep
-    traced: ClusterSpec
-    model: Predictor
-    edited: Edited | None = None
+    measured: MeasuredStep  # the step
+    traced: ClusterSpec  # the cluster that it was measured on
+    model: Predictor  # predicts before and after a change; only its ratio is used
+    edited: Edited | None = None  # the edit whose graph is predicted; None: the measured step itself
 
     def on_edit(self, edited: Edited) -> TracePredictor:
         """The predictor for an edit of the measured step."""
@@ -167,13 +160,8 @@ def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> 
 def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """[num_nodes] time-weighted geometric mean of known ratios: of the family, else of the node type, else NaN.
 
-    A kernel of an unknown op has the family that its name shows.
-
-    Args:
-        nodes: of the graph.
-        ratio: [num_nodes] of modeled nodes; NaN unknown.
-        weight_us: [num_nodes] measured latencies.
-        changed: [num_nodes] bool, nodes that the change concerns.
+    A kernel of an unknown op has the family that its name shows. `ratio` [num_nodes] is NaN where no model covers a
+    node, `weight_us` [num_nodes] is measured, `changed` [num_nodes] bool marks nodes that the change concerns.
     """
     result = np.full(len(ratio), np.nan)
     known = changed & np.isfinite(ratio) & (weight_us > 0)

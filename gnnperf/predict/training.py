@@ -23,21 +23,13 @@ Evaluation = Callable[..., Any]  # (config, data, model, checkpoint, fit_s, log)
 
 @dataclass(frozen=True)
 class Trained:
-    """The result of a training.
+    """The result of a training."""
 
-    Attributes:
-        checkpoint: as it was saved.
-        path: its file.
-        data: that it was trained and judged on.
-        tables: part of the split -> node errors of every prediction (evaluate).
-        verdict: the network against the analytical model.
-    """
-
-    checkpoint: Checkpoint
-    path: Path
-    data: PreparedData
-    tables: dict[str, pd.DataFrame]
-    verdict: Verdict
+    checkpoint: Checkpoint  # as it was saved
+    path: Path  # its file
+    data: PreparedData  # that it was trained and judged on
+    tables: dict[str, pd.DataFrame]  # part of the split -> node errors of every prediction (evaluate)
+    verdict: Verdict  # the network against the analytical model
 
 
 def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] = ()) -> Trained | None:

@@ -25,19 +25,12 @@ IMPUTED = "changed by an edit: analytical model and network, with the ratio that
 
 @dataclass(frozen=True)
 class TransferPredictor:
-    """Latencies on the machine that the network was trained on, from those of a trace of another one.
+    """Latencies on the machine that the network was trained on, from those of a trace of another one."""
 
-    Attributes:
-        network: trained with a source machine.
-        there: the analytical model of the trace's machine.
-        source_us: [num_nodes of the step] measured in the trace, NaN unknown.
-        edited: the edit whose graph is predicted; None: the step itself.
-    """
-
-    network: GnnPredictor
-    there: Predictor
-    source_us: np.ndarray
-    edited: Edited | None = None
+    network: GnnPredictor  # trained with a source machine
+    there: Predictor  # the analytical model of the trace's machine
+    source_us: np.ndarray  # [num_nodes of the step] measured in the trace, NaN unknown
+    edited: Edited | None = None  # the edit whose graph is predicted; None: the step itself
 
     def on_edit(self, edited: Edited) -> TransferPredictor:
         """The predictor for an edit of the step."""
@@ -69,16 +62,9 @@ class TransferPredictor:
 def transfer_of(
     checkpoint: Checkpoint, graph: ExecutionGraph, step: ExecutionGraph, traced: ClusterSpec
 ) -> TransferPredictor:
-    """The predictor of a step of a trace.
+    """The predictor of a step of a trace; a node's measurement is its mean over the graph's steps, without contention.
 
-    Args:
-        checkpoint: trained with a source machine.
-        graph: the whole trace; a node's measurement is its mean over the steps, without what overlapping work took.
-        step: the step that is predicted.
-        traced: the cluster that the trace ran on.
-
-    Raises:
-        InputError: the checkpoint has no source machine.
+    Raises InputError: the checkpoint was trained without a source machine.
     """
     if checkpoint.source_constants is None:
         raise InputError(

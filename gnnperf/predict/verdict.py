@@ -30,21 +30,13 @@ class Use(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Step errors of both models, |predicted / measured - 1|, as means over validation runs.
+    """Step errors of both models, |predicted / measured - 1|, as means over validation runs."""
 
-    Attributes:
-        num_train_runs: runs that were trained on.
-        num_val_runs: runs that were validated on.
-        network: error of the network.
-        analytic: error of the analytical model, fitted on the training runs.
-        difference_interval: 95 % interval over runs of network - analytic; NaN with one run.
-    """
-
-    num_train_runs: int
-    num_val_runs: int
-    network: float
-    analytic: float
-    difference_interval: tuple[float, float]
+    num_train_runs: int  # runs that were trained on
+    num_val_runs: int  # runs that were validated on
+    network: float  # error of the network
+    analytic: float  # error of the analytical model, fitted on the training runs
+    difference_interval: tuple[float, float]  # 95 % interval over runs of network - analytic; NaN with one run
 
     @property
     def use(self) -> Use:
@@ -79,12 +71,7 @@ class Verdict:
 
 
 def verdict_of(errors: pd.DataFrame, num_train_runs: int) -> Verdict:
-    """Compare two models on the same steps.
-
-    Args:
-        errors: one row per recording: run, network and analytic, the step errors.
-        num_train_runs: for the evidence.
-    """
+    """Compare two models on the same steps; a row of errors per recording: run, network and analytic."""
     of_run = errors.groupby("run", sort=True)[["network", "analytic"]].mean()  # [num_runs, 2]
     network, analytic = of_run.mean()
     interval = _interval((of_run["network"] - of_run["analytic"]).to_numpy())

@@ -20,6 +20,8 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 
+from gnnperf.core import InputError
+
 # A rank's process: it keeps its memory, and it ends with the process that launched it.
 #
 # Memory: glibc gives freed memory back and gets it again, page by page, in every step. A page that is touched for the
@@ -104,7 +106,14 @@ def launch(
 
     Ranks find each other through a file in a private directory and talk over 127.0.0.1, so that no port is open to
     others, or where `enter` moves each rank before it starts threads. They end with this process, however it ends.
+
+    Raises:
+        InputError: there are GPUs, but fewer than ranks.
     """
+    gpus = torch.cuda.device_count()
+    if 0 < gpus < world_size:
+        raise InputError(f"{world_size} ranks on {gpus} GPU(s)", where="ranks", allowed=f"1 to {gpus}: a GPU each",
+                         remedy='set CUDA_VISIBLE_DEVICES="" to record on the CPU')  # fmt: skip
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     lifeline, held = context.Pipe(duplex=False)

@@ -7,13 +7,16 @@ costs more than in a loop of one op.
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import DeviceType
 from torch.autograd.profiler import record_function
 from torch.profiler import profile
 
@@ -23,6 +26,7 @@ from gnnperf.record.step_recorder import PROFILER_WARMUP_STEPS, step_profiler
 ROUNDS, PLAIN_STEPS, PROFILED_STEPS, WARMUP_STEPS = 3, 10, 5, 3
 LAYERS, WIDTH, BATCH = 10, 256, 4  # 2.6 MB of weights and as much of gradients; half a thousand op events per step
 RANGES = 32  # annotations per step
+RUNTIME_CALL = re.compile(r"(cu|cuda|hip)[A-Z]")  # cudaLaunchKernel, cuLaunchKernelEx, hipLaunchKernel
 LAUNCHES = 64  # kernels per step: fewer than a launch queue holds
 
 Sections = Mapping[str, Callable[[], None]]
@@ -46,6 +50,12 @@ def measure() -> dict[str, float]:
     return {kind: round(statistics.median(result[kind] for result in rounds), 3) for kind in rounds[0]}
 
 
+def _is_op(event: Any) -> bool:
+    """Whether Kineto's event is an op or autograd range; `activity_type` says so since torch 2.12 only."""
+    on_host = event.device_type() == DeviceType.CPU and not event.is_user_annotation()
+    return on_host and not RUNTIME_CALL.match(event.name())
+
+
 def _measure_once(sections: Sections) -> dict[str, float]:
     plain = _run(sections, PLAIN_STEPS // 2)
     profiler, profiled, marks_us = _run_profiled(sections)
@@ -53,7 +63,7 @@ def _measure_once(sections: Sections) -> dict[str, float]:
     added_us = {name: statistics.median(profiled[name]) - statistics.median(plain[name]) for name in sections}
     results = profiler.profiler.kineto_results if profiler.profiler is not None else None
     assert results is not None, "a profile that was started and stopped has results"
-    op_events = sum(event.activity_type() == "cpu_op" for event in results.events()) / PROFILED_STEPS
+    op_events = sum(map(_is_op, results.events())) / PROFILED_STEPS
     return {
         "op_us": max(added_us["ops"] / op_events, 0.0),
         "range_us": max(added_us["ranges"] / RANGES, 0.0),

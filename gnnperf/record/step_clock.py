@@ -134,10 +134,9 @@ LOOKS = 2  # in a row: between two waits a thread may be seen asleep
 
 
 def await_idle_threads(patience_s: float = PATIENCE_S) -> bool:
-    """Wait until no other thread of this process runs or wants to; at most `patience_s`.
+    """Wait until no other thread of this process runs or wants to, at most `patience_s`; whether that came about.
 
-    Returns:
-        Whether that came about. False without /proc, after a short wait.
+    Without /proc it is False, after a short wait.
     """
     if not TASKS.is_dir():
         time.sleep(LOOKS * LOOK_EVERY_S)

@@ -41,6 +41,7 @@ def document(estimate: StepPrediction) -> dict[str, Any]:
         "step_time_error": estimate.step_time_error,
         "traced_step_time_us": estimate.traced_step_time_us,
         "traced_step_prediction_us": estimate.traced_prediction_us,
+        "without_profiler": None if estimate.without_profiler is None else asdict(estimate.without_profiler),
         "step_time_ratio": estimate.step_time_ratio,
         "step_time_ratio_interval": estimate.ratio_interval and list(estimate.ratio_interval),
         "placement": estimate.placement or None,

@@ -34,13 +34,9 @@ PART = (
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """The prediction about one step.
+    """The prediction about one step."""
 
-    Attributes:
-        step: everything that is known of it.
-    """
-
-    step: StepPrediction
+    step: StepPrediction  # everything that is known of it
 
     @property
     def step_time_us(self) -> float:

@@ -113,10 +113,21 @@ def _name(op: str | None, event: str | None, segment: str | None, kind: str) -> 
 
 
 def nodes_table(estimate: StepPrediction) -> pd.DataFrame:
-    """[num_nodes] table with schema.PREDICTION_COLUMNS.
+    """[num_nodes] table with schema.PREDICTION_COLUMNS, texts as in nodes.parquet.
 
     `measured_latency_us` is the trace's own value, on the trace's hardware, whatever was predicted for.
     """
+    return as_text(coded_nodes(estimate))
+
+
+def as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with category columns as text, each word made once; unknown stays unknown."""
+    return table.assign(**{str(name): _text(column) for name, column in table.items()
+                           if isinstance(column.dtype, pd.CategoricalDtype)})  # fmt: skip
+
+
+def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
+    """The `nodes_table` with texts as categories: sums over groups of many nodes compare numbers, no words."""
     columns = {**_identity(estimate.prediction.graph.nodes), **_predicted(estimate), **_measured(estimate)}
     return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
 
@@ -125,7 +136,7 @@ def _identity(nodes: pd.DataFrame) -> dict[str, pd.Series]:
     texts = ("node_type", "op_name", "event_name", "segment", "phase", "family", "dtype", "input_dims")
     numbers = ("node_id", "rank", "message_bytes", "thread", "stream")
     works = {name: nodes[name].astype("float64") for name in ("flops", "bytes")}
-    return {**{name: _text(nodes[name]) for name in texts}, **{name: nodes[name] for name in numbers}, **works}
+    return {name: nodes[name] for name in (*texts, *numbers)} | works
 
 
 def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
@@ -139,9 +150,9 @@ def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
         "latency_low_us": prediction.latency_low_us,
         "latency_high_us": prediction.latency_high_us,
         "analytic_latency_us": prediction.analytic_latency_us,
-        "bound": _text(_coded(bound)),
-        "source": _text(_coded(prediction.source)),
-        "reason": _text(_coded(prediction.reasons)),
+        "bound": _coded(bound),
+        "source": _coded(prediction.source),
+        "reason": _coded(prediction.reasons),
         "on_critical_path": np.asarray(estimate.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
@@ -182,23 +193,26 @@ def _text(column: pd.Series) -> pd.Series:
 
 
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family states little
+KEYS = ("node_type", "op_name", "event_name", "phase", "family", "dtype", "input_dims", "bound", "source")
 CALL = ["op_name", "node_type", "shapes", "dtype", "message_bytes", "bound", "source"]  # what is one row of top ops
 HAVE_SHAPES = (NodeType.COMPUTE, NodeType.MEMORY)
 
 
 def work_table(nodes: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `nodes_table` that are work, with an op name, a family and a shape to group by.
+    """The rows of `nodes_table` that are work, with an op name, a family and a shape to group by, as categories.
 
     `predicted_us` and `measured_us` are latencies; `shapes` is None where it does not decide how long a node takes.
     """
     is_work = _is_one_of(nodes, WORK_TYPES)
     count = int(is_work.sum())  # hardware comes last: the rest needs no copy
     work = nodes.iloc[:count] if is_work[:count].all() else nodes[is_work].reset_index(drop=True)
-    shaped, family = _is_one_of(work, HAVE_SHAPES), work["family"]
+    work = work.astype(dict.fromkeys(KEYS, "category"))
+    shaped, family = _is_one_of(work, HAVE_SHAPES), _with_words(work["family"], [*FAMILY_OF.values()])
     for kind, name in FAMILY_OF.items():
         family = family.mask(_is_one_of(work, [kind]), name)
+    names = _with_words(work["op_name"], [*work["event_name"].cat.categories, UNNAMED])
     return work.assign(
-        op_name=work["op_name"].fillna(work["event_name"]).fillna(UNNAMED),
+        op_name=names.fillna(work["event_name"].cat.set_categories(names.cat.categories)).fillna(UNNAMED),
         family=family,
         shapes=work["input_dims"].where(shaped),
         dtype=work["dtype"].where(shaped),
@@ -209,6 +223,11 @@ def work_table(nodes: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _with_words(column: pd.Series, words: Sequence[str]) -> pd.Series:
+    """A category column that may hold these words, too."""
+    return column.cat.set_categories(pd.Index([*dict.fromkeys([*column.cat.categories, *words])], dtype="str"))
+
+
 def _is_one_of(nodes: pd.DataFrame, kinds: Sequence[NodeType]) -> np.ndarray:
     """[num_nodes] bool, each type looked at once."""
     code, distinct = pd.factorize(nodes["node_type"])
@@ -217,7 +236,7 @@ def _is_one_of(nodes: pd.DataFrame, kinds: Sequence[NodeType]) -> np.ndarray:
 
 def top_ops(estimate: StepPrediction, num_ops: int = 10) -> pd.DataFrame:
     """Ops by their time on the critical path, then by their summed latency over ranks."""
-    return leading(totals(work_table(nodes_table(estimate)), ["op_name", "node_type"]), num_ops)
+    return leading(totals(work_table(coded_nodes(estimate)), ["op_name", "node_type"]), num_ops)
 
 
 def top_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
@@ -246,7 +265,8 @@ def collectives(work: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_medians(work: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    chosen = work.merge(calls[CALL].assign(call=np.arange(len(calls))), on=CALL)
+    keys = calls[CALL].astype({name: work[name].dtype for name in CALL})
+    chosen = work.merge(keys.assign(call=np.arange(len(calls))), on=CALL)
     medians = chosen.groupby("call")[["predicted_us", "latency_low_us", "latency_high_us", "measured_us"]].median()
     names = ("each_us", "low_us", "high_us", "each_measured_us")
     return calls.join(medians.set_axis(names, axis=1))
@@ -267,14 +287,14 @@ def by_node_type(work: pd.DataFrame) -> pd.DataFrame:
 
 def by_phase(work: pd.DataFrame) -> pd.DataFrame:
     """Totals per phase that occurs, in the order of a step."""
-    return _in_order(
-        totals(work.assign(phase=work["phase"].fillna(UNNAMED)), ["phase"]), "phase", list(map(str, Phase))
-    )
+    named = work.assign(phase=_with_words(work["phase"], [UNNAMED]).fillna(UNNAMED))
+    return _in_order(totals(named, ["phase"]), "phase", list(map(str, Phase)))
 
 
 def by_family(work: pd.DataFrame) -> pd.DataFrame:
     """Totals per op family, the longest on the critical path first; host work is one family."""
-    result = totals(work.assign(family=work["family"].fillna(str(OpFamily.UNKNOWN))), ["family"])
+    unknown = str(OpFamily.UNKNOWN)
+    result = totals(work.assign(family=_with_words(work["family"], [unknown]).fillna(unknown)), ["family"])
     return result.sort_values(["critical_us", "predicted_us"], ascending=False, kind="stable").reset_index(drop=True)
 
 
@@ -303,9 +323,10 @@ def num_nodes_by_reason(estimate: StepPrediction) -> dict[str, dict[str, int]]:
 
 
 def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Node count and summed times per group; a sum without a single known value is NaN, not 0."""
-    groups = work.groupby(keys, sort=False, observed=True, dropna=False)
-    return pd.DataFrame(
+    """Node count and summed times per group in order of occurrence; a sum of unknown values is NaN, not 0."""
+    number = _group_numbers(work, keys)
+    groups = work.groupby(number)
+    sums = pd.DataFrame(
         {
             "num_nodes": groups.size(),
             "num_uncovered": groups["num_uncovered"].sum(),
@@ -313,7 +334,18 @@ def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
             "measured_us": groups["measured_us"].sum(min_count=1),
             "critical_us": groups["critical_us"].sum(),
         }
-    ).reset_index()
+    )
+    first = work[keys].iloc[np.unique(number, return_index=True)[1]]
+    return pd.concat([as_text(first).reset_index(drop=True), sums], axis=1)
+
+
+def _group_numbers(work: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
+    """[num_rows] number of each row's group, in order of occurrence; unknown values are equal to each other."""
+    number = np.zeros(len(work), dtype=np.int64)
+    for name in keys:
+        code, distinct = pd.factorize(work[name])
+        number = pd.factorize(number * (len(distinct) + 1) + code + 1)[0]
+    return number
 
 
 def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:
@@ -334,7 +366,11 @@ def family_errors(nodes: pd.DataFrame) -> pd.DataFrame:
     work = work_table(nodes)
     work = work[(work["measured_us"] > 0) & work["predicted_us"].notna()]
     off = (work["predicted_us"] / work["measured_us"] - 1.0).abs()
-    groups = work.assign(off=off).groupby("family", sort=False, dropna=False)
+    groups = (
+        as_text(work[["family", "measured_us", "predicted_us"]])
+        .assign(off=off)
+        .groupby("family", sort=False, dropna=False)
+    )
     result = groups[["measured_us", "predicted_us"]].sum()
     result["num_nodes"] = groups.size()
     result["sum_error"] = result["predicted_us"] / result["measured_us"] - 1.0

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gnnperf.core import Source, StepTimeKind
 from gnnperf.memory import OUTSIDE
-from gnnperf.predict import TRANSFER, RankMemory, StepPrediction
+from gnnperf.predict import TRANSFER, RankMemory, StepPrediction, WithoutProfiler
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.whatif import Finding
 
@@ -67,6 +67,10 @@ def interval(estimate: StepPrediction) -> str:
 
 def comparison(estimate: StepPrediction) -> str:
     """The measured value and the signed error, or why there is none."""
+    plain = estimate.without_profiler
+    if plain is not None and plain.is_removed:
+        known = "" if plain.error is None else f"{_measured_without(plain)}; "
+        return f"without the profiler; {known}measured with it: {time_text(estimate.traced_step_time_us)}"
     if math.isnan(estimate.traced_step_time_us):
         return "planned: it never ran"
     traced = time_text(estimate.traced_step_time_us)
@@ -103,6 +107,21 @@ def steps_line(estimate: StepPrediction) -> tuple[str, ...]:
     odd, every = ", ".join(map(str, sorted(measured.outliers))), ", ".join(shown)
     named = "" if not odd else f"; {odd} {'is an outlier' if len(measured.outliers) == 1 else 'are outliers'}"
     return (f"measured steps {numbers}{more}: {every} {unit}{named}; this is step {estimate.label.step}",)
+
+
+def profiler_line(estimate: StepPrediction) -> tuple[str, ...]:
+    """The step without the profiler that recorded it, where that is another."""
+    plain = estimate.without_profiler
+    if plain is None or plain.is_removed:
+        return ()
+    measured = "" if plain.error is None else f"{_measured_without(plain)}; "
+    step, each = time_text(plain.step_time_us), f"it takes {plain.cost.op_us:.1f} us per op of the host"
+    return (f"without the profiler: about {step} ({measured}{each}; profiler=remove starts from that step)",)
+
+
+def _measured_without(plain: WithoutProfiler) -> str:
+    assert plain.error is not None, "the caller has checked"
+    return f"measured without it: {time_text(plain.measured_us)}, error {100.0 * plain.error:+.1f} %"
 
 
 def whatif_lines(estimate: StepPrediction) -> list[str]:

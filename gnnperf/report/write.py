@@ -14,7 +14,7 @@ from gnnperf.predict import StepPrediction
 from gnnperf.report.json_document import FORMAT, document
 from gnnperf.report.page import html_report
 from gnnperf.report.page.breakdown import occupancy
-from gnnperf.report.summary import collectives, kernels, leading, nodes_table, totals, work_table
+from gnnperf.report.summary import as_text, coded_nodes, collectives, kernels, leading, totals, work_table
 from gnnperf.report.timeline import tracks, write_timeline
 
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
@@ -72,8 +72,8 @@ def _write_files(estimate: StepPrediction, folder: Path) -> None:
         timeline = other.submit(write_timeline, estimate, slices, folder / "timeline.json.gz")
         (folder / "prediction.json").write_bytes(to_json(given))
         advance(1.0)
-        nodes = nodes_table(estimate)
-        stored = other.submit(nodes.to_parquet, folder / "nodes.parquet", index=False)
+        nodes = coded_nodes(estimate)
+        stored = other.submit(lambda: as_text(nodes).to_parquet(folder / "nodes.parquet", index=False))
         (folder / "report.html").write_text(html_report(estimate, nodes, slices, given), encoding="utf-8")
         advance(1.0)
         for written in (timeline, stored):
@@ -94,7 +94,7 @@ def _is_prediction(folder: Path) -> bool:
 
 def tables(prediction: StepPrediction) -> dict[str, pd.DataFrame]:
     """File name -> table: ops, kernels, collectives, what each rank does; times are in us, summed over ranks."""
-    nodes = nodes_table(prediction)
+    nodes = coded_nodes(prediction)
     work = work_table(nodes)
     ops = totals(work, ["op_name", "node_type", "phase", "family"])
     return {

@@ -1,5 +1,4 @@
 from .alignment import align as align
-from .alignment import align_runs as align_runs
 from .alignment import common_subsequence as common_subsequence
 from .contention import isolated_us as isolated_us
 from .contention import schedule_with_contention as schedule_with_contention

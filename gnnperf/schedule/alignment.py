@@ -10,29 +10,18 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Relation, compiled
-from gnnperf.graph import ExecutionGraph, content_keys, lane_keys
+from gnnperf.graph import ExecutionGraph, lane_keys
 
 _MAX_EDITS = 3000
-_ANY_RUN = ("node_type", "op_name", "segment", "ordinal", "collective")
 
 
 def align(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
-    """[num_nodes of structure] the matching node of `other`; -1 unaligned. Both are single steps of one run."""
-    return _align_by(structure, other, *(graph.nodes["content_key"].to_numpy() for graph in (structure, other)))
+    """[num_nodes of structure] the node of `other` with the same content in the same lane, in order; -1 unaligned.
 
-
-def align_runs(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
-    """[num_nodes of structure] the matching node of `other`; -1 unaligned. Both are single steps, of any two runs.
-
-    Lanes correspond by rank and ordinal. Names of kernels change with shapes and devices, so ops and segments are
-    compared; they repeat within a lane, and their order decides.
+    Both are single steps.
     """
-    return _align_by(structure, other, *(content_keys(graph.nodes, _ANY_RUN) for graph in (structure, other)))
-
-
-def _align_by(structure: ExecutionGraph, other: ExecutionGraph, keys_a: np.ndarray, keys_b: np.ndarray) -> np.ndarray:
-    """[num_nodes of structure] the node of `other` with the same key in the same lane, in order; -1 none."""
     matched = np.full(structure.num_nodes, -1, dtype=np.int64)
+    keys_a, keys_b = (graph.nodes["content_key"].to_numpy() for graph in (structure, other))
     lanes_a, lanes_b = lane_keys(structure.nodes), lane_keys(other.nodes)
     for lane in np.unique(lanes_a[lanes_a >= 0]):
         a, b = np.flatnonzero(lanes_a == lane), np.flatnonzero(lanes_b == lane)

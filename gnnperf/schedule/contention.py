@@ -26,15 +26,10 @@ from gnnperf.schedule.resource_demands import IDLE, ResourceDemands, offsets, re
 
 @dataclass(frozen=True)
 class Contended:
-    """A schedule with shared cores and links.
+    """A schedule with shared cores and links."""
 
-    Attributes:
-        schedule: of the last copy of the step.
-        latency_us: [num_nodes] latencies in it; of nodes that overlap nothing, those of the isolated op.
-    """
-
-    schedule: Schedule
-    latency_us: np.ndarray
+    schedule: Schedule  # of the last copy of the step
+    latency_us: np.ndarray  # [num_nodes] latencies in it; of nodes that overlap nothing, those of the isolated op
 
 
 def schedule_with_contention(

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, NodeType, Segment
-from gnnperf.graph import ExecutionGraph, StepLabel, measured_end_us
+from gnnperf.graph import ExecutionGraph, ProfilerCost, StepLabel, measured_end_us, profiler_us
 from gnnperf.schedule.longest_path import timed_edges
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, measured_latency_us
 
@@ -59,12 +59,15 @@ class MeasuredStep:
         delay_us = np.where(self.delay_us >= STALL_US, 0.0, self.delay_us)
         return replace(self, latency_us=latency_us, delay_us=delay_us, stalled=np.zeros_like(self.stalled))
 
-    def edge_lags_us(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
-        """[num_edges of graph] lags with the delays of nodes on top.
+    def without_profiler(self, cost: ProfilerCost) -> MeasuredStep:
+        """The step without what the profiler itself took of host work."""
+        taken_us, lag_taken_us = profiler_us(self.graph, self.latency_us, self.lag_us, cost)
+        return replace(self, latency_us=self.latency_us - taken_us, lag_us=self.lag_us - lag_taken_us)
 
-        Args:
-            graph: this step, or an edit of it.
-            came_from: [num_nodes of graph] the node of this step that each one is, or is a copy of.
+    def edge_lags_us(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
+        """[num_edges of graph] lags with the delays of nodes on top, of this step or an edit of it.
+
+        `came_from` [num_nodes of graph]: the node of this step that each one is, or is a copy of.
         """
         ends = pd.DataFrame({"src": came_from[graph.edges["src"].to_numpy()],
                              "dst": came_from[graph.edges["dst"].to_numpy()],

@@ -27,15 +27,10 @@ EXCHANGES = ("all_to_all", "reduce_scatter", "all_gather")
 
 @dataclass(frozen=True)
 class Judged:
-    """The prediction for one placement.
+    """The prediction for one placement."""
 
-    Attributes:
-        step_us: makespan of the step.
-        critical_us: what lies on one critical path: lookups, exchange, all-reduce, perceptrons, host.
-    """
-
-    step_us: float
-    critical_us: Mapping[str, float]
+    step_us: float  # makespan of the step
+    critical_us: Mapping[str, float]  # what lies on one critical path: lookups, exchange, all-reduce, perceptrons, host
 
 
 def judged(problem: Problem, state: State) -> Judged:

@@ -46,17 +46,11 @@ GRADIENT_AND_BUCKET = 2  # float32 copies next to a replicated parameter
 
 @dataclass(frozen=True)
 class Problem:
-    """A model, its batch and number of ranks, and where they are.
+    """A model, its batch and number of ranks, and where they are."""
 
-    Attributes:
-        plan: with any placement; others take its place.
-        cluster: devices and links; its `ranks_per_node` holds for the plan's ranks.
-        reserve_share: of a device's memory that tables do not get.
-    """
-
-    plan: RecommendationPlan
-    cluster: ClusterSpec
-    reserve_share: float = RESERVE_SHARE
+    plan: RecommendationPlan  # with any placement; others take its place
+    cluster: ClusterSpec  # devices and links; its `ranks_per_node` holds for the plan's ranks
+    reserve_share: float = RESERVE_SHARE  # of a device's memory that tables do not get
 
     def __post_init__(self) -> None:
         require(self.cluster.device.kind == "gpu", "hardware", self.cluster.device.name,
@@ -119,15 +113,10 @@ Key = tuple[int, Split, int]  # table, how it is held, by how many ranks
 
 @dataclass(frozen=True)
 class Load:
-    """Of one placed table.
+    """Of one placed table."""
 
-    Attributes:
-        per_rank: [6] see the module; on each of its ranks alike.
-        shared: [3].
-    """
-
-    per_rank: np.ndarray
-    shared: np.ndarray
+    per_rank: np.ndarray  # [6] see the module; on each of its ranks alike
+    shared: np.ndarray  # [3]
 
 
 @dataclass(frozen=True)

@@ -252,32 +252,20 @@ BY_SIZE, BY_LOOKUPS, BY_COST, SEARCHED = "greedy by size", "greedy by lookups", 
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to search.
+    """How hard to search."""
 
-    Attributes:
-        requested: placements that the surrogate is requested.
-        judged: found placements that are priced, next to the seeds.
-        seed: of everything random.
-    """
-
-    requested: int = 24_000
-    judged: int = 8
-    seed: int = 0
+    requested: int = 24_000  # placements that the surrogate is requested
+    judged: int = 8  # found placements that are priced, next to the seeds
+    seed: int = 0  # of everything random
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A placement with its price.
+    """A placement with its price."""
 
-    Attributes:
-        placement: of all tables.
-        origin: which greedy rule, or the search.
-        step_us: its price.
-    """
-
-    placement: Placement
-    origin: str
-    step_us: float
+    placement: Placement  # of all tables
+    origin: str  # which greedy rule, or the search
+    step_us: float  # its price
 
 
 def seeds(loads: Loads) -> dict[str, Placement]:

@@ -21,22 +21,14 @@ GIVEN = "as the file has it"
 
 @dataclass(frozen=True)
 class ShardResult:
-    """The result.
+    """The result."""
 
-    Attributes:
-        problem: requested.
-        ranked: the best placements, the fastest first.
-        judged: of each of them.
-        compared_us: steps of other placements, by their origin; none of random ones where none fits.
-        requested: placements that were looked at.
-    """
-
-    problem: Problem
-    ranked: tuple[Ranked, ...]
-    judged: tuple[Judged, ...]
-    compared_us: Mapping[str, float]
+    problem: Problem  # requested
+    ranked: tuple[Ranked, ...]  # the best placements, the fastest first
+    judged: tuple[Judged, ...]  # of each of them
+    compared_us: Mapping[str, float]  # steps of other placements, by their origin; none of random ones where none fits
     costs: Surrogate
-    requested: int
+    requested: int  # placements that were looked at
 
 
 def ranked_placements(problem: Problem, effort: Effort, given: Placement | None, top: int) -> ShardResult:

@@ -54,17 +54,11 @@ Value = tuple[float, float]  # step in us (infinite: does not fit), then how une
 
 @dataclass(frozen=True)
 class State:
-    """A placement and its sums.
+    """A placement and its sums."""
 
-    Attributes:
-        placement: of all tables.
-        per_rank: [6, ranks] see gnnperf.shard.problem.
-        shared: [3].
-    """
-
-    placement: Placement
-    per_rank: np.ndarray
-    shared: np.ndarray
+    placement: Placement  # of all tables
+    per_rank: np.ndarray  # [6, ranks] see gnnperf.shard.problem
+    shared: np.ndarray  # [3]
 
 
 @dataclass(frozen=True)

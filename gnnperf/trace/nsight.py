@@ -79,16 +79,9 @@ class Database:
         return tables
 
     def rows(self, table: str, columns: str, optional: str = "", of: str = "") -> Iterator[tuple[Any, ...]]:
-        """The rows of a table, none where there is no such table.
+        """The rows of a table, none where there is no such table; a missing column of `columns` raises InputError.
 
-        Args:
-            table: its name.
-            columns: names that it must have, separated by spaces.
-            optional: names that it may have; None where it has not.
-            of: a condition in SQL.
-
-        Raises:
-            InputError: a column is missing.
+        Columns are separated by spaces; a missing one of `optional` gives None. `of` is a condition in SQL.
         """
         if table not in self.tables:
             return
@@ -323,8 +316,7 @@ def _ranges(database: Database, of: str) -> Iterator[Any]:
 def range_events(ranges: Iterable[tuple[int | None, int | None, int, str, bool]]) -> Iterator[Any]:
     """Ops at once; the others when it is known which of them mark steps.
 
-    Args:
-        ranges: begin, end, thread and text of each, and whether it may be an op.
+    Of each range: begin, end, thread, text, and whether it may be an op.
     """
     others, words = [], set()
     for start, end, thread, text, may_be_op in ranges:

@@ -30,6 +30,7 @@ from gnnperf.trace.windows import of_steps
 # What a Kineto file states before its events.
 STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,8})\s*[,}]')
 MIN_MATCHED_SHARE = 0.5  # below it, an execution trace is of another run
+WELL_MATCHED = 0.98  # fewer matched ops are worth a warning
 
 
 def import_kineto(
@@ -78,7 +79,11 @@ def _with_execution_trace(
     if matched.share < MIN_MATCHED_SHARE:
         return table, None, [f"{sentences}: it is of another run and is not used"]
     feeds = execution_trace.feeds(trace, matched)
-    return execution_trace.fill_shapes(table, trace, matched), feeds, [sentences]
+    return (
+        execution_trace.fill_shapes(table, trace, matched),
+        feeds,
+        [sentences] if matched.share < WELL_MATCHED else [],
+    )
 
 
 # A run's card as strangers write it -> what is kept of it: numbers, and the texts that the recorder writes.

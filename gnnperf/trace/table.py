@@ -60,19 +60,12 @@ class TraceTable:
 
 @dataclass(frozen=True)
 class RunTrace:
-    """All traced ranks of one run, sorted by rank.
+    """All traced ranks of one run, sorted by rank."""
 
-    Attributes:
-        name: the run's name (file or folder it came from, without path).
-        tables: one per traced rank.
-        card: the recorder's `run.json` (workload, parallelism, links), if there is one.
-        warnings: what a user should know: missing ranks, skewed windows, assumed ranks.
-    """
-
-    name: str
-    tables: tuple[TraceTable, ...]
-    card: dict[str, object] | None = None
-    warnings: tuple[str, ...] = ()
+    name: str  # the run's name (file or folder it came from, without path)
+    tables: tuple[TraceTable, ...]  # one per traced rank
+    card: dict[str, object] | None = None  # the recorder's `run.json` (workload, parallelism, links), if there is one
+    warnings: tuple[str, ...] = ()  # what a user should know: missing ranks, skewed windows, assumed ranks
 
     @property
     def world_size(self) -> int:

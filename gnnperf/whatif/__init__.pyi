@@ -23,7 +23,6 @@ from .findings.measured import measured_step as measured_step
 from .findings.search import LARGEST_GRAPH as LARGEST_GRAPH
 from .findings.search import find as find
 from .fusion import FuseElementwise as FuseElementwise
-from .graph_rewrite import RepeatCalls as RepeatCalls
 from .hardware import ChangeCluster as ChangeCluster
 from .hardware import ChangeDevice as ChangeDevice
 from .hardware import ChangeLink as ChangeLink
@@ -34,7 +33,6 @@ from .precision import CompressMessages as CompressMessages
 from .sequence import ScaleSequence as ScaleSequence
 from .streams import MoveToStream as MoveToStream
 from .table_size import ResizeTables as ResizeTables
-from .units import OpSelector as OpSelector
 from .waits import Block as Block
 from .waits import WaitLater as WaitLater
 from .world_size import WorldSize as WorldSize

@@ -52,13 +52,9 @@ BY_DATA = "sizes that data decide ({}): they are assumed to grow with the {}"
 
 @dataclass(frozen=True)
 class ScaleBatch:
-    """Every rank's batch is larger or smaller by a factor.
+    """Every rank's batch is larger or smaller by a factor."""
 
-    Attributes:
-        factor: new batch / old batch.
-    """
-
-    factor: float
+    factor: float  # new batch / old batch
 
     def __post_init__(self) -> None:
         require(self.factor > 0, "factor of the batch", self.factor, "above 0")

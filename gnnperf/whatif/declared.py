@@ -17,28 +17,19 @@ import numpy as np
 from gnnperf.core import InputError, NodeType, Phase, Relation, Segment, require
 from gnnperf.graph import ExecutionGraph, consecutive, lane_keys
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, latency_change, refusal, rewritten
-from gnnperf.whatif.units import OpSelector
 
 WORK_OF = {"host": (NodeType.HOST,), "device": ON_DEVICE, "all": (NodeType.HOST, *ON_DEVICE)}  # Straggler.work
 
 
 @dataclass(frozen=True)
 class OpLatency:
-    """Calls of an op take another time: their device work, or, where they have none, their host time.
+    """Calls of an op take another time: their device work, or, where they have none, their host time."""
 
-    Attributes:
-        op: its name (aten::mm), or a kind of collective (all_reduce): then its transfers.
-        factor: of the latency that is predicted; None: `us` is given.
-        us: the latency of each node; None: `factor` is given.
-        phase: forward, backward, optimizer; None any.
-        rank: None all.
-    """
-
-    op: str
-    factor: float | None = None
-    us: float | None = None
-    phase: str | None = None
-    rank: int | None = None
+    op: str  # its name (aten::mm), or a kind of collective (all_reduce): then its transfers
+    factor: float | None = None  # of the latency that is predicted; None: `us` is given
+    us: float | None = None  # the latency of each node; None: `factor` is given
+    phase: str | None = None  # forward, backward, optimizer; None any
+    rank: int | None = None  # None all
 
     def __post_init__(self) -> None:
         both = (self.factor, self.us)
@@ -57,8 +48,8 @@ class OpLatency:
 
     def _nodes(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] bool."""
-        ranks = None if self.rank is None else (self.rank,)
-        named = OpSelector(self.op, phase=self.phase, ranks=ranks).names(graph.nodes)
+        named = chosen(graph.nodes, op_name=self.op, phase=self.phase, rank=self.rank)
+        named &= (graph.nodes["segment"] != Segment.T1).to_numpy()
         works = named & is_type(graph, *ON_DEVICE)
         if works.any():
             return works
@@ -80,17 +71,11 @@ def _no_op(graph: ExecutionGraph, requested: OpLatency) -> InputError:
 
 @dataclass(frozen=True)
 class Straggler:
-    """One rank works slower.
+    """One rank works slower."""
 
-    Attributes:
-        rank: which.
-        factor: of the latency of its work; below 1: faster.
-        work: host, device or all. On a CPU the ops are device work, what lies between them is host work.
-    """
-
-    rank: int
-    factor: float
-    work: str = "all"
+    rank: int  # which
+    factor: float  # of the latency of its work; below 1: faster
+    work: str = "all"  # host, device or all. On a CPU the ops are device work, what lies between them is host work.
 
     def __post_init__(self) -> None:
         require(self.factor > 0, "factor of a straggler", self.factor, "above 0")
@@ -107,15 +92,10 @@ class Straggler:
 
 @dataclass(frozen=True)
 class InputStall:
-    """The main thread waits for data before each step.
+    """The main thread waits for data before each step."""
 
-    Attributes:
-        us: how long.
-        rank: which rank; None all.
-    """
-
-    us: float
-    rank: int | None = None
+    us: float  # how long
+    rank: int | None = None  # which rank; None all
 
     def __post_init__(self) -> None:
         require(self.us >= 0, "us of an input stall", self.us, "0 or more")
@@ -131,17 +111,11 @@ class InputStall:
 
 @dataclass(frozen=True)
 class DeclarePause:
-    """One rank waits once per step.
+    """One rank waits once per step."""
 
-    Attributes:
-        us: how long.
-        rank: which.
-        place: start, backward (before it) or optimizer (before it).
-    """
-
-    us: float
-    rank: int
-    place: str = "start"
+    us: float  # how long
+    rank: int  # which
+    place: str = "start"  # start, backward (before it) or optimizer (before it)
 
     def __post_init__(self) -> None:
         require(self.us >= 0, "us of a pause", self.us, "0 or more")

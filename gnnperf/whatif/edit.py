@@ -55,11 +55,6 @@ def latency_change(
     return LatencyChange(*(np.where(nodes, value, none) for value, none in values))
 
 
-def no_change(num_nodes: int) -> LatencyChange:
-    """Latencies as they are given."""
-    return latency_change(np.zeros(num_nodes, dtype=bool))
-
-
 @dataclass(frozen=True)
 class HardwareChange:
     """One declared change of hardware: a graph contains work, so the predictor applies it to clusters."""
@@ -84,7 +79,7 @@ class Edited:
     @property
     def latency_change(self) -> LatencyChange:
         """Declared latencies, or that there are none."""
-        return no_change(self.graph.num_nodes) if self.change is None else self.change
+        return latency_change(np.zeros(self.graph.num_nodes, dtype=bool)) if self.change is None else self.change
 
 
 class Edit(Protocol):

@@ -28,13 +28,9 @@ ONE_OP = "how fast the fused op is: it is predicted as the last op of its chain,
 
 @dataclass(frozen=True)
 class FuseElementwise:
-    """Every run of elementwise ops with results of one shape becomes one op.
+    """Every run of elementwise ops with results of one shape becomes one op."""
 
-    Attributes:
-        phase: forward, backward, optimizer; None any.
-    """
-
-    phase: str | None = None
+    phase: str | None = None  # forward, backward, optimizer; None any
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Fuse; the last op of a chain stays, with the FLOPs of all and the bytes that still move."""

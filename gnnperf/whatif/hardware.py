@@ -42,13 +42,9 @@ OTHER_KIND = "what a {} does otherwise than a {}: which work is launched and wha
 
 @dataclass(frozen=True)
 class ChangeDevice:
-    """All ranks run on another device; links and hosts stay.
+    """All ranks run on another device; links and hosts stay."""
 
-    Attributes:
-        to: name of the catalog, or a .yaml file.
-    """
-
-    to: str
+    to: str  # name of the catalog, or a .yaml file
 
     def __post_init__(self) -> None:
         load_device(self.to)
@@ -71,20 +67,13 @@ COLLECTIVES = "what models of collectives fitted on the old link predict for ano
 
 @dataclass(frozen=True)
 class ChangeLink:
-    """Other links, or faster and slower ones.
+    """Other links, or faster and slower ones."""
 
-    Attributes:
-        to: name of the catalog, or a .yaml file; None: the link as it is.
-        bandwidth_factor: of its bandwidth; latency_factor: of the latency of a hop.
-        rate_gbit_per_s: its bandwidth per device and direction, whatever it was; None: not stated.
-        link: all (between ranks), intra (of one node), inter (between nodes), host (to the device).
-    """
-
-    to: str | None = None
-    bandwidth_factor: float = 1.0
-    latency_factor: float = 1.0
-    rate_gbit_per_s: float | None = None
-    link: str = "all"
+    to: str | None = None  # name of the catalog, or a .yaml file; None: the link as it is
+    bandwidth_factor: float = 1.0  # of its bandwidth
+    latency_factor: float = 1.0  # of the latency of a hop
+    rate_gbit_per_s: float | None = None  # its bandwidth per device and direction, whatever it was; None: not stated
+    link: str = "all"  # all (between ranks), intra (of one node), inter (between nodes), host (to the device)
 
     def __post_init__(self) -> None:
         require(self.link in LINKS, "link", self.link, ", ".join(LINKS))
@@ -133,19 +122,12 @@ HOSTS = ("how each host overhead follows the host: all move by the ratio of sing
 
 @dataclass(frozen=True)
 class ChangeCluster:
-    """The same ranks and devices in another cluster: its links, hosts, ranks per node.
+    """The same ranks and devices in another cluster: its links, hosts, ranks per node."""
 
-    Attributes:
-        to: name of the catalog, or a .yaml file; None: the cluster as it is, with what else is stated.
-        nodes: how many nodes the ranks are divided over, in equal blocks; None: as in the cluster.
-        ranks_per_node: devices of a node; None: as in the cluster.
-        host: processor of the nodes, a name of the catalog or a .yaml file; None: the cluster's.
-    """
-
-    to: str | None = None
-    nodes: int | None = None
-    ranks_per_node: int | None = None
-    host: str | None = None
+    to: str | None = None  # name of the catalog, or a .yaml file; None: the cluster as it is, with what else is stated
+    nodes: int | None = None  # how many nodes the ranks are divided over, in equal blocks; None: as in the cluster
+    ranks_per_node: int | None = None  # devices of a node; None: as in the cluster
+    host: str | None = None  # processor of the nodes, a name of the catalog or a .yaml file; None: the cluster's
 
     def __post_init__(self) -> None:
         given = (self.to, self.nodes, self.ranks_per_node, self.host)

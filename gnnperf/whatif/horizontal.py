@@ -243,17 +243,12 @@ RESULT = "{} calls become {}: {}"
 
 @dataclass(frozen=True)
 class FuseHorizontally:
-    """Equal, independent calls of a thread become one batched call, where the last of them is.
+    """Equal, independent calls of a thread become one batched call, where the last of them is."""
 
-    Attributes:
-        op: name of the op; None all.
-        phase: forward, backward, optimizer; None any.
-        models: the step runs so many models of one shape one after the other, which share nothing; None: independent
-            calls are looked for.
-    """
-
-    op: str | None = None
-    phase: str | None = None
+    op: str | None = None  # name of the op; None all
+    phase: str | None = None  # forward, backward, optimizer; None any
+    # the step runs so many models of one shape one after the other, which share nothing; None: independent calls are
+    # looked for
     models: int | None = None
 
     def __post_init__(self) -> None:

@@ -34,17 +34,11 @@ OPTIMIZER = "what optimizers do with parameters in {}: copies in full precision 
 
 @dataclass(frozen=True)
 class ChangeDtype:
-    """Ops of one dtype become ops of another.
+    """Ops of one dtype become ops of another."""
 
-    Attributes:
-        of: dtype of the ops that change (torch's name: float32).
-        to: their new dtype.
-        scope: mixed or all.
-    """
-
-    of: str
-    to: str
-    scope: str = "mixed"
+    of: str  # dtype of the ops that change (torch's name: float32)
+    to: str  # their new dtype
+    scope: str = "mixed"  # mixed or all
 
     def __post_init__(self) -> None:
         for key, value in (("of", self.of), ("to", self.to)):
@@ -125,22 +119,14 @@ SMALL = "how {} messages of another or unknown dtype are sent: they stay as they
 
 @dataclass(frozen=True)
 class CompressMessages:
-    """Messages of one kind of collective are sent compressed.
+    """Messages of one kind of collective are sent compressed."""
 
-    Attributes:
-        kind: all_reduce, all_to_all, ...
-        ratio: compressed / uncompressed bytes (values of 4 bytes as 2: 0.5; one value in a hundred: 0.01); None: `to`
-            is given.
-        to: dtype that the values are sent in (float16); None: `ratio` is given.
-        extra_bytes: scales, positions, headers that come with each message.
-        phase: forward, backward, optimizer; None any.
-    """
-
-    kind: str = "all_reduce"
+    kind: str = "all_reduce"  # all_reduce, all_to_all, ...
+    # compressed / uncompressed bytes (values of 4 bytes as 2: 0.5; one value in a hundred: 0.01); None: `to` is given
     ratio: float | None = None
-    to: str | None = None
-    extra_bytes: float = 0.0
-    phase: str | None = None
+    to: str | None = None  # dtype that the values are sent in (float16); None: `ratio` is given
+    extra_bytes: float = 0.0  # scales, positions, headers that come with each message
+    phase: str | None = None  # forward, backward, optimizer; None any
 
     def __post_init__(self) -> None:
         one = (self.ratio is None) != (self.to is None)

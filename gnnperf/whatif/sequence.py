@@ -35,17 +35,11 @@ SAME_CAUSAL = 1e-6  # relative
 
 @dataclass(frozen=True)
 class ScaleSequence:
-    """Every sequence is longer or shorter.
+    """Every sequence is longer or shorter."""
 
-    Attributes:
-        factor: new length / old length; None: `to` is given.
-        to: the new length; None: `factor` is given.
-        of: the old length, where a program has several; None: its only one.
-    """
-
-    factor: float | None = None
-    to: int | None = None
-    of: int | None = None
+    factor: float | None = None  # new length / old length; None: `to` is given
+    to: int | None = None  # the new length; None: `factor` is given
+    of: int | None = None  # the old length, where a program has several; None: its only one
 
     def __post_init__(self) -> None:
         both = (self.factor, self.to)

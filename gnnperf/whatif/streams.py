@@ -30,17 +30,11 @@ REUSED = "whether memory is used again before a kernel on another stream has rea
 
 @dataclass(frozen=True)
 class MoveToStream:
-    """Device work of an op's calls leaves its stream.
+    """Device work of an op's calls leaves its stream."""
 
-    Attributes:
-        op: name of the outermost op, or a kind of family (copy, elementwise, ...).
-        phase: forward, backward, optimizer; None any.
-        rank: None all.
-    """
-
-    op: str
-    phase: str | None = None
-    rank: int | None = None
+    op: str  # name of the outermost op, or a kind of family (copy, elementwise, ...)
+    phase: str | None = None  # forward, backward, optimizer; None any
+    rank: int | None = None  # None all
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Move them; producers and consumers are joined by events."""

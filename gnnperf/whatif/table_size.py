@@ -49,15 +49,10 @@ def _looked_up(nodes: pd.DataFrame) -> list[Argument]:
 
 @dataclass(frozen=True)
 class ResizeTables:
-    """Embedding tables have more or fewer rows.
+    """Embedding tables have more or fewer rows."""
 
-    Attributes:
-        factor: new rows / old rows, of what each rank holds of a table.
-        of: only tables of which a rank holds so many rows; None all.
-    """
-
-    factor: float
-    of: int | None = None
+    factor: float  # new rows / old rows, of what each rank holds of a table
+    of: int | None = None  # only tables of which a rank holds so many rows; None all
 
     def __post_init__(self) -> None:
         require(self.factor > 0, "factor of tables", self.factor, "above 0")

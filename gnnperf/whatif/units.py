@@ -6,66 +6,12 @@ device      [gemm]  [bias]
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, OpFamily, Relation, Segment
+from gnnperf.core import NodeType, OpFamily, Relation, Segment
 from gnnperf.graph import ExecutionGraph, lane_keys
-from gnnperf.whatif.edit import ON_DEVICE, chosen, ends, is_type, refusal
-
-
-@dataclass(frozen=True)
-class OpSelector:
-    """Which calls of an op."""
-
-    op: str  # name of the outermost op, e.g. aten::linear.
-    input_dims: str | None = None  # its input shapes as the graph has them (JSON); None any
-    phase: str | None = None  # forward, backward, optimizer; None any
-    ranks: Sequence[int] | None = None  # None all
-    # which of the calls that all else selects, counted from 0 on each rank in each step; None all
-    ordinals: Sequence[int] | None = None
-
-    def names(self, nodes: pd.DataFrame) -> np.ndarray:
-        """[num_nodes] bool: nodes within (not between) such calls; `ordinals` aside, which take a whole graph."""
-        fits = chosen(nodes, op_name=self.op, input_dims=self.input_dims, phase=self.phase)
-        fits &= (nodes["segment"] != Segment.T1).to_numpy()
-        return fits if self.ranks is None else fits & nodes["rank"].isin(list(self.ranks)).to_numpy()
-
-    def __str__(self) -> str:
-        lists = (("ranks", self.ranks), ("ordinals", self.ordinals))
-        limits = [f"{name} {', '.join(map(str, numbers))}" for name, numbers in lists if numbers is not None]
-        return " ".join([self.op, *(one for one in (self.input_dims, self.phase) if one is not None), *limits])
-
-
-def units(graph: ExecutionGraph, selector: OpSelector) -> np.ndarray:
-    """[num_nodes] number of the selected op call that each node belongs to, in order of execution; -1 none.
-
-    Raises InputError: no such call, or it is a collective (whose peers would have to take part).
-    """
-    host = host_units(graph)
-    selected = selector.names(graph.nodes) & (host >= 0)
-    if selector.ordinals is not None:
-        selected &= np.isin(_ordinal(graph, host, selected), list(selector.ordinals))
-    if not selected.any():
-        known = sorted({str(n) for n in graph.nodes.loc[graph.nodes["node_type"] == NodeType.COMPUTE, "op_name"]})
-        raise refusal(graph, f"no call of {selector}", f"an op of the graph, e.g. {', '.join(known[:12])}")
-    result = with_launched(graph, np.where(np.isin(host, np.unique(host[selected])), host, -1))
-    if (is_type(graph, NodeType.COMM) & (result >= 0)).any():
-        raise InputError(f"{selector} is a collective", where="an op to repeat", allowed="an op of one rank")
-    return result
-
-
-def _ordinal(graph: ExecutionGraph, unit: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """[num_nodes] number of the selected call among those of its rank and step, in order of execution; -1 none."""
-    calls = graph.nodes.loc[selected, ["rank", "step"]].assign(unit=unit[selected])
-    calls = calls.drop_duplicates("unit").sort_values("unit")
-    ordinal_of = pd.Series(calls.groupby(["rank", "step"]).cumcount().to_numpy(), index=calls["unit"])
-    result = np.full(graph.num_nodes, -1, dtype=np.int64)
-    result[selected] = ordinal_of.loc[unit[selected]].to_numpy()
-    return result
+from gnnperf.whatif.edit import ON_DEVICE, ends, is_type
 
 
 def host_units(graph: ExecutionGraph) -> np.ndarray:

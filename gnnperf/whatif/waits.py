@@ -25,15 +25,10 @@ CONTENTION = "how much faster work runs without a transfer at the same time, and
 
 @dataclass(frozen=True)
 class Block:
-    """Collectives are waited for where they are issued: in the gap after the issuing op.
+    """Collectives are waited for where they are issued: in the gap after the issuing op."""
 
-    Attributes:
-        collective: which kind (all_reduce, all_to_all, ...); None all.
-        phase: issued in forward, backward or optimizer; None any.
-    """
-
-    collective: str | None = None
-    phase: str | None = None
+    collective: str | None = None  # which kind (all_reduce, all_to_all, ...); None all
+    phase: str | None = None  # issued in forward, backward or optimizer; None any
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""
@@ -155,17 +150,12 @@ STORED = "what memory the messages hold until they are waited for"
 
 @dataclass(frozen=True)
 class WaitLater:
-    """Collectives are waited for where they are needed: the reverse of `Block`.
+    """Collectives are waited for where they are needed: the reverse of `Block`."""
 
-    Attributes:
-        collective: which kind (all_reduce, all_to_all, ...); None all.
-        phase: issued in forward, backward or optimizer; None any.
-        until: a place (start, backward, optimizer) where results are needed at the earliest; None: by `feeds` edges,
-            else by shapes.
-    """
-
-    collective: str | None = None
-    phase: str | None = None
+    collective: str | None = None  # which kind (all_reduce, all_to_all, ...); None all
+    phase: str | None = None  # issued in forward, backward or optimizer; None any
+    # a place (start, backward, optimizer) where results are needed at the earliest; None: by `feeds` edges, else by
+    # shapes
     until: str | None = None
 
     def __post_init__(self) -> None:

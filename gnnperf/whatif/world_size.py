@@ -43,15 +43,11 @@ ALGORITHM = "what a library does at a scale that no table of collectives reaches
 
 @dataclass(frozen=True)
 class WorldSize:
-    """The graph on another number of ranks: more or fewer replicas.
+    """The graph on another number of ranks: more or fewer replicas."""
 
-    Attributes:
-        ranks: of the job.
-        data_parallel: ranks of a data-parallel group as it is now, where that cannot be determined; 1: there is none,
-            the run becomes one of several replicas; None: found.
-    """
-
-    ranks: int
+    ranks: int  # of the job
+    # ranks of a data-parallel group as it is now, where that cannot be determined; 1: there is none, the run becomes
+    # one of several replicas; None: found
     data_parallel: int | None = None
 
     def __post_init__(self) -> None:

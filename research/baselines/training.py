@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from gnnperf.core import console, each, say
-from gnnperf.gnn import Checkpoint, TypedGNN, open_log, processes
+from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, open_log, processes
 from gnnperf.gnn.data import prepare
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.training.look import Log
@@ -46,7 +47,7 @@ def train(config: EntryConfig) -> float | None:
     fits = requested_fits(config.learner, config.row, data, config.seed)
 
     judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
-    write_records(judged, config.cells_folder)
+    write_records(judged, cells_folder(config))
     with open_log(config) as log:
         show_rows(judged, log)
     return validation_error(judged, config.row) if fits else None
@@ -58,8 +59,18 @@ def compare_network(
     """Write records of a trained network and its hybrid, and print their errors with those of trivial predictions."""
     fits = fits_of(checkpoint, network, config.row, fit_s)
     judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
-    write_records(judged, config.cells_folder)
+    write_records(judged, cells_folder(config))
     show_rows(judged, log)
+
+
+def training_part(config: EntryConfig) -> TrainConfig:
+    """What the network is trained with, and nothing else."""
+    return TrainConfig(**{f.name: getattr(config, f.name) for f in fields(TrainConfig)})
+
+
+def cells_folder(config: EntryConfig) -> Path:
+    """Where evaluation records go."""
+    return Path(config.cells) if config.cells else Path(config.out) / "cells"
 
 
 def variant_of(config: DataConfig) -> str:

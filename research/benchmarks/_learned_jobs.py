@@ -15,12 +15,12 @@ from pathlib import Path
 
 from gnnperf.gnn.data.prepare import DataConfig
 from gnnperf.predict import composed
-from gnnperf.predict.composition.entry import EntryConfig, training_part
+from gnnperf.predict.composition.entry import EntryConfig
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.rows import TRIVIAL, simpler
 from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, load_split
-from research.baselines.training import variant_of
+from research.baselines.training import training_part, variant_of
 from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
 from research.benchmarks._results import save_result

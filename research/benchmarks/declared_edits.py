@@ -27,7 +27,6 @@ from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
 from gnnperf.predict.edited import predict_edited
-from gnnperf.schedule import align_runs
 from gnnperf.whatif import (
     Block,
     ChangeCluster,
@@ -35,7 +34,6 @@ from gnnperf.whatif import (
     ChangeLink,
     DeclarePause,
     Edit,
-    RepeatCalls,
     ResizeTables,
     ScaleBatch,
     ScaleSequence,
@@ -45,7 +43,10 @@ from gnnperf.whatif import (
 from gnnperf.whatif.edit import Edited, unedited
 from research.benchmarks._frame import run_main, show
 from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
+from research.evaluation.op_copies import OpSelector
 from research.evaluation.pairs import PAIRS, Change
+from research.evaluation.reference_run import align_runs
+from research.evaluation.repeats import RepeatOp
 
 BATCH = re.compile(r"_b(\d+)(?=_)")
 LOW, HALVED = "_bfloat16", 0.5
@@ -117,14 +118,15 @@ def _intervention(pair: Mapping[str, object]) -> Iterator[DeclaredPair]:
         yield DeclaredPair("overlap", b, a, (WaitLater(*which),))
 
 
-def _repeat(run: str, op: str, times: int, rank: int | None) -> RepeatCalls:
+def _repeat(run: str, op: str, times: int, rank: int | None) -> RepeatOp:
+    ranks = None if rank is None else (rank,)
     sizes = TRANSFORMER.search(run)
     if sizes and op == "aten::linear":
         width, length, batch = map(int, sizes.groups())
         dims = f"[[{batch * length},{width}],[{4 * width},{width}],[{4 * width}]]"
-        return RepeatCalls(op, times, "forward", rank, dims)
+        return RepeatOp(OpSelector(op, dims, "forward", ranks), times)
     first = next((calls for name, calls in FIRST_CONVOLUTIONS.items() if run.startswith(name)), (0,))
-    return RepeatCalls(op, times, "forward", rank, calls=first)
+    return RepeatOp(OpSelector(op, None, "forward", ranks, first), times)
 
 
 def _links(graphs: Graphs) -> Iterator[DeclaredPair]:

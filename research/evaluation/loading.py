@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.gnn.data.recordings import CARD, Recording, read_json
-from gnnperf.graph import ExecutionGraph, load_graph
-from research.evaluation.profiler_cost import ProfilerCost, cost_of_card, without_profiler
+from gnnperf.graph import ExecutionGraph, ProfilerCost, cost_of_card, load_graph, without_profiler
 
 Load = Callable[[Recording], ExecutionGraph]
 

@@ -27,7 +27,8 @@ from typing import Any
 from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import Edit, OpSelector, Place
+from gnnperf.whatif import Edit, Place
+from research.evaluation.op_copies import OpSelector
 from research.evaluation.pauses import Pause
 from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
 from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import WORK_TYPES, InputError, NodeType, OpFamily, Phase, Segment
-from gnnperf.graph import ExecutionGraph
-from gnnperf.schedule import align_runs
+from gnnperf.graph import ExecutionGraph, content_keys
+from gnnperf.schedule import align
 from gnnperf.whatif import Edited
 from gnnperf.whatif.edit import rewritten
 from gnnperf.whatif.units import host_units
 from gnnperf.whatif.waits import CONTENTION, exits, host_waits, waiting
+
+OF_ANY_RUN = ("node_type", "op_name", "segment", "ordinal", "collective")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,18 @@ class Aligned:
         result = np.full(self.reference_run.num_nodes, -1, dtype=np.int64)
         result[self.matched[self.matched >= 0]] = np.flatnonzero(self.matched >= 0)
         return result
+
+
+def align_runs(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
+    """[num_nodes of structure] the matching node of `other`; -1 unaligned. Both are single steps, of any two runs.
+
+    Lanes correspond by rank and ordinal. Names of kernels change with shapes and devices, so ops and segments are
+    compared; they repeat within a lane, and their order decides.
+    """
+    return align(*(
+        replace(graph, nodes=graph.nodes.assign(content_key=content_keys(graph.nodes, OF_ANY_RUN)))
+        for graph in (structure, other)
+    ))  # fmt: skip
 
 
 def aligned_steps(graph: ExecutionGraph, reference_run: ExecutionGraph) -> Iterator[Aligned]:

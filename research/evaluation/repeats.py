@@ -19,10 +19,14 @@ import pandas as pd
 from gnnperf.core import InputError, Segment, require
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import common_subsequence
-from gnnperf.whatif import Edited, OpSelector
-from gnnperf.whatif.graph_rewrite import LEFT, WARM, insert_copies, remove
-from gnnperf.whatif.units import host_units, units
+from gnnperf.whatif import Edited
+from gnnperf.whatif.graph_rewrite import remove
+from gnnperf.whatif.units import host_units
+from research.evaluation.op_copies import OpSelector, insert_copies, units
 from research.evaluation.reference_run import LatenciesOf
+
+WARM = "whether copies run faster, on data that the run before has just touched"
+LEFT = "what else copies leave behind: a warm cache, memory to be freed, work of a backward"
 
 
 @dataclass(frozen=True)

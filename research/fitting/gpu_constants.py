@@ -19,12 +19,11 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
 from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
-from gnnperf.graph import ExecutionGraph, build_graph
+from gnnperf.graph import ExecutionGraph, ProfilerCost, build_graph, without_profiler
 from gnnperf.hardware import conf_dir
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
-from research.evaluation.profiler_cost import ProfilerCost, without_profiler
 from research.fitting.files import save_constants
 from research.fitting.logs import fit_logs, softened
 

@@ -1,7 +1,8 @@
 """The recipe for one CUDA GPU: calibration, training runs at real sizes, interventions; any prefix of it is of use.
 
-Written for an H200 and 25 minutes in calls of at most 10 (`--minutes` ends one, `--resume` goes on). One GPU has no
-peers: there are no NCCL transfers in this set, and no links. Eager runs come first, then CUDA graphs and torch.compile.
+Written for an H200 and 10 minutes (`--minutes` ends it, `--resume` goes on). One GPU has no peers: there are no NCCL
+transfers in this set, and no links. Every program runs once. Then come, in turns, known changes and what is captured
+in CUDA graphs or compiled.
 """
 
 from __future__ import annotations
@@ -15,43 +16,76 @@ from research.recording.run import Steps
 from research.recording.spec import RunSpec, Sleep
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.dlrm import Dlrm
+from research.recording.workloads.library_model import LibraryModel
 from research.recording.workloads.moe import Moe
 from research.recording.workloads.rl import Rl
 from research.recording.workloads.transformer import Transformer
 from research.recording.workloads.workload import Place, Workload
 
-PRECISIONS = ("bfloat16", "float32")
-RUN_PERIOD, RUN_VAL, RUN_TEST = 5, 4, 2  # of every five runs, which is for what
-STEPS = Steps(warmup=8, unprofiled=24, profiled=4)
+PERIOD, PART_OF_TURN = 5, {4: "val", 2: "test"}  # of every five programs, which is for what
+STEPS = Steps(warmup=6, unprofiled=16, profiled=3, execution_trace=True)
 REPEATED_OP = {"transformer": "aten::linear", "cnn": "aten::conv2d", "dlrm": "aten::bmm", "moe": "aten::bmm"}
-CALIBRATE_MINUTES = 3.0
+CALIBRATE_MINUTES = 1.0
+MAX_DRIFT = 0.15  # the probe of an H200 after rest differs from the one after work by 12 % (probe.py)
 TIMES = 9  # a repeated op runs
+LARGER = 2  # times the batch
 
 TRANSFORMER = tuple(
     Transformer(layers=layers, width=width, sequence=sequence, batch=batch, vocabulary=32_000, precision=precision)
-    for layers, width, sequence, batch in ((4, 1024, 1024, 8), (12, 768, 512, 16), (8, 2048, 1024, 4),
-                                           (2, 4096, 2048, 2), (24, 1024, 512, 8), (4, 1024, 2048, 4))
-    for precision in PRECISIONS
+    for layers, width, sequence, batch, precision in (
+        (4, 1024, 1024, 8, "bfloat16"), (12, 768, 512, 16, "bfloat16"), (2, 4096, 2048, 2, "bfloat16"),
+        (4, 1024, 1024, 4, "float32"),
+    )
 )  # fmt: skip
 CNN = tuple(
-    Cnn(blocks=blocks, channels=64, image=224, batch=batch, layout=Layout.BOTTLENECK, precision=precision)
-    for blocks, batch in ((3, 32), (3, 128), (2, 64))
-    for precision in PRECISIONS
+    Cnn(blocks=blocks, channels=64, image=image, batch=batch, layout=Layout.BOTTLENECK, precision=precision)
+    for blocks, image, batch, precision in ((3, 128, 64, "bfloat16"), (2, 224, 32, "float32"))
 )
 DLRM = tuple(
     Dlrm(tables=tables, rows=rows, dim=dim, batch=batch, pooling=pooling, skew=skew, bottom=(512, 256),
          top=(1024, 512, 256))
     for tables, rows, dim, batch, pooling, skew in (
-        (8, 1_000_000, 64, 4096, 8, 4.0), (26, 1_000_000, 128, 8192, 4, 4.0), (26, 1_000_000, 128, 8192, 4, 1.0),
-        (16, 4_800_000, 128, 8192, 8, 1.0),  # 39 GB of tables
-        (8, 4_000_000, 64, 16384, 16, 4.0),
+        (8, 500_000, 64, 4096, 8, 4.0), (26, 100_000, 128, 8192, 4, 1.0), (4, 500_000, 128, 16384, 16, 4.0),
     )
 )  # fmt: skip
 OTHERS = (
     Moe(layers=4, width=1024, experts=8, sequence=512, batch=8, hidden=4096, precision="bfloat16"),
-    Moe(layers=2, width=2048, experts=8, sequence=512, batch=4, hidden=4096, top=2, precision="bfloat16"),
     Rl(hidden=256, num_envs=1024, horizon=16, vectorized=True),
 )
+VISION = (
+    ("resnet50", 224, 64), ("vit", 224, 64), ("convnext", 224, 32), ("efficientnet_b0", 224, 64), ("swin", 224, 32),
+    ("mobilenetv3", 224, 128), ("mixer", 224, 32), ("densenet121", 224, 32), ("regnety", 224, 64),
+    ("deeplab", 256, 8), ("video_resnet", 112, 8), ("diffusion", 64, 32),
+)  # fmt: skip
+LANGUAGE = (
+    ("gpt2", 1024, 8), ("llama", 1024, 4), ("bert", 512, 16), ("t5", 512, 16), ("lstm", 128, 64), ("mixtral", 512, 8),
+    ("bart", 512, 8), ("deberta", 256, 16),
+)  # fmt: skip
+OTHER_INPUTS = (
+    ("graph_sage", 256, 64), ("whisper", 128, 8), ("gat", 64, 16), ("clip", 224, 32), ("gcn", 128, 128),
+    ("wav2vec2", 80_000, 8),
+)  # fmt: skip
+FLOAT32 = ("convnext", "gat", "gcn", "lstm")
+OPTIMIZER_OF = {
+    "gpt2": "adamw_fused",
+    "llama": "adamw_fused",
+    "vit": "adamw_fused",
+    "efficientnet_b0": "rmsprop",
+    "mobilenetv3": "rmsprop",
+    "resnet50": "sgd",
+    "deeplab": "sgd",
+}
+
+
+def _library(programs: Sequence[tuple[str, int, int]]) -> tuple[LibraryModel, ...]:
+    return tuple(
+        LibraryModel(
+            model, size, batch, "float32" if model in FLOAT32 else "bfloat16", OPTIMIZER_OF.get(model, "adamw")
+        )
+        for model, size, batch in programs
+    )
+
+
 PLACES = (Place.START, Place.BACKWARD, Place.OPTIMIZER)
 
 
@@ -61,45 +95,59 @@ class Programs:
 
     Attributes:
         eager: in turns, those of one program in one group.
-        accelerated: captured in CUDA graphs or compiled; last, since their preparation takes long.
-        paired: programs whose interventions are recorded.
+        accelerated: captured in CUDA graphs or compiled; late, since their preparation takes long.
+        enlarged: programs that also run with a larger batch.
+        paired: programs whose other interventions are recorded.
         sleeps: what they are disturbed by, in turns.
     """
 
     eager: Sequence[Sequence[Workload]]
     accelerated: Sequence[Workload]
+    enlarged: Sequence[Workload]
     paired: Sequence[Workload]
     sleeps: Sequence[Sleep]
 
 
 REAL = Programs(
-    eager=(TRANSFORMER, CNN, DLRM, OTHERS),
-    accelerated=tuple(
-        changed
-        for program in (TRANSFORMER[0], TRANSFORMER[2], CNN[0])
-        for changed in (replace(program, cuda_graph=True), replace(program, compile=True))
+    eager=(TRANSFORMER, _library(VISION), CNN, _library(LANGUAGE), DLRM, _library(OTHER_INPUTS), OTHERS),
+    accelerated=(
+        replace(TRANSFORMER[0], cuda_graph=True), replace(TRANSFORMER[0], compile=True),
+        replace(CNN[0], cuda_graph=True), replace(_library(VISION)[1], compile=True),
+        replace(_library(LANGUAGE)[0], compile=True),
     ),
-    paired=(TRANSFORMER[0], TRANSFORMER[2], CNN[0], DLRM[0]),
+    enlarged=(TRANSFORMER[0], *_library(VISION)[:4], CNN[0], *_library(LANGUAGE)[:4], DLRM[0],
+              *_library(OTHER_INPUTS)[:2], OTHERS[0]),
+    paired=(TRANSFORMER[0], CNN[0], DLRM[0]),
     sleeps=tuple(Sleep(0, place, sleep_us=20_000.0) for place in PLACES),
-)
+)  # fmt: skip
 
 
 def gpu(programs: Programs = REAL) -> Plan:
-    """The plan: half of the eager runs, the interventions, the other half, then what is captured and compiled."""
+    """The plan: every eager program, then in turns known changes and what is captured or compiled."""
     eager = [_isolated(w) for w in chain.from_iterable(zip_longest(*programs.eager)) if w is not None]
     accelerated = [_isolated(workload) for workload in programs.accelerated]
-    pairs = tuple(_pairs(programs))
-    known = [*eager[: len(eager) // 2], *(run for pair in pairs for run in (pair.a, pair.b)), *eager, *accelerated]
+    larger, disturbed = tuple(_larger(programs)), tuple(_pairs(programs))
+    in_turns = zip_longest([pair.b for pair in larger], [pair.b for pair in disturbed], accelerated)
+    known = [*eager, *(run for run in chain.from_iterable(in_turns) if run is not None)]
     return Plan(
-        name="gpu", runs=tuple(dict.fromkeys(known)), steps=STEPS, pairs=pairs, min_gap_s=0.0,
+        name="gpu", runs=tuple(dict.fromkeys(known)), steps=STEPS, pairs=(*larger, *disturbed), repeats=1,
+        min_gap_s=0.0, max_drift=MAX_DRIFT, max_attempts=2,
         calibrate_minutes=CALIBRATE_MINUTES,
-        splits={"run": _by_run([*eager, *accelerated])},
-        axes={"run": "configurations; those held out lie between trained ones in size"},
+        splits={"program": _by_program([*eager, *accelerated])},
+        axes={"program": "programs"},
     )  # fmt: skip
 
 
 def _isolated(workload: Workload) -> RunSpec:
     return RunSpec(workload, world_size=1)
+
+
+def _larger(programs: Programs) -> Iterable[Pair]:
+    for workload in programs.enlarged:
+        a = _isolated(workload)
+        to = LARGER * workload.batch
+        yield Pair(Change.SIZE, a, replace(a, workload=replace(workload, batch=to)),  # type: ignore[type-var]
+                   {"parameter": "batch", "to": to})  # fmt: skip
 
 
 def _pairs(programs: Programs) -> Iterable[Pair]:
@@ -111,8 +159,14 @@ def _pairs(programs: Programs) -> Iterable[Pair]:
         yield Pair(Change.REPEAT, a, repeating, {"op": REPEATED_OP[workload.kind], "times": TIMES, "rank": None})
 
 
-def _by_run(runs: Sequence[RunSpec]) -> Split:
+def _by_program(runs: Sequence[RunSpec]) -> Split:
+    programs = list(dict.fromkeys(_program(run.workload) for run in runs))
+    part_of = {name: PART_OF_TURN.get(turn % PERIOD, "train") for turn, name in enumerate(programs)}
     split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for place, run in enumerate(runs):
-        split[{RUN_VAL: "val", RUN_TEST: "test"}.get(place % RUN_PERIOD, "train")].append(run.name)
+    for run in runs:
+        split[part_of[_program(run.workload)]].append(run.name)
     return split
+
+
+def _program(workload: Workload) -> str:
+    return workload.model if isinstance(workload, LibraryModel) else workload.kind

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
+import runpy
+import shlex
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from docs.made.markdown import blocks
 from docs.made.pages import DOCS, ROOT
-from docs.made.tutorial import PAGE, commands, missing, parts_of, prepare, renewed, run
+from docs.made.tutorial import PAGE, TERMINAL, commands, missing, parts_of, prepare, renewed, run
+from gnnperf.cli import main
 
 QUICK = "quick"  # the note above a block of another page that is run, too
 
 
-@pytest.mark.timeout(300)  # six processes one after the other: seconds, unless the machine has other things to do
-def test_quick_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
+Call = Callable[[str, Path], str]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command in this process, which has loaded everything already; what it prints."""
+    for name, value in TERMINAL.items():
+        monkeypatch.setenv(name, value)
+
+    def run_here(command: str, folder: Path) -> str:
+        program, *words = shlex.split(command)
+        monkeypatch.chdir(folder)
+        if program == "gnnperf":
+            assert main(words) == 0, command
+        else:
+            assert program == "python", command
+            monkeypatch.setattr(sys, "argv", words)
+            runpy.run_path(words[0], run_name="__main__")
+        return capsys.readouterr().out
+
+    return run_here
+
+
+def test_quick_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path, call: Call) -> None:
     prepare(tmp_path)
     parts = [part for part in parts_of(PAGE.read_text(encoding="utf-8")) if not part.is_slow]
     assert len(parts) >= 5
     for part in parts:
         assert part.shown is not None
-        assert missing(part.shown.lines, run(part, tmp_path)) == [], (
+        assert missing(part.shown.lines, run(part, tmp_path, call)) == [], (
             f"{part.commands}; see docs/made/tutorial.py, --write"
         )
 
 
-def test_quick_commands_of_other_pages_succeed(tmp_path: Path) -> None:
+def test_quick_commands_of_other_pages_succeed(tmp_path: Path, call: Call) -> None:
     prepare(tmp_path)
     pages = [path.read_text(encoding="utf-8") for path in sorted((ROOT / DOCS).rglob("*.md"))]
     marked = [block for page in pages for block in blocks(page) if block.note == QUICK]
     assert len(marked) >= 2
     for block in marked:
         part = parts_of(f"```sh\n{block.text}```\n")[0]
-        run(part, tmp_path)  # raises where a command fails
+        run(part, tmp_path, call)  # raises where a command fails
     assert (tmp_path / "runs/imported/graph").is_dir()
 
 

@@ -32,7 +32,7 @@ def test_a_step_lasts_until_the_next_mark_and_the_last_until_its_own_end() -> No
     assert result.names == ("ProfilerStep#4", "ProfilerStep#5", "ProfilerStep#6")
     assert result.begin_ns.tolist() == [[0, 100_000, 200_000]]
     assert result.cpu_end_ns.tolist() == [[100_000, 200_000, 290_000]]
-    moments = np.array([-1, 0, 95_000, 100_000, 290_000, 290_001])
+    moments = np.array([-1, 0, 95_000, 100_000, 289_999, 290_000])
     assert result.step_of(0, moments).tolist() == [-1, 0, 0, 1, 2, -1]
 
 

@@ -38,7 +38,6 @@ from gnnperf.whatif import (
     InputStall,
     MoveToStream,
     OpLatency,
-    RepeatCalls,
     ResizeTables,
     ScaleBatch,
     ScaleSequence,
@@ -69,14 +68,14 @@ def test_edits_of_hardware_waits_and_structure() -> None:
     result = read_edits([
         {"device": {"to": "h100_sxm"}}, {"link": {"rate_gbit_per_s": 1, "link": "inter"}},
         {"cluster": {"to": "hgx_h100", "nodes": 2}}, {"sequence": {"to": 128}}, {"horizontal": {"models": 4}},
-        {"repeat": {"op": "aten::mm", "times": 3, "calls": [0]}}, {"pause": {"us": 5, "rank": 1}},
+        {"pause": {"us": 5, "rank": 1}},
         {"block": {"collective": "all_reduce"}}, {"overlap": {"until": "optimizer"}}, {"stream": {"op": "copy"}},
         {"table_size": {"factor": 4}},
     ])  # fmt: skip
     assert result == (
         ChangeDevice("h100_sxm"), ChangeLink(rate_gbit_per_s=1, link="inter"), ChangeCluster("hgx_h100", 2),
-        ScaleSequence(to=128), FuseHorizontally(models=4), RepeatCalls("aten::mm", 3, calls=(0,)),
-        DeclarePause(5, 1), Block("all_reduce"), WaitLater(until="optimizer"), MoveToStream("copy"), ResizeTables(4),
+        ScaleSequence(to=128), FuseHorizontally(models=4), DeclarePause(5, 1),
+        Block("all_reduce"), WaitLater(until="optimizer"), MoveToStream("copy"), ResizeTables(4),
     )  # fmt: skip
 
 
@@ -92,8 +91,6 @@ def test_edits_of_hardware_waits_and_structure() -> None:
         ({"batch": 2}, "bad value 2. Allowed: a mapping of factor"),
         ({"batch": {"factor": 2}, "stall": {"us": 2}}, "one edit with its settings"),
         ("batch", "one edit with its settings"),
-        ({"repeat": {"op": "x", "times": 2, "calls": [0, "1"]}}, "calls: bad value '1'. Allowed: a whole number"),
-        ({"repeat": {"op": "x", "times": 2, "calls": 1}}, "bad value 1. Allowed: a list"),
         ({"device": {"to": "h100_smx"}}, "whatif.0..device: .*no hardware named 'h100_smx'; did you mean h100_sxm"),
     ],
 )

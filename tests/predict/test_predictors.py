@@ -21,8 +21,9 @@ from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict import api
-from gnnperf.predict.api import COPY, NO_CHECKPOINT, predict
+from gnnperf.predict.api import NO_CHECKPOINT, predict
 from gnnperf.predict.measured import read_measured, tensor_shapes
+from gnnperf.predict.measurements import COPY
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.request import Mode, Request, TraceEvidence
 from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio

@@ -7,9 +7,9 @@ import time
 import pytest
 import torch
 
+from gnnperf.graph import ProfilerCost, cost_of_card
 from gnnperf.record import profiler_cost
 from gnnperf.record.profiler_cost import measure
-from research.evaluation.profiler_cost import ProfilerCost, cost_of_card
 
 
 @pytest.fixture(scope="module")

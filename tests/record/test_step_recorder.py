@@ -12,7 +12,7 @@ from torch.profiler import record_function
 from gnnperf.record.step_recorder import StepRecorder, Stretches
 
 weight = torch.ones(4)
-for _ in range(24):
+for _ in range(12):
     recorder = StepRecorder(Stretches(warmup=0, unprofiled=0, profiled=1), execution_trace=False)
     while not recorder.done:
         with record_function("step"):

@@ -71,9 +71,7 @@ def test_shapes_and_feeds_come_from_the_execution_trace(tmp_path: Path, schema: 
     assert table.feeds.to_numpy().tolist() == [
         [by_name.loc["aten::addmm", "event_id"], by_name.loc["aten::relu", "event_id"]]
     ]
-    assert any(
-        f"100.0% of the ops of execution trace et_0.json were matched by {key}" in w for w in table.meta.warnings
-    )
+    assert not any("execution trace" in sentence for sentence in table.meta.warnings)  # all ops were matched
 
 
 def test_an_execution_trace_of_one_step_reports_of_every_step(tmp_path: Path) -> None:

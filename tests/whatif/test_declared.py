@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import Edit, Edited, InputStall, OpLatency, Place, RepeatCalls, Straggler, apply
+from gnnperf.whatif import Edit, Edited, InputStall, OpLatency, Place, Straggler, apply
 from gnnperf.whatif.declared import DeclarePause, ScaleNodes, gap_at
 from research.evaluation.step_times import step_times_us
 from tests.toys import make_graph, two_rank_graph
@@ -120,7 +120,6 @@ def test_bad_settings() -> None:
         lambda: InputStall(-1.0),
         lambda: DeclarePause(-1.0, 0),
         lambda: DeclarePause(1.0, 0, "end"),
-        lambda: RepeatCalls("aten::mm", 0),
     ):
         with pytest.raises(InputError, match="bad value"):
             make()
@@ -140,18 +139,6 @@ def test_a_pause_by_hand(rank: int, place: str, us: float, expected: float) -> N
     result = DeclarePause(us, rank, place)(loop())
     assert step_times_us(on_recording(result)) == pytest.approx([expected, expected])
     assert result.touched.sum() == 2
-
-
-def test_repeated_calls_by_hand() -> None:
-    """63 + 2 x (5 + 14) on both ranks, 63 + 2 x (5 + 10) - 4 on rank 0; the shapes may be written with spaces."""
-    result = RepeatCalls("aten::mm", 3, input_dims="[[4, 4], [4, 4]]")(loop())
-    assert step_times_us(result.graph) == pytest.approx([101.0, 101.0])
-    one = RepeatCalls("aten::mm", 3, rank=0, calls=(0,))(loop())
-    assert step_times_us(one.graph) == pytest.approx([89.0, 89.0])
-    with pytest.raises(InputError, match="no call of aten::conv2d"):
-        RepeatCalls("aten::conv2d", 2)(loop())
-    with pytest.raises(InputError, match="is a collective"):
-        RepeatCalls("c10d::allreduce_", 2)(loop())
 
 
 def test_only_given_nodes_are_scaled_and_factors_multiply() -> None:

@@ -11,7 +11,7 @@ from toys import make_graph
 from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
-from gnnperf.whatif.graph_rewrite import insert_copies, remove
+from gnnperf.whatif.graph_rewrite import remove
 
 
 def row(*cross_step: tuple[int, int]) -> ExecutionGraph:
@@ -37,18 +37,6 @@ def test_what_no_one_is_left_to_wait_for_goes() -> None:
     graph, _ = remove(row((0, 3), (0, 2)), _chosen(3))
     assert graph.cross_step is not None
     assert graph.cross_step.T.tolist() == [[0, 2]]
-
-
-def test_a_copy_waits_for_what_its_original_waits_for() -> None:
-    """A copy of op1 stands before it: op1 is number 2, op3 number 4."""
-    unit = np.where(_chosen(1), 0, -1)
-    graph, _, is_copy = insert_copies(row((3, 1), (1, 0)), unit, 1)
-    assert np.flatnonzero(is_copy).tolist() == [1]
-    assert graph.cross_step is not None
-    assert sorted(graph.cross_step.T.tolist()) == [[2, 0], [4, 1], [4, 2]]
-    same, _, _ = insert_copies(row((3, 1)), unit, 0)
-    assert same.cross_step is not None
-    assert same.cross_step.T.tolist() == [[3, 1]]
 
 
 def test_the_period_of_the_rest_is_that_of_its_ops() -> None:

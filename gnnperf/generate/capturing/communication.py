@@ -34,25 +34,15 @@ def mark(text: str) -> None:
 
 @dataclass(frozen=True)
 class Issued:
-    """One rank's part in a collective, as it was called.
+    """One rank's part in a collective, as it was called."""
 
-    Attributes:
-        number: of all that this rank issued.
-        op: name of the dispatcher's op, c10d::allreduce_.
-        group: ranks of the process group.
-        peer: of a send or receive: rank of the group at the other end; None of collectives.
-        tag: of a send or receive.
-        dims: shapes of the tensors that are sent.
-        types: their dtypes, as the profiler writes them.
-    """
-
-    number: int
-    op: str
-    group: tuple[int, ...]
-    peer: int | None
-    tag: int
-    dims: tuple[tuple[int, ...], ...]
-    types: tuple[str, ...]
+    number: int  # of all that this rank issued
+    op: str  # name of the dispatcher's op, c10d::allreduce_
+    group: tuple[int, ...]  # ranks of the process group
+    peer: int | None  # of a send or receive: rank of the group at the other end; None of collectives
+    tag: int  # of a send or receive
+    dims: tuple[tuple[int, ...], ...]  # shapes of the tensors that are sent
+    types: tuple[str, ...]  # their dtypes, as the profiler writes them
 
     def mark(self) -> None:
         """Say in the profile that it is issued now."""

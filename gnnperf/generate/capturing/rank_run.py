@@ -207,21 +207,14 @@ FIRST_STEPS = 2  # DDP orders its buckets in the first one, optimizers make thei
 
 @dataclass(frozen=True)
 class RankRun:
-    """What one rank did.
+    """What one rank did."""
 
-    Attributes:
-        rank: which.
-        groups: ranks of its process groups, in order of creation.
-        events: of the program in the profiled steps, as Kineto writes them, in order of start; and marks.
-        arrows: between forward and backward ops.
-        issued: its collectives, of all steps, by number.
-    """
-
-    rank: int
-    groups: tuple[tuple[int, ...], ...]
+    rank: int  # which
+    groups: tuple[tuple[int, ...], ...]  # ranks of its process groups, in order of creation
+    # of the program in the profiled steps, as Kineto writes them, in order of start; and marks
     events: tuple[Event, ...]
-    arrows: tuple[Event, ...]
-    issued: Sequence[Issued]
+    arrows: tuple[Event, ...]  # between forward and backward ops
+    issued: Sequence[Issued]  # its collectives, of all steps, by number
 
 
 def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:

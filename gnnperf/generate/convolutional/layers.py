@@ -76,26 +76,16 @@ _NO_SHAPE: tuple[None, ...] = (None,) * 8  # the rest of convolution_backward's 
 
 @dataclass(frozen=True)
 class Convolution:
-    """K filters of k x k over [N, C, I, I], padded by k // 2.
-
-    Attributes:
-        name: of the result.
-        x: input.
-        channels: K.
-        kernel: k.
-        stride: of both axes.
-        bias: whether it has one.
-        has_input_gradient: false for images.
-    """
+    """K filters of k x k over [N, C, I, I], padded by k // 2."""
 
     training: Training
-    name: str
-    x: Named
-    channels: int
-    kernel: int
-    stride: int = 1
-    bias: bool = False
-    has_input_gradient: bool = True
+    name: str  # of the result
+    x: Named  # input
+    channels: int  # K
+    kernel: int  # k
+    stride: int = 1  # of both axes
+    bias: bool = False  # whether it has one
+    has_input_gradient: bool = True  # false for images
 
     @property
     def weight(self) -> tuple[int, int, int, int]:

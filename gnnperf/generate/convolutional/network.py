@@ -37,16 +37,11 @@ from gnnperf.graph import Tensor
 
 @dataclass(frozen=True)
 class Head:
-    """[N, C, I, I] to a loss.
-
-    Attributes:
-        x: of the last block.
-        classes: K.
-    """
+    """[N, C, I, I] to a loss."""
 
     training: Training
-    x: Named
-    classes: int
+    x: Named  # of the last block
+    classes: int  # K
 
     @property
     def parameters(self) -> tuple[int, ...]:

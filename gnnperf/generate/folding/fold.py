@@ -190,14 +190,9 @@ def _label(step: StepLabel, chosen: np.ndarray) -> StepLabel:
 
 
 def why_apart(graph: ExecutionGraph, isolated: np.ndarray, machine: np.ndarray, position: int, other: int) -> str:
-    """What distinguishes the rank at `position` from the one at `other`.
+    """What distinguishes the rank at `position` from the one at `other`, both among `graph.ranks`.
 
-    Args:
-        graph: both are in it.
-        isolated: [num_ranks] class by own nodes and edges.
-        machine: [num_ranks] machine whose ranks stay together.
-        position: of the one among `graph.ranks`.
-        other: of the other.
+    `isolated` [num_ranks]: class by own nodes and edges; `machine` [num_ranks]: whose ranks stay together.
     """
     rank, base = graph.ranks[position], graph.ranks[other]
     if isolated[position] != isolated[other]:

@@ -130,12 +130,7 @@ def perceptron_backward(plan: RecommendationPlan, name: str) -> Iterator[Line]:
 
 
 def interaction_forward(plan: RecommendationPlan, of_tables: str) -> Iterator[Line]:
-    """Vectors of the own samples to the top perceptron's inputs: products of all pairs, or vectors side by side.
-
-    Args:
-        plan: see there.
-        of_tables: names of the vectors.
-    """
+    """Vectors of the own samples to the top perceptron's inputs: products of all pairs, or vectors side by side."""
     count, width, crossed = plan.samples, plan.model.bottom[-1], crossed_width(plan.model)
     bottom, given = f"{BOTTOM}_{len(plan.model.bottom) - 1}", of_tables
     joined = op("aten::cat", F, [(count, width), (count, crossed)])

@@ -32,17 +32,11 @@ TEXT = "text"  # name of the array with the bytes of the JSON text
 
 @dataclass(frozen=True)
 class Archive:
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes:
-        plain: what JSON can state.
-        tensors: name -> float32 tensor.
-        sha256: of the file.
-    """
-
-    plain: Any
-    tensors: Mapping[str, Tensor]
-    sha256: str
+    plain: Any  # what JSON can state
+    tensors: Mapping[str, Tensor]  # name -> float32 tensor
+    sha256: str  # of the file
 
 
 def write_archive(path: Path, plain: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

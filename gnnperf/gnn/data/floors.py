@@ -38,17 +38,11 @@ def of_each(column: pd.Series, value: Callable[[str], float]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TypedFloors:
-    """Median measured latencies of the training runs, zeros included (arriving at a collective takes none).
+    """Median measured latencies of the training runs, zeros included (arriving at a collective takes none)."""
 
-    Attributes:
-        by_segment_us: "node_type/segment" -> median latency.
-        by_type_us: node type -> median latency.
-        overall_us: median latency of all work.
-    """
-
-    by_segment_us: Mapping[str, NotNegative]
-    by_type_us: Mapping[str, NotNegative]
-    overall_us: NotNegative
+    by_segment_us: Mapping[str, NotNegative]  # "node_type/segment" -> median latency
+    by_type_us: Mapping[str, NotNegative]  # node type -> median latency
+    overall_us: NotNegative  # median latency of all work
 
     def floor_us(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] the narrowest median there is."""

@@ -28,17 +28,12 @@ LEVELS = (["kind", "family"], ["kind"])  # the finest that is given counts
 
 @dataclass(frozen=True)
 class MachineScales:
-    """How many times as long another machine takes.
+    """How many times as long another machine takes."""
 
-    Attributes:
-        of_kind: kind of node (of ops with their dtype), and family of ops or nothing -> ratio.
-        num_shared: runs that both recorded.
-        num_left_out: recordings left out, because too much of them has no factor.
-    """
-
+    # kind of node (of ops with their dtype), and family of ops or nothing -> ratio
     of_kind: Mapping[tuple[str, ...], float]
-    num_shared: int = 0
-    num_left_out: int = 0
+    num_shared: int = 0  # runs that both recorded
+    num_left_out: int = 0  # recordings left out, because too much of them has no factor
 
     def __str__(self) -> str:
         """In a line."""

@@ -124,18 +124,12 @@ PRODUCTS = (str(OpFamily.GEMM),)
 
 @dataclass(frozen=True)
 class ShapeNumbers:
-    """Of n nodes.
+    """Of n nodes."""
 
-    Attributes:
-        dims: [n, 8] log_num_inputs, max_dims, log_elements, log_largest, log_second, log_first_dim, log_last_dim,
-            dims_unknown.
-        product: [n, 5] batch, m, n, k as they are, 0 where there is no product; is_product.
-        last_dim: [n] last dimension of the largest argument, 0 unknown.
-    """
-
+    # [n, 8] log_num_inputs, max_dims, log_elements, log_largest, log_second, log_first_dim, log_last_dim, dims_unknown
     dims: np.ndarray
-    product: np.ndarray
-    last_dim: np.ndarray
+    product: np.ndarray  # [n, 5] batch, m, n, k as they are, 0 where there is no product; is_product
+    last_dim: np.ndarray  # [n] last dimension of the largest argument, 0 unknown
 
 
 def shape_numbers(nodes: pd.DataFrame) -> ShapeNumbers:

@@ -37,17 +37,11 @@ from gnnperf.hardware import ClusterSpec, DeviceSpec
 
 @dataclass(frozen=True)
 class Earlier:
-    """Of an earlier training.
+    """Of an earlier training."""
 
-    Attributes:
-        vocabulary: its tokens; new ones are added behind them.
-        normalizer: its scales; ranges widen.
-        base: what its network corrects, and continues to correct.
-    """
-
-    vocabulary: Vocabulary
-    normalizer: Normalizer
-    base: tuple[AnalyticConstants, TypedFloors]
+    vocabulary: Vocabulary  # its tokens; new ones are added behind them
+    normalizer: Normalizer  # its scales; ranges widen
+    base: tuple[AnalyticConstants, TypedFloors]  # what its network corrects, and continues to correct
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:

@@ -24,29 +24,17 @@ CAPABILITY = re.compile("[A-Z0-9_ .]{0,32}")  # a card may come from a stranger
 
 @dataclass(frozen=True)
 class Recording:
-    """One recording of a run.
+    """One recording of a run."""
 
-    Attributes:
-        path: its folder.
-        run: name of the run.
-        repeat: which recording of it.
-        unprofiled_us: median step without the profiler.
-        profiled_us: median step with it.
-        workload: which program; "" unknown.
-        link: what the ranks talk over, in words.
-        world_size: number of ranks.
-        machine: its fingerprint; "" unknown.
-    """
-
-    path: Path
-    run: str
-    repeat: int
-    unprofiled_us: float
-    profiled_us: float
-    workload: str
-    link: str
-    world_size: int
-    machine: str
+    path: Path  # its folder
+    run: str  # name of the run
+    repeat: int  # which recording of it
+    unprofiled_us: float  # median step without the profiler
+    profiled_us: float  # median step with it
+    workload: str  # which program; "" unknown
+    link: str  # what the ranks talk over, in words
+    world_size: int  # number of ranks
+    machine: str  # its fingerprint; "" unknown
 
     @property
     def name(self) -> str:
@@ -122,14 +110,10 @@ class Processor:
 
     Virtual machines often hide which one it is: two that call themselves "AMD EPYC" may be two generations apart. What
     vectors they have distinguishes those; equal in both, they may still be two.
-
-    Attributes:
-        name: of the model.
-        capability: vector instructions that torch uses there (AVX2, AVX512, ..); "" unknown.
     """
 
-    name: str
-    capability: str = ""
+    name: str  # of the model
+    capability: str = ""  # vector instructions that torch uses there (AVX2, AVX512, ..); "" unknown
 
     def __str__(self) -> str:
         """For messages."""

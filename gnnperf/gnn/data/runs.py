@@ -37,15 +37,10 @@ from gnnperf.schedule import align, isolated_us
 
 @dataclass(frozen=True)
 class Occurrences:
-    """A recording's last step, and where each of its nodes is in every step.
+    """A recording's last step, and where each of its nodes is in every step."""
 
-    Attributes:
-        last: the step that lends its structure.
-        rows: [num_steps, num_nodes of last] rows of the recording's node table; -1: the step has no such node.
-    """
-
-    last: ExecutionGraph
-    rows: np.ndarray
+    last: ExecutionGraph  # the step that lends its structure
+    rows: np.ndarray  # [num_steps, num_nodes of last] rows of the recording's node table; -1: the step has no such node
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
@@ -112,53 +107,34 @@ STEADY = 0.1  # a step counts for what is scheduled if its time is so near the m
 
 @dataclass(frozen=True)
 class RunGraph:
-    """One recording of a data set.
+    """One recording of a data set."""
 
-    Attributes:
-        run: its name in the split, <run> or <run>/<repeat>.
-        graph: all its steps.
-        cluster: the hardware it ran on.
-        workload: which program it is, as in its card; "" unknown.
-    """
-
-    run: str
-    graph: ExecutionGraph
-    cluster: ClusterSpec
-    workload: str = ""
+    run: str  # its name in the split, <run> or <run>/<repeat>
+    graph: ExecutionGraph  # all its steps
+    cluster: ClusterSpec  # the hardware it ran on
+    workload: str = ""  # which program it is, as in its card; "" unknown
 
 
 @dataclass(frozen=True)
 class IsolatedLabels:
-    """Latencies of a run's ops without what overlapping work took; all [num_nodes].
+    """Latencies of a run's ops without what overlapping work took; all [num_nodes]."""
 
-    Attributes:
-        usual_us: mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown.
-        steady_us: mean over the steps that took about the median time; NaN unknown.
-    """
-
+    # mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown
     usual_us: np.ndarray
-    steady_us: np.ndarray
+    steady_us: np.ndarray  # mean over the steps that took about the median time; NaN unknown
 
 
 @dataclass(frozen=True)
 class RunStep:
-    """The typical step of a run.
+    """The typical step of a run."""
 
-    Attributes:
-        run: the run's name.
-        graph: one step without edges inferred from time; `latency_us` of its nodes are means over the run's steps.
-        cluster: the hardware it ran on.
-        step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
-        isolated: latencies of its ops only.
-        workload: which program it is; "" unknown.
-    """
-
-    run: str
+    run: str  # the run's name
+    # one step without edges inferred from time; `latency_us` of its nodes are means over the run's steps
     graph: ExecutionGraph
-    cluster: ClusterSpec
-    step_us: float
-    isolated: IsolatedLabels
-    workload: str = ""
+    cluster: ClusterSpec  # the hardware it ran on
+    step_us: float  # measured: the median period of the run's steps; of a trace without periods the median makespan
+    isolated: IsolatedLabels  # latencies of its ops only
+    workload: str = ""  # which program it is; "" unknown
 
 
 def run_of(recording: str) -> str:

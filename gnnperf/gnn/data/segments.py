@@ -29,15 +29,10 @@ SMALLEST_WINDOW = 1 / 16  # of what a segment may hold: a larger halo (a hub) do
 
 @dataclass(frozen=True)
 class GraphSegment:
-    """A part of a graph that stands for itself.
+    """A part of a graph that stands for itself."""
 
-    Attributes:
-        data: inner nodes and halo with every edge type of the whole; targets of the halo are NaN.
-        inner: work type -> [n] bool, which of its nodes are inner.
-    """
-
-    data: HeteroData
-    inner: dict[str, torch.Tensor]
+    data: HeteroData  # inner nodes and halo with every edge type of the whole; targets of the halo are NaN
+    inner: dict[str, torch.Tensor]  # work type -> [n] bool, which of its nodes are inner
 
 
 class SegmentedGraph:

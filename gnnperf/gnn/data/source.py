@@ -29,15 +29,10 @@ NUM_COLUMNS = 5
 
 @dataclass(frozen=True)
 class SourceMeasurements:
-    """What a source machine measured of the nodes of a step.
+    """What a source machine measured of the nodes of a step."""
 
-    Attributes:
-        measured_us: [num_nodes] there, NaN unknown.
-        model_ratio: [num_nodes] analytical latency here / there; 1 where either is unknown.
-    """
-
-    measured_us: np.ndarray
-    model_ratio: np.ndarray
+    measured_us: np.ndarray  # [num_nodes] there, NaN unknown
+    model_ratio: np.ndarray  # [num_nodes] analytical latency here / there; 1 where either is unknown
 
     def padded(self, num_nodes: int) -> SourceMeasurements:
         """The same for a graph with more nodes behind these, of which nothing was measured."""
@@ -78,15 +73,10 @@ def _class_means(names: pd.Series, log_ratio: np.ndarray, known: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class SourceRuns:
-    """Recordings of a source machine.
+    """Recordings of a source machine."""
 
-    Attributes:
-        recordings: run -> its first complete recording.
-        read: reads a recording by name.
-    """
-
-    recordings: Mapping[str, str]
-    read: Callable[[str], RunGraph]
+    recordings: Mapping[str, str]  # run -> its first complete recording
+    read: Callable[[str], RunGraph]  # reads a recording by name
 
     def step_of(self, run: RunStep) -> RunStep | None:
         """The typical step of the same run on the source machine; None: it was not recorded there."""

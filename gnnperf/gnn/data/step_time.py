@@ -15,15 +15,10 @@ from gnnperf.schedule import NUM_UNROLLED, Schedule, schedule, schedule_with_con
 
 @dataclass(frozen=True)
 class IsolatedPrediction:
-    """A model's latencies of a step's nodes, each by itself; all [num_nodes]. In a schedule NaN takes the base's.
+    """A model's latencies of a step's nodes, each by itself; all [num_nodes]. In a schedule NaN takes the base's."""
 
-    Attributes:
-        usual_us: what a node usually takes.
-        scheduled_us: what a schedule adds up.
-    """
-
-    usual_us: np.ndarray
-    scheduled_us: np.ndarray
+    usual_us: np.ndarray  # what a node usually takes
+    scheduled_us: np.ndarray  # what a schedule adds up
 
 
 def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:

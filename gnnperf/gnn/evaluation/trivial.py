@@ -15,13 +15,9 @@ OP_KEYS = ("node_type", "segment", "op_name")
 
 @dataclass(frozen=True)
 class OpMedians:
-    """One constant per node type, segment and op: the median of the training runs.
+    """One constant per node type, segment and op: the median of the training runs."""
 
-    Attributes:
-        medians_us: (node type, segment, op) -> median latency.
-    """
-
-    medians_us: Mapping[tuple[str, str, str], float]
+    medians_us: Mapping[tuple[str, str, str], float]  # (node type, segment, op) -> median latency
 
     def predict(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes]; NaN where training had no such op."""
@@ -40,15 +36,10 @@ def fit_op_medians(tables: Sequence[pd.DataFrame]) -> OpMedians:
 
 @dataclass(frozen=True)
 class NearestRun:
-    """The measured latencies of the training run that shares most work with the requested one.
+    """The measured latencies of the training run that shares most work with the requested one."""
 
-    Attributes:
-        runs: run name -> content_key -> median latency.
-        fallback: predictions for work that the nearest run does not have.
-    """
-
-    runs: Mapping[str, pd.Series]
-    fallback: OpMedians
+    runs: Mapping[str, pd.Series]  # run name -> content_key -> median latency
+    fallback: OpMedians  # predictions for work that the nearest run does not have
 
     def nearest(self, nodes: pd.DataFrame) -> str:
         """Name of the training run in which most of these nodes have a counterpart; ties go to the first name."""

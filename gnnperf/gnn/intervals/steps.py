@@ -26,19 +26,12 @@ PRIOR_RUNS = 3.0  # a group's error is held to that of all groups, as if so many
 
 @dataclass(frozen=True)
 class StepMiss:
-    """One recorded step and its prediction.
+    """One recorded step and its prediction."""
 
-    Attributes:
-        run: recordings of one run share it.
-        log_error: log(measured / predicted) of the step.
-        share: group -> share of the step time that the critical path spends there.
-        group_error: group -> log(measured / predicted) of the sum of its nodes on the path.
-    """
-
-    run: str
-    log_error: float
-    share: Mapping[str, float]
-    group_error: Mapping[str, float]
+    run: str  # recordings of one run share it
+    log_error: float  # log(measured / predicted) of the step
+    share: Mapping[str, float]  # group -> share of the step time that the critical path spends there
+    group_error: Mapping[str, float]  # group -> log(measured / predicted) of the sum of its nodes on the path
 
 
 @dataclass(frozen=True)

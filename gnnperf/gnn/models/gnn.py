@@ -50,15 +50,11 @@ class WorkEncoder(nn.Module):
 
 @dataclass(frozen=True)
 class NodeOutput:
-    """Predictions for nodes of one type.
+    """Predictions for nodes of one type."""
 
-    Attributes:
-        residual: [n] log(latency / base); 0 is the base.
-        scheduled_residual: [n] log(scheduled latency / base): in steps of about the median time, while the usual
-            latency contains a share of every stall (data.runs.IsolatedLabels).
-    """
-
-    residual: Tensor
+    residual: Tensor  # [n] log(latency / base); 0 is the base
+    # [n] log(scheduled latency / base): in steps of about the median time, while the usual latency contains a share of
+    # every stall (data.runs.IsolatedLabels)
     scheduled_residual: Tensor
 
 

@@ -17,17 +17,11 @@ MESSAGE_RELATIONS = tuple(f"{prefix}{relation}" for prefix in ("", REVERSE_PREFI
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Sums of weighted rows of a matrix.
+    """Sums of weighted rows of a matrix."""
 
-    Attributes:
-        rows: [num_edges] rows, sum by sum.
-        first: [num_sums] position of each sum's first row.
-        weights: [num_edges].
-    """
-
-    rows: Tensor
-    first: Tensor
-    weights: Tensor
+    rows: Tensor  # [num_edges] rows, sum by sum
+    first: Tensor  # [num_sums] position of each sum's first row
+    weights: Tensor  # [num_edges]
 
     def of(self, matrix: Tensor) -> Tensor:
         """[n, hidden_channels] -> [num_sums, hidden_channels]; a sum of no rows is 0."""
@@ -41,18 +35,12 @@ class Messages:
 
     A slot is the mean of one receiver's senders along one relation. Slots are sorted by relation, so that one gather
     makes all of them, and each relation's weights apply to one stretch of rows.
-
-    Attributes:
-        slots_of: relation -> number of its slots; relations without edges are left out.
-        receivers: [num_slots] receiving row.
-        to_slots: the senders of every slot.
-        to_senders: the same edges by sender, for gradients.
     """
 
-    slots_of: Mapping[str, int]
-    receivers: Tensor
-    to_slots: WeightedRows
-    to_senders: WeightedRows
+    slots_of: Mapping[str, int]  # relation -> number of its slots; relations without edges are left out
+    receivers: Tensor  # [num_slots] receiving row
+    to_slots: WeightedRows  # the senders of every slot
+    to_senders: WeightedRows  # the same edges by sender, for gradients
 
     def means(self, state: Tensor) -> Mapping[str, Tensor]:
         """[num_nodes, hidden_channels] -> relation -> its slots, [n, hidden_channels]."""

@@ -26,17 +26,11 @@ from gnnperf.gnn.training.config import EVALUATED
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together.
+    """This process among those that train together."""
 
-    Attributes:
-        rank: of this one, from 0.
-        count: on all machines.
-        count_here: on this machine.
-    """
-
-    rank: int = 0
-    count: int = 1
-    count_here: int = 1
+    rank: int = 0  # of this one, from 0
+    count: int = 1  # on all machines
+    count_here: int = 1  # on this machine
 
     @property
     def is_first(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gnnperf.core import require
@@ -37,13 +37,3 @@ class EntryConfig(TrainConfig):
     def trains_network(self) -> bool:
         """Whether there will be a checkpoint; else an entry point of "gnnperf.trainers" trains."""
         return self.learner.kind is LearnerKind.network
-
-    @property
-    def cells_folder(self) -> Path:
-        """Where cells go."""
-        return Path(self.cells) if self.cells else Path(self.out) / "cells"
-
-
-def training_part(config: EntryConfig) -> TrainConfig:
-    """What the network is trained with, and nothing else."""
-    return TrainConfig(**{f.name: getattr(config, f.name) for f in fields(TrainConfig)})

@@ -25,19 +25,12 @@ class Markup(str):
 
 @dataclass(frozen=True)
 class Td:
-    """One cell of a table.
+    """One cell of a table."""
 
-    Attributes:
-        text: as read.
-        order: what rows are sorted by; None: the text.
-        title: more than the cell has space for; "" none.
-        is_name: of what the row is about, whatever it is sorted by.
-    """
-
-    text: str
-    order: float | None = None
-    title: str = ""
-    is_name: bool = False
+    text: str  # as read
+    order: float | None = None  # what rows are sorted by; None: the text
+    title: str = ""  # more than the cell has space for; "" none
+    is_name: bool = False  # of what the row is about, whatever it is sorted by
 
 
 Row = Sequence[Td | Markup]

@@ -24,6 +24,7 @@ from gnnperf.report.text import (
     finding_head,
     fit_lines,
     headline,
+    profiler_line,
     share_text,
     steps_line,
     target,
@@ -201,7 +202,7 @@ def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
 
     Args:
         estimate: what was predicted.
-        nodes: its `nodes_table`, of which all figures next to those of prediction.json are made.
+        nodes: its `nodes_table`, texts coded or not, of which all figures next to those of prediction.json are made.
         slices: its `timeline.tracks`.
         given: its prediction.json.
     """
@@ -267,7 +268,7 @@ def _timeline() -> Markup:
 
 
 def _provenance(estimate: StepPrediction) -> Markup:
-    sentences = (*steps_line(estimate), *estimate.warnings[MOST_WARNINGS:], *estimate.notes)
+    sentences = (*steps_line(estimate), *profiler_line(estimate), *estimate.warnings[MOST_WARNINGS:], *estimate.notes)
     rows = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
     return Markup("".join(map(paragraph, sentences)) + table("Versions and inputs", ("what", "value"), rows))
 

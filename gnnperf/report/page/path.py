@@ -26,7 +26,7 @@ from gnnperf.report.page.markup import (
     time_td,
 )
 from gnnperf.report.page.ops import OF_TYPE, OTHER
-from gnnperf.report.summary import UNNAMED
+from gnnperf.report.summary import UNNAMED, as_text
 from gnnperf.report.text import time_text
 
 OPS = ("rank", "node_type", "op_name", "phase", "source")  # what is the same in a stretch of ops
@@ -37,7 +37,7 @@ def path_nodes(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame
 
     `begin_us` counts from where the step time begins: a period's is where the step before completed.
     """
-    path = nodes[(nodes["critical_us"] > 0).to_numpy()].sort_values("start_us", kind="stable")
+    path = as_text(nodes[(nodes["critical_us"] > 0).to_numpy()]).sort_values("start_us", kind="stable")
     opens_us = float(document["step_makespan_us"]) - float(document["step_time_us"])
     names = path["op_name"].fillna(path["event_name"]).fillna(UNNAMED)
     begin_us = np.maximum(path["start_us"] - opens_us, 0.0)

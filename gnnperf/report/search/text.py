@@ -24,27 +24,16 @@ WORTH_NAMING = 0.002  # of the best step: what less adds to another one's
 
 @dataclass(frozen=True)
 class SearchReport:
-    """A search and what was requested.
+    """A search and what was requested."""
 
-    Attributes:
-        outcome: the result.
-        plan: that was given.
-        cluster: devices and links.
-        devices: numbers of them that were tried.
-        capacity_bytes: of a device, for the plan.
-        by: what is best, a key of WEIGHT_OF.
-        usd_per_gpu_hour: price of a device; None: unknown.
-        top: plans to show.
-    """
-
-    outcome: SearchOutcome
-    plan: TransformerPlan
-    cluster: ClusterSpec
-    devices: tuple[int, ...]
-    capacity_bytes: float
-    by: str
-    usd_per_gpu_hour: float | None
-    top: int
+    outcome: SearchOutcome  # the result
+    plan: TransformerPlan  # that was given
+    cluster: ClusterSpec  # devices and links
+    devices: tuple[int, ...]  # numbers of them that were tried
+    capacity_bytes: float  # of a device, for the plan
+    by: str  # what is best, a key of WEIGHT_OF
+    usd_per_gpu_hour: float | None  # price of a device; None: unknown
+    top: int  # plans to show
 
     def rates(self, one: Option) -> Throughput:
         """Of an option."""

@@ -25,22 +25,16 @@ MOST_SENTENCES = 3
 
 @dataclass(frozen=True)
 class TraceSearch:
-    """The result.
+    """The result."""
 
-    Attributes:
-        recorded: the step without edits, on the hardware that is requested.
-        table: [settings] devices, batch_factor, step_us, is_lower_bound, sample_us (of the job, per recorded sample of
-            a device), sample_device_us (of all devices), speed (1: as recorded), samples_per_s, gpu_hours_per_step,
-            usd_per_million_samples, peak_bytes (NaN: unknown), network_share (of the critical path), fits (None:
-            unknown), on_front; those that fit, or may, first, the best of them first.
-        refused: setting -> why it cannot be predicted.
-        unknown: sentences: what predictions of the best setting take for granted.
-    """
-
-    recorded: StepPrediction
+    recorded: StepPrediction  # the step without edits, on the hardware that is requested
+    # [settings] devices, batch_factor, step_us, is_lower_bound, sample_us (of the job, per recorded sample of a
+    # device), sample_device_us (of all devices), speed (1: as recorded), samples_per_s, gpu_hours_per_step,
+    # usd_per_million_samples, peak_bytes (NaN: unknown), network_share (of the critical path), fits (None: unknown),
+    # on_front; those that fit, or may, first, the best of them first
     table: pd.DataFrame
-    refused: Mapping[str, str]
-    unknown: tuple[str, ...]
+    refused: Mapping[str, str]  # setting -> why it cannot be predicted
+    unknown: tuple[str, ...]  # sentences: what predictions of the best setting take for granted
 
 
 def search_trace(

@@ -44,19 +44,12 @@ MOST_PASSES = 20_000  # that are placed one by one; of more a stage's way in, it
 
 @dataclass(frozen=True)
 class Bound:
-    """The bound of one plan, and what its slowest stage does.
+    """The bound of one plan, and what its slowest stage does."""
 
-    Attributes:
-        step_us: no schedule of the plan's graph is shorter.
-        kernels_us: on the compute stream of the stage that ends last.
-        transfers_us: that this stream waits for, messages between stages included.
-        bubble_us: in which it waits for other stages.
-    """
-
-    step_us: float
-    kernels_us: float
-    transfers_us: float
-    bubble_us: float
+    step_us: float  # no schedule of the plan's graph is shorter
+    kernels_us: float  # on the compute stream of the stage that ends last
+    transfers_us: float  # that this stream waits for, messages between stages included
+    bubble_us: float  # in which it waits for other stages
 
 
 def bounds(plans: Sequence[TransformerPlan], cluster: ClusterSpec) -> list[Bound]:

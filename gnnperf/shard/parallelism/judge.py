@@ -20,17 +20,11 @@ MOST_LAYER_PASSES = 1200  # layers x micro-batches of a graph that is judged who
 
 @dataclass(frozen=True)
 class Judged:
-    """The step of one candidate.
+    """The step of one candidate."""
 
-    Attributes:
-        step_us: its makespan.
-        layer_passes: layers x micro-batches of the graphs that were built: what the judge costs.
-        extended: whether its last micro-batches were added by their period.
-    """
-
-    step_us: float
-    layer_passes: int
-    extended: bool
+    step_us: float  # its makespan
+    layer_passes: int  # layers x micro-batches of the graphs that were built: what the judge costs
+    extended: bool  # whether its last micro-batches were added by their period
 
 
 def judged(plan: TransformerPlan, cluster: ClusterSpec) -> Judged:

@@ -28,57 +28,35 @@ RULE, RANDOM = "Megatron-LM's rule of thumb", f"best of {NUM_RANDOM} random"
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to search. It is counted in work, never in seconds, so that a search can be repeated.
+    """How hard to search. It is counted in work, never in seconds, so that a search can be repeated."""
 
-    Attributes:
-        judged: most plans whose graphs are built.
-        layer_passes: of those graphs, layers x micro-batches in all.
-        runners: plans of other kinds than the best that are judged as well, to say why they lose.
-        seed: of random plans.
-    """
-
-    judged: int = 30
-    layer_passes: int = 25_000
-    runners: int = 4
-    seed: int = 0
+    judged: int = 30  # most plans whose graphs are built
+    layer_passes: int = 25_000  # of those graphs, layers x micro-batches in all
+    runners: int = 4  # plans of other kinds than the best that are judged as well, to say why they lose
+    seed: int = 0  # of random plans
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is searched for.
+    """What is searched for."""
 
-    Attributes:
-        plans: the candidates.
-        cluster: of a number of devices.
-        capacity_bytes: that a device has for a plan.
-        weight: of a plan's step: what the least of is looked for is step x weight (1, or devices for cost).
-    """
-
-    plans: Sequence[TransformerPlan]
-    cluster: Callable[[int], ClusterSpec]
-    capacity_bytes: float
+    plans: Sequence[TransformerPlan]  # the candidates
+    cluster: Callable[[int], ClusterSpec]  # of a number of devices
+    capacity_bytes: float  # that a device has for a plan
+    # of a plan's step: what the least of is looked for is step x weight (1, or devices for cost)
     weight: Callable[[TransformerPlan], float] = lambda plan: 1.0
 
 
 @dataclass(frozen=True)
 class Option:
-    """A judged candidate.
+    """A judged candidate."""
 
-    Attributes:
-        plan: of which.
-        origin: which baseline, or the search.
-        bound: of its step.
-        judged: its step.
-        peak_bytes: of the rank that needs most.
-        parts_us: what the step is made of; they add up to it.
-    """
-
-    plan: TransformerPlan
-    origin: str
-    bound: Bound
-    judged: Judged
-    peak_bytes: int
-    parts_us: Mapping[str, float] = field(default_factory=dict)
+    plan: TransformerPlan  # of which
+    origin: str  # which baseline, or the search
+    bound: Bound  # of its step
+    judged: Judged  # its step
+    peak_bytes: int  # of the rank that needs most
+    parts_us: Mapping[str, float] = field(default_factory=dict)  # what the step is made of; they add up to it
 
     @property
     def step_us(self) -> float:
@@ -88,25 +66,16 @@ class Option:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        options: judged candidates, the best first.
-        baselines: by name; those that there are.
-        num_plans: candidates.
-        num_too_large: of them, that a closed form or the account of tensors cuts.
-        num_bounded: of them, with a bound.
-        next_bound: step x weight that no candidate that was not judged can be below; None: there is none left.
-        best: step x weight of the first option.
-    """
-
-    options: tuple[Option, ...]
-    baselines: Mapping[str, Option]
-    num_plans: int
-    num_too_large: int
-    num_bounded: int
+    options: tuple[Option, ...]  # judged candidates, the best first
+    baselines: Mapping[str, Option]  # by name; those that there are
+    num_plans: int  # candidates
+    num_too_large: int  # of them, that a closed form or the account of tensors cuts
+    num_bounded: int  # of them, with a bound
+    # step x weight that no candidate that was not judged can be below; None: there is none left
     next_bound: float | None
-    best: float
+    best: float  # step x weight of the first option
 
     @property
     def gap(self) -> float:

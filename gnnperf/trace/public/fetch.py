@@ -109,13 +109,7 @@ def _other_bytes(entry: Entry, where: str) -> InputError:
 
 
 def download(url: str, *, limit_bytes: int, sleep: Callable[[float], None] = time.sleep) -> bytes:
-    """The bytes of a URL; passing faults are tried again after a pause.
-
-    Args:
-        url: where the file lies.
-        limit_bytes: refuse more than this.
-        sleep: how to wait between attempts.
-    """
+    """The bytes of a URL, at most `limit_bytes`; passing faults are tried again after a pause."""
     for pause_s in (*BACK_OFF_S, None):
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:

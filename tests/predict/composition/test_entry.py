@@ -19,9 +19,10 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import LearnerKind, TrainConfig
 from gnnperf.predict.composition import CONF_DIR, composed
-from gnnperf.predict.composition.entry import EntryConfig, training_part
+from gnnperf.predict.composition.entry import EntryConfig
 from research.baselines.network import Network
 from research.baselines.rows import simpler
+from research.baselines.training import cells_folder, training_part
 from research.baselines.trees import TREE_SETTINGS
 from research.benchmarks._learned_jobs import LEARNED
 
@@ -39,8 +40,8 @@ def test_settings_of_a_learner_on_the_command_line() -> None:
 
 
 def test_where_records_go() -> None:
-    assert given("out=here").cells_folder == Path("here/cells")
-    assert given("out=here", "cells=there").cells_folder == Path("there")
+    assert cells_folder(given("out=here")) == Path("here/cells")
+    assert cells_folder(given("out=here", "cells=there")) == Path("there")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gnnperf.gnn.data.recordings import Recording
+from gnnperf.graph import ProfilerCost
 from gnnperf.graph.execution_graph import ExecutionGraph
 from research.evaluation.loading import machine_costs, without_profiler_cost
-from research.evaluation.profiler_cost import ProfilerCost
 from tests.whatif.loops import loop
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif import OpSelector
 from research.evaluation.noise_floor import (
     ACROSS,
     WITHIN,
@@ -22,6 +21,7 @@ from research.evaluation.noise_floor import (
     step_summary,
     typical_step,
 )
+from research.evaluation.op_copies import OpSelector
 from research.evaluation.repeats import RepeatOp
 from research.evaluation.run_sums import interval_over_groups
 from tests.gnn.data.data_sets import recording

@@ -11,7 +11,8 @@ from toys import make_graph
 
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import Block, Edit, OpSelector, Place, apply
+from gnnperf.whatif import Block, Edit, Place, apply
+from research.evaluation.op_copies import OpSelector
 from research.evaluation.pauses import Pause
 from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
 from research.evaluation.repeats import RepeatOp

@@ -10,10 +10,11 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import OpSelector
+from research.evaluation.op_copies import OpSelector, insert_copies
 from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
 from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop, of
+from tests.whatif.test_graph_rewrite import row
 
 MM = OpSelector("aten::mm")
 
@@ -78,6 +79,18 @@ def test_copies_may_take_their_latency_from_the_program_that_repeats() -> None:
     assert of(result.graph, 1, 0, "aten::mm")["latency_us"].tolist() == [3, 10, 3, 11, 5, 14]
     assert step_times_us(result.graph) == pytest.approx([90.0, 90.0])
     assert result.touched.sum() == 2 * 2 * 4
+
+
+def test_a_copy_waits_for_what_its_original_waits_for() -> None:
+    """A copy of op1 stands before it: op1 is number 2, op3 number 4."""
+    unit = np.array([-1, 0, -1, -1])
+    graph, _, is_copy = insert_copies(row((3, 1), (1, 0)), unit, 1)
+    assert np.flatnonzero(is_copy).tolist() == [1]
+    assert graph.cross_step is not None
+    assert sorted(graph.cross_step.T.tolist()) == [[2, 0], [4, 1], [4, 2]]
+    same, _, _ = insert_copies(row((3, 1)), unit, 0)
+    assert same.cross_step is not None
+    assert same.cross_step.T.tolist() == [[3, 1]]
 
 
 def launching() -> ExecutionGraph:

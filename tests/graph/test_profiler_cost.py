@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from toys import make_graph
 
 from gnnperf.core.errors import InputError
+from gnnperf.graph import ProfilerCost, cost_of_card, node_cost_us, without_profiler
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.node_tables import STEP_END
 from research.evaluation.loading import median_cost
-from research.evaluation.profiler_cost import ProfilerCost, cost_of_card, node_cost_us, without_profiler
 from research.evaluation.step_times import step_times_us
 
 COST = ProfilerCost(op_us=2.0, range_us=3.0, call_us=1.0, step_us=40.0)

@@ -1,0 +1,98 @@
+"""The step without the profiler that recorded it: what runs when nobody profiles.
+
+with the profiler      host |op|p|op|p|op|p|op|p|        host-bound: every p makes the step longer
+without                host |op|op|op|op|
+with the profiler      host |op|p|op|p|                  device-bound: kernels wait for kernels; the step stays
+                       gpu       |======kernel======|======kernel======|
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU, ProfilerCost, believed, cost_of_card, profiler_us
+from gnnperf.predict.assembly import assemble
+from gnnperf.predict.step_prediction import Question, StepPrediction, WithoutProfiler
+from gnnperf.schedule import MeasuredStep
+from gnnperf.trace import read_card
+
+LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not worth a line
+
+
+@dataclass(frozen=True)
+class RecordedProfiler:
+    """What is known of the profiler of a trace.
+
+    Attributes:
+        cost: per event: of the recorder's card, else typical.
+        unprofiled_us: median step that the recorder timed without it; None unknown.
+    """
+
+    cost: ProfilerCost
+    unprofiled_us: float | None
+
+
+def recorded_profiler(trace: Path, on_gpu: bool) -> RecordedProfiler:
+    """The profiler's cost in a trace.
+
+    Args:
+        trace: file or folder; the recorder's folder holds a card.
+        on_gpu: whether its device is a GPU: a profiler that also traces kernels costs more per op.
+
+    Raises:
+        InputError: the card's numbers cannot be costs.
+    """
+    card = read_card(trace) if trace.is_dir() else None
+    typical = typical_cost(on_gpu)
+    if card is None:
+        return RecordedProfiler(typical, None)
+    return RecordedProfiler(believed(cost_of_card(card), typical), _unprofiled_us(card))
+
+
+def typical_cost(on_gpu: bool) -> ProfilerCost:
+    """Of a profiler on a machine that no card describes."""
+    return TYPICAL_ON_GPU if on_gpu else TYPICAL_ON_CPU
+
+
+def _unprofiled_us(card: Mapping[str, object]) -> float | None:
+    part: object = card
+    for key in ("step_time", "without_profiler", "median_us"):
+        part = part.get(key) if isinstance(part, Mapping) else None
+    known = isinstance(part, int | float) and math.isfinite(part) and part > 0
+    return float(part) if known and isinstance(part, int | float) else None
+
+
+def with_profiler_removed(
+    result: StepPrediction, measured: MeasuredStep, question: Question, profiler: RecordedProfiler
+) -> StepPrediction:
+    """Add what the step takes without the profiler, where its cost is on the critical path.
+
+    Args:
+        result: of the measured step, as measured.
+        measured: the step.
+        question: as of `result`.
+        profiler: of the trace.
+    """
+    taken_us = profiler_us(measured.graph, measured.latency_us, measured.lag_us, profiler.cost)[0]
+    if taken_us[result.critical_us > 0].sum() < LEAST_SHARE * result.step_time_us:
+        return result
+    step_time_us = from_cost(result, measured, question, profiler.cost)
+    return replace(result, without_profiler=WithoutProfiler(step_time_us, profiler.cost, profiler.unprofiled_us, False))
+
+
+def from_cost(result: StepPrediction, measured: MeasuredStep, question: Question, cost: ProfilerCost) -> float:
+    """The step of `result` in us, its host work shortened by the cost per event."""
+    prediction, lag_us = result.prediction, result.prediction.lag_us
+    taken_us, lag_taken_us = profiler_us(measured.graph, measured.latency_us, measured.lag_us, cost)
+    shorter = replace(prediction, latency_us=prediction.scheduled_us - taken_us, mean_latency_us=None,
+                      lag_us=None if lag_us is None else lag_us - lag_taken_us)  # fmt: skip
+    return assemble(shorter, question).step_time_us
+
+
+def from_removed(result: StepPrediction, profiler: RecordedProfiler) -> StepPrediction:
+    """Mark a prediction that is without the profiler as a whole; it is compared with the step timed without it."""
+    about = WithoutProfiler(result.step_time_us, profiler.cost, profiler.unprofiled_us, True)
+    return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about)

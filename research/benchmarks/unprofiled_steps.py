@@ -1,0 +1,69 @@
+"""How long a step takes without the profiler, predicted from its profile, against steps that were timed without it.
+
+    python -m research.benchmarks.unprofiled_steps
+
+Prints Markdown tables of recorded data sets. "As recorded" is the default prediction, which contains the profiler's
+cost: the baseline. "Typical cost" is what a trace without the recorder's card gets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.core import each
+from gnnperf.gnn.data.recordings import Recording, read_recordings
+from gnnperf.graph import load_graph
+from gnnperf.predict import Request
+from gnnperf.predict.api import Setup, predicted, setup_of
+from gnnperf.predict.profiler import from_cost, typical_cost
+from gnnperf.predict.request import Profiler, TraceEvidence
+from research.benchmarks._frame import print_head, print_row, run_main
+from research.benchmarks._results import save_result
+
+DATA = Path("datasets")
+SETS = ("h200", "cpu-unseen")
+LONGER = 1.1  # runs whose step the profiler makes longer by this factor
+WAYS = ("as recorded", "without the profiler", "without it, typical cost", "blind")
+
+
+def predictions_us(recording: Recording) -> tuple[float, ...]:
+    """The step in each of `WAYS`."""
+    graph, request = load_graph(recording.path, None), Request(trace=recording.path)
+    setup = setup_of(graph, request)
+    assert isinstance(setup, Setup) and setup.measured is not None, "a recorded run starts from its trace"
+    kept = setup.step_prediction(setup.predict())
+    removed = predicted(graph, Request(trace=recording.path, profiler=Profiler.remove))
+    blind = predicted(graph, Request(trace=recording.path, evidence=TraceEvidence.none))
+
+    typical_us = from_cost(kept, setup.measured, setup.question, typical_cost(graph.runs_on_gpu))
+    return kept.step_time_us, removed.step_time_us, typical_us, blind.step_time_us
+
+
+def main() -> None:
+    """Print the tables."""
+    print_head("data set", "runs", "prediction", "median error", "mean", "p90", "max", "bias")
+    for name in SETS:
+        runs = [repeats[min(repeats)] for repeats in read_recordings(DATA / name).values()]
+        predicted_us = np.array([predictions_us(run) for run in each(runs, "predicting", "runs")])  # [num_runs, 4]
+        measured_us = np.array([run.unprofiled_us for run in runs])
+        longer = np.array([run.profiled_us > LONGER * run.unprofiled_us for run in runs])
+        for part, chosen in (("all", np.ones(len(runs), dtype=bool)), ("profiler adds > 10 %", longer)):
+            signed = 100 * (predicted_us[chosen] / measured_us[chosen, None] - 1)
+            for way, column in zip(WAYS, signed.T, strict=True):
+                print_row(f"{name}, {part}", chosen.sum(), way, *figures(column))
+        if name == "h200":
+            error = np.abs(100 * (predicted_us[:, 1] / measured_us - 1))
+            save_result("unprofiled_steps", float(error.mean()), float(np.quantile(error, 0.9)))
+
+
+def figures(signed: np.ndarray) -> tuple[str, ...]:
+    """Median, mean, p90 and maximum of absolute errors, and the bias, in percent."""
+    error = np.abs(signed)
+    sizes = (np.median(error), error.mean(), np.quantile(error, 0.9), error.max())
+    return (*(f"{size:.1f} %" for size in sizes), f"{signed.mean():+.1f} %")
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,66 @@
+"""The step without the profiler: on recorded H200 runs, whose steps were timed without it as well."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU
+from gnnperf.predict import StepPrediction, predict
+from gnnperf.predict.profiler import recorded_profiler
+from gnnperf.predict.request import Profiler, Request
+from gnnperf.report.text import comparison, profiler_line
+
+H200 = Path(__file__).parents[2] / "datasets" / "h200"
+HOST_BOUND = H200 / "library_bert_s512_b16_bfloat16_x1_lo" / "1"  # 16.5 ms, 22.9 ms with the profiler
+DEVICE_BOUND = H200 / "library_resnet50_s224_b64_bfloat16_sgd_x1_lo" / "1"  # 28.5 ms, 28.9 ms
+
+
+def predicted(trace: Path, profiler: Profiler = Profiler.keep) -> StepPrediction:
+    return predict(Request(trace=trace, profiler=profiler, cache_dir=None))
+
+
+def test_a_host_bound_step_is_shorter_without_the_profiler_as_it_was_timed() -> None:
+    result = predicted(HOST_BOUND)
+    assert result.step_time_error == pytest.approx(0.0, abs=0.01)  # the headline stays what the trace measured
+    plain = result.without_profiler
+    assert plain is not None and not plain.is_removed
+    assert plain.measured_us == pytest.approx(16_496, abs=1) and plain.error == pytest.approx(0.0, abs=0.05)
+    (line,) = profiler_line(result)
+    assert line.startswith("without the profiler: about 16.") and "profiler=remove" in line
+
+
+def test_removing_the_profiler_predicts_the_same_step_and_compares_it_with_the_one_timed_without() -> None:
+    result = predicted(HOST_BOUND, Profiler.remove)
+    plain = predicted(HOST_BOUND).without_profiler
+    assert plain is not None and result.step_time_us == pytest.approx(plain.step_time_us, rel=1e-6)
+    assert result.measured_step_time_us == plain.measured_us and profiler_line(result) == ()
+    assert result.step_time_interval_us is None
+    assert comparison(result).startswith("without the profiler; measured without it: 16.5 ms, error")
+
+
+def test_a_device_bound_step_has_no_line() -> None:
+    result = predicted(DEVICE_BOUND)
+    assert result.without_profiler is None and profiler_line(result) == ()
+
+
+def test_a_trace_without_a_card_gets_the_typical_cost(tmp_path: Path) -> None:
+    assert recorded_profiler(tmp_path, on_gpu=True).cost == TYPICAL_ON_GPU
+    assert recorded_profiler(tmp_path / "rank_0.json", on_gpu=False).cost == TYPICAL_ON_CPU
+    card = json.loads((HOST_BOUND / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(card | {"step_time": {"without_profiler": {"median_us": "fast"}}}))
+    both = recorded_profiler(tmp_path, on_gpu=True)
+    measured_us = card["ranks"][0]["profiler_cost"]["op_us"]
+    assert both.unprofiled_us is None  # no number
+    assert both.cost.op_us == pytest.approx((measured_us * TYPICAL_ON_GPU.op_us) ** 0.5)
+
+
+def test_a_step_that_was_never_timed_without_the_profiler_has_no_error(tmp_path: Path) -> None:
+    shutil.copytree(HOST_BOUND, tmp_path / "run")
+    (tmp_path / "run" / "run.json").unlink()
+    result = predicted(tmp_path / "run", Profiler.remove)
+    assert result.measured_step_time_us is None and result.step_time_us < result.traced_step_time_us
+    assert comparison(result) == "without the profiler; measured with it: 22.88 ms"
