@@ -72,7 +72,7 @@ def test_an_edit_without_braces(text: str, entry: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", re.findall(r"^  gnnperf (.+?)(?:   .*)?$", EXAMPLES + WHAT_IF_EXAMPLES, re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^gnnperf (.+?)(?:   .*)?$", EXAMPLES + WHAT_IF_EXAMPLES, re.MULTILINE))
 def test_examples_of_the_help_run(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
