@@ -55,7 +55,9 @@ from .tables import Split as Split
 from .tables import Table as Table
 from .transformer.flops import StepWork as StepWork
 from .transformer.held import held_bytes as held_bytes
+from .transformer.items import Lane as Lane
 from .transformer.items import Op as Op
+from .transformer.orders import Pipeline as Pipeline
 from .transformer.pass_work import ItemTable as ItemTable
 from .transformer.pass_work import PlanItem as PlanItem
 from .transformer.pass_work import Run as Run
@@ -68,10 +70,8 @@ from .transformer.pass_work import side_lane as side_lane
 from .transformer.passes import Order as Order
 from .transformer.passes import PassKind as PassKind
 from .transformer.passes import Steps as Steps
-from .transformer.passes import order_of as order_of
 from .transformer.passes import steps as steps
 from .transformer.plan import Parallelism as Parallelism
-from .transformer.plan import Pipeline as Pipeline
 from .transformer.plan import Recompute as Recompute
 from .transformer.plan import Schedule as Schedule
 from .transformer.plan import Sharded as Sharded

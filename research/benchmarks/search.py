@@ -4,8 +4,10 @@
     python -m research.benchmarks search --large                               64 GPUs: seconds, candidates per second
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --vtrain   the pick's label against the best label
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --factors  the same of bounds with fitted factors
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --profiles layers of the labels, and their spread
 
-Without an option, all of them. `--factors` fits on the labels that it is compared with, to see what the picks lack.
+Without an option, all of them. `--factors` fits on the labels that it is compared with, to see what the picks lack;
+`--profiles` reads them only, to see whether any model can reach the right division.
 vTrain's labels (see `vtrain`) are read after the searches; no label is known to them. The global batch is part of what
 a search is given, so that its candidates are the configurations of one model, number of GPUs and global batch.
 """
@@ -61,7 +63,7 @@ Pick = tuple[tuple[object, ...], int, int]  # (model, GPUs, batch), place of the
 def main(argv: list[str]) -> None:
     """Run the parts that are named, or all."""
     parts: dict[str, Callable[[], None]] = {"--spaces": spaces, "--large": large, "--vtrain": vtrain,
-                                             "--factors": factors}  # fmt: skip
+                                             "--factors": factors, "--profiles": profiles}  # fmt: skip
     if set(argv) - set(parts):
         raise InputError(f"no part {argv[0]!r}", where="research.benchmarks search", allowed=", ".join(parts))
     for name in argv or parts:
@@ -190,6 +192,61 @@ def _picked_by(table: pd.DataFrame, own_us: np.ndarray) -> tuple[float, float, f
     return float(error), float(same.mean()), float((pick["label_us"] / best["label_us"] - 1).mean())
 
 
+PROFILE = ["hidden", "tensor", "micro_batch"]
+DRAWS, HOST_BOUND = 100, 1.03  # perturbed labels; slowest layer that counts as the host's, over the fastest one
+
+
+def profiles() -> None:
+    """Time of a layer as the labels have it, and how often labels that spread like it have the right division.
+
+    The labels of a profile (hidden width, tensor size, micro-batch) are linear in layers and micro-batches. Profiles
+    whose layer the host limits make the same calls on the same host, so that their layers ought to take as long.
+    """
+    plans = configurations(mirror())
+    cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
+    bound_us = np.array([bound.step_us for bound in bounds(plans, cluster)])
+    table = columns_of(plans).assign(label_us=iteration_us(mirror(), plans), bound_us=bound_us)
+    layers = pd.DataFrame({
+        key: {"label_ms": _layer_ms(own, "label_us"), "bound_ms": _layer_ms(own, "bound_us")}
+        for key, own in table[table["pipeline"] == 1].groupby(PROFILE)
+    }).T.rename_axis(PROFILE)  # fmt: skip
+    least = layers.groupby("tensor")["bound_ms"].transform("first")  # of the narrow model and one sample
+    layers["host"] = layers["bound_ms"].between(least / HOST_BOUND, least * HOST_BOUND)
+    layers["at_peak_ms"] = _at_peak_ms(layers["label_ms"], cluster.device.flops_per_s["float16_matrix"])
+    print(layers.round(2).to_string(na_rep=""))
+    host = np.log(layers.loc[layers["host"], "label_ms"])
+    apart = host - host.groupby("tensor").transform("mean")
+    spread = float(np.sqrt((apart**2).sum() / (len(apart) - host.groupby("tensor").ngroups)))
+    print(f"layers of {len(host)} profiles that the host limits spread by {100 * spread:.1f} % within a tensor size")
+    for size in (0.03, 0.05, 0.07, spread):
+        each, some = (_perturbed(table, size * used) for used in (np.ones(len(layers)), layers["host"].to_numpy(float)))
+        print(f"labels times factors of {100 * size:.1f} % per profile: right division {each:.1f} %; of profiles that "
+              f"the host limits only: {some:.1f} %")  # fmt: skip
+
+
+def _layer_ms(own: pd.DataFrame, column: str) -> float:
+    """Of one micro-batch through one layer: least squares of relative errors, with ends, updates and a constant."""
+    passes = own["global_batch"] / own["data"] / own["micro_batch"]
+    terms = np.column_stack([passes * own["layers"], passes, own["layers"], np.ones(len(own))])
+    per_us = 1 / own[column].to_numpy()
+    return float(np.linalg.lstsq(terms * per_us[:, None], np.ones(len(own)), rcond=None)[0][0]) / 1e3
+
+
+def _at_peak_ms(layer_ms: pd.Series, peak: float, sequence: int = 1024) -> pd.Series:
+    """Layers of half the micro-batch, and the added samples with recomputation at the peak rate of the device."""
+    hidden, tensor, batch = (layer_ms.index.get_level_values(name).to_numpy(float) for name in PROFILE)
+    flops = 4 * (24 * sequence * hidden**2 + 4 * sequence**2 * hidden) * batch / tensor  # Narayanan et al. 2021
+    return layer_ms.groupby(PROFILE[:2]).shift() + 1e3 * flops / 2 / peak
+
+
+def _perturbed(table: pd.DataFrame, spread: np.ndarray) -> float:
+    """Share of right divisions, %, where labels times a lognormal factor of each profile are the prediction."""
+    own = table.groupby(PROFILE).ngroup().to_numpy()
+    draws = np.random.default_rng(0).standard_normal((DRAWS, len(spread)))
+    shares = [_picked_by(table, table["label_us"].to_numpy() * np.exp(spread * draw)[own])[1] for draw in draws]
+    return 100 * float(np.mean(shares))
+
+
 def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
     keys = GROUP
     rows = []
@@ -203,6 +260,7 @@ def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
             "rule": np.nan if rule < 0 else table.loc[rule, "label_us"] / best["label_us"] - 1,
             "random": own["label_us"].mean() / best["label_us"] - 1,
             "family": bool((chosen[ways] == best[ways]).all()),
+            "division": own.loc[(own[ways] == chosen[ways]).all(axis=1), "label_us"].min() / best["label_us"] - 1,
         })  # fmt: skip
     result = pd.DataFrame(rows)
     printed = right_aligned("excess over the best label, %", "groups", "search mean", "median", "p90", "max",
@@ -218,6 +276,10 @@ def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
     save_result("search_vtrain", 100 * float(result["search"].mean()))
     save_result("search_family", 100 * float(result["family"].mean()))
     show(printed)
+    near = ", ".join(
+        f"{limit} %: {100 * (result['division'] <= limit / 100).mean():.1f} %" for limit in (0, 1, 2, 3, 5)
+    )
+    print(f"picks whose division has a label within X of the best label: {near}")
     within = 100 * float((pairs <= 0.05).mean())
     print(f"per model and number of GPUs, mean over global batches: {len(pairs)} pairs, "
           f"mean {100 * pairs.mean():.1f} %, max {100 * pairs.max():.1f} %, within 5 %: {within:.0f} %")  # fmt: skip

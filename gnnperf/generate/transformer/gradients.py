@@ -117,7 +117,7 @@ def unit_parameters(plan: TransformerPlan, unit: Unit) -> Count:
     """That come and go with a unit; a tied embedding on the same stage takes the last norm along, as a root does."""
     if unit.kind is UnitKind.LAYER:
         return parameters_of(plan, unit.layer)
-    tied = plan.block.tied_embedding and plan.parallelism.pipeline == 1
+    tied = plan.block.tied_embedding and plan.last_stage == 0
     if unit.kind is UnitKind.FIRST:
         return Count(first_parameters(plan) + (head_parameters(plan) if tied else 0))
     return Count(0 if tied else head_parameters(plan))

@@ -17,7 +17,8 @@ from functools import lru_cache
 from gnnperf.generate.transformer.activations import recomputed, retained_bytes
 from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
-from gnnperf.generate.transformer.passes import Gradient, Order, order_of, stage_passes
+from gnnperf.generate.transformer.orders import Order
+from gnnperf.generate.transformer.passes import Gradient, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import Count, owned_count, parameters_of, stage_count
 from gnnperf.graph import DTYPE_BYTES
@@ -40,7 +41,7 @@ def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
     sums = float(DTYPE_BYTES[sum_dtype] * (own if every_pass else whole_count).total)
     state = (1 + MOMENTS) * FLOAT_BYTES * own.total if on_host is Store.DEVICE else 0.0  # float32 weights, two moments
     logits_bytes = plan.tokens * plan.vocabulary_per_rank * (FLOAT_BYTES + DTYPE_BYTES[plan.model.dtype])  # twice
-    logits = logits_bytes if stage == plan.parallelism.pipeline - 1 else 0.0
+    logits = logits_bytes if stage == plan.last_stage else 0.0
     passes = weights + _flying_bytes(plan, stage) + max(_recomputed_bytes(plan), float(logits))
     if not (every_pass and plan.num_micro_batches == 1):
         passes += sums  # else the first ones come when what is in flight has begun to go
@@ -52,15 +53,14 @@ def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
 def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
     """What layers keep for micro-batches in flight."""
     retained = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
-    order = order_of(plan)
+    order = plan.order
     short = replace(order, micro_batches=min(order.micro_batches, 2 * order.parts))
     return retained * most_in_flight(order if order.pipeline.keeps_all else short, stage) if retained else 0.0
 
 
 def _part_bytes(plan: TransformerPlan, stage: int) -> float:
     """What a micro-batch leaves of one part of the model on a stage, the smallest one."""
-    stages = plan.parallelism.pipeline
-    parts = [plan.layers_of_part(chunk * stages + stage) for chunk in range(plan.schedule.chunks)]
+    parts = [plan.layers_of_part(plan.order.part(stage, chunk)) for chunk in range(plan.schedule.chunks)]
     return min(sum(n * retained_bytes(plan, i) for i, n in _kinds(plan, part)) for part in parts)
 
 

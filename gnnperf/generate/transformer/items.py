@@ -50,6 +50,10 @@ class Lane(IntEnum):
     IN = 12  # copies to it
     STORAGE_WRITE = 13
     STORAGE_READ = 14
+    RETURN_SEND_NEXT = 15  # of chunks that go from the last stage to the first
+    RETURN_RECV_NEXT = 16
+    RETURN_SEND_PREVIOUS = 17
+    RETURN_RECV_PREVIOUS = 18
 
 
 @dataclass(frozen=True)

@@ -61,16 +61,18 @@ class WorkBook:
     def _of_pass(
         self, plan: TransformerPlan, program: StageProgram, kind: PassKind, units: int, all_: int
     ) -> Runs:  # fmt: skip
-        each, stages, last = kind.each, plan.parallelism.pipeline, plan.parallelism.pipeline * plan.schedule.chunks - 1
-        part = each.chunk * stages + kind.stage
+        each, stages, last = kind.each, plan.parallelism.pipeline, plan.order.parts - 1
+        part = plan.order.part(kind.stage, each.chunk)
+        turns = each.chunk, kind.stage in (0, stages - 1)
+        ends = part == 0, part == last, turns if plan.order.pipeline.there_and_back else None
         layers = plan.layers_of_part(part)
         experts = plan.experts and tuple(map(plan.has_experts, layers))
         flags = (kind.first, kind.final, 0 < part < stages) if _of_sums(plan) else None
-        key = (all_, len(layers), plan.schedule.recomputed_layers, part == 0, part == last, experts, each.backward,
-               each.gradient, flags)  # fmt: skip
+        key = (all_, len(layers), plan.schedule.recomputed_layers, experts, each.backward,
+               each.gradient, ends, flags)  # fmt: skip
         if key not in self._passes:
-            ends = (units, "messages", each.backward, each.gradient, part == 0, part == last)
-            runs = Counter((self._run(ends, lambda: program.messages_of(each)),))
+            messages = (units, "messages", each.backward, each.gradient, *ends)
+            runs = Counter((self._run(messages, lambda: program.messages_of(each)),))
             for at in program.visits(each, first=kind.first, final=kind.final):
                 own = (units, each.backward, each.gradient, *_of_unit(plan, at.unit))
                 runs[self._run(own, lambda at=at: program.of_unit(each, at))] += 1  # type: ignore[misc]
@@ -83,7 +85,7 @@ class WorkBook:
     def _after(self, plan: TransformerPlan, program: StageProgram, stage: int, settings: int) -> Run:
         ways, layers = plan.parallelism, layers_of(plan, stage)
         kinds = () if plan.experts is None else tuple(plan.has_experts(layer) for layer in layers)
-        key = (settings, ways, plan.sharding, len(layers), stage == 0, stage == ways.pipeline - 1, kinds)
+        key = (settings, ways, plan.sharding, len(layers), stage == 0, stage == plan.last_stage, kinds)
         return self._run(key, program.after_passes)
 
     def _run(self, key: Hashable, make: Callable[[], Iterable[Placed]]) -> Run:
@@ -100,7 +102,7 @@ def _of_units(plan: TransformerPlan) -> Hashable:
     """What the items of units depend on, whatever the number and order of passes."""
     ways, s = plan.parallelism, plan.schedule
     return (
-        ways.tensor, ways.expert, ways.sequence, ways.pipeline == 1, s.micro_batch, s.recompute, s.gradient_dtype,
+        ways.tensor, ways.expert, ways.sequence, plan.last_stage == 0, s.micro_batch, s.recompute, s.gradient_dtype,
         plan.sharding.reduces_every_pass, plan.model, plan.block, plan.experts, plan.offload,
     )  # fmt: skip
 

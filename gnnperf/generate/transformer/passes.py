@@ -11,16 +11,21 @@ first and last pass):
     interleaved, breadth-first     (p - 1) (F + B + W) / v      Narayanan et al. 2021, section 2.2; Lamy-Poirier 2023
     ZB-H1                          (p - 1) (F + B - W)          Qi et al. 2023 (arXiv 2401.10241), table 1
     ZB-H2                          (p - 1) (F + B - 2 W)        ibid.
+    ZB-V                           0 where F = B = W            ibid., section 6
+    DualPipeV, B = F               (p - 1) (2 F - W) / 2        DeepSeek-AI 2024, for passes one after the other;
+                                                                its (p - 1) (3 F - W) / 2 is for pairs as one pass
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from gnnperf.generate.transformer.plan import Pipeline, TransformerPlan
+from gnnperf.generate.transformer.orders import Order, Pipeline
+from gnnperf.generate.transformer.plan import TransformerPlan
 
 
 class Gradient(StrEnum):
@@ -48,35 +53,9 @@ class Pass:
     gradient: Gradient = Gradient.BOTH
 
 
-@dataclass(frozen=True)
-class Order:
-    """What the order of passes depends on.
-
-    Attributes:
-        pipeline: which.
-        stages, micro_batches, chunks: of a replica; chunks of each stage.
-    """
-
-    pipeline: Pipeline
-    stages: int
-    micro_batches: int
-    chunks: int = 1
-
-    @property
-    def parts(self) -> int:
-        """Of the model, over all stages; part i is chunk i // stages of stage i % stages."""
-        return self.stages * self.chunks
-
-
-def order_of(plan: TransformerPlan) -> Order:
-    """Of a plan."""
-    schedule = plan.schedule
-    return Order(schedule.pipeline, plan.parallelism.pipeline, plan.num_micro_batches, schedule.chunks)
-
-
 def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:
     """Of one stage, in order."""
-    return stage_passes(order_of(plan), stage)
+    return stage_passes(plan.order, stage)
 
 
 def flagged_passes(plan: TransformerPlan, stage: int) -> list[tuple[Pass, bool, bool]]:
@@ -97,6 +76,10 @@ def stage_passes(order: Order, stage: int) -> tuple[Pass, ...]:
         return _zero_bubble(count, warm=stages - stage, delay=stage)
     if order.pipeline is Pipeline.ZB_H2:
         return _zero_bubble(count, warm=2 * (stages - stage) - 1, delay=2 * stage)
+    if order.pipeline is Pipeline.ZB_V:
+        return _phased(count, _zb_v(stages, stage, max(count, 2 * stages - 1)))
+    if order.pipeline is Pipeline.DUAL_PIPE_V:
+        return _phased(count, _dual_pipe_v(stages, stage, max(count, 2 * stages)))
     ahead, back = (tuple(Pass(backward, i) for i in range(count)) for backward in (False, True))
     return _alternating(ahead, back, min(stages - stage - 1, count))
 
@@ -149,6 +132,54 @@ def _zero_bubble(count: int, *, warm: int, delay: int) -> tuple[Pass, ...]:
             result.append(Pass(False, warm + i))
     left = range(max(count - delay, 0), count)
     return (*result, *(Pass(True, i, gradient=Gradient.WEIGHTS) for i in left))
+
+
+# Orders as tables: how often, and which passes of chunk 0 and 1. F: forward; B: both gradients; I: of inputs; W: of
+# weights, without a chunk the oldest that is left. Micro-batches of each kind follow one another.
+Phases = tuple[tuple[int, str], ...]
+
+
+def _zb_v(stages: int, stage: int, count: int) -> Phases:
+    """Qi et al. 2023, section 6, as torch.distributed.pipelining has it (ScheduleZBVZeroBubble)."""
+    left = stages - stage
+    return (
+        (2 * left - 1, "F0"), (stage, "F1 F0"), (left, "F1 I1 W1"),
+        (count - stages - left + 1, "F0 I0 W0 F1 I1 W1"), (left - 1, "I0 W0 F1 I1 W1"),
+        (stage, "I0 I1"), (left, "I0 W0"), (stage, "W1"), (stage, "W0"),
+    )  # fmt: skip
+
+
+def _dual_pipe_v(stages: int, stage: int, count: int) -> Phases:
+    """DualPipe of twice as many stages, cut in half (dualpipev.py of DeepSeek-AI; torch's ScheduleDualPipeV).
+
+    DualPipe on p stages runs the same passes on half of its stages, and the mirrored ones on the other half, with the
+    same parameters: it is this order with p / 2 stages and twice as many replicas.
+    """
+    left, half = stages - stage - 1, (stage + 1) // 2
+    return (
+        (2 * left, "F0"), (stage + 1, "F0 F1"), (left, "I1 W F1"),
+        (count - stages - left, "F0 B1 F1 B0"), (left, "B1 F1 B0"),
+        (half, "B1 B0"), ((stage + 1) % 2, "B1 I0"), (half, "I1 I0"), (left, "W I0"), (stage + 1, "W"),
+    )  # fmt: skip
+
+
+def _phased(count: int, phases: Phases) -> tuple[Pass, ...]:
+    """The passes of a table; of micro-batches beyond `count`, with which the table fills the pipeline, none."""
+    done: Counter[tuple[bool, int]] = Counter()
+    left: list[Pass] = []
+    result = []
+    for kind in (kind for times, kinds in phases for kind in kinds.split() * times):
+        if kind[0] == "W":
+            each = next(one for one in left if kind[1:] in ("", str(one.chunk)))
+            left.remove(each)
+            result.append(replace(each, gradient=Gradient.WEIGHTS))
+            continue
+        backward, chunk = kind[0] != "F", int(kind[1:])
+        gradient = Gradient.INPUT if kind[0] == "I" else Gradient.BOTH
+        result.append(Pass(backward, done[backward, chunk], chunk, gradient))
+        done[backward, chunk] += 1
+        left += result[-1:] if kind[0] == "I" else []
+    return tuple(each for each in result if each.micro_batch < count)
 
 
 # When passes run: each after the one before it on its stage, and after the pass of another stage that it takes from.
@@ -231,8 +262,8 @@ def steps(order: Order) -> Steps:
 
 
 def _flagged(order: tuple[Pass, ...]) -> list[tuple[Pass, bool, bool]]:
-    """Passes with whether each is the first and the last of its kind and chunk."""
-    kinds = [(each.backward, each.chunk, each.gradient) for each in order]
+    """Passes with whether each is the first and last of its chunk: forward, with gradients of weights, without."""
+    kinds = [(each.backward, each.chunk, each.gradient is Gradient.INPUT) for each in order]
     ends = dict(zip(kinds, order, strict=True))
     starts = dict(zip(reversed(kinds), reversed(order), strict=True))
     return [(each, starts[kind] is each, ends[kind] is each) for kind, each in zip(kinds, order, strict=True)]
@@ -240,11 +271,11 @@ def _flagged(order: tuple[Pass, ...]) -> list[tuple[Pass, bool, bool]]:
 
 def _result(order: Order, stage: int, each: Pass) -> tuple[str, int, int]:
     kind = str(each.gradient) if each.gradient is Gradient.WEIGHTS else "backward" if each.backward else "forward"
-    return kind, each.micro_batch, each.chunk * order.stages + stage
+    return kind, each.micro_batch, order.part(stage, each.chunk)
 
 
 def _source(order: Order, stage: int, each: Pass) -> tuple[str, int, int] | None:
-    part = each.chunk * order.stages + stage
+    part = order.part(stage, each.chunk)
     if not each.backward:
         return ("forward", each.micro_batch, part - 1) if part else None
     if each.gradient is Gradient.WEIGHTS:

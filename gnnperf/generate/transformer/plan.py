@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 from gnnperf.core import InputError, require
 from gnnperf.generate.transformer.block import Attention, Block, Experts, Kernels
 from gnnperf.generate.transformer.copies import Offload, Store
+from gnnperf.generate.transformer.orders import Order
+from gnnperf.generate.transformer.orders import Pipeline as Pipeline
 
 # What of a replica's state lies in parts over the replicas (Rajbhandari et al. 2020, ZeRO; Zhao et al. 2023, FSDP).
 
@@ -198,32 +201,6 @@ MEBIBYTE = 1 << 20
 MLP_FACTOR = 4  # width of the MLP over that of the model, where the block does not say it
 
 
-class Pipeline(StrEnum):
-    """Order of a stage's forward and backward passes (gnnperf.generate.transformer.passes)."""
-
-    GPIPE = "gpipe"  # Huang et al. 2019
-    ONE_F_ONE_B = "1f1b"  # Narayanan et al. 2019, PipeDream-flush
-    INTERLEAVED = "interleaved"  # Narayanan et al. 2021, section 2.2
-    BREADTH_FIRST = "breadth_first"  # Lamy-Poirier 2023 (arXiv 2211.05953): all micro-batches through a chunk
-    ZB_H1 = "zb_h1"  # Qi et al. 2023 (arXiv 2401.10241): gradients of weights fill the bubble
-    ZB_H2 = "zb_h2"  # the same with more micro-batches in flight
-
-    @property
-    def has_chunks(self) -> bool:
-        """Whether a stage holds several parts of the model."""
-        return self in (Pipeline.INTERLEAVED, Pipeline.BREADTH_FIRST)
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether all micro-batches are in flight at once."""
-        return self in (Pipeline.GPIPE, Pipeline.BREADTH_FIRST)
-
-    @property
-    def splits_backward(self) -> bool:
-        """Whether gradients of inputs and of weights are passes of their own."""
-        return self in (Pipeline.ZB_H1, Pipeline.ZB_H2)
-
-
 class Recompute(StrEnum):
     """What a layer computes once more before its backward pass."""
 
@@ -306,7 +283,7 @@ class Schedule:
         global_batch: samples of a step, over all replicas.
         micro_batch: samples that pass through the pipeline together.
         pipeline: order of passes.
-        chunks: parts of the model that each stage holds; more than one with interleaved and breadth_first only.
+        chunks: parts of the model that each stage holds; which numbers are allowed depends on the order.
         recompute: activation checkpointing.
         reduction: when gradients are summed over replicas.
         bucket_bytes: of gradients; they go when so many are ready.
@@ -335,8 +312,8 @@ class Schedule:
         require(self.bucket_bytes > 0, "schedule.bucket_bytes", self.bucket_bytes, "more than 0")
         require(self.gradient_dtype in (*HALF_DTYPES, "float32"), "schedule.gradient_dtype", self.gradient_dtype,
                 ", ".join((*HALF_DTYPES, "float32")))  # fmt: skip
-        require(self.pipeline.has_chunks == (self.chunks > 1), "schedule.chunks", self.chunks,
-                "more than 1 with schedule.pipeline interleaved or breadth_first, else 1")  # fmt: skip
+        require(self.pipeline.allows(self.chunks), "schedule.chunks", self.chunks, "more than 1 with schedule.pipeline "
+                "interleaved or breadth_first, 2 with zb_v or dualpipe_v, else 1")  # fmt: skip
         layers, full = self.recomputed_layers, self.recompute is Recompute.FULL
         require(layers is None or layers >= 0, "schedule.recomputed_layers", layers, "a whole number from 0 up")
         require(full or layers is None, "schedule.recomputed_layers", layers, "nothing without full recomputation")
@@ -373,6 +350,17 @@ class TransformerPlan:
         work = self.model.layers * self.num_micro_batches
         require(work <= MAX_PASSES, "schedule.global_batch", self.schedule.global_batch,
                 f"layers x micro-batches of a replica up to {MAX_PASSES:,}; here {work:,}")  # fmt: skip
+
+    @cached_property
+    def order(self) -> Order:
+        """Of passes."""
+        schedule = self.schedule
+        return Order(schedule.pipeline, self.parallelism.pipeline, self.num_micro_batches, schedule.chunks)
+
+    @property
+    def last_stage(self) -> int:
+        """The stage of the last layer and the logits; 0: that of the embedding, too."""
+        return self.order.stage(self.order.parts - 1)
 
     @property
     def num_micro_batches(self) -> int:

@@ -180,7 +180,7 @@ class StageProgram:
 
     def visits(self, each: Pass, *, first: bool, final: bool) -> list[Visit]:
         """Of a pass's units, in forward order."""
-        part, last = self._virtual(each)
+        part, last = self._part(each), self._plan.order.parts - 1
         layers = (Unit(UnitKind.LAYER, layer) for layer in self._plan.layers_of_part(part))
         units = (*((FIRST,) if part == 0 else ()), *layers, *((LAST,) if part == last else ()))
         return [Visit(units, place, each.micro_batch, first, final, part) for place in range(len(units))]
@@ -210,26 +210,34 @@ class StageProgram:
         sums, own = reduce_gradients(self._plan, self._stage), update(self._plan, self._stage)
         return self._shelf.placed((*last, *sums, *own))
 
-    def _virtual(self, each: Pass) -> tuple[int, int]:
-        """Which part of the model the pass goes through, and which is the last."""
-        stages = self._plan.parallelism.pipeline
-        return each.chunk * stages + self._stage, self._plan.schedule.chunks * stages - 1
+    def _part(self, each: Pass) -> int:
+        """Which part of the model the pass goes through."""
+        return self._plan.order.part(self._stage, each.chunk)
+
+    def ends(self, each: Pass) -> tuple[Group | None, Group | None]:
+        """From which stage a pass takes, and to which it gives; None: this one, or none."""
+        before, after = (self._neighbor(each, step) for step in (-1, 1))
+        return (after, before) if each.backward else (before, after)
+
+    def _neighbor(self, each: Pass, step: int) -> Group | None:
+        """Where the part of the model before (-1) or after (1) that of a pass is."""
+        order, part = self._plan.order, self._part(each) + step
+        if each.gradient is Gradient.WEIGHTS or not 0 <= part < order.parts or order.stage(part) == self._stage:
+            return None
+        return Group.NEXT if (step > 0) != order.returns(each.chunk) else Group.PREVIOUS
 
     def _received_before(self, each: Pass) -> Iterator[Placed]:
         """A message; the host waits for it (torch.cuda.synchronize in Megatron-LM's p2p_communication.py)."""
-        part, last = self._virtual(each)
-        if each.gradient is Gradient.WEIGHTS or part == (last if each.backward else 0):
+        group, phase = self.ends(each)[0], B if each.backward else Phase.FORWARD
+        if group is None:
             return
-        group, phase = (Group.NEXT, B) if each.backward else (Group.PREVIOUS, Phase.FORWARD)
-        yield Placed(self._message("recv", group, phase), f"{phase} {each.micro_batch} {part}")
+        yield Placed(self._message("recv", group, phase), f"{phase} {each.micro_batch} {self._part(each)}")
         yield from self._shelf.once(("wait", phase), lambda: (HostWait(phase),))
 
     def _sent_after(self, each: Pass) -> Iterator[Placed]:
-        part, last = self._virtual(each)
-        if each.gradient is Gradient.WEIGHTS or part == (0 if each.backward else last):
-            return
-        group, phase, to = (Group.PREVIOUS, B, part - 1) if each.backward else (Group.NEXT, Phase.FORWARD, part + 1)
-        yield Placed(self._message("send", group, phase), f"{phase} {each.micro_batch} {to}")
+        group, phase, step = self.ends(each)[1], *((B, -1) if each.backward else (Phase.FORWARD, 1))
+        if group is not None:
+            yield Placed(self._message("send", group, phase), f"{phase} {each.micro_batch} {self._part(each) + step}")
 
     def _message(self, kind: str, group: Group, phase: Phase) -> Item:
         """Activations of a micro-batch, or their gradients. A rank does not wait for what it sends."""

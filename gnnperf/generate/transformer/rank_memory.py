@@ -147,7 +147,7 @@ class Pairs:
 
 def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ...]:
     """What a pass through a part of the model goes through, in forward order; messages belong to no unit."""
-    last = plan.parallelism.pipeline * plan.schedule.chunks - 1
+    last = plan.order.parts - 1
     return (
         Visited(FIRST, pairs.received if part else pairs.first, False),
         *(Visited(Unit(UnitKind.LAYER, i), pairs.layer(i), True) for i in plan.layers_of_part(part)),
@@ -208,7 +208,7 @@ class Changes:
             yield from self._begin_backward(at, before)
             yield from self._sum(at.unit) if released else ()
             yield Stretch(at.pair, True)
-        if gradient is Gradient.WEIGHTS:
+        if gradient is not Gradient.INPUT and at.pair.weights:
             yield Stretch(at.pair, True, True)
         if gradient is Gradient.INPUT:
             return
@@ -318,7 +318,7 @@ def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
     pairs, changes = Pairs(plan), Changes(plan)
     order = passes(plan, stage)
     for place, each in enumerate(order):
-        units = visited(plan, each.chunk * plan.parallelism.pipeline + stage, pairs)
+        units = visited(plan, plan.order.part(stage, each.chunk), pairs)
         if not each.backward:
             for unit in units:
                 yield from changes.forward(unit)

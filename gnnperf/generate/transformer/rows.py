@@ -43,9 +43,14 @@ LAUNCH, WAIT, COPY = "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsy
 TRANSFER_OPS = {"all_reduce": "c10d::allreduce_", "reduce_scatter": "c10d::_reduce_scatter_base_",
                 "all_gather": "c10d::_allgather_base_", "all_to_all": "c10d::alltoall_base_",
                 "broadcast": "c10d::broadcast_", "send": "c10d::send", "recv": "c10d::recv_"}  # fmt: skip
-STREAMS = {("send", Group.NEXT): Lane.SEND_NEXT, ("recv", Group.NEXT): Lane.RECV_NEXT,
-           ("send", Group.PREVIOUS): Lane.SEND_PREVIOUS, ("recv", Group.PREVIOUS): Lane.RECV_PREVIOUS,
-           ("all_gather", Group.DATA): Lane.GATHER, ("all_gather", Group.EXPERT_DATA): Lane.GATHER}  # fmt: skip
+F, B = Phase.FORWARD, Phase.BACKWARD
+MESSAGE_LANES = {
+    ("send", Group.NEXT, F): Lane.SEND_NEXT, ("send", Group.NEXT, B): Lane.RETURN_SEND_NEXT,
+    ("recv", Group.NEXT, B): Lane.RECV_NEXT, ("recv", Group.NEXT, F): Lane.RETURN_RECV_NEXT,
+    ("send", Group.PREVIOUS, B): Lane.SEND_PREVIOUS, ("send", Group.PREVIOUS, F): Lane.RETURN_SEND_PREVIOUS,
+    ("recv", Group.PREVIOUS, F): Lane.RECV_PREVIOUS, ("recv", Group.PREVIOUS, B): Lane.RETURN_RECV_PREVIOUS,
+}  # fmt: skip
+GATHER_LANES = dict.fromkeys((("all_gather", Group.DATA), ("all_gather", Group.EXPERT_DATA)), Lane.GATHER)
 GROUP_LANES = {Group.TENSOR: Lane.TENSOR, Group.DATA: Lane.DATA, Group.EXPERT_DATA: Lane.DATA,
                Group.EXPERT: Lane.EXPERT, Group.EMBEDDING: Lane.EMBEDDING}  # fmt: skip
 
@@ -93,7 +98,8 @@ def transfer_rows(
 def lane_of(item: Item) -> Lane | None:
     """Where an item's work on the device runs; None: it has none."""
     if isinstance(item, Transfer):
-        return STREAMS.get((item.kind, item.group)) or GROUP_LANES[item.group]
+        kind, group = item.kind, item.group
+        return MESSAGE_LANES.get((kind, group, item.phase)) or GATHER_LANES.get((kind, group)) or GROUP_LANES[group]
     return item.lane if isinstance(item, Op | Copy) else None
 
 

@@ -215,14 +215,13 @@ def first_parameters(plan: TransformerPlan) -> int:
 
 def head_parameters(plan: TransformerPlan) -> int:
     """After the last layer: a norm, and the logits' weights: a copy of the embedding where that is on another stage."""
-    own = not plan.block.tied_embedding or plan.parallelism.pipeline > 1
+    own = not plan.block.tied_embedding or plan.last_stage > 0
     return norm_parameters(plan) + (embedding_parameters(plan) if own else 0)
 
 
 def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
     """The layers of a stage, of all its chunks, in the model's order."""
-    stages = plan.parallelism.pipeline
-    parts = (chunk * stages + stage for chunk in range(plan.schedule.chunks))
+    parts = (plan.order.part(stage, chunk) for chunk in range(plan.schedule.chunks))
     return tuple(layer for part in parts for layer in plan.layers_of_part(part))
 
 
@@ -234,7 +233,7 @@ def stage_count(plan: TransformerPlan, stage: int) -> Count:
     count = sum((parameters_of(plan, first[kind]).times(n) for kind, n in alike.items()), Count(0))
     if stage == 0:
         count += Count(first_parameters(plan))
-    if stage == plan.parallelism.pipeline - 1:
+    if stage == plan.last_stage:
         count += Count(head_parameters(plan))
     return count
 

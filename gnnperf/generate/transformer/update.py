@@ -55,12 +55,12 @@ def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     ways, dtype = plan.parallelism, plan.schedule.gradient_dtype
     at_end = plan.schedule.reduction is Reduction.AT_END and not plan.sharding.reduces_every_pass
     if plan.splits_sequence:
-        norms = 2 * len(layers_of(plan, stage)) + (stage == ways.pipeline - 1)  # of parts of the sequence
+        norms = 2 * len(layers_of(plan, stage)) + (stage == plan.last_stage)  # of parts of the sequence
         result.append(collective("all_reduce", Group.TENSOR, Tensor((norms * norm_parameters(plan),), dtype), O))
     if ways.data > 1 and at_end:
         count = stage_count(plan, stage)
         result += [op("aten::div_", O, Tensor((count.total,), dtype), None), *summed(plan, count, O)]
-    if ways.pipeline > 1 and plan.block.tied_embedding and stage in (0, ways.pipeline - 1):
+    if plan.last_stage and plan.block.tied_embedding and stage in (0, plan.last_stage):
         result.append(collective("all_reduce", Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
     return tuple(result)
 

@@ -21,6 +21,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import each
 from gnnperf.generate import (
     ItemTable,
+    Lane,
     Order,
     Parallelism,
     PassKind,
@@ -32,7 +33,6 @@ from gnnperf.generate import (
     WorkBook,
     is_transfer,
     item_table,
-    order_of,
     run_us,
     side_lane,
     steps,
@@ -67,7 +67,7 @@ def bounds(plans: Sequence[TransformerPlan], cluster: ClusterSpec) -> list[Bound
 def _bounds(
     plans: Sequence[TransformerPlan], ways: Parallelism, kernels: _Kernels, book: WorkBook
 ) -> Iterator[Bound]:  # fmt: skip
-    orders = [order_of(plan) for plan in plans]
+    orders = [plan.order for plan in plans]
     work = [book.of_plan(plan, steps(_short(order)).kinds) for plan, order in zip(plans, orders, strict=True)]
     own = {id(runs): runs for passes, _ in work for runs in passes.values()}
     of_passes = (run for runs in own.values() for run, _ in runs)
@@ -84,7 +84,7 @@ def _short(order: Order) -> Order:
 
 
 # What a run takes, [3 + lanes] us: on the compute stream, of it kernels, of the host, on every other stream.
-LANES = 16
+LANES = len(Lane)
 COMPUTE, KERNELS, HOST, OTHERS = 0, 1, 2, slice(3, None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError
-from gnnperf.generate import Pipeline, TransformerPlan, build_graph_of, rank_tensors
+from gnnperf.generate import TransformerPlan, build_graph_of, rank_tensors
 from gnnperf.hardware import ClusterSpec
 from gnnperf.memory import planned_peak
 from gnnperf.schedule import schedule_with_contention
@@ -44,8 +44,8 @@ def layer_passes(plan: TransformerPlan) -> int:
 
 
 def _counts(plan: TransformerPlan) -> tuple[int, ...]:
-    """Micro-batches of the graphs that are built: all; or what fills the pipeline (ZB-H2: twice), and twice that."""
-    few = max(plan.parallelism.pipeline, 2) * (2 if plan.schedule.pipeline is Pipeline.ZB_H2 else 1)
+    """Micro-batches of the graphs that are built: all; or what fills the pipeline, and twice that."""
+    few = max(plan.parallelism.pipeline, 2) * plan.schedule.pipeline.warm_up
     count = plan.num_micro_batches
     whole = plan.model.layers * count <= MOST_LAYER_PASSES or count <= 3 * few
     return (count,) if whole else (few, 2 * few)

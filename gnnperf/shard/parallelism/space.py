@@ -88,8 +88,8 @@ def _orders(base: TransformerPlan, ways: Parallelism) -> Iterator[Order]:
     for order, ends in product(Pipeline, (False, True)):
         placed = base.model.layers + (2 if ends else 0)
         if placed % ways.pipeline == 0:
-            chunks = divisors(placed // ways.pipeline) if order.has_chunks else (1,)
-            yield from ((order, n, ends) for n in chunks if (n > 1) == order.has_chunks and n <= MOST_CHUNKS)
+            chunks = divisors(placed // ways.pipeline)
+            yield from ((order, n, ends) for n in chunks if order.allows(n) and n <= MOST_CHUNKS)
 
 
 def _retained(base: TransformerPlan) -> Iterator[Retained]:

@@ -11,7 +11,7 @@ from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer
 from gnnperf.generate.transformer.memory import every_rank, one_per_stage
 from gnnperf.generate.transformer.plan import Pipeline, Recompute, Reduction, TransformerPlan
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
-from gnnperf.generate.transformer.sizes import layer_parameters
+from gnnperf.generate.transformer.sizes import layer_parameters, stage_parameters
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from tests.generate.transformer.plans import small, step_us
@@ -49,6 +49,8 @@ def test_the_host_waits_for_the_last_kernel_and_transfer() -> None:
         small(2, 2, 2, order=Pipeline.BREADTH_FIRST, chunks=2),
         small(2, 2, 2, order=Pipeline.ZB_H1, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
         small(1, 4, 2, order=Pipeline.ZB_H2),
+        small(2, 2, 2, order=Pipeline.ZB_V, chunks=2, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
+        small(2, 2, 2, order=Pipeline.DUAL_PIPE_V, chunks=2),
     ],
 )
 def test_one_rank_per_stage_takes_as_long_as_all(plan: TransformerPlan) -> None:
@@ -110,6 +112,16 @@ def test_every_order_of_passes_has_the_kernels_of_1f1b(order: Pipeline) -> None:
         )
 
     assert kernels(small(pipeline=2, order=order)) == kernels(small(pipeline=2))
+
+
+@pytest.mark.parametrize("order", [Pipeline.ZB_V, Pipeline.DUAL_PIPE_V])
+def test_there_and_back_the_first_stage_has_both_ends(order: Pipeline) -> None:
+    """Its embedding is tied without a copy; no message leads from a stage to itself."""
+    plan = small(pipeline=2, batch=4, order=order, chunks=2)
+    moved = build_plan(plan).nodes.query("node_type == 'collective'")
+    assert set(moved["collective"]) == {"send_recv"}
+    assert len(moved) == 4 * 2 * 2  # micro-batches, both ways, parts 0 to 1 and 2 to 3
+    assert sum(stage_parameters(plan, stage) for stage in range(2)) == stage_parameters(small(), 0)
 
 
 def test_buckets_hide_behind_the_backward_pass() -> None:

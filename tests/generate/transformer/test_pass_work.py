@@ -9,7 +9,7 @@ import pytest
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
 from gnnperf.generate.transformer.pass_work import Run, WorkBook, item_table, run_us, side_lane
-from gnnperf.generate.transformer.passes import flagged_passes, order_of, steps
+from gnnperf.generate.transformer.passes import flagged_passes, steps
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Reduction, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.program import stage_program
 from tests.generate.transformer.plans import small
@@ -50,7 +50,7 @@ def test_what_may_have_begun_before_counts_as_done() -> None:
     ],
 )
 def test_runs_hold_the_items_of_the_program(plan: TransformerPlan) -> None:
-    placed = steps(order_of(plan))
+    placed = steps(plan.order)
     passes, after = WorkBook().of_plan(plan, placed.kinds)
     for stage in range(2):
         counted = Counter[Item](after[stage].items)
@@ -68,7 +68,7 @@ def test_runs_hold_the_items_of_the_program(plan: TransformerPlan) -> None:
 def test_plans_share_equal_runs() -> None:
     book, plans = WorkBook(), [small(1, 2, 2), small(1, 2, 2, order=Pipeline.GPIPE)]
     first, second = (
-        {run for runs in book.of_plan(p, steps(order_of(p)).kinds)[0].values() for run, _ in runs} for p in plans
+        {run for runs in book.of_plan(p, steps(p.order).kinds)[0].values() for run, _ in runs} for p in plans
     )
     assert first == second
 
@@ -92,7 +92,7 @@ def test_messages_go_to_the_stage_after_and_the_last_one_goes_around() -> None:
 def test_sharded_parameters_are_gathered_around_every_unit() -> None:
     plan = TransformerPlan("fsdp", small().model, Parallelism(data=2), small(data=2).schedule,
                            sharding=Sharding(Sharded.PARAMETERS))  # fmt: skip
-    passes, _ = WorkBook().of_plan(plan, steps(order_of(plan)).kinds)
+    passes, _ = WorkBook().of_plan(plan, steps(plan.order).kinds)
     forward = next(runs for kind, runs in passes.items() if not kind.each.backward)
     gathers = sum(n * sum(isinstance(i, Transfer) and i.kind == "all_gather" for i in run.items) for run, n in forward)
     assert gathers == 4 + 1  # layers; with a tied embedding the ends are one unit

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
-from gnnperf.generate.transformer.passes import Gradient, Order, passes, stage_passes, steps
-from gnnperf.generate.transformer.plan import Pipeline
+from gnnperf.generate.transformer import passes as module
+from gnnperf.generate.transformer.orders import Order, Pipeline
+from gnnperf.generate.transformer.passes import Gradient, Pass, passes, stage_passes, steps
 from tests.generate.transformer.plans import small
 
 # forward, gradient of inputs, gradient of weights; Qi et al. 2023 take B at least as long as W
+V_SHAPED = (Pipeline.ZB_V, Pipeline.DUAL_PIPE_V)
 TIMES = [(1.0, 1.0, 1.0), (3.0, 4.0, 2.0), (4.0, 5.0, 4.0), (2.0, 3.0, 1.0)]
 
 
@@ -66,6 +71,79 @@ def test_orders_by_hand(kind: Pipeline, stages: int, count: int, expected: list[
     assert [text(stage) for stage in range(len(expected))] == expected
 
 
+@pytest.mark.parametrize("stages", [2, 3, 4, 8])
+@pytest.mark.parametrize("more", [0, 1, 7])
+def test_there_and_back_the_bubble_of_equal_stages_equals_the_formula(stages: int, more: int) -> None:
+    """Qi et al. 2023, section 6: none where F = B = W.
+
+    DualPipe's (PP / 2 - 1) (F&B + B - 3 W), B of both gradients, is that of passes that begin and end together. One
+    after the other they wait less: a backward pass need not have come when the forward pass before it begins.
+    """
+    v, dual = (Order(kind, stages, 2 * stages + more, 2) for kind in V_SHAPED)
+    assert _bubble(v, 1.0, 1.0, 1.0) == pytest.approx(0.0)
+    for f, w in ((1.0, 1.0), (2.0, 1.0), (3.0, 2.0)):
+        assert _bubble(dual, f, f, w) == pytest.approx((stages - 1) * (2 * f - w) / 2)
+        both = f + (f + w)
+        assert _paired_us(dual, f, w) - dual.micro_batches * 2 * both == pytest.approx((stages - 1) * (3 * f - w))
+
+
+def _paired_us(order: Order, f: float, w: float) -> float:
+    """Makespan where a forward pass and the whole backward pass after it are one, but for the last stage's first."""
+    length = {Gradient.BOTH: f + w, Gradient.INPUT: f, Gradient.WEIGHTS: w}
+    runs = [_pairs(stage_passes(order, stage), stage == order.stages - 1) for stage in range(order.stages)]
+    free, done = [0.0] * order.stages, dict[object, float]()
+    while any(runs):
+        for stage, own in enumerate(runs):
+            sources = [module._source(order, stage, each) for each in own[0]] if own else [("none", -1, -1)]
+            if all(source is None or source in done for source in sources):
+                run = own.pop(0)
+                begin = max(free[stage], *(done[source] for source in sources if source is not None), 0.0)
+                free[stage] = begin + sum(length[each.gradient] if each.backward else f for each in run)
+                done |= {module._result(order, stage, each): free[stage] for each in run}
+    return max(free)
+
+
+def _pairs(order: tuple[Pass, ...], last: bool) -> list[list[Pass]]:
+    result: list[list[Pass]] = []
+    for each in order:
+        begins = not each.backward or each.gradient is not Gradient.BOTH or result[-1][-1].backward
+        apart = last and each.gradient is Gradient.BOTH and each.backward and each.micro_batch == 0 and each.chunk == 1
+        if begins or apart:
+            result.append([each])
+        else:
+            result[-1].append(each)
+    return result
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Pipeline.ZB_V, "ZBVZeroBubble"), (Pipeline.DUAL_PIPE_V, "DualPipeV")])
+@pytest.mark.parametrize(("stages", "count"), [(2, 4), (3, 9), (4, 8)])
+def test_there_and_back_passes_are_those_of_torch(kind: Pipeline, name: str, stages: int, count: int) -> None:
+    from torch.distributed.pipelining import schedules
+
+    made = getattr(schedules, f"Schedule{name}")._calculate_single_rank_operations
+    settings = SimpleNamespace(pp_group_size=stages, num_stages=2 * stages, _n_microbatches=count)
+    order = Order(kind, stages, count, 2)
+    names = {None: "FORWARD", Gradient.BOTH: "FULL_BACKWARD", Gradient.INPUT: "BACKWARD_INPUT",
+             Gradient.WEIGHTS: "BACKWARD_WEIGHT"}  # fmt: skip
+    for stage in range(stages):
+        expected = [one for each in made(settings, stage) if each for one in (each.sub_actions or (each,))]
+        own = [(order.part(stage, p.chunk), p.micro_batch, names[p.gradient if p.backward else None])
+               for p in stage_passes(order, stage)]  # fmt: skip
+        assert own == [(e.stage_index, e.microbatch_index, e.computation_type.name) for e in expected]
+
+
+def test_there_and_back_every_stage_holds_as_much() -> None:
+    """In chunks of half a stage: ZB-V as 1F1B's first stage; DualPipeV at most one more (PP + 1)."""
+    most = {kind: [max(_held(Order(kind, 4, 12, 2), stage)) for stage in range(4)] for kind in V_SHAPED}
+    assert most == {Pipeline.ZB_V: [8, 8, 8, 8], Pipeline.DUAL_PIPE_V: [9, 9, 9, 9]}
+
+
+def _held(order: Order, stage: int) -> list[int]:
+    """After each pass, micro-batches whose gradients of weights are still to come."""
+    passes_ = stage_passes(order, stage)
+    return np.cumsum([0 if p.gradient is Gradient.INPUT else -1 if p.backward else 1 for p in passes_]).tolist()
+
+
 def _in_flight(order: Order, stage: int) -> int:
     """Most micro-batches whose input gradient is still to come."""
     held = most = 0
@@ -98,9 +176,12 @@ def test_every_order_runs_every_pass_once_after_what_it_takes(kind: Pipeline, co
     order = Order(kind, 4, 4 * count if kind is Pipeline.INTERLEAVED else count, 2 if kind.has_chunks else 1)
     placed = steps(order)
     stages = [placed.kinds[kind].stage for kind in placed.kind]
-    kinds = 3 if kind.splits_backward else 2
-    number = kinds * order.stages * order.micro_batches * order.chunks
-    assert len(set(zip(stages, placed.passes, strict=True))) == len(stages) == number
+    number = order.parts * order.micro_batches
+    assert len(set(zip(stages, placed.passes, strict=True))) == len(stages)
+    of = {"F": 0, Gradient.BOTH: 0, Gradient.INPUT: 0, Gradient.WEIGHTS: 0}
+    for each in placed.passes:
+        of[each.gradient if each.backward else "F"] += 1
+    assert of["F"] == of[Gradient.BOTH] + of[Gradient.INPUT] == of[Gradient.BOTH] + of[Gradient.WEIGHTS] == number
     assert all(i > max(ends) for i, ends in enumerate(zip(placed.before, placed.source, strict=True)))
     first = [p for p, source in zip(placed.passes, placed.source, strict=True) if source < 0]
     assert first == [p for p in stage_passes(order, 0) if not p.backward and not p.chunk]

@@ -12,6 +12,7 @@ from gnnperf.generate import HeldFor, Hold, RankTensors
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Experts, Kernels, Norm, Positions
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.copies import Offload, Store
+from gnnperf.generate.transformer.held import held_bytes
 from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.plan import (
     Parallelism,
@@ -198,6 +199,16 @@ def test_a_backward_pass_in_two_parts_keeps_inputs_for_the_second() -> None:
     once, first, second = map(activations, (Pipeline.ONE_F_ONE_B, Pipeline.ZB_H1, Pipeline.ZB_H2))
     assert first == pytest.approx(once, rel=0.05)
     assert second > 1.5 * once
+
+
+@pytest.mark.parametrize("order", [Pipeline.ZB_V, Pipeline.DUAL_PIPE_V])
+def test_there_and_back_memory_is_even(order: Pipeline) -> None:
+    """1F1B's first stage holds most, its last least; two chunks of each stage lie opposite to one another."""
+    schedule = Schedule(12, 1, order, 2, recompute=Recompute.NONE, gradient_dtype="float32")
+    plan = TransformerPlan("p", replace(MODEL, layers=8), Parallelism(pipeline=4), schedule, LLAMA)
+    held = [planned_peak(rank).parts_bytes[Part.ACTIVATIONS] for rank in stage_tensors(plan)]
+    assert max(held[1:]) == pytest.approx(min(held[1:]), rel=0.15)
+    assert held_bytes(plan) <= max(planned_peak(rank).peak_bytes for rank in stage_tensors(plan))
 
 
 def _in_pipeline(**settings: Any) -> TransformerPlan:

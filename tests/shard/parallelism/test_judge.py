@@ -25,7 +25,7 @@ def test_a_long_step_is_extended_by_its_period(order: Pipeline, monkeypatch: pyt
     whole = judged(plan, cluster())
     monkeypatch.setattr(module, "MOST_LAYER_PASSES", 1)
     extended = judged(plan, cluster())
-    few = 4 if order is Pipeline.ZB_H2 else 2
+    few = 2 * order.warm_up
     assert (whole.extended, whole.layer_passes) == (False, 4 * 24)
     assert (extended.extended, extended.layer_passes) == (True, 4 * 3 * few) == (True, layer_passes(plan))
     assert extended.step_us == pytest.approx(whole.step_us, rel=2e-3)

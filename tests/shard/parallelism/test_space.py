@@ -20,11 +20,12 @@ def test_every_way_to_divide_two_devices_by_hand() -> None:
     data 2           micro-batches 1 2 4, 5 kinds of sharding, of which fsdp recomputes by layers       3 x 5 x 3
     pipeline 2       micro-batches 1 2 4 8; gpipe, 1f1b, zb_h1, zb_h2: 3 kinds; interleaved and breadth-first in
                      2 chunks of one layer: 2 kinds, interleaved not with one micro-batch       4 x 4 x 3 + 7 x 2
+                     zb_v and dualpipe_v in 2 chunks of one layer: 2 kinds                                 2 x 4 x 2
                      ends as layers: six in 2 stages or 2 x 3 chunks, none or all computed again   4 x 4 x 2 + 7 x 2
     """
     plans = candidates(replace(base(), parallelism=replace(base().parallelism, data=2)), [2])
     ways = Counter((p.parallelism.tensor, p.parallelism.pipeline, p.parallelism.data) for p in plans)
-    assert ways == {(2, 1, 1): 24, (1, 1, 2): 45, (1, 2, 1): 62 + 46}
+    assert ways == {(2, 1, 1): 24, (1, 1, 2): 45, (1, 2, 1): 62 + 16 + 46}
     assert len(set(map(repr, plans))) == len(plans)
 
 
