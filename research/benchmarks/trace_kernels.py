@@ -11,8 +11,10 @@ a GPU's device time.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 import pandas as pd
@@ -146,6 +148,11 @@ def print_summary(calls: pd.DataFrame) -> None:
         print(f"{family:12s} {len(part):6,} calls, {part['gpu'].nunique()} GPUs; mean / median error: {text}")
 
 
+def project_of(name: str) -> str:
+    """The project that published a run."""
+    return name.split("-")[0].split("/")[0]
+
+
 def modeled_kernels() -> pd.DataFrame:
     """One row per kernel of all GPU recordings, shapes or not: measured, modeled by shapes, modeled with launches."""
     parts = []
@@ -158,32 +165,68 @@ def modeled_kernels() -> pd.DataFrame:
         nodes = graph.nodes[((graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)).to_numpy()]
         power = default_constants(device.kind).roofline_power
         parts.append(pd.DataFrame({
-            "project": name.split("-")[0].split("/")[0], "run": name,
-            "family": nodes["family"].astype(object).to_numpy(), "measured_us": nodes["latency_us"].to_numpy(float),
+            "project": project_of(name), "run": name,
+            "family": nodes["family"].astype(object).to_numpy(), "kernel": kernel_kinds(nodes),
+            "threads": threads(nodes), "measured_us": nodes["latency_us"].to_numpy(float),
             "by shapes": compute_nodes_us(nodes.drop(columns="grid"), device, power),
             FORM: compute_nodes_us(nodes, device, power),
         }))  # fmt: skip
     return pd.concat(parts, ignore_index=True)
 
 
+def kernel_kinds(nodes: pd.DataFrame) -> np.ndarray:
+    """[n] names of kernels without namespaces and arguments; batched gemms apart."""
+    bare = nodes["event_name"].astype(str).str.replace(r"void |at::native::|\(anonymous namespace\)::", "", regex=True)
+    batched = nodes["op_name"].astype(str).str.contains("bmm", case=False).map({True: "batched ", False: ""})
+    return (batched + bare.str.extract(r"^(?:volta_|ampere_)?([\w:]*)")[0]).to_numpy()
+
+
+def threads(nodes: pd.DataFrame) -> np.ndarray:
+    """[n] threads of the launch; NaN not recorded."""
+    launches = (nodes[name].astype(object).tolist() for name in ("grid", "block"))
+    return np.array([prod(json.loads(g) + json.loads(b)) if isinstance(g, str) and isinstance(b, str) else np.nan
+                     for g, b in zip(*launches, strict=True)])  # fmt: skip
+
+
+def per_thread_of_others(kernels: pd.DataFrame) -> np.ndarray:
+    """[n] us by the median time per thread of that kernel in other projects; NaN: it is in no other."""
+    per_thread, result = kernels["measured_us"] / kernels["threads"], np.full(len(kernels), np.nan)
+    for _, part in kernels.groupby("kernel"):
+        for project in part["project"].unique():
+            own = part["project"] == project
+            result[part.index[own]] = per_thread[part.index[~own]].median()
+    return result * kernels["threads"].to_numpy()
+
+
 def print_coverage(kernels: pd.DataFrame) -> None:
     """Shares of measured time with a modeled latency; errors of what launches add."""
-    printed = Table("", "ms", "modeled by shapes", "with launches", "of these: mean |log error|, by time", "total")
-    kernels = kernels[kernels["measured_us"] > 0]
-    groups = [("all", kernels), *kernels.groupby("family"), *kernels.groupby("project")]
+    printed = Table("", "ms", "modeled by shapes", "with launches", "of these: mean |log error|, by time (signed)",
+                    "total", "per thread, other projects")  # fmt: skip
+    kernels = kernels[kernels["measured_us"] > 0].reset_index(drop=True)
+    kernels["per thread"] = per_thread_of_others(kernels)
+    kinds = kernels["kernel"].str.extract(r"(CatArray|batched (?=.*sgemm)|sgemm)")[0].str.strip()
+    groups = [("all", kernels), *kernels.groupby("family"), *kernels.groupby("project"),
+              *kernels.groupby(kinds + " " + kernels["project"])]  # fmt: skip
     for name, part in groups:
         us, added = part["measured_us"], part[part["by shapes"].isna() & part[FORM].notna()]
         shares = (us[part[column].notna()].sum() / us.sum() for column in ("by shapes", FORM))
-        errors = ("", "")
+        errors = ("", "", "")
         if len(added):
-            spent, missed = added["measured_us"], np.log(added[FORM] / added["measured_us"]).abs()
-            errors = (f"{(missed * spent).sum() / spent.sum():.2f}", f"{added[FORM].sum() / spent.sum():.2f}")
+            total = added[FORM].sum() / added["measured_us"].sum()
+            errors = (_log_error(added, FORM), f"{total:.2f}", _log_error(added, "per thread"))
         printed.add_row(str(name), f"{us.sum() / 1e3:,.0f}", *(f"{share:.1%}" for share in shares), *errors)
-    show(printed, width=130)
+    show(printed, width=150)
     for column in ("by shapes", FORM):
         modeled_us = kernels["measured_us"].where(kernels[column].notna(), 0.0)
         share = modeled_us.groupby(kernels["run"]).sum() / kernels.groupby("run")["measured_us"].sum()
         print(f"mean over {len(share)} recordings, {column}: {share.mean():.1%}")
+
+
+def _log_error(kernels: pd.DataFrame, column: str) -> str:
+    known = kernels[kernels[column].notna()]
+    shares = known["measured_us"] / known["measured_us"].sum()
+    logs = (known[column] / known["measured_us"]).map(np.log)
+    return f"{(logs.abs() * shares).sum():.2f} ({(logs * shares).sum():+.2f})"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from gnnperf.analytic.memory_bound.constants import (
     MemorySystem,
     RowKernel,
 )
-from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us, missing_share
+from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER, elementwise_us, missing_share
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._op_tables import memory_rows
@@ -37,7 +37,8 @@ PROVENANCE = (
     "fitted by research/fitting/memory.py on the elementwise, softmax and layer norm tables of "
     "sitar-lab/NeuSight "
     "(MIT; float32 forward, torch 2.1, {devices}). rereads, overlap_power and lane_cycles.other follow from how the "
-    "kernels are written and are not fitted. Do not judge the model on those devices with these constants."
+    "kernels are written and are not fitted; lane_cycles.CatArrayBatchedCopy is by research/fitting/concatenation.py. "
+    "Do not judge the model on those devices with these constants."
 )
 LAYER_NORM, SOFTMAX = "ln", "softmax"
 HEAVY = {"pow": "pow", "powu": "pow"}  # tables whose op costs more instructions than an add: op of the lane cycles
@@ -48,7 +49,7 @@ LOOP = 1.0  # turns: the same call again and again
 EVERY = 7  # of the rows is enough for a handful of constants
 START = MemoryConstants(
     stream_share=0.8, cache_share=0.9, partitioned_share=0.65, cache_bytes_per_clock=16.0,
-    lane_cycles={OTHER: 4.0, "pow": 30.0},
+    lane_cycles={OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0},
     rows={
         "layer_norm": RowKernel(1.0, 400.0, 0.5, 12.0, 0.9, 3.0),
         "softmax_warp": RowKernel(0.0, 50.0, 0.3, 16.0, 0.85, 3.0),

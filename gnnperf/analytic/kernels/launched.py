@@ -4,24 +4,26 @@
 
 torch launches one thread for a fixed number of elements (aten/src/ATen/native/cuda: CUDALoops.cuh, Loops.cuh) and one
 block for a chunk of a list of tensors (MultiTensorApply.cuh). Names are C++ templates: they hold the number of tensors
-or the arguments of the function, and its type. Nothing is fitted. Gemms need the launches of a layer's other passes
-(`launched_gemms`). Convolutions have no such form: time per wave of a kernel's kind misses by a factor of three to
-four on other projects.
+or the arguments of the function, and its type. The grid of a concatenation is capped (Shape.cu), so its elements are
+those of the kernels that made its parts or that read its result. Its cycles per element are fitted, nothing else
+(`research.fitting.concatenation`). Gemms need the launches of a layer's other passes (`launched_gemms`). Convolutions
+have no such form: time per wave of a kernel's kind misses by a factor of three to four on other projects.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from functools import cache
-from math import prod
+from collections.abc import Mapping
+from itertools import islice, takewhile
+from math import nan, prod
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.memory_bound.calls import CHUNK_ELEMENTS
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.memory_bound.streams import stream_us
+from gnnperf.analytic.memory_bound.streams import CONCATENATION, elementwise_us, stream_us
 from gnnperf.hardware import DeviceSpec
 
 THREAD_ELEMENTS = 4  # of vectorized and unrolled kernels: thread_work_size
@@ -36,44 +38,77 @@ _SCALAR = "|".join(SCALAR_BYTES)
 FUNCTION = re.compile(rf"lambda\(((?:{_SCALAR})(?:, (?:{_SCALAR}))*)\)")  # arguments of the function of one element
 FUNCTOR = re.compile(rf"Functor\w*<({_SCALAR})")
 TWO_OPERANDS = re.compile("[Aa]dd|Mul|Div|Binary")  # of functors: others take one
+CAPPED = re.compile(rf"{CONCATENATION}\w*<(?:({_SCALAR}),|.*?OpaqueType<(\d+))")
+TRANSFER = re.compile("Mem(?:cpy|set)")
+LAUNCH, LANE = ("event_name", "grid", "block"), ("rank", "stream")
 
 
-@cache
-def launched_bytes(name: str) -> tuple[float, float] | None:
-    """Bytes of one block and of one thread that a name states, read and written; one of them is 0.
+def launched_us(nodes: pd.DataFrame, operands: Mapping[int, float], device: DeviceSpec) -> np.ndarray:
+    """[n] us of compute nodes in program order by how they were launched; NaN: another kind of kernel, or not recorded.
 
-    None: another kind of kernel, or a type without a known size.
+    Args:
+        nodes: with LAUNCH and LANE.
+        operands: row of a gemm -> elements of its first operand.
+        device: that they run on.
     """
+    if nodes.empty or not {*LAUNCH, *LANE} <= set(nodes.columns):
+        return np.full(len(nodes), np.nan)
+    code, distinct = pd.factorize(pd.MultiIndex.from_frame(nodes[list(LAUNCH)].astype(object)))
+    works = np.array([_elements_and_bytes(*launch) for launch in distinct], float)[code]  # [n, 2]
+    elements, of_each = works[:, 0], works[:, 1]
+    us = stream_us(elements * of_each, device, default_memory_constants())
+    capped = np.array([CAPPED.search(str(name)) is not None for name, _, _ in distinct])[code]
+    if capped.any():
+        elements = _with_concatenated(nodes, np.where(capped, np.nan, elements), operands, capped)
+        moved = elements * of_each
+        formed = elementwise_us(CONCATENATION, elements, moved, device, default_memory_constants())
+        us = np.where(capped, formed, us)
+    return us
+
+
+def _elements_and_bytes(name: object, grid: object, block: object) -> tuple[float, float]:
+    """Elements, and bytes read and written for each; NaN: another kind of kernel, or a type of unknown size."""
+    if not (isinstance(name, str) and isinstance(grid, str) and isinstance(block, str)):
+        return nan, nan
+    blocks, threads = float(prod(json.loads(grid))), float(prod(json.loads(block)))
+    if capped := CAPPED.search(name):
+        return nan, 2.0 * (SCALAR_BYTES[capped[1]] if capped[1] else int(capped[2]))
     functions, functor = FUNCTION.findall(name), FUNCTOR.search(name)
     arguments = functions[-1].split(", ") if functions else []
-    scalar = arguments[-1] if arguments else functor[1] if functor else ""
-    item = float(SCALAR_BYTES.get(scalar, np.nan))
-    if np.isnan(item):
-        return None
+    item = float(SCALAR_BYTES.get(arguments[-1] if arguments else functor[1] if functor else "", nan))
     if lists := PER_LIST.search(name):
-        return CHUNK_ELEMENTS * int(lists[1]) * item, 0.0
+        return blocks * CHUNK_ELEMENTS, int(lists[1]) * item
     operands = len(arguments) or (2 if TWO_OPERANDS.search(name) else 1)
     stated = TENSORS.search(name)
     tensors = int(stated[1]) if stated else operands + 1
     if PER_THREAD.search(name):
-        return 0.0, THREAD_ELEMENTS * tensors * item
-    block = PER_BLOCK.search(name)
-    return (int(block[1]) * int(block[2]) * tensors * item, 0.0) if block else None
+        return blocks * threads * THREAD_ELEMENTS, tensors * item
+    divided = PER_BLOCK.search(name)
+    return blocks * int(divided[1]) * int(divided[2]) if divided else nan, tensors * item
 
 
-def launched_us(nodes: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
-    """[n] us of compute nodes by `event_name`, `grid` and `block`; NaN: another kind of kernel, or not recorded."""
-    names = ["event_name", "grid", "block"]
-    if not set(names) <= set(nodes.columns):
-        return np.full(len(nodes), np.nan)
-    code, distinct = pd.factorize(pd.MultiIndex.from_frame(nodes[names].astype(object)))
-    moved = np.array([_moved_bytes(*launch) for launch in distinct], float)  # [launches]
-    return stream_us(moved, device, default_memory_constants())[code] if len(code) else np.empty(0)
-
-
-def _moved_bytes(name: object, grid: object, block: object) -> float:
-    stated = launched_bytes(name) if isinstance(name, str) else None
-    if stated is None or not isinstance(grid, str) or not isinstance(block, str):
-        return np.nan
-    blocks, threads = float(prod(json.loads(grid))), float(prod(json.loads(block)))
-    return blocks * (stated[0] + threads * stated[1])
+def _with_concatenated(
+    nodes: pd.DataFrame, elements: np.ndarray, operands: Mapping[int, float], capped: np.ndarray
+) -> np.ndarray:
+    """[n] elements with those of concatenations: of their parts, else of what the next kernel of the stream reads."""
+    result = elements.copy()
+    names, grids = (nodes[name].astype(object).tolist() for name in ("event_name", "grid"))
+    lanes: dict[tuple[int, int], list[int]] = {}
+    for row, lane in enumerate(zip(*(nodes[name] for name in LANE), strict=True)):
+        if not TRANSFER.match(str(names[row])):
+            lanes.setdefault(lane, []).append(row)
+    for rows in lanes.values():
+        for place in reversed(range(len(rows) - 1)):  # the next kernel may be a concatenation itself
+            row, after = rows[place], rows[place + 1]
+            if not capped[row] or not isinstance(grids[row], str):
+                continue
+            tensors = [*json.loads(grids[row]), 0, 0][1]
+            parts = result[rows[max(place - tensors, 0) : place]]
+            if len(parts) == tensors > 0 and (parts == parts[0]).all():
+                result[row] = parts.sum()
+                continue
+            size = operands.get(after, float(result[after]))
+            copies = takewhile(lambda each: "copy" in str(names[each]), islice(rows, place + 1, None))
+            slices = takewhile(size.__eq__, (result[each] for each in copies))
+            result[row] = size * max(len([*slices]), 1)
+    return result

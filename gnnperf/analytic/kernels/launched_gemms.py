@@ -1,13 +1,17 @@
-"""Gemms of linear layers whose shapes were not recorded: sizes from the tiles that forward and backward launched.
+"""Float32 gemms whose shapes were not recorded: sizes from the tiles that forward and backward launched.
 
-    forward           y  [M, N] = x  [M, K]  W [K, N]    tn    result N x M
-    input gradient    dx [M, K] = dy [M, N] W' [N, K]    nn    result K x M
-    weight gradient   dW [N, K] = dy'[N, M]  x [M, K]    nt    result K x N
+    forward                      y  [M, N] = x  [M, K]  W [K, N]    result N x M
+    gradient of the first        dx [M, K] = dy [M, N] W' [N, K]    result K x M
+    of a weight                  dW [N, K] = dy'[N, M]  x [M, K]    result K x N
+    of the second of a batch     dW [K, N] = x' [K, M] dy [M, N]    result N x K
 
 A launch states the tiles of its result, and a kernel's name their size: cuBLAS, column-major, so the first axis of the
-grid is the last one of torch. The summed length of each is an axis of the other two. Autograd runs layers in reverse,
-so a backward belongs to the latest forward whose result fits. A size lies in (tiles - 1, tiles] x tile; the least upper
-bound of its launches is taken. Kernels of SIMT units only: others may swizzle their grid. Nothing is fitted.
+grid is the last one of torch. The summed length of each is an axis of the other two. The name also states which
+operands are transposed: `tn`, `nn` and `nt` of a linear layer, and of batches what the forward's letters imply.
+Autograd runs layers in reverse, so a backward belongs to the latest forward whose result fits. A forward without one
+sums over the columns of the previous layer's result, if it has as many rows. A size lies in (tiles - 1, tiles] x tile.
+The least upper bound of its launches is taken for layers, whose sizes are mostly multiples of a tile, and the middle
+for batches, which have few tiles. Kernels of SIMT units only: others may swizzle their grid. Nothing is fitted.
 """
 
 from __future__ import annotations
@@ -15,18 +19,30 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, permutations
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-TILED = re.compile(r"_sgemm_(\d+)x(\d+)(?:_\w+)?_(tn|nn|nt)\b")
-OTHER_OPS = re.compile("bmm|conv", re.IGNORECASE)  # batched products; convolutions as products
-MOST_PARTS = 64  # of the third axis: more are batches, fewer parts of the sum
+TILED = re.compile(r"_sgemm_(\d+)x(\d+)(?:_\w+)?_(tn|nn|nt|tt)\b")
+BATCHED = re.compile("bmm", re.IGNORECASE)
+OTHER_OPS = re.compile("conv", re.IGNORECASE)  # convolutions as products
+MOST_PARTS = 64  # of the third axis, which divides the sum where there is no batch: more are a batch
 MOST_FORWARDS = 256  # that wait for their backward
-SIZES_OF = {"tn": "mnk", "nn": "mkn", "nt": "nkm"}  # rows, columns and summed length, in the sizes of the layer
-COLUMNS = ("rank", "stream", "op_name", "event_name", "grid")
+FORWARD, INPUT, WEIGHT, SECOND = "mnk", "mkn", "nkm", "knm"  # rows, columns and summed length, as in the table above
+COLUMNS = ("rank", "stream", "op_name", "event_name", "grid", "phase")
+
+
+class Sizes(NamedTuple):
+    """Of a product: rows, columns and summed length of each, and how many there are."""
+
+    rows: int
+    columns: int
+    summed: int
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -39,21 +55,17 @@ class Span:
 
 @dataclass(frozen=True)
 class Launch:
-    """A gemm.
+    """A gemm."""
 
-    Attributes:
-        row: in the table.
-        kind: tn, nn or nt.
-        first, second: of its result, as in the module's table.
-    """
-
-    row: int
-    kind: str
-    first: Span
+    row: int  # in the table
+    kind: str  # whether the second and the first operand of torch are transposed (t) or not (n)
+    first: Span  # of its result, as in the module's table
     second: Span
+    batch: int  # products; 0: of a linear layer
+    forward: bool  # whether it is no gradient
 
 
-Sizes = tuple[int, int, int]  # rows, columns and summed length of a product
+Roles = tuple[tuple[Launch, Sequence[str]], ...]  # launches of a layer, each with the sizes that it states
 
 
 def launched_sizes(nodes: pd.DataFrame) -> dict[int, Sizes]:
@@ -62,66 +74,88 @@ def launched_sizes(nodes: pd.DataFrame) -> dict[int, Sizes]:
         return {}
     is_gemm = nodes["event_name"].astype(str).str.contains("_sgemm_", regex=False).to_numpy()
     columns = (nodes.loc[is_gemm, name].astype(object).tolist() for name in COLUMNS)
-    lanes: dict[tuple[int, int], list[Launch]] = {}
+    lanes: dict[tuple[int, int, int], list[Launch]] = {}
     for row, rank, stream, *launch in zip(np.flatnonzero(is_gemm).tolist(), *columns, strict=True):
-        lanes.setdefault((rank, stream), []).extend(_launches(row, *launch))
-    return {row: sizes for lane in lanes.values() for row, sizes in _sizes_of_lane(lane).items()}
+        for each in _launches(row, *launch):
+            lanes.setdefault((rank, stream, each.batch), []).append(each)
+    result: dict[int, Sizes] = {}
+    for lane in lanes.values():
+        for roles, layer in _layers(lane):
+            for each, (m, n, k) in roles:
+                result[each.row] = Sizes(layer[m], layer[n], layer[k], each.batch or 1)
+        result |= _chained([each for each in lane if each.forward and not each.batch], result)
+    return result
 
 
-def _launches(row: int, op_name: object, event_name: object, grid: object) -> Iterator[Launch]:
+def _launches(row: int, op_name: object, event_name: object, grid: object, phase: object) -> Iterator[Launch]:
     """The launch; none of another op, or of a kernel without known tiles."""
     named = TILED.search(str(event_name))
     if named is None or not isinstance(grid, str) or OTHER_OPS.search(str(op_name)):
         return
-    tiles = json.loads(grid)
-    if len(tiles) == 3 and tiles[2] <= MOST_PARTS:
+    tiles, batched = json.loads(grid), BATCHED.search(str(op_name)) is not None
+    if len(tiles) == 3 and (batched or (tiles[2] <= MOST_PARTS and named[3] != "tt")):
         first, second = (Span((tiles[i] - 1) * int(named[i + 1]), tiles[i] * int(named[i + 1])) for i in (0, 1))
-        yield Launch(row, named[3], first, second)
+        forward = phase != "backward" if batched else named[3] == "tn"
+        yield Launch(row, named[3], first, second, tiles[2] if batched else 0, forward)
 
 
-def _sizes_of_lane(launches: Sequence[Launch]) -> dict[int, Sizes]:
+def _layers(launches: Sequence[Launch]) -> Iterator[tuple[Roles, Mapping[str, int]]]:
+    """Launches of each layer with at least one gradient, and its sizes."""
     forwards: deque[Launch] = deque(maxlen=MOST_FORWARDS)  # without a backward so far
-    result: dict[int, Sizes] = {}
-    for together in _backwards(launches):
-        if together[0].kind == "tn":
-            forwards.append(together[0])
-        if together[-1].kind != "nt":  # the gradient of the input by itself: nothing states the outputs of its layer
-            continue
-        forward = next((each for each in reversed(forwards) if _layer((*together, each)) is not None), None)
-        if forward is not None:
-            forwards.remove(forward)
-            together = (*together, forward)
-        if (layer := _layer(together)) is not None:
-            for each in together:
-                rows, columns, summed = (layer[name] for name in SIZES_OF[each.kind])
-                result[each.row] = rows, columns, summed
-    return result
-
-
-def _backwards(launches: Sequence[Launch]) -> Iterator[tuple[Launch, ...]]:
-    """Forwards, gradients of one layer that follow each other, and gradients by themselves."""
     place = 0
     while place < len(launches):
-        pair = tuple(launches[place : place + 2])
-        together = [each.kind for each in pair] == ["nn", "nt"] and _overlap(*(each.first for each in pair))
-        yield pair if together else pair[:1]
-        place += 2 if together else 1
+        pair = launches[place : place + 2]
+        place += 1
+        if pair[0].forward:
+            forwards.append(pair[0])
+            continue
+        candidates = (roles for gradients in (pair, pair[:1]) for forward in (*reversed(forwards), None)
+                      for roles in _roles(forward, gradients))  # fmt: skip
+        for roles in candidates:
+            if (layer := _layer(roles)) is not None:
+                yield roles, layer
+                taken = [each for each, _ in roles]
+                place += pair[-1] in taken[1:]
+                forwards = deque((each for each in forwards if each not in taken), MOST_FORWARDS)
+                break
 
 
-def _overlap(a: Span, b: Span) -> bool:
-    return a.low < b.high and b.low < a.high
+def _roles(forward: Launch | None, gradients: Sequence[Launch]) -> Iterator[Roles]:
+    """Which gradients they may be. Of a batch, the backward transposes the operands that the forward did not."""
+    orders: Iterable[tuple[str, ...]] = [(INPUT, WEIGHT)[-len(gradients) :]]
+    kinds = {INPUT: "nn", WEIGHT: "nt"}
+    if gradients[0].batch:
+        if forward is None:
+            return
+        swapped = forward.kind.translate(str.maketrans("nt", "tn"))
+        kinds = {SECOND: "n" + swapped[1], INPUT: swapped[0] + "n"}
+        orders = permutations(kinds, len(gradients))
+    for roles in orders:
+        if all(kinds[role] == each.kind for role, each in zip(roles, gradients, strict=True)):
+            yield (*zip(gradients, roles, strict=True), *([(forward, FORWARD)] if forward else []))
 
 
-def _layer(launches: Sequence[Launch]) -> Mapping[str, int] | None:
+def _layer(launches: Roles) -> Mapping[str, int] | None:
     """The sizes on which all launches agree; None: they do not, or one size is in none of them."""
     spans: dict[str, list[Span]] = {"m": [], "n": [], "k": []}
-    for each in launches:
-        sizes = SIZES_OF[each.kind]
-        rows, columns = sizes[0], sizes[1]
-        spans[columns].append(each.first)
-        spans[rows].append(each.second)
+    for each, role in launches:
+        spans[role[1]].append(each.first)
+        spans[role[0]].append(each.second)
     if not all(spans.values()):
         return None
     low, high = ({name: least([getattr(s, side) for s in known]) for name, known in spans.items()}
                  for side, least in (("low", max), ("high", min)))  # fmt: skip
-    return high if all(low[name] < high[name] for name in spans) else None
+    if any(low[name] >= high[name] for name in spans):
+        return None
+    batched = launches[0][0].batch
+    return {name: (low[name] + high[name] + 1) // 2 if batched else high[name] for name in spans}
+
+
+def _chained(forwards: Sequence[Launch], known: Mapping[int, Sizes]) -> dict[int, Sizes]:
+    """Forwards without a backward, by what the previous layer put out."""
+    result: dict[int, Sizes] = {}
+    for previous, each in pairwise(forwards):
+        if each.row not in known and each.second.low < previous.second.high and previous.second.low < each.second.high:
+            summed = known[previous.row].columns if previous.row in known else previous.first.high
+            result[each.row] = Sizes(each.second.high, each.first.high, summed)
+    return result

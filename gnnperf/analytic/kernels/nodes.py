@@ -34,17 +34,20 @@ def compute_nodes_us(
     result = latency[code] / _siblings(nodes)  # [n]
     unknown = np.isnan(result)
     if unknown.any() and has_forms(device):
-        result[unknown] = launched_us(nodes[unknown], device)
-        sizes = launched_sizes(nodes[unknown])
-        products = [_product(*each) for each in sizes.values()]
+        sizes = launched_sizes(nodes)
+        operands = {row: float(each.rows * each.summed * each.batch) for row, each in sizes.items()}
+        result[unknown] = launched_us(nodes, operands, device)[unknown]
+        products = {row: _product(*each) for row, each in sizes.items() if unknown[row]}
         if products:
-            result[np.flatnonzero(unknown)[list(sizes)]] = kernel_times(products, device, roofline_power).latency_us
+            result[list(products)] = kernel_times([*products.values()], device, roofline_power).latency_us
     return result
 
 
-def _product(m: int, n: int, k: int) -> KernelCall:
-    moved_bytes = 4.0 * (m * n + m * k + k * n)
-    return KernelCall("aten::mm", f"[[{m},{k}],[{k},{n}]]", "float32", OpFamily.GEMM, 2.0 * m * n * k, moved_bytes, 1)
+def _product(m: int, n: int, k: int, batch: int) -> KernelCall:
+    moved_bytes = 4.0 * batch * (m * n + m * k + k * n)
+    shapes = f"[[{batch},{m},{k}],[{batch},{k},{n}]]" if batch > 1 else f"[[{m},{k}],[{k},{n}]]"
+    op_name, flops = "aten::bmm" if batch > 1 else "aten::mm", 2.0 * batch * m * n * k
+    return KernelCall(op_name, shapes, "float32", OpFamily.GEMM, flops, moved_bytes, 1)
 
 
 def distinct_calls(nodes: pd.DataFrame) -> tuple[list[KernelCall], np.ndarray]:

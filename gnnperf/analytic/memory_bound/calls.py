@@ -27,6 +27,7 @@ from gnnperf.analytic.kernels.call import (
     sized,
 )
 from gnnperf.analytic.memory_bound.streams import (
+    CONCATENATION,
     US,
     cache_bytes,
     chain_us,
@@ -41,6 +42,7 @@ from gnnperf.core import OpFamily
 from gnnperf.graph import UnknownCost, broadcast, lookup, supported_ops
 
 TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cuh: depth_to_max_tensors
+CONCATENATIONS = ("aten::cat", "aten::concat", "aten::concatenate")
 BROADCAST_STREAMS = 3.0  # that pass between two sweeps of a broadcast operand: itself, another one, the result
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
 
@@ -48,7 +50,11 @@ CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSi
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of copies, gathers, fills, losses, pooling: bytes at the sustained bandwidth; NaN: bytes unknown."""
     moved = column(calls, "moved_bytes")
-    us = stream_us(moved, setting.device, setting.memory, _missing(moved, calls, setting))
+    missing = _missing(moved, calls, setting)
+    us = stream_us(moved, setting.device, setting.memory, missing)
+    elements = moved / 2 / column(calls, "item_bytes")
+    joined = elementwise_us(CONCATENATION, elements, moved, setting.device, setting.memory, missing)
+    us = np.where([call.op_name in CONCATENATIONS for call in calls], joined, us)
     return _no_faster_than_arithmetic(us, calls, setting)
 
 

@@ -21,6 +21,7 @@ CACHE_SHARPNESS, FLUSHED = 9.0, 1e30  # FLUSHED: so many turns leave nothing in 
 DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification has none
 US = 1e6  # us per s
 OTHER = "other"
+CONCATENATION = "CatArrayBatchedCopy"  # torch's kernel of aten::cat (Shape.cu), which divides to index every element
 # Their boards with HBM have a last-level cache in two partitions, each of which keeps lines of the other one as well
 # (NVIDIA A100 white paper 2020, H100 white paper 2022).
 PARTITIONED, WIDE_BUS_BITS = ("ampere", "hopper", "blackwell"), 512

@@ -1,4 +1,4 @@
-"""Sizes of linear layers from the tiles of their forward and backward launches, by hand."""
+"""Sizes of linear layers and batches from the tiles of their forward and backward launches, by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.kernels.launched_gemms import launched_sizes
+from gnnperf.analytic.kernels.launched_gemms import Sizes, launched_sizes
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.hardware import load_device
 
@@ -15,13 +15,16 @@ FORWARD: Row = ("aten::addmm", "volta_sgemm_128x64_tn", "[4,32,1]")  # N in (384
 INPUT: Row = ("aten::mm", "volta_sgemm_128x32_nn", "[8,64,1]")  # K in (896, 1024], M in (2016, 2048]
 WEIGHT: Row = ("aten::mm", "volta_sgemm_64x32_sliced1x4_nt", "[15,16,2]")  # K in (896, 960], N in (480, 512]
 M, N, K = 2048, 512, 960
-OTHER: Row = ("aten::addmm", "volta_sgemm_128x64_tn", "[1,32,1]")
+OTHER: Row = ("aten::addmm", "volta_sgemm_128x64_tn", "[1,2,1]")
+NEXT: Row = ("aten::addmm", "volta_sgemm_128x64_tn", "[1,32,1]")  # N up to 128, M as in FORWARD
 ADD: Row = ("aten::add", "vectorized_elementwise_kernel", "[1,1,1]")
 
 
 def table(*rows: Row) -> pd.DataFrame:
     result = pd.DataFrame(rows, columns=["op_name", "event_name", "grid"])
-    return result.assign(rank=0, stream=7).astype(dict.fromkeys(["op_name", "event_name", "grid"], "category"))
+    return result.assign(rank=0, stream=7, phase="forward").astype(
+        dict.fromkeys(["op_name", "event_name", "grid"], "category")
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,40 @@ def table(*rows: Row) -> pd.DataFrame:
     ],
 )
 def test_sizes(rows: tuple[Row, ...], sizes: dict[int, tuple[int, int, int]]) -> None:
-    assert launched_sizes(table(*rows)) == sizes
+    assert launched_sizes(table(*rows)) == {row: Sizes(*each) for row, each in sizes.items()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # the columns of the last result, which the backward of that layer states better than its tiles
+        ((FORWARD, NEXT, INPUT, WEIGHT), Sizes(2048, 128, 512)),
+        ((FORWARD, NEXT), Sizes(2048, 128, 512)),
+        ((FORWARD, (*NEXT[:2], "[1,31,1]")), None),  # other rows
+    ],
+)
+def test_a_forward_without_a_backward_sums_over_the_last_result(rows: tuple[Row, ...], expected: Sizes | None) -> None:
+    assert launched_sizes(table(*rows)).get(1) == expected
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        # forward, gradient of the second operand, of the first one; letters: the operand was stored transposed or not
+        (("tn", "nt", "nn"), [(80, 16, 1008), (1008, 16, 80), (80, 1008, 16)]),
+        (("nn", "nt", "tn"), [(80, 16, 1008), (1008, 16, 80), (80, 1008, 16)]),
+        (("tt", "nn", "nn"), [(80, 16, 1008), (1008, 16, 80), (80, 1008, 16)]),
+        (("tn", None, "nn"), [(80, 16, 1008), None, (80, 1008, 16)]),
+        (("tn", "nt", None), [(80, 16, 1008), (1008, 16, 80), None]),
+        (("tn", "tn", None), [None, None, None]),
+    ],
+)
+def test_batches(kinds: tuple[str | None, ...], expected: list[tuple[int, int, int] | None]) -> None:
+    """Rows in (64, 96], columns up to 32, summed length in (992, 1024], 4,096 of them: the middles."""
+    grids = ("[1,3,4096]", "[1,32,4096]", "[32,3,4096]")
+    rows = [("aten::bmm", f"volta_sgemm_32x32_{kind}", grid) for kind, grid in zip(kinds, grids, strict=True)]
+    launched = launched_sizes(table(*rows).assign(phase=["forward", "backward", "backward"]))
+    assert [launched.get(row) for row in range(3)] == [each and Sizes(*each, batch=4096) for each in expected]
 
 
 @pytest.mark.parametrize(
