@@ -24,7 +24,7 @@ def field_docs(kind: Any) -> dict[str, str]:
     names = {field.name for field in dataclasses.fields(kind)}
     result: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        if dataclasses.is_dataclass(base):
+        if "__dataclass_fields__" in vars(base):
             result |= {name: text for name, text in _comments(inspect.getsource(base)).items() if name in names}
         for entry in _entries(inspect.cleandoc(base.__doc__ or ""), names):
             result |= {name: entry[1] for name in entry[0].split(", ") if name in names}

@@ -122,7 +122,7 @@ def nodes_table(estimate: StepPrediction) -> pd.DataFrame:
 
 def as_text(table: pd.DataFrame) -> pd.DataFrame:
     """The table with category columns as text, each word made once; unknown stays unknown."""
-    return table.assign(**{name: _text(column) for name, column in table.items()
+    return table.assign(**{str(name): _text(column) for name, column in table.items()
                            if isinstance(column.dtype, pd.CategoricalDtype)})  # fmt: skip
 
 
