@@ -23,9 +23,8 @@ def field_docs(kind: Any) -> dict[str, str]:
     """Field -> what the `Attributes:` of the class, or of a base class, or its own comment, say about it."""
     names = {field.name for field in dataclasses.fields(kind)}
     result: dict[str, str] = {}
-    bases: list[type[Any]] = list(reversed(kind.__mro__))
-    for base in bases:
-        if hasattr(base, "__dataclass_fields__"):
+    for base in reversed(kind.__mro__):
+        if "__dataclass_fields__" in vars(base):
             result |= {name: text for name, text in _comments(inspect.getsource(base)).items() if name in names}
         for entry in _entries(inspect.cleandoc(base.__doc__ or ""), names):
             result |= {name: entry[1] for name in entry[0].split(", ") if name in names}

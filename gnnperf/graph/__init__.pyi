@@ -39,6 +39,7 @@ from .prediction import REASONS as REASONS
 from .prediction import Isolated as Isolated
 from .prediction import Prediction as Prediction
 from .prediction import Predictor as Predictor
+from .prediction import coded as coded
 from .prediction import in_place as in_place
 from .prediction import only as only
 from .prediction import uncovered as uncovered

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -97,6 +98,11 @@ class Prediction:
             isolated=only(self.isolated, np.isfinite(latency_us)),
         )
 
+    @cached_property
+    def coded(self) -> pd.DataFrame:
+        """[num_nodes] source and reason as categories, in order of occurrence."""
+        return pd.DataFrame({"source": coded(self.source), "reason": coded(self.reasons)})
+
     @property
     def reasons(self) -> np.ndarray:
         """[num_nodes] why each node has its source."""
@@ -158,3 +164,9 @@ def uncovered_ops(graph: ExecutionGraph, latency_us: np.ndarray) -> dict[str, in
     waits = (missing["segment"] == Segment.PEER_WAIT).to_numpy()
     named = np.where(waits, "peer_wait", names.to_numpy(dtype=object))
     return dict(sorted(Counter(map(str, named)).items(), key=lambda item: (-item[1], item[0])))
+
+
+def coded(values: np.ndarray) -> pd.Series:
+    """A category column of [n] objects, in the order in which they occur; None is unknown."""
+    code, distinct = pd.factorize(values)
+    return pd.Series(pd.Categorical.from_codes(code, pd.Index([str(one) for one in distinct], dtype="str")))

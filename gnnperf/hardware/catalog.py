@@ -71,12 +71,12 @@ def load_host(name: str | Path) -> HostSpec:
 def default_cluster(device: DeviceSpec) -> ClusterSpec:
     """The shipped cluster that lists `device` under `default_for`, else "single" or "loopback_cpu", with `device`."""
     other = "loopback_cpu" if device.kind == "cpu" else "single"
-    return load_cluster(_default_names().get(device.name, other), device)
+    return load_cluster(_default_name(device.name) or other, device)
 
 
 def match_device(trace_name: str) -> DeviceSpec | None:
     """The device whose catalog name or alias is `trace_name`, case and punctuation aside; None if none."""
-    result = _aliases().get(_plain(trace_name))
+    result = _named(_plain(trace_name))
     return None if result is None else replace(result)
 
 
@@ -84,22 +84,29 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "", name.lower())
 
 
+# The shipped files do not change while a process runs. Only those that hold a name are parsed: there are a hundred.
+
+
 @cache
-def _default_names() -> dict[str, str]:
-    """Device -> the first cluster that lists it. The shipped files do not change while a process runs."""
-    result: dict[str, str] = {}
+def _default_name(device: str) -> str | None:
+    """The first cluster that lists a device."""
     for name in cluster_names():
-        listed = read_yaml(path_of(name, CLUSTER_GROUP)).get("default_for") or []
-        for device in listed if isinstance(listed, list) else []:
-            result.setdefault(device, name)
-    return result
+        path = path_of(name, CLUSTER_GROUP)
+        listed = (read_yaml(path).get("default_for") or []) if device in path.read_text("utf-8") else []
+        if isinstance(listed, list) and device in listed:
+            return name
+    return None
 
 
 @cache
-def _aliases() -> dict[str, DeviceSpec]:
-    """Plain name -> device. The shipped files do not change while a process runs."""
-    devices = [load_device(name) for name in device_names()]
-    return {_plain(alias): d for d in devices for alias in (d.name, *d.aliases) if _plain(alias)}
+def _named(plain: str) -> DeviceSpec | None:
+    """The device of a plain name or alias, the last one of several."""
+    for name in reversed(device_names()) if plain else ():
+        if plain in _plain(name + path_of(name, DEVICE_GROUP).read_text("utf-8")):
+            device = load_device(name)
+            if plain in map(_plain, (device.name, *device.aliases)):
+                return device
+    return None
 
 
 # What an entry point can be given about hardware: choices of conf/hardware and conf/cluster, number by number.

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import PREDICTION_COLUMNS, WORK_TYPES, NodeType, OpFamily, Phase, Relation, Segment, Source
-from gnnperf.graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, coded
 from gnnperf.predict import StepPrediction
 
 # What is drawn where: slices of one rank's lanes, predicted or measured.
@@ -150,9 +150,9 @@ def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
         "latency_low_us": prediction.latency_low_us,
         "latency_high_us": prediction.latency_high_us,
         "analytic_latency_us": prediction.analytic_latency_us,
-        "bound": _coded(bound),
-        "source": _coded(prediction.source),
-        "reason": _coded(prediction.reasons),
+        "bound": coded(bound),
+        "source": prediction.coded["source"],
+        "reason": prediction.coded["reason"],
         "on_critical_path": np.asarray(estimate.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
@@ -178,12 +178,6 @@ def _transfer(estimate: StepPrediction) -> np.ndarray:
     result[src[joins]] = dst[joins]
     result[dst[exits]] = src[exits]
     return result
-
-
-def _coded(values: np.ndarray) -> pd.Series:
-    """A category column of [n] objects, in the order in which they occur; None is unknown."""
-    code, distinct = pd.factorize(values)
-    return pd.Series(pd.Categorical.from_codes(code, pd.Index([str(one) for one in distinct], dtype="str")))
 
 
 def _text(column: pd.Series) -> pd.Series:
@@ -307,17 +301,16 @@ def by_rank(work: pd.DataFrame) -> pd.DataFrame:
 def num_nodes_by_source(estimate: StepPrediction) -> dict[str, int]:
     """Number of work nodes per source, best source first; sources that do not occur are left out."""
     is_work = estimate.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
-    counts = _coded(estimate.prediction.source[is_work]).value_counts()
-    return {str(s): int(counts[str(s)]) for s in Source if str(s) in counts.index}
+    counts = estimate.prediction.coded["source"][is_work].value_counts()
+    return {str(s): int(counts[str(s)]) for s in Source if counts.get(str(s), 0)}
 
 
 def num_nodes_by_reason(estimate: StepPrediction) -> dict[str, dict[str, int]]:
     """Source -> why -> number of work nodes, most frequent first."""
     work = estimate.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()  # [num_nodes]
-    table = pd.DataFrame({"source": _coded(estimate.prediction.source[work]),
-                          "reason": _coded(estimate.prediction.reasons[work])})  # fmt: skip
-    counts = table.groupby(["source", "reason"], observed=True).size().reset_index(name="count")
-    counts = counts.astype({"reason": "str"}).sort_values(["count", "reason"], ascending=[False, True])
+    groups = estimate.prediction.coded[work].groupby(["source", "reason"], observed=True)
+    counts = groups.size().reset_index(name="count").astype({"reason": "str"})
+    counts = counts.sort_values(["count", "reason"], ascending=[False, True])
     return {str(s): dict(zip(rows["reason"], map(int, rows["count"]), strict=True))
             for s in Source if len(rows := counts[counts["source"] == str(s)])}  # fmt: skip
 
