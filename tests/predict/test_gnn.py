@@ -18,22 +18,18 @@ from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.trust import Shares
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_links_of
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.predictors import Predictors
-from tests.predict.doubled import doubling, toy_data
-
-OTHERS = Shares(0.75, 0.25)  # of the corrections of kernels, in programs that training lacks
+from tests.predict.doubled import OTHERS, doubling, toy_data
 
 
 @pytest.fixture
 def checkpoint() -> Checkpoint:
     """A network that predicts twice the base for compute nodes and the base of all others."""
-    made = doubling()
-    return replace(made, trust=replace(made.trust, unseen=dict.fromkeys(("compute < 100 us", "compute"), OTHERS)))
+    return doubling()
 
 
 def test_base_times_residual(checkpoint: Checkpoint) -> None:
