@@ -94,9 +94,9 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         if not processes().is_first:
             return None
 
-        kept = keep_what_helps(model, data)
-        unseen = unseen_shares(left_out, kept)
-        for of_whom, of_each in (("", kept), (" in other programs", unseen)):
+        shrinkage = keep_what_helps(model, data)
+        unseen = unseen_shares(left_out, shrinkage)
+        for of_whom, of_each in (("", shrinkage), (" in other programs", unseen)):
             for kind, shares in of_each.items():
                 onto.print(f"{kind}{of_whom}: {shares}")
 

@@ -49,24 +49,23 @@ def leave_programs_out(config: TrainConfig, data: PreparedData, begin: Callable[
     return result
 
 
-def unseen_shares(left_out: Sequence[Judged], kept: Mapping[str, Shares]) -> dict[str, Shares]:
+def unseen_shares(left_out: Sequence[Judged], shrinkage: Mapping[str, Shares]) -> dict[str, Shares]:
     """Kind of node -> shares that hold in left-out programs, where any does.
 
     Args:
         left_out: steps of programs.
-        kept: node type -> shares that the training's own validation left (`keep_what_helps`).
+        shrinkage: node type -> shares that the training's own validation left (`keep_what_helps`).
     """
-    whole = Shares(1.0, 1.0)
-    shrunk = []
+    whole, shrunk = Shares(1.0, 1.0), []
     for one in left_out:
         types = one.step.nodes["node_type"]
-        usual = of_each(types, lambda name: kept.get(name, whole).usual)
-        both = np.stack([usual, of_each(types, lambda name: kept.get(name, whole).scheduled)])
-        shrunk.append(replace(one, residuals=one.residuals * both))
+        shares = [of_each(types, lambda name: shrinkage.get(name, whole).usual),
+                  of_each(types, lambda name: shrinkage.get(name, whole).scheduled)]  # fmt: skip
+        shrunk.append(replace(one, residuals=one.residuals * np.stack(shares)))
     usual = usual_shares(shrunk)
     scheduled = scheduled_shares(shrunk, dict.fromkeys(usual, 0.0))
     both = {kind: Shares(usual[kind], scheduled[kind]) for kind in usual}
-    return {kind: shares for kind, shares in both.items() if shares != NONE}
+    return {kind: of_kind for kind, of_kind in both.items() if of_kind != NONE}
 
 
 def grouped(num_runs: Mapping[str, int]) -> list[tuple[str, ...]]:

@@ -35,7 +35,7 @@ def left_out(step: Step, right: float, factor: float, program: str) -> Judged:
 
 
 @pytest.mark.parametrize(
-    ("factors", "kept", "usual", "scheduled"),
+    ("factors", "shrinkage", "usual", "scheduled"),
     [
         ((1.0,) * 5, 1.0, 1.0, 1.0),
         ((2.0,) * 5, 1.0, 0.5, 0.5),  # twice too large
@@ -47,11 +47,11 @@ def left_out(step: Step, right: float, factor: float, program: str) -> Judged:
     ],
 )
 def test_what_holds_in_left_out_programs_counts_in_others(
-    data: PreparedData, factors: tuple[float, ...], kept: float, usual: float, scheduled: float
+    data: PreparedData, factors: tuple[float, ...], shrinkage: float, usual: float, scheduled: float
 ) -> None:
     (step, *_) = data.steps["train"]
     steps = [left_out(step, 0.1 + place / 1000, factor, str(place)) for place, factor in enumerate(factors)]
-    result = unseen_shares(steps, {KERNELS: Shares(kept, kept)})
+    result = unseen_shares(steps, {KERNELS: Shares(shrinkage, shrinkage)})
     kernels = {kind: shares for kind, shares in result.items() if kind.startswith(KERNELS)}
     assert set(kernels.values()) == {Shares(usual, scheduled)}
 
