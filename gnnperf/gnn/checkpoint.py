@@ -24,9 +24,9 @@ from gnnperf.gnn.intervals.steps import Intervals
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.stored import check_network, feature_names
 from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.trust import Trust, fit_trust
+from gnnperf.gnn.trust import Shares, Trust, fit_trust
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 12
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 13
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"
@@ -43,7 +43,8 @@ class Checkpoint:
         floors: bases where the analytical model has no prediction.
         normalizer: feature statistics of the training runs.
         weights: parameter name -> tensor.
-        trust: devices and programs of the training runs, which decide where the network's latency is taken.
+        trust: devices and programs of the training runs, and what held in left-out programs, which decide where the
+            network's latency is taken.
         provenance: gnnperf and library versions, data set fingerprint, split, seed, training settings.
         intervals: of its predictions; None: it was not calibrated.
         source_constants: of the analytical model on the source machine (data.source); None: there is none.
@@ -75,8 +76,9 @@ class Checkpoint:
 
 
 def make_checkpoint(
-    network: TypedGNN, model: ModelConfig, data: PreparedData, training: Mapping[str, Any]
-) -> Checkpoint:
+    network: TypedGNN, model: ModelConfig, data: PreparedData, training: Mapping[str, Any],
+    unseen: Mapping[str, Shares] | None = None,
+) -> Checkpoint:  # fmt: skip
     """A checkpoint of a trained network.
 
     Args:
@@ -84,6 +86,7 @@ def make_checkpoint(
         model: its configuration.
         data: what it was trained on.
         training: how, in JSON values (seed, optimizer settings).
+        unseen: kind of node -> what counts in other programs (training.folds); None: nothing.
     """
     provenance = {
         "gnnperf": __version__,
@@ -94,7 +97,8 @@ def make_checkpoint(
         "training": json.loads(json.dumps(training)),  # enums become text: the file holds plain values only
     }
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(data.steps["train"]))
+    trust = fit_trust(data.steps["train"], unseen)
+    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, trust)
     return Checkpoint(model, *parts, provenance, source_constants=data.source_constants)
 
 

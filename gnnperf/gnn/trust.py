@@ -1,18 +1,16 @@
 """How far each node takes the network's prediction rather than the analytical one.
 
-    device that training lacks                                          0
-    kernel of at least LONG_US, in a program that training lacks        0
-    op that training lacks (its token is the unknown one)               UNKNOWN_OP
-    every other node                                                    1
+    device that training lacks                0
+    op or program that training lacks         the share of its kind of node that held in left-out programs
+    every other node                          1
 
-What the network learns of a short kernel is overhead, which other programs share. A long kernel takes as long as its
-work, which the analytical model contains; what that model misses there differs between programs.
+Shares are chosen by networks that were trained without some of the programs (`gnnperf.gnn.training.folds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -20,11 +18,44 @@ import pandas as pd
 from gnnperf.core import NodeType, Source
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.prepare import Step
+from gnnperf.gnn.data.runs import node_kinds
 from gnnperf.graph import REASONS
 
-LONG_US = 20.0  # of the base
 KNOWN_SHARE = 0.9  # of a program's kernel ops that one program of training has, for it to count as that program
-UNKNOWN_OP = 0.9
+LENGTHS_US = (5.0, 20.0, 100.0)  # of the base: kernels between two of them are one kind
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the network's corrections.
+
+    Attributes:
+        usual: of node latencies.
+        scheduled: of latencies that a schedule adds up.
+    """
+
+    usual: float
+    scheduled: float
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"{self.usual:.0%} of its corrections count for node latencies, {self.scheduled:.0%} for steps"
+
+
+NONE = Shares(0.0, 0.0)
+
+
+def program_of(step: Step) -> str:
+    """As its card names it; a step whose card names none is a program of its own."""
+    return step.workload or step.run
+
+
+def trust_kinds(nodes: pd.DataFrame, base_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] kinds that hold apart: as `node_kinds`, kernels by the length of their base."""
+    kind, names = node_kinds(nodes), np.array([*(f"compute < {us:.0f} us" for us in LENGTHS_US), "compute"], object)
+    kernels = kind == NodeType.COMPUTE
+    kind[kernels] = names[np.digitize(base_us[kernels], LENGTHS_US)]
+    return kind
 
 
 @dataclass(frozen=True)
@@ -33,11 +64,13 @@ class Trust:
 
     devices: tuple[str, ...]  # their names
     programs: Mapping[str, tuple[str, ...]]  # program -> ops of its kernels
+    # kind of node -> what counts in programs that training lacks; other kinds keep the base there
+    unseen: Mapping[str, Shares] = field(default_factory=dict)
 
     def of(
         self, nodes: pd.DataFrame, device: str, known_op: np.ndarray, base_us: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """[num_nodes] weight of the network, 0 to 1, and [num_nodes] why it is not more.
+        """[2, num_nodes] weights of the network, usual and scheduled, 0 to 1, and [num_nodes] why they are not more.
 
         Args:
             nodes: node table.
@@ -46,11 +79,13 @@ class Trust:
             base_us: [num_nodes] what the network corrects.
         """
         if device not in self.devices:
-            return np.zeros(len(nodes)), np.full(len(nodes), "device not in training", dtype=object)
+            return np.zeros((2, len(nodes))), np.full(len(nodes), "device not in training", dtype=object)
         kernels = (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
-        is_long = kernels & (base_us >= LONG_US) & (self.known_share(texts_of(nodes["op_name"][kernels])) < KNOWN_SHARE)
-        weight = np.where(is_long, 0.0, np.where(known_op, 1.0, UNKNOWN_OP))
-        reason = np.where(is_long, "long kernel of a program that training lacks", REASONS[Source.GNN]).astype(object)
+        is_known = self.known_share(texts_of(nodes["op_name"][kernels])) >= KNOWN_SHARE or not kernels.any()
+        shares = [self.unseen.get(kind, NONE) for kind in trust_kinds(nodes, base_us)]
+        held = np.array([(one.usual, one.scheduled) for one in shares]).reshape(-1, 2).T  # [2, num_nodes]
+        weight = np.where(known_op & is_known, 1.0, held)
+        reason = np.full(len(nodes), REASONS[Source.GNN] if is_known else "program not in training", dtype=object)
         reason[~known_op] = "op not in the vocabulary"
         return weight, reason
 
@@ -61,11 +96,13 @@ class Trust:
         return max((len(known & ops) / len(known) for ops in programs), default=0.0) if known else 0.0
 
 
-def fit_trust(steps: Iterable[Step]) -> Trust:
-    """From training steps; one whose card names no program is a program of its own."""
+def fit_trust(steps: Iterable[Step], unseen: Mapping[str, Shares] | None = None) -> Trust:
+    """From training steps, and the shares that held in left-out programs."""
     devices, programs = set[str](), dict[str, set[str]]()
     for step in steps:
         devices.add(step.cluster.device.name)
         kernels = step.nodes["op_name"][(step.nodes["node_type"] == NodeType.COMPUTE).to_numpy()]
-        programs.setdefault(step.workload or step.run, set()).update(texts_of(kernels).tolist())
-    return Trust(tuple(sorted(devices)), {name: tuple(sorted(ops)) for name, ops in sorted(programs.items())})
+        programs.setdefault(program_of(step), set()).update(texts_of(kernels).tolist())
+    return Trust(
+        tuple(sorted(devices)), {name: tuple(sorted(ops)) for name, ops in sorted(programs.items())}, dict(unseen or {})
+    )

@@ -103,14 +103,14 @@ OP = FIELDS.index("op_name")
 
 @dataclass(frozen=True)
 class Predicted:
-    """What the network predicts for every node, whatever ground it has; all but `latency_us` [num_nodes]."""
+    """What the network predicts for every node, whatever ground it has; all but `latency_us`, `weight` [num_nodes]."""
 
     # [2, num_nodes] usual and mean latency; 0 for device and link nodes, NaN where the peers of a wait were not traced
     latency_us: np.ndarray
     known_op: np.ndarray  # whether training had the op in a node of that type
     silent: np.ndarray  # whether that is the analytical prediction, because the head has no output
     floored: np.ndarray  # whether it starts from a typed floor for want of an analytical prediction
-    weight: np.ndarray  # of the network against the analytical model (gnnperf.gnn.trust)
+    weight: np.ndarray  # [2, num_nodes] of the network against the analytical model (gnnperf.gnn.trust), usual and mean
     reason: np.ndarray  # object, why the weight is not more
 
 
@@ -218,15 +218,16 @@ class BlendedPredictor:
         """
         base = self.network.analytic.predict(graph, cluster)
         given = self.network.given(graph, cluster, base)
-        latency_us, mean_us = (_blend(us, base.latency_us, given) for us in given.latency_us)
+        latency_us, mean_us = (_blend(us, base.latency_us, weight, given.known_op)
+                               for us, weight in zip(given.latency_us, given.weight, strict=True))  # fmt: skip
         source = _sources(given, uncovered(graph, latency_us))
         return base.with_latencies(latency_us, source, mean_us, _reasons(graph, given, source))
 
 
-def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, given: Predicted) -> np.ndarray:
+def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, weight: np.ndarray, known_op: np.ndarray) -> np.ndarray:
     """[num_nodes]; without an analytical latency the network's stands if training has the op."""
-    weight, uncosted = given.weight, np.isnan(analytic_us)
-    network_us = np.where(given.known_op | ~uncosted, predicted_us, np.nan)
+    uncosted = np.isnan(analytic_us)
+    network_us = np.where(known_op | ~uncosted, predicted_us, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         both_us = np.exp(weight * np.log(network_us) + (1.0 - weight) * np.log(analytic_us))
     part = (weight > 0) & (weight < 1) & (network_us > 0) & (analytic_us > 0)
@@ -236,19 +237,20 @@ def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, given: Predicted) 
 
 
 def _sources(given: Predicted, missing: np.ndarray) -> np.ndarray:
-    source = np.where(given.weight > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
-    source[given.floored & (given.weight < 1)] = Source.GNN_CALIBRATED  # only the network has a latency
-    source[given.weight >= 1] = Source.GNN
+    weight = given.weight[0]
+    source = np.where(weight > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
+    source[given.floored & (weight < 1)] = Source.GNN_CALIBRATED  # only the network has a latency
+    source[weight >= 1] = Source.GNN
     source[given.silent & (source == Source.GNN)] = Source.ANALYTIC
     source[missing] = Source.UNCOVERED
     return source
 
 
 def _reasons(graph: ExecutionGraph, given: Predicted, source: np.ndarray) -> np.ndarray:
-    reason = given.reason.copy()
-    reason[(source == Source.ANALYTIC) & (given.weight >= 1)] = SILENT
+    reason, is_whole = given.reason.copy(), given.weight[0] >= 1
+    reason[(source == Source.ANALYTIC) & is_whole] = SILENT
     doubted = (source == Source.UNCOVERED) | ((source == Source.GNN_CALIBRATED) & given.floored)
     reason[doubted] = reason[doubted] + NO_ANALYTIC
-    reason[(source == Source.UNCOVERED) & (given.weight >= 1)] = REASONS[Source.UNCOVERED]
+    reason[(source == Source.UNCOVERED) & is_whole] = REASONS[Source.UNCOVERED]
     reason[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = NOT_TRACED
     return reason

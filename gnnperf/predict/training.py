@@ -53,6 +53,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         evaluate,
         fit,
         keep_what_helps,
+        leave_programs_out,
         load_data,
         load_start,
         log_outputs,
@@ -62,6 +63,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         processes,
         processors_of,
         save_checkpoint,
+        unseen_shares,
         write_comparison,
     )
 
@@ -73,20 +75,29 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         onto.print(f"{other}: {machine_scales}")
 
     with open_log(config) as log:
-        fresh, begin = build_model(config, data), time.perf_counter()
-        model = fit(config, data, begin_from(fresh, start) if start else fresh, log)
+
+        def fresh() -> TypedGNN:
+            made = build_model(config, data)
+            return begin_from(made, start) if start else made
+
+        begin = time.perf_counter()
+        model = fit(config, data, fresh(), log)
+        left_out = leave_programs_out(config, data, fresh)
         if not processes().is_first:
             return None
 
-        for node_type, shares in keep_what_helps(model, data).items():
-            onto.print(f"{node_type}: {shares}")
+        shrinkage = keep_what_helps(model, data)
+        unseen = unseen_shares(left_out, shrinkage)
+        for of_whom, of_each in (("", shrinkage), (" in other programs", unseen)):
+            for kind, shares in of_each.items():
+                onto.print(f"{kind}{of_whom}: {shares}")
 
         fit_s = time.perf_counter() - begin
         calibrated_on = processors_of(Path(config.data.path).expanduser() / name for name in data.split.val)
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
-        checkpoint, errors = _calibrated(make_checkpoint(model, config.model, data, training), model, data)
+        checkpoint, errors = _calibrated(make_checkpoint(model, config.model, data, training, unseen), model, data)
         checkpoint = save_checkpoint(out / "checkpoint.pt", checkpoint)
 
         tables = evaluate(model, data, config.evaluate_on)

@@ -6,7 +6,7 @@ import fcntl
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gnnperf.gnn import build_model, fit, keep_what_helps
+from gnnperf.gnn import build_model, fit, keep_what_helps, leave_programs_out, unseen_shares
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import code_of, content_digest
 from gnnperf.gnn.data.prepare import PreparedData
@@ -25,8 +25,9 @@ def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Che
         if not path.is_file():
             config = replace(network.config, seed=seed, out=str(path.parent), resume="auto")
             trained = fit(config, data, build_model(config, data))
-            keep_what_helps(trained, data)
-            save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}))
+            left_out = leave_programs_out(config, data, lambda: build_model(config, data))
+            unseen = unseen_shares(left_out, keep_what_helps(trained, data))
+            save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}, unseen))
     return load_checkpoint(path)
 
 
@@ -61,5 +62,5 @@ class Hybrid:
     def fit(self, data: PreparedData, seed: int) -> PredictorAnswer:
         """The network's weights are kept; what decides between both predictors is as in this code."""
         retained = self.network.checkpoint(data, seed)
-        now = replace(retained, trust=fit_trust(data.steps["train"]))
+        now = replace(retained, trust=fit_trust(data.steps["train"], retained.trust.unseen))
         return PredictorAnswer(BlendedPredictor(GnnPredictor(now)))

@@ -165,7 +165,7 @@ BY_NETWORK = (Source.GNN, Source.GNN_CALIBRATED)
 def test_trained_checkpoint_predicts_and_the_analytical_model_fills_in(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, num_uncovered: int
 ) -> None:
-    """One gemm of the toy gets a name that the network never saw: the analytical model takes a part of it."""
+    """One gemm of the toy gets a name that the network never saw: the analytical model predicts it."""
     graph = two_rank_graph()
     names = graph.nodes["op_name"].astype(object)
     names[GEMM_1] = "aten::unseen"
@@ -174,7 +174,7 @@ def test_trained_checkpoint_predicts_and_the_analytical_model_fills_in(
     estimate = predict(blind)
     assert sum(estimate.uncovered_ops.values()) == num_uncovered
     assert estimate.prediction.source[3] in (BY_NETWORK if mode is Mode.hybrid else (Source.GNN,))
-    assert estimate.prediction.source[GEMM_1] == (Source.UNCOVERED if num_uncovered else Source.GNN_CALIBRATED)
+    assert estimate.prediction.source[GEMM_1] == (Source.UNCOVERED if num_uncovered else Source.ANALYTIC)
     assert estimate.is_lower_bound == bool(num_uncovered)
     assert len(estimate.provenance["checkpoint_sha256"]) == 64
 

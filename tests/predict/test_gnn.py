@@ -18,18 +18,17 @@ from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.trust import LONG_US, UNKNOWN_OP
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_links_of
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.predictors import Predictors
-from tests.predict.doubled import doubling, toy_data
+from tests.predict.doubled import OTHERS, doubling, toy_data
 
 
 @pytest.fixture
 def checkpoint() -> Checkpoint:
-    """A network that answers twice the base for compute nodes and the base elsewhere."""
+    """A network that predicts twice the base for compute nodes and the base of all others."""
     return doubling()
 
 
@@ -125,20 +124,21 @@ def test_a_new_op_lies_between_network_and_analytical_latency(checkpoint: Checkp
     estimate = BlendedPredictor(GnnPredictor(checkpoint)).predict(fallback_graph(), cluster())
     base_us = estimate.analytic_latency_us
     assert estimate.latency_us[LIKE] == pytest.approx(2.0 * base_us[LIKE], rel=1e-5)
-    assert estimate.latency_us[NEW_OP] == pytest.approx(2.0**UNKNOWN_OP * base_us[NEW_OP], rel=1e-5)
+    assert estimate.latency_us[NEW_OP] == pytest.approx(2.0**OTHERS.usual * base_us[NEW_OP], rel=1e-5)
     assert np.isnan(estimate.latency_us[NAMELESS])
     assert estimate.mean_latency_us is not None
     assert estimate.isolated is not None
     assert not estimate.isolated.nodes[NAMELESS]
 
 
-def test_long_kernels_of_a_program_that_training_lacks_keep_the_closed_form(checkpoint: Checkpoint) -> None:
+def test_kernels_of_another_program_keep_what_held_in_left_out_ones(checkpoint: Checkpoint) -> None:
     others = replace(checkpoint.trust, programs={"one": ("aten::mm",), "two": ("mine::mm",)})  # none has both ops
-    estimate = BlendedPredictor(GnnPredictor(replace(checkpoint, trust=others))).predict(fallback_graph(), cluster())
-    base_us = estimate.analytic_latency_us
-    assert base_us[LIKE] > LONG_US
-    assert (estimate.source[LIKE], estimate.latency_us[LIKE]) == (Source.ANALYTIC, base_us[LIKE])
-    assert estimate.reasons[LIKE] == "long kernel of a program that training lacks"
+    network = GnnPredictor(replace(checkpoint, trust=others))
+    estimate = BlendedPredictor(network).predict(fallback_graph(), cluster())
+    base_us = estimate.analytic_latency_us[LIKE]
+    assert (estimate.source[LIKE], estimate.reasons[LIKE]) == (Source.GNN_CALIBRATED, "program not in training")
+    assert estimate.latency_us[LIKE] == pytest.approx(2.0**OTHERS.usual * base_us, rel=1e-5)
+    assert estimate.scheduled_us[LIKE] == pytest.approx(2.0**OTHERS.scheduled * base_us, rel=1e-5)
 
 
 def test_a_silent_head_leaves_the_base_and_states_so(checkpoint: Checkpoint) -> None:

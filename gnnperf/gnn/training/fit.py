@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import lightning
-import numpy as np
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
@@ -20,22 +17,22 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from gnnperf.core import NodeType
-from gnnperf.gnn.data.floors import of_each
+from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.module import StepDataModule
-from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import contended_step_time_us
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.stored import check_storable
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes, residuals_of
 from gnnperf.gnn.training.look import Log, open_log
 from gnnperf.gnn.training.module import LatencyModule
 from gnnperf.gnn.training.resume import check_fits, lightning_checkpoint, resume_path, training_of
+from gnnperf.gnn.training.shares import Judged, scheduled_shares, usual_shares
+from gnnperf.gnn.trust import Shares
 
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
-SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of corrections, from which shrinkage chooses
-MIN_RUNS, DEVIATIONS = 6, 2.0  # validation runs, and standard errors of a gain over them, that change a step's share
 
 
 def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
@@ -138,7 +135,7 @@ def quiet() -> Iterator[None]:
 
 
 def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
-    """Shrink the corrections of each node type, of usual and of scheduled latencies apart.
+    """Shrink the corrections of each node type, of usual and of scheduled latencies apart (`training.shares`).
 
     A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
     share whose nodes err least on the validation runs. Scheduled ones keep the same share of hosts and none of
@@ -150,63 +147,14 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     Returns:
         node type -> shares, where not all corrections are kept; 0 leaves the base.
     """
-    steps = data.steps["val"]
-    residuals = [residuals_of(network, step) for step in steps]
-    usual = _usual_shares(steps, [both[0] for both in residuals])
-    has_source = data.source_constants is not None
-    scheduled = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
-    for node_type in usual:
-        scheduled[node_type] = _scheduled_share(steps, [both[1] for both in residuals], scheduled, node_type)
+    judged = [
+        Judged(step, residuals_of(network, step), texts_of(step.nodes["node_type"]), run_of(step.run))
+        for step in data.steps["val"]
+    ]
+    usual, has_source = usual_shares(judged), data.source_constants is not None
+    start = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
+    scheduled = scheduled_shares(judged, start)
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
     for node_type, shares in chosen.items():
         network.shrink(node_type, shares.usual, shares.scheduled)
     return {t: shares for t, shares in chosen.items() if shares != Shares(1.0, 1.0)}
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Shares of the corrections of a node type."""
-
-    usual: float
-    scheduled: float
-
-    def __str__(self) -> str:
-        """In words."""
-        return f"{self.usual:.0%} of its corrections count for node latencies, {self.scheduled:.0%} for steps"
-
-
-def _usual_shares(steps: Sequence[Step], residuals: Sequence[np.ndarray]) -> dict[str, float]:
-    """Work type with labels -> the share with the least mean |log(predicted / label)| of its isolated nodes."""
-    target, residual = np.concatenate([step.stored("target") for step in steps]), np.concatenate(residuals)
-    types = np.concatenate([step.nodes["node_type"].astype(str).to_numpy() for step in steps])  # [all nodes]
-    result = {}
-    for node_type in WORK:
-        own = (types == node_type) & np.isfinite(target)
-        if own.any():
-            errors = [np.abs(share * residual[own] - target[own]).mean() for share in SHARES]
-            result[node_type] = SHARES[int(np.argmin(errors))]
-    return result
-
-
-def _scheduled_share(
-    steps: Sequence[Step], residuals: Sequence[np.ndarray], shares: Mapping[str, float], node_type: str
-) -> float:
-    """The share of a type whose steps err least, if they err less than with `shares` by more than chance over runs."""
-    before = _step_errors(steps, residuals, shares)  # [num_steps]
-    best, least = shares[node_type], before.mean()
-    for share in SHARES if len(steps) >= MIN_RUNS else ():
-        errors = _step_errors(steps, residuals, {**shares, node_type: share})
-        gain = before - errors
-        if errors.mean() < least and gain.mean() > DEVIATIONS * gain.std(ddof=1) / math.sqrt(len(gain)):
-            best, least = share, errors.mean()
-    return best
-
-
-def _step_errors(steps: Sequence[Step], residuals: Sequence[np.ndarray], shares: Mapping[str, float]) -> np.ndarray:
-    """[num_steps] |log(predicted / measured)|."""
-    result = []
-    for step, residual in zip(steps, residuals, strict=True):
-        share = of_each(step.nodes["node_type"], lambda name: shares.get(name, 0.0))  # [num_nodes]
-        predicted_us = contended_step_time_us(step, step.stored("base_us") * np.exp(share * residual))
-        result.append(abs(math.log(predicted_us / step.step_us)))
-    return np.array(result)

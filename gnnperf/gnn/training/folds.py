@@ -1,0 +1,84 @@
+"""Which corrections hold in a program that training lacks, by networks that are trained without some programs.
+
+Validation runs are of the training's programs: they choose what counts there. Another program is another question.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.core import each
+from gnnperf.gnn.data.floors import of_each
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.training.config import LoggerConfig, TrainConfig
+from gnnperf.gnn.training.evaluate import residuals_of
+from gnnperf.gnn.training.fit import fit
+from gnnperf.gnn.training.shares import MIN_GROUPS, Judged, scheduled_shares, usual_shares
+from gnnperf.gnn.trust import NONE, Shares, program_of, trust_kinds
+
+NUM_FOLDS = 4
+RUNS_PER_PROGRAM = 8  # that are judged: schedules take longest
+EPOCHS = 0.125  # of the training's, per fold
+
+
+def leave_programs_out(config: TrainConfig, data: PreparedData, begin: Callable[[], TypedGNN]) -> list[Judged]:
+    """Predictions for steps of each program of the training, by networks that were trained without it.
+
+    Args:
+        config: of the training; each process of torchrun calls this.
+        data: steps of the training. Their base stays as fitted with all programs, which favors the base.
+        begin: makes a network as the training began with.
+    """
+    groups, result = grouped(Counter(program_of(step) for step in data.steps["train"])), []
+    trainer = replace(config.trainer, max_epochs=max(round(EPOCHS * config.trainer.max_epochs), 1))
+    for number, programs in enumerate(each(groups, "training without some programs", "folds")):
+        out = str(Path(config.out) / "folds" / str(number))
+        fold = replace(config, out=out, trainer=trainer, resume=None, logger=LoggerConfig())
+        network = fit(fold, _without(data, programs), begin())
+        for program in programs:
+            runs = [step for part in ("train", "val") for step in data.steps[part] if program_of(step) == program]
+            for step in runs[:RUNS_PER_PROGRAM]:
+                kind = trust_kinds(step.nodes, step.stored("base_us"))
+                result.append(Judged(step, residuals_of(network, step), kind, program))
+    return result
+
+
+def unseen_shares(left_out: Sequence[Judged], shrinkage: Mapping[str, Shares]) -> dict[str, Shares]:
+    """Kind of node -> shares that hold in left-out programs, where any does.
+
+    Args:
+        left_out: steps of programs.
+        shrinkage: node type -> shares that the training's own validation left (`keep_what_helps`).
+    """
+    whole, shrunk = Shares(1.0, 1.0), []
+    for one in left_out:
+        types = one.step.nodes["node_type"]
+        shares = [of_each(types, lambda name: shrinkage.get(name, whole).usual),
+                  of_each(types, lambda name: shrinkage.get(name, whole).scheduled)]  # fmt: skip
+        shrunk.append(replace(one, residuals=one.residuals * np.stack(shares)))
+    usual = usual_shares(shrunk)
+    scheduled = scheduled_shares(shrunk, dict.fromkeys(usual, 0.0))
+    both = {kind: Shares(usual[kind], scheduled[kind]) for kind in usual}
+    return {kind: of_kind for kind, of_kind in both.items() if of_kind != NONE}
+
+
+def grouped(num_runs: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Programs in NUM_FOLDS groups of about as many runs; none with fewer than MIN_GROUPS programs."""
+    if len(num_runs) < MIN_GROUPS:
+        return []
+    groups: list[list[str]] = [[] for _ in range(NUM_FOLDS)]
+    for program in sorted(num_runs, key=lambda name: (-num_runs[name], name)):
+        min(groups, key=lambda group: sum(num_runs[name] for name in group)).append(program)
+    return [tuple(group) for group in groups]
+
+
+def _without(data: PreparedData, programs: Iterable[str]) -> PreparedData:
+    out = set(programs)
+    train, val = ([step for step in data.steps[part] if program_of(step) not in out] for part in ("train", "val"))
+    return replace(data, steps={"train": tuple(train), "val": tuple(val or train[:1]), "test": ()})

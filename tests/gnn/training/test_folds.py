@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.step_time import contended_step_time_us
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.settings import ModelConfig
+from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from gnnperf.gnn.training.folds import grouped, leave_programs_out, unseen_shares
+from gnnperf.gnn.training.shares import Judged
+from gnnperf.gnn.trust import Shares, program_of, trust_kinds
+
+KERNELS = "compute"
+
+
+def test_groups_have_about_as_many_runs() -> None:
+    assert grouped({"a": 9, "b": 5, "c": 4, "d": 2, "e": 2, "f": 1}) == [("a",), ("b",), ("c", "f"), ("d", "e")]
+    assert grouped({"a": 9, "b": 1, "c": 1, "d": 1}) == []  # too few to judge
+
+
+def left_out(step: Step, right: float, factor: float, program: str) -> Judged:
+    """A step whose kernels take exp(right) times the base, and corrections that are `factor` times right."""
+    kernels = (step.nodes["node_type"] == KERNELS).to_numpy()
+    base_us = step.stored("base_us")
+    data = step.data.clone()
+    data[KERNELS].target = 0 * data[KERNELS].target + right  # where there is a label
+    step_us = contended_step_time_us(step, base_us * np.exp(right * kernels))
+    given = replace(step, workload=program, step_us=step_us, data=data)
+    return Judged(given, np.stack([factor * right * kernels] * 2), trust_kinds(step.nodes, base_us), program)
+
+
+@pytest.mark.parametrize(
+    ("factors", "shrinkage", "usual", "scheduled"),
+    [
+        ((1.0,) * 5, 1.0, 1.0, 1.0),
+        ((2.0,) * 5, 1.0, 0.5, 0.5),  # twice too large
+        ((2.0,) * 5, 0.5, 1.0, 1.0),  # validation has halved them
+        ((1.0,) * 4, 1.0, 1.0, 0.0),  # four programs are too few for steps
+        # Mean errors of steps, over |right|, with all and with no corrections: (0, 0, 0, 2, 2) / 5 and 1. Their
+        # difference is 0.2, its standard error sqrt(1.2 / 5) = 0.49.
+        ((1.0, 1.0, 1.0, -1.0, -1.0), 1.0, 1.0, 0.0),
+    ],
+)
+def test_what_holds_in_left_out_programs_counts_in_others(
+    data: PreparedData, factors: tuple[float, ...], shrinkage: float, usual: float, scheduled: float
+) -> None:
+    (step, *_) = data.steps["train"]
+    steps = [left_out(step, 0.1 + place / 1000, factor, str(place)) for place, factor in enumerate(factors)]
+    result = unseen_shares(steps, {KERNELS: Shares(shrinkage, shrinkage)})
+    kernels = {kind: shares for kind, shares in result.items() if kind.startswith(KERNELS)}
+    assert set(kernels.values()) == {Shares(usual, scheduled)}
+
+
+def test_each_program_is_predicted_by_a_network_without_it(tmp_path: Path, data: PreparedData) -> None:
+    model = ModelConfig(hidden_channels=8, num_layers=1)
+    config = TrainConfig(out=str(tmp_path), model=model, trainer=TrainerConfig(max_epochs=1, progress_bar=False))
+    (step, *_) = data.steps["train"]
+    named = tuple(replace(step, workload=name) for name in "abcde")
+    result = leave_programs_out(config, replace(data, steps={**data.steps, "train": named}),
+                                lambda: TypedGNN(model, data.vocabulary))  # fmt: skip
+    assert sorted(program_of(one.step) for one in result) == list("abcdee")  # the validation run is one of "e"
+    assert all(one.residuals.shape == (2, len(one.step.nodes)) and one.residuals.any() for one in result)
