@@ -226,34 +226,21 @@ def _texts(frame: pd.DataFrame) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RankClass:
-    """Ranks that nothing in the graph tells apart.
+    """Ranks that nothing in the graph tells apart."""
 
-    Attributes:
-        rank: the one in the folded graph.
-        ranks: all of them, ascending.
-        why: what distinguishes them from rank classes before; "" for the first class.
-    """
-
-    rank: int
-    ranks: tuple[int, ...]
-    why: str = ""
+    rank: int  # the one in the folded graph
+    ranks: tuple[int, ...]  # all of them, ascending
+    why: str = ""  # what distinguishes them from rank classes before; "" for the first class
 
 
 @dataclass(frozen=True)
 class Folded:
-    """A folded graph.
+    """A folded graph."""
 
-    Attributes:
-        graph: one rank of each class; `stands_for` has their numbers.
-        classes: in order of their ranks in the graph.
-        node: [num_nodes of the graph before] the folded graph's node that stands for each one.
-        came_from: [num_nodes of the folded graph] the node of the graph before that each one is.
-    """
-
-    graph: ExecutionGraph
-    classes: tuple[RankClass, ...]
-    node: np.ndarray
-    came_from: np.ndarray
+    graph: ExecutionGraph  # one rank of each class; `stands_for` has their numbers
+    classes: tuple[RankClass, ...]  # in order of their ranks in the graph
+    node: np.ndarray  # [num_nodes of the graph before] the folded graph's node that stands for each one
+    came_from: np.ndarray  # [num_nodes of the folded graph] the node of the graph before that each one is
 
 
 def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:

@@ -38,19 +38,12 @@ class Gradient(StrEnum):
 
 @dataclass(frozen=True)
 class Pass:
-    """One micro-batch through one chunk of a stage, forward or backward.
+    """One micro-batch through one chunk of a stage, forward or backward."""
 
-    Attributes:
-        backward: or forward.
-        micro_batch: which, from 0.
-        chunk: of the stage, from 0.
-        gradient: of a backward pass.
-    """
-
-    backward: bool
-    micro_batch: int
-    chunk: int = 0
-    gradient: Gradient = Gradient.BOTH
+    backward: bool  # or forward
+    micro_batch: int  # which, from 0
+    chunk: int = 0  # of the stage, from 0
+    gradient: Gradient = Gradient.BOTH  # of a backward pass
 
 
 def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:

@@ -82,12 +82,9 @@ def gradients_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
 
 
 def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None = None) -> Pair:
-    """One layer of the model.
+    """One layer of the model, from 0: it decides whether there are experts.
 
-    Args:
-        plan: see there.
-        layer: from 0; it decides whether there are experts.
-        recomputed: whether all of it is computed again before its backward pass; None: as in the plan, for all layers.
+    `recomputed`: whether all of it is computed again before its backward pass; None: as in the plan, for all layers.
     """
     again = plan.schedule.recompute is Recompute.FULL if recomputed is None else recomputed
     forward, backward = uses_of(layer_forward(plan, layer)), uses_of(layer_backward(plan, layer))
@@ -108,17 +105,11 @@ def head_uses(plan: TransformerPlan) -> Pair:
 
 @dataclass(frozen=True)
 class Visited:
-    """One unit of a pass.
-
-    Attributes:
-        unit: see there.
-        pair: what it takes and makes.
-        is_layer: whether it is a layer, whose activations may be offloaded.
-    """
+    """One unit of a pass."""
 
     unit: Unit
-    pair: Pair
-    is_layer: bool
+    pair: Pair  # what it takes and makes
+    is_layer: bool  # whether it is a layer, whose activations may be offloaded
 
 
 class Pairs:
@@ -160,17 +151,11 @@ def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ..
 
 @dataclass
 class Changes:
-    """Emits the stretches of a stage and the changes between them.
-
-    Attributes:
-        plan: see there.
-        whole: units whose parameters are whole now.
-        buffers: gather buffers that wait to be copied out.
-    """
+    """Emits the stretches of a stage and the changes between them."""
 
     plan: TransformerPlan
-    whole: set[Unit] = field(default_factory=set)
-    buffers: set[Unit] = field(default_factory=set)
+    whole: set[Unit] = field(default_factory=set)  # units whose parameters are whole now
+    buffers: set[Unit] = field(default_factory=set)  # gather buffers that wait to be copied out
     _retained_buffer: Unit | None = None  # that forward keeps until the next one is copied out
     _sending: int = 0  # bytes of the send buffer
     _parts: set[Unit] = field(default_factory=set)  # whose part of gradients is there
