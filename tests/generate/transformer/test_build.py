@@ -16,17 +16,18 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from tests.generate.transformer.plans import small, step_us
 
+KERNEL = Placed(op("aten::add", Phase.FORWARD, None))
+TRANSFER = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
+
 
 def test_a_rank_of_three_items_by_hand() -> None:
     """Kernel, awaited transfer, kernel: 5 + 6 + 5 nodes; the transfer waits for the first kernel, the second for it."""
-    kernel = Placed(op("aten::add", Phase.FORWARD, None))
-    transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
-    result = rank_nodes([kernel, transfer, kernel], small(2).parallelism)
+    result = rank_nodes([KERNEL, TRANSFER, KERNEL], small(2).parallelism)
     edges = result.edges.table()
     between = {relation: set(zip(part["src"], part["dst"], strict=True))
                for relation, part in edges.groupby("relation", observed=True)}  # fmt: skip
     assert len(result.table) == 16
-    assert [(p.arrive, p.transfer) for p in result.parts] == [(9, transfer.item)]
+    assert [(p.arrive, p.transfer) for p in result.parts] == [(9, TRANSFER.item)]
     assert between[Relation.LAUNCHES] == {(2, 4), (7, 9), (13, 15)}
     assert between[Relation.WAITS] == {(4, 9), (10, 15)}
     assert (4, 15) in between[Relation.FOLLOWS]
@@ -34,9 +35,7 @@ def test_a_rank_of_three_items_by_hand() -> None:
 
 
 def test_the_host_waits_for_the_last_kernel_and_transfer() -> None:
-    kernel = Placed(op("aten::add", Phase.FORWARD, None))
-    transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
-    result = rank_nodes([kernel, transfer, Placed(HostWait(Phase.FORWARD))], small(2).parallelism)
+    result = rank_nodes([KERNEL, TRANSFER, Placed(HostWait(Phase.FORWARD))], small(2).parallelism)
     waits = result.edges.table().query("relation == 'waits' and dst == 11")
     assert sorted(waits["src"]) == [4, 10]
     assert set(waits["lag_class"]) == {"sync"}
