@@ -14,12 +14,7 @@ from enum import StrEnum
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
 from gnnperf.generate.transformer.plan import Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import (
-    Count,
-    first_parameters,
-    head_parameters,
-    parameters_of,
-)
+from gnnperf.generate.transformer.sizes import Count, first_parameters, head_parameters, parameters_of
 from gnnperf.graph import DTYPE_BYTES, Tensor
 
 # Around: what a plan does before and after each unit of the model, next to the unit's own ops.

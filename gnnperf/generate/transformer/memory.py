@@ -17,12 +17,7 @@ from itertools import product
 
 from gnnperf.generate.transformer.items import Group
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
-from gnnperf.generate.transformer.rank_memory import (
-    gradients_bytes,
-    parameters_bytes,
-    state_bytes,
-    step_changes,
-)
+from gnnperf.generate.transformer.rank_memory import gradients_bytes, parameters_bytes, state_bytes, step_changes
 from gnnperf.generate.uses import RankTensors, Stretch
 
 # Which ranks of a plan stand in its graph, and for how many ranks each stands.

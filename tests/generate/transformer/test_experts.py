@@ -117,7 +117,7 @@ def test_the_busiest_rank_makes_all_wait(load: float) -> None:
 
 
 @pytest.mark.parametrize(("changes", "stated"), [({}, 1), ({"imbalance": 1.0}, 0), ({"capacity_factor": 1.0}, 0)])
-def test_an_even_load_that_no_one_stated_is_stated(changes: dict[str, float], stated: int) -> None:
+def test_an_even_load_that_no_one_stated_is_stated(changes: dict[str, Any], stated: int) -> None:
     assert sum("experts.imbalance" in sentence for sentence in build_plan(mixture(**changes)).warnings) == stated
 
 
