@@ -30,7 +30,7 @@ from gnnperf.generate.transformer.gradients import (
 )
 from gnnperf.generate.transformer.items import uses_of
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.passes import Gradient, Pass, passes
+from gnnperf.generate.transformer.passes import Gradient, passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import owned_count, sizes, stage_parameters
 from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, retained_bytes, use
@@ -168,8 +168,7 @@ class Changes:
         gathers = self._gathers(at.unit, at.pair)
         if gathers and at.unit not in self.whole:
             yield from self._issue(at.unit)
-            if self._retained_buffer is not None:
-                yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(self._retained_buffer))
+            yield from self.end_of_forward()
             self._retained_buffer = at.unit
             self.buffers.discard(at.unit)
             self.whole.add(at.unit)
@@ -181,7 +180,7 @@ class Changes:
             yield from self._leave(retained_bytes(at.pair))
 
     def end_of_forward(self) -> Iterator[Hold]:
-        """The last gather buffer goes."""
+        """The gather buffer that is still there goes."""
         if self._retained_buffer is not None:
             yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(self._retained_buffer))
             self._retained_buffer = None
@@ -313,14 +312,10 @@ def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
             if each.gradient is Gradient.WEIGHTS and not units[at].pair.weights:
                 continue  # messages have no weights
             yield from changes.backward(units[at], units[at - 1] if at else None, each.gradient)
-        if _ends_backward(order, place):
+        # The end of autograd's run: no backward pass follows at once.
+        if place + 1 == len(order) or order[place + 1].micro_batch != each.micro_batch:
             yield from changes.end_of_backward()
     yield Stretch(optimizer(plan, stage), False)
-
-
-def _ends_backward(order: tuple[Pass, ...], place: int) -> bool:
-    """Whether no backward pass follows at once: the end of autograd's run."""
-    return place + 1 == len(order) or order[place + 1].micro_batch != order[place].micro_batch
 
 
 def optimizer(plan: TransformerPlan, stage: int) -> Pair:
