@@ -43,16 +43,11 @@ FLOAT = "float32"
 
 @dataclass(frozen=True, kw_only=True)
 class Autocast(Variant):
-    """Products in a lower dtype; data and parameters stay in theirs.
-
-    Attributes:
-        of, to: dtypes.
-        on_gpu: which of autocast's lists holds.
-    """
+    """Products in a lower dtype; data and parameters stay in theirs."""
 
     of: str
     to: str
-    on_gpu: bool
+    on_gpu: bool  # which of autocast's lists holds
 
     def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
         """Forward ops only: the backward takes what was kept."""
@@ -66,11 +61,7 @@ class Autocast(Variant):
 
 @dataclass(frozen=True, kw_only=True)
 class AllCast(Variant):
-    """Everything that has one dtype has another one: model.to(dtype).
-
-    Attributes:
-        of, to: dtypes.
-    """
+    """Everything that has one dtype has another one: model.to(dtype)."""
 
     of: str
     to: str
@@ -126,16 +117,11 @@ def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) 
         variant = ScaledBatch(batch=find_batch(graph), factor=factor)
         unknown.append(SAME_OPS)
     for edit in edits:
-        if isinstance(edit, ChangeDtype):
-            variant = recast(edit, variant, on_gpu=on_gpu)
+        if isinstance(edit, ChangeDtype) and edit.scope == MIXED:
+            variant = Autocast(variant, of=edit.of, to=edit.to, on_gpu=on_gpu)
+        elif isinstance(edit, ChangeDtype):
+            variant = AllCast(variant, of=edit.of, to=edit.to)
     return MemoryEdits(variant, tuple(unknown))
-
-
-def recast(edit: ChangeDtype, inner: Variant, *, on_gpu: bool) -> Variant:
-    """The step in another dtype."""
-    if edit.scope == MIXED:
-        return Autocast(inner, of=edit.of, to=edit.to, on_gpu=on_gpu)
-    return AllCast(inner, of=edit.of, to=edit.to)
 
 
 # The step with another batch: data that the step reads grow, and what is made of them follows.

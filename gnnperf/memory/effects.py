@@ -27,48 +27,34 @@ class CannotTell(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """One tensor that a call returns.
+    """One tensor that a call returns."""
 
-    Attributes:
-        shape, dtype: of the tensor.
-        num_bytes: of its storage.
-        of_input: position among the call's tensors whose memory it shares; None: memory of its own.
-        of_result: position of an earlier result that it shares memory with.
-    """
-
+    # shape, dtype: of the tensor
     shape: tuple[int, ...]
     dtype: str
-    num_bytes: int
-    of_input: int | None = None
-    of_result: int | None = None
+    num_bytes: int  # of its storage
+    of_input: int | None = None  # position among the call's tensors whose memory it shares; None: memory of its own
+    of_result: int | None = None  # position of an earlier result that it shares memory with
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a call leaves behind.
+    """What a call leaves behind."""
 
-    Attributes:
-        results: in order.
-        saved_inputs, saved_results: positions that the backward needs again.
-        saved_bytes: of what it needs and neither takes nor returns.
-    """
-
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  # in order
+    # saved_inputs, saved_results: positions that the backward needs again
     saved_inputs: frozenset[int] = frozenset()
     saved_results: frozenset[int] = frozenset()
-    saved_bytes: int = 0
+    saved_bytes: int = 0  # of what it needs and neither takes nor returns
 
 
 @dataclass
 class _Cached:
-    """What torch computed.
+    """What torch computed."""
 
-    Attributes:
-        effects: op and arguments -> effect; None where the op cannot be run.
-        known, composite: op -> whether it is.
-    """
-
+    # op and arguments -> effect; None where the op cannot be run
     effects: dict[str, Effect | None] = field(default_factory=dict)
+    # known, composite: op -> whether it is
     known: dict[str, bool] = field(default_factory=dict)
     composite: dict[str, bool] = field(default_factory=dict)
 

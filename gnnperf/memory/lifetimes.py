@@ -12,7 +12,7 @@ A trace states when an op ran, not when a tensor went. The rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gnnperf.memory.effects import Effect
@@ -33,20 +33,15 @@ def first_runs(calls: Sequence[Call]) -> dict[int, Call]:
     forward = [call for call in calls if call.is_op and call.node < 0]
     result: dict[int, Call] = {}
     taken: set[int] = set()
-    for again in _stretches(calls, run):
+    by_node: dict[int, list[Call]] = {}  # ops that autograd follows and for which no node runs
+    for call in calls:
+        if call.is_op and call.node >= 0 and call.sequence >= 0 and call.sequence not in run:
+            by_node.setdefault(call.node, []).append(call)
+    for again in by_node.values():
         first = _first(forward, again, run, taken)
         result.update({one.event: before for one, before in zip(again, first, strict=False)})
         taken.update(call.event for call in first)
     return result
-
-
-def _stretches(calls: Sequence[Call], run: set[int]) -> Iterator[list[Call]]:
-    """Ops in one node of the backward that autograd follows and for which no node runs."""
-    by_node: dict[int, list[Call]] = {}
-    for call in calls:
-        if call.is_op and call.node >= 0 and call.sequence >= 0 and call.sequence not in run:
-            by_node.setdefault(call.node, []).append(call)
-    yield from by_node.values()
 
 
 def _first(forward: Sequence[Call], again: Sequence[Call], run: set[int], taken: set[int]) -> Sequence[Call]:
@@ -108,7 +103,9 @@ class Lifetimes:
             if node is not None:
                 self._copies.clear()  # autocast's, at the end of the forward pass
             if call.name in SPARSE_PARTS:
-                self._rows(call)
+                # The gradient of a table, of the rows that were looked up if the op was given so.
+                if len(call.slots) > _SPARSE_AT and call.slots[_SPARSE_AT] == "True":
+                    self._sparse.add(call.node)
             elif call.is_gradient:
                 self._gradient(call, sharded=sharded)
             elif call.is_op:
@@ -172,7 +169,10 @@ class Lifetimes:
                 if result.actual.shape != slot.shape:  # a variant's mistake: a gradient is as large as its parameter
                     result.storage.num_bytes = own.num_bytes
             if result is None and self._sparse:
-                self._keep_rows(self._sparse.pop())
+                # The rows that a node picked stay as a part of its sparse gradient.
+                for storage in (self.storages.all[number] for number in self._near.get(self._sparse.pop(), ())):
+                    if storage.made_by == _PICKS_ROWS and storage.role is Role.ACTIVATION:
+                        storage.role = Role.SPARSE
             elif not adds and (copies or result is None):
                 role = Role.ACTIVATION if sharded else Role.GRADIENT
                 made = self._make(own.num_bytes, role, call, requires_grad=False)
@@ -181,18 +181,6 @@ class Lifetimes:
                 result.storage.role = Role.GRADIENT
             elif result is not None and sharded:
                 self.storages.name(result.storage, slot.shape, slot.dtype, actual=result.actual)
-
-    def _rows(self, call: Call) -> None:
-        """The gradient of a table, of the rows that were looked up if the op was given so."""
-        if len(call.slots) > _SPARSE_AT and call.slots[_SPARSE_AT] == "True":
-            self._sparse.add(call.node)
-
-    def _keep_rows(self, node: int) -> None:
-        """The rows that a node picked stay as a part of its sparse gradient."""
-        for number in self._near.get(node, ()):
-            storage = self.storages.all[number]
-            if storage.made_by == _PICKS_ROWS and storage.role is Role.ACTIVATION:
-                storage.role = Role.SPARSE
 
     def _op(self, call: Call, node: Call | None, number: int, *, saves: bool) -> None:
         """An op; `number` is that of the node that its backward is, -1 none, and `saves` whether that keeps tensors."""

@@ -110,13 +110,9 @@ def _states(call: Call) -> int | None:
 
 def _one_by_one(calls: Sequence[Call]) -> tuple[list[TensorSlot], list[TensorSlot]]:
     """Of optimizers that go parameter by parameter."""
-    retained, added = (Counter(_targets(calls, names)) for names in (_KEPT, _ADDED))
-    rest = Counter({t: max(n - retained[t], 0) for t, n in added.items()})
-    return list(rest.elements()), list(retained.elements())
-
-
-def _targets(calls: Sequence[Call], names: tuple[str, ...]) -> Iterable[TensorSlot]:
-    return (c.slots[0] for c in calls if c.name in names and c.slots and isinstance(c.slots[0], TensorSlot))
+    changed = [(c.name, c.slots[0]) for c in calls if c.slots and isinstance(c.slots[0], TensorSlot)]
+    retained, added = (Counter(tensor for name, tensor in changed if name in names) for names in (_KEPT, _ADDED))
+    return list((added - retained).elements()), list(retained.elements())
 
 
 # The largest sum of what is there at one time.
@@ -124,20 +120,14 @@ def _targets(calls: Sequence[Call], names: tuple[str, ...]) -> Iterable[TensorSl
 
 @dataclass(frozen=True)
 class Stay:
-    """Memory that is there from one time to another.
+    """Memory that is there from one time to another."""
 
-    Attributes:
-        num_bytes: requested.
-        from_ns, to_ns: both included: what an op returns and what it takes are there together.
-        part: what for.
-        made_by: op; "" unknown.
-    """
-
-    num_bytes: int
+    num_bytes: int  # requested
+    # from_ns, to_ns: both included: what an op returns and what it takes are there together
     from_ns: int
     to_ns: int
-    part: Part
-    made_by: str
+    part: Part  # what for
+    made_by: str  # op; "" unknown
 
 
 def peak_of(stays: Sequence[Stay], block_bytes: Callable[[int], int]) -> tuple[dict[Part, int], str]:

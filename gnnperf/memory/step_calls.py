@@ -32,27 +32,18 @@ _LEFT_OUT = ("torch::distributed::reducer", "gloo:")  # DDP fills its buckets; r
 
 @dataclass(frozen=True)
 class Call:
-    """An event that does something to memory.
+    """An event that does something to memory."""
 
-    Attributes:
-        event: row of the TraceTable.
-        name: of the op or range.
-        slots: its arguments; () unknown.
-        start_ns, end_ns: of the event.
-        sequence: autograd's number; -1 none.
-        node: event of the backward node around it; -1 none.
-        is_engine: whether the engine calls it, between the node's function and the next node: it sums gradients.
-        inside: names and arguments of the ops inside of it, in order.
-    """
-
-    event: int
-    name: str
-    slots: tuple[Slot, ...]
+    event: int  # row of the TraceTable
+    name: str  # of the op or range
+    slots: tuple[Slot, ...]  # its arguments; () unknown
+    # start_ns, end_ns: of the event
     start_ns: int
     end_ns: int
-    sequence: int
-    node: int
-    inside: tuple[tuple[str, tuple[Slot, ...]], ...] = ()
+    sequence: int  # autograd's number; -1 none
+    node: int  # event of the backward node around it; -1 none
+    inside: tuple[tuple[str, tuple[Slot, ...]], ...] = ()  # names and arguments of the ops inside of it, in order
+    # whether the engine calls it, between the node's function and the next node: it sums gradients
     is_engine: bool = False
 
     @property
@@ -88,7 +79,6 @@ class StepCalls:
     step: str  # name of its mark
     calls: tuple[Call, ...]  # forward, backward, and whatever else comes before the optimizer
     optimizer: tuple[Call, ...] = field(default=())  # calls of the optimizers, with those inside
-    optimizer_from_ns: int = 0  # begin of the first optimizer; the step's end where there is none
     end_ns: int = 0  # of the step
     # whether DDP itself divides gradients and puts them into its buckets; a program's hook does it otherwise, and gets
     # buckets as Python's tensors
@@ -104,7 +94,7 @@ def step_calls(events: RankEvents, wanted: str | None = None) -> StepCalls:
     from_ns = min((c.start_ns for c in result if c.name.startswith(_OPTIMIZER)), default=end_ns)
     return StepCalls(
         name, tuple(c for c in result if c.start_ns < from_ns), tuple(c for c in result if c.start_ns >= from_ns),
-        from_ns, end_ns, reader.copies_into_buckets,
+        end_ns, reader.copies_into_buckets,
     )  # fmt: skip
 
 
@@ -117,11 +107,7 @@ def _window(events: RankEvents, wanted: str | None) -> tuple[int, int, str]:
 
 
 class _Reader:
-    """Texts of events -> calls.
-
-    Args:
-        events: of one rank.
-    """
+    """Texts of one rank's events -> calls."""
 
     def __init__(self, events: RankEvents) -> None:
         self._events = events

@@ -140,23 +140,14 @@ class Storages:
     def take(
         self,
         shape: Shape,
-        dtype: str,
-        likely: Collection[int] = (),
+        dtype: str,  # as recorded; "" unknown
+        likely: Collection[int] = (),  # numbers of storages that are likelier than any other
         *,
-        call: int = -1,
-        role: Role | None = None,
-        op: str = "",
+        call: int = -1,  # event that takes it: its arguments are different tensors, if there are as many
+        role: Role | None = None,  # of the storage; None any
+        op: str = "",  # that takes it: pieces are taken of one tensor, one after the other
     ) -> Name | None:
-        """The storage that this shape means, by name; None: none has this name.
-
-        Args:
-            shape: as recorded.
-            dtype: as recorded; "" unknown.
-            likely: numbers of storages that are likelier than any other.
-            op: that takes it: pieces are taken of one tensor, one after the other.
-            call: event that takes it: its arguments are different tensors, if there are as many.
-            role: of the storage; None any.
-        """
+        """The storage that this shape means, by name; None: none has this name."""
         if op in _PIECES and self._last[:2] == (op, shape) and self._last[2] is not None:
             return self._last[2]
         result = self._likeliest(shape, dtype, likely, call, role)

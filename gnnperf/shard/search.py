@@ -117,11 +117,7 @@ def neighbors(state: State, costs: Surrogate) -> Iterator[tuple[Changes, ...]]:
     """Changes of one or two tables, by table, in a fixed order."""
     idle, whole = idlest(state), _whole_tables(state)
     for table in _worth_a_change(state, whole):
-        yield (
-            *_moves(state, table, idle),
-            *_swaps(state, table, idle, whole),
-            *_other_ways(state, table, idle, costs),
-        )
+        yield (*_moves(state, table, idle), *_swaps(state, table, idle, whole), *_other_ways(state, table, idle, costs))
 
 
 def rank_work_us(state: State) -> np.ndarray:

@@ -59,7 +59,8 @@ def rank_loads(result: ShardResult, placement: Placement) -> pd.DataFrame:
         even all-to-all that keeps it as busy; bytes of tables, optimizer state and gradients of replicated tables.
     """
     plan, state = result.problem.placed(placement), result.costs.start(placement)
-    copies = sum(t.pooling for t, p in zip(plan.model.tables, placement, strict=True) if _is_local(p.split, plan.ranks))
+    placed = zip(plan.model.tables, placement, strict=True)
+    copies = sum(table.pooling for table, p in placed if p.split is Split.REPLICATED or plan.ranks == 1)
     return pd.DataFrame({
         "tables": [sum(r in placed.ranks for placed in placement) for r in range(plan.ranks)],
         "lookups": state.per_rank[INDICES] * plan.batch + copies * plan.samples,
@@ -67,10 +68,6 @@ def rank_loads(result: ShardResult, placement: Placement) -> pd.DataFrame:
         "vector_bytes": vector_bytes(parts_of(plan), plan.ranks, plan.samples),
         "memory_bytes": state.per_rank[MEMORY],
     })  # fmt: skip
-
-
-def _is_local(split: Split, ranks: int) -> bool:
-    return split is Split.REPLICATED or ranks == 1
 
 
 def splits(placement: Placement) -> dict[str, int]:
@@ -122,16 +119,8 @@ ADVICE = {
 
 def text(result: ShardResult) -> str:
     """Everything for a reader."""
-    return "\n".join(
-        (
-            *_head(result),
-            *_ranking(result),
-            *_comparison(result),
-            *_limits(result.judged[0]),
-            *_ranks(result),
-            *_placement(result),
-        )
-    )
+    parts = (_head, _ranking, _comparison, _limits, _ranks, _placement)
+    return "\n".join(line for part in parts for line in part(result))
 
 
 def _head(result: ShardResult) -> Iterator[str]:
@@ -164,7 +153,8 @@ def _comparison(result: ShardResult) -> Iterator[str]:
     yield f"the best saves {1.0 - best / result.compared_us[BY_SIZE]:.1%} of the step of greedy by size"
 
 
-def _limits(given: Judged) -> Iterator[str]:
+def _limits(result: ShardResult) -> Iterator[str]:
+    given = result.judged[0]
     yield ""
     yield f"what the best step ({milliseconds(given.step_us)}) is made of, along its critical path:"
     known = sorted(given.critical_us.items(), key=lambda item: -item[1])

@@ -63,20 +63,13 @@ class State:
 
 @dataclass(frozen=True)
 class Surrogate:
-    """What placements of one problem cost.
+    """What placements of one problem cost."""
 
-    Attributes:
-        problem: requested.
-        loads: of its tables.
-        sizes_bytes: [sizes] messages.
-        times_us: kind of collective -> [sizes] us.
-        bottom_us, bottom_backward_us, rest_us: of replicated kernels.
-    """
-
-    problem: Problem
-    loads: Loads
-    sizes_bytes: np.ndarray
-    times_us: Mapping[str, np.ndarray]
+    problem: Problem  # requested
+    loads: Loads  # of its tables
+    sizes_bytes: np.ndarray  # [sizes] messages
+    times_us: Mapping[str, np.ndarray]  # kind of collective -> [sizes] us
+    # bottom_us, bottom_backward_us, rest_us: of replicated kernels
     bottom_us: float
     bottom_backward_us: float
     rest_us: float

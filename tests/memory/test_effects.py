@@ -13,67 +13,45 @@ def tensor(*shape: int, dtype: str = "float32", grad: bool = True) -> TensorSlot
     return TensorSlot(shape, dtype, grad)
 
 
-def test_a_product_with_bias_makes_its_result_and_keeps_both_factors() -> None:
-    effect = effect_of("aten::addmm", (tensor(6), tensor(8, 4), tensor(4, 6), "1", "1"))
-    assert [r.num_bytes for r in effect.results] == [8 * 6 * 4]
-    assert effect.saved_inputs == {1, 2}
-    assert not effect.saved_results
+# op, its arguments, (shape, bytes, input whose memory it shares) of its results, saved inputs and results
+Results = list[tuple[tuple[int, ...], int, int | None]]
+EFFECTS: list[tuple[str, tuple[Slot, ...], Results, set[int], set[int]]] = [
+    ("addmm", (tensor(6), tensor(8, 4), tensor(4, 6), "1", "1"), [((8, 6), 8 * 6 * 4, None)], {1, 2}, set()),
+    # The weight's gradient needs the data, the data's is not requested.
+    ("mm", (tensor(8, 4, grad=False), tensor(4, 6)), [((8, 6), 8 * 6 * 4, None)], {0}, set()),
+    ("relu", (tensor(8, 4),), [((8, 4), 8 * 4 * 4, None)], set(), {0}),
+    ("native_layer_norm", (tensor(8, 4), "[4]", tensor(4), tensor(4), "1e-05"),
+     [((8, 4), 8 * 4 * 4, None), ((8, 1), 8 * 4, None), ((8, 1), 8 * 4, None)], {0, 1, 2}, {1, 2}),
+    ("t", (tensor(8, 4),), [((4, 8), 8 * 4 * 4, 0)], set(), set()),
+    ("unbind", (tensor(3, 8), "0"), [((8,), 3 * 8 * 4, 0)] * 3, set(), set()),
+    ("add_", (tensor(8, grad=False), tensor(8, grad=False), "1"), [((8,), 8 * 4, 0)], set(), set()),
+    ("_to_copy", (tensor(8, 4), "15", "", "", "", "False", ""), [((8, 4), 8 * 4 * 2, None)], set(), set()),  # bfloat16
+    ("zeros", ("[3, 2]", "", "", "", ""), [((3, 2), 24, None)], set(), set()),
+]  # fmt: skip
 
 
-def test_what_needs_no_gradient_is_not_retained_for_the_other_factor() -> None:
-    effect = effect_of("aten::mm", (tensor(8, 4, grad=False), tensor(4, 6)))
-    assert effect.saved_inputs == {0}  # the weight's gradient needs the data, the data's is not requested
+@pytest.mark.parametrize(("op", "slots", "expected", "inputs", "results"), EFFECTS)
+def test_effects_by_hand(
+    op: str, slots: tuple[Slot, ...], expected: Results, inputs: set[int], results: set[int]
+) -> None:
+    effect = effect_of(f"aten::{op}", slots)
+    assert [(r.shape, r.num_bytes, r.of_input) for r in effect.results] == expected
+    assert (effect.saved_inputs, effect.saved_results) == (inputs, results)
 
 
-def test_relu_keeps_its_result() -> None:
-    effect = effect_of("aten::relu", (tensor(8, 4),))
-    assert (effect.saved_inputs, effect.saved_results) == (frozenset(), {0})
-
-
-def test_a_norm_returns_and_keeps_its_statistics() -> None:
-    effect = effect_of("aten::native_layer_norm", (tensor(8, 4), "[4]", tensor(4), tensor(4), "1e-05"))
-    assert [r.num_bytes for r in effect.results] == [8 * 4 * 4, 8 * 4, 8 * 4]
-    assert effect.saved_results == {1, 2}
-    assert 0 in effect.saved_inputs
-
-
-def test_a_view_has_no_memory_of_its_own() -> None:
-    (result,) = effect_of("aten::t", (tensor(8, 4),)).results
-    assert (result.shape, result.of_input) == ((4, 8), 0)
-
-
-def test_pieces_of_one_tensor_share_its_memory() -> None:
-    results = effect_of("aten::unbind", (tensor(3, 8), "0")).results
-    assert [r.of_input for r in results] == [0, 0, 0]
-
-
-def test_in_place_returns_what_it_was_given() -> None:
-    (result,) = effect_of("aten::add_", (tensor(8, grad=False), tensor(8, grad=False), "1")).results
-    assert result.of_input == 0
-
-
-def test_a_cast_halves_the_bytes() -> None:
-    (result,) = effect_of("aten::_to_copy", (tensor(8, 4), "15", "", "", "", "False", "")).results
-    assert (result.dtype, result.num_bytes) == ("bfloat16", 8 * 4 * 2)
-
-
-def test_what_depends_on_numbers_cannot_be_reported() -> None:
+@pytest.mark.parametrize(
+    ("op", "slots"),
+    [("nonzero", (tensor(8, dtype="bool", grad=False),)), ("add", ()), ("add", ("1",)),
+     ("add", (tensor(3), tensor(4), "1"))],
+)  # fmt: skip
+def test_what_depends_on_numbers_or_the_op_does_not_take_cannot_be_reported(op: str, slots: tuple[Slot, ...]) -> None:
     with pytest.raises(CannotTell):
-        effect_of("aten::nonzero", (tensor(8, dtype="bool", grad=False),))
-
-
-@pytest.mark.parametrize("slots", [(), ("1",), (tensor(3), tensor(4), "1")])
-def test_what_the_op_does_not_take_cannot_be_reported(slots: tuple[Slot, ...]) -> None:
-    with pytest.raises(CannotTell):
-        effect_of("aten::add", slots)
+        effect_of(f"aten::{op}", slots)
 
 
 def test_composite_ops_are_reported_from_those_that_autograd_sees() -> None:
-    assert is_composite("aten::linear")
-    assert is_composite("aten::layer_norm")
-    assert not is_composite("aten::addmm")
-    assert not is_composite("aten::t")
-    assert not is_composite("mine::op")
+    names = ("aten::linear", "aten::layer_norm", "aten::addmm", "aten::t", "mine::op")
+    assert [is_composite(name) for name in names] == [True, True, False, False, False]
 
 
 def test_a_trace_cannot_have_files_written_or_read(tmp_path: Path) -> None:
@@ -86,11 +64,6 @@ def test_a_trace_cannot_have_files_written_or_read(tmp_path: Path) -> None:
         with pytest.raises(CannotTell):
             effect_of(name, slots)
     assert not path.exists()
-
-
-def test_an_op_that_makes_a_tensor_from_numbers_is_requested() -> None:
-    (result,) = effect_of("aten::zeros", ("[3, 2]", "", "", "", "")).results
-    assert (result.shape, result.num_bytes) == ((3, 2), 24)
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gnnperf.generate import HeldFor, Hold, Pair, RankTensors
 from gnnperf.generate.uses import Stretch, Use, use
 from gnnperf.memory import Part, planned_timeline
 from gnnperf.memory.over_time import MOST_POINTS, timeline
 from gnnperf.memory.planned import planned_peak
-from gnnperf.memory.recorded import Stay, peak_of, timeline_of
+from gnnperf.memory.recorded import Stay, timeline_of
 
 # Forward: a 3 stays, b 5 goes; y 10 leaves. Backward: dy 10 comes, makes a gradient of 7.
 PAIR = Pair(
@@ -62,15 +60,3 @@ def test_recorded_tensors_come_and_go_at_their_times() -> None:
     result = timeline_of(stays, 1_000, 9_000)
     assert result.time_us == (0.0, 1.0, 4.0, 7.0, 8.0)
     assert result.total_bytes == (100, 140, 190, 150, 100)
-
-
-stay = st.builds(
-    lambda size, begin, length: Stay(size, begin, begin + length, Part.ACTIVATIONS, ""),
-    st.integers(1, 1_000), st.integers(0, 50), st.integers(0, 50),
-)  # fmt: skip
-
-
-@given(st.lists(stay, min_size=1, max_size=30))
-def test_the_highest_point_of_a_recording_is_its_peak(stays: list[Stay]) -> None:
-    peak = peak_of(stays, lambda n: n)[0][Part.ACTIVATIONS]
-    assert max(timeline_of(stays, 0, 100).total_bytes) == peak

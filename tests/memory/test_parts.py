@@ -2,7 +2,7 @@
 
 from gnnperf.memory.given import blocked_bytes, requested_bytes, workspace_bytes
 from gnnperf.memory.step_calls import Call
-from gnnperf.memory.storages import Role, Storages, TensorSlot
+from gnnperf.memory.storages import Role, Storage, Storages, TensorSlot
 
 FLOAT = "float32"
 
@@ -34,9 +34,13 @@ def test_what_is_requested_for_inside() -> None:
     assert requested_bytes(inside) == 128 + 24 + 40
 
 
+def made(storages: Storages, count: int) -> list[Storage]:
+    return [storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(count)]
+
+
 def test_what_no_one_took_yet_comes_first_and_then_the_newest() -> None:
     storages = Storages()
-    first, second = (storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(2))
+    first, second = made(storages, 2)
     storages.name(first, (1,), FLOAT)
     storages.name(second, (1,), FLOAT)
     taken = [storages.take((1,), FLOAT, call=call) for call in range(3)]
@@ -47,16 +51,16 @@ def test_what_no_one_took_yet_comes_first_and_then_the_newest() -> None:
 
 def test_arguments_of_one_call_are_different_tensors_and_the_likely_ones() -> None:
     storages = Storages()
-    made = [storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(3)]
-    for one in made:
+    all_of_them = made(storages, 3)
+    for one in all_of_them:
         storages.name(one, (1,), FLOAT)
     result = [storages.take((1,), FLOAT, [0], call=7) for _ in range(2)]
-    assert [one.storage for one in result if one] == [made[0], made[2]]
+    assert [one.storage for one in result if one] == all_of_them[::2]
 
 
 def test_what_the_forward_left_over_is_for_no_one_in_the_backward() -> None:
     storages = Storages()
-    gradient, left_over = (storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(2))
+    gradient, left_over = made(storages, 2)
     storages.name(left_over, (1,), FLOAT)
     storages.in_backward = True
     storages.name(gradient, (1,), FLOAT)

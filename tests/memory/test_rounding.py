@@ -9,14 +9,14 @@ from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
 sizes = st.integers(0, 2**40)
 
 
-@pytest.mark.parametrize(("requested", "block"), [(0, 0), (1, 64), (64, 64), (65, 128), (4_000, 4_032)])
-def test_blocks_on_a_cpu_are_multiples_of_64_bytes(requested: int, block: int) -> None:
-    assert cpu_block_bytes(requested) == block
-
-
-@pytest.mark.parametrize(("requested", "block"), [(0, 0), (1, 512), (512, 512), (513, 1_024), (4_000, 4_096)])
-def test_blocks_on_cuda_are_multiples_of_512_bytes(requested: int, block: int) -> None:
-    assert cuda_block_bytes(requested) == block
+@pytest.mark.parametrize(
+    ("requested", "on_cpu", "on_cuda"),
+    [(0, 0, 0), (1, 64, 512), (64, 64, 512), (65, 128, 512), (512, 512, 512), (513, 576, 1_024), (4_000, 4_032, 4_096)],
+)
+def test_blocks_are_multiples_of_64_bytes_on_a_cpu_and_of_512_on_cuda(
+    requested: int, on_cpu: int, on_cuda: int
+) -> None:
+    assert (cpu_block_bytes(requested), cuda_block_bytes(requested)) == (on_cpu, on_cuda)
 
 
 @given(sizes, sizes)

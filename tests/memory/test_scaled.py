@@ -38,21 +38,22 @@ def test_a_view_has_as_many_elements_as_its_input(size: str, wanted: str) -> Non
     assert result == wanted or (size == "[64, 1024]" and result == "[128, 1024]")
 
 
-def test_a_view_of_what_stays_stays() -> None:
-    weight = tensor(512, 128)
-    assert _arguments("aten::view", weight, weight, "[65536]")[1] == "[65536]"
-
-
-def test_a_size_of_its_own_grows_with_the_tensor() -> None:
-    before, after = tensor(8, 1, 64), tensor(16, 1, 64)
-    assert _arguments("aten::expand", before, after, "[8, 4, 64]", "False")[1] == "[16, 4, 64]"
-    assert _arguments("aten::new_empty_strided", before, after, "[8, 4]", "[1, 8]")[1:3] == ("[16, 4]", "[1, 16]")
-
-
-def test_a_slice_that_ended_with_its_dimension_does_so_still() -> None:
-    before, after = tensor(8, 64), tensor(16, 64)
-    assert _arguments("aten::slice", before, after, "0", "2", "8", "1")[3] == "16"
-    assert _arguments("aten::slice", before, after, "0", "2", "6", "1")[3] == "6"
+@pytest.mark.parametrize(
+    ("op", "before", "after", "rest", "expected"),
+    [
+        ("view", tensor(512, 128), tensor(512, 128), ("[65536]",), ("[65536]",)),  # what stays stays
+        # A size of its own grows with the tensor.
+        ("expand", tensor(8, 1, 64), tensor(16, 1, 64), ("[8, 4, 64]", "False"), ("[16, 4, 64]", "False")),
+        ("new_empty_strided", tensor(8, 1, 64), tensor(16, 1, 64), ("[8, 4]", "[1, 8]"), ("[16, 4]", "[1, 16]")),
+        # A slice that ended with its dimension does so still.
+        ("slice", tensor(8, 64), tensor(16, 64), ("0", "2", "8", "1"), ("0", "2", "16", "1")),
+        ("slice", tensor(8, 64), tensor(16, 64), ("0", "2", "6", "1"), ("0", "2", "6", "1")),
+    ],
+)
+def test_numbers_go_with_the_tensor(
+    op: str, before: TensorSlot, after: TensorSlot, rest: tuple[Slot, ...], expected: tuple[Slot, ...]
+) -> None:
+    assert _arguments(f"aten::{op}", before, after, *rest)[1:] == expected
 
 
 def test_a_guess_goes_by_the_rules_of_the_edit() -> None:

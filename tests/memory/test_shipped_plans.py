@@ -31,7 +31,9 @@ def test_every_shipped_plan_has_stated_hardware() -> None:
 
 @pytest.mark.parametrize(("name", "device"), STATED.items())
 def test_shipped_plan_fits_its_stated_hardware(name: str, device: str) -> None:
-    plan = read_plan(read_yaml(conf_dir("plan") / f"{name}.yaml"), name)
+    raw = read_yaml(conf_dir("plan") / f"{name}.yaml")
+    plan = read_plan(raw, name)
+    assert raw["source"] and plan.name == name
     ranks = rank_tensors(plan)
     capacity = load_device(device).memory_bytes
     assert max(planned_peak(rank).peak_bytes for rank in ranks) < capacity

@@ -27,10 +27,8 @@ def test_a_pair_by_hand() -> None:
     forward, backward, _ = courses(PAIR, in_blocks(exactly))
     assert (forward.during[forward.highest, ASKED], forward.ops[forward.highest]) == (3 + 5 + 10, "two")
     assert forward.net[ASKED] == 3 + 10  # b is gone, x stays for the backward
-    assert (backward.during[backward.highest, ASKED], backward.ops[backward.highest]) == (
-        2,
-        "three",
-    )  # then dy and x go, and dx comes: 2 - 20 + 10
+    # Then dy and x go, and dx comes: 2 - 20 + 10.
+    assert (backward.during[backward.highest, ASKED], backward.ops[backward.highest]) == (2, "three")
     assert backward.net[ASKED] == 10 - 10 - 10 - 3  # dx; dy, x and a
 
 
@@ -86,7 +84,6 @@ def test_parts_and_rounding_add_up_to_blocks() -> None:
 
 def test_nothing_is_left_by_a_stretch_and_its_reverse() -> None:
     forward, backward, _ = courses(PAIR, in_blocks(exactly))
-    assert np.array_equal(
-        forward.net + backward.net, [10 - 10, 0, 0, 0, 0]
-    )  # y left, x and dy entered, dx left: neighbors'
+    # y left, x and dy entered, dx left: neighbors'.
+    assert np.array_equal(forward.net + backward.net, [10 - 10, 0, 0, 0, 0])
     assert forward.net[BLOCKS] == forward.net[ASKED]

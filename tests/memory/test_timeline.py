@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from gnnperf.memory.measured import Part
 from gnnperf.memory.planned import cpu_block_bytes
-from gnnperf.memory.recorded import Stay, peak_of
+from gnnperf.memory.recorded import Stay, peak_of, timeline_of
 
 
 def test_the_peak_is_where_most_is_there_at_one_time() -> None:
@@ -36,5 +36,6 @@ def test_one_tensor_more_is_never_a_lower_peak_and_never_more_than_its_size_high
     stays: list[Stay], one: Stay
 ) -> None:
     before = peak_of(stays, lambda n: n)[0][Part.ACTIVATIONS]
+    assert max(timeline_of(stays, 0, 100).total_bytes) == before
     after = peak_of([*stays, one], lambda n: n)[0][Part.ACTIVATIONS]
     assert before <= after <= before + one.num_bytes

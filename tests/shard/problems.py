@@ -20,12 +20,14 @@ def tables(count: int, seed: int = 0, dim: int = 64) -> tuple[Table, ...]:
                  for i in range(count))  # fmt: skip
 
 
-def problem(own: tuple[Table, ...], ranks: int, *, batch: int = 16384, memory_bytes: float | None = None) -> Problem:
-    """On A100s, or such with another memory."""
-    device = load_device("a100_sxm_80gb")
-    chosen = device if memory_bytes is None else replace(device, memory_bytes=memory_bytes)
+def problem(own: tuple[Table, ...], ranks: int, *, batch: int = 16384, capacity_bytes: float | None = None) -> Problem:
+    """On A100s, or such with another memory, of which tables get so much."""
+    cluster = default_cluster(load_device("a100_sxm_80gb"))
     model = Recommender(own, (128, own[0].dim), (128, 1))
     plan = RecommendationPlan("small", model, batch, ranks, largest_first(own, ranks))
-    return Problem(
-        plan, default_cluster(device) if chosen is device else replace(default_cluster(device), device=chosen)
-    )
+    result = Problem(plan, cluster)
+    if capacity_bytes is None:
+        return result
+    less_bytes = (result.capacity_bytes - capacity_bytes) / (1.0 - result.reserve_share)
+    device = replace(cluster.device, memory_bytes=cluster.device.memory_bytes - less_bytes)
+    return Problem(plan, replace(cluster, device=device))

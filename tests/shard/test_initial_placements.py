@@ -30,15 +30,13 @@ def test_by_size_and_by_lookups_by_hand() -> None:
 def test_a_table_without_slack_is_divided_by_rows() -> None:
     """Room for 1.2 MB per device: a table of 2 MB is divided, the small one is not."""
     own = (Table("large", 62_500, 8), Table("small", 1000, 8))
-    requested = problem(own, 2)
-    perceptrons = requested.cluster.device.memory_bytes * 0.85 - requested.capacity_bytes
-    tight = problem(own, 2, memory_bytes=(1.2e6 + perceptrons) / 0.85)
+    tight = problem(own, 2, capacity_bytes=1.2e6)
     result = greedy(size_weights(Loads(tight)), Loads(tight))
     assert result == (Placed(Split.ROW, (0, 1)), Placed(Split.TABLE, (0,)))
 
 
 def test_what_fits_nowhere_is_refused_in_one_sentence() -> None:
-    loads = Loads(problem(OWN, 2, memory_bytes=100_000.0))
+    loads = Loads(problem(OWN, 2, capacity_bytes=0.0))
     with pytest.raises(InputError, match=r"4 tables with sgd take .* GiB per device even if"):
         greedy(size_weights(loads), loads)
     with pytest.raises(InputError, match="more devices"):
@@ -48,9 +46,7 @@ def test_what_fits_nowhere_is_refused_in_one_sentence() -> None:
 def test_random_placements_fit_and_are_those_of_the_seed() -> None:
     own = tables(8)
     need = max(t.rows for t in own) * 256.0
-    requested = problem(own, 4)
-    perceptrons = requested.cluster.device.memory_bytes * 0.85 - requested.capacity_bytes
-    loads = Loads(problem(own, 4, memory_bytes=(1.1 * need + perceptrons) / 0.85))
+    loads = Loads(problem(own, 4, capacity_bytes=1.1 * need))
     result = random_placements(loads, 5, seed=1)
     assert result == random_placements(loads, 5, seed=1) != random_placements(loads, 5, seed=2)
     assert len(result) == 5

@@ -41,12 +41,6 @@ def test_detected_placements_are_never_worse_than_greedy_ones() -> None:
     assert best <= min(costs.value(costs.start(placement)) for placement in begins.values())
 
 
-def test_the_same_twice_and_another_seed_may_differ() -> None:
-    costs = surrogate(problem(tables(12, 5), 4))
-    begins = list(seeds(costs.loads).values())
-    assert candidates(begins, costs, QUICK) == candidates(begins, costs, QUICK)
-
-
 def test_any_price_ranks() -> None:
     """A price that only counts tables on rank 0, as a recorded graph's edit would be another one."""
     placements: list[Placement] = [

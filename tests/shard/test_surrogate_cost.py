@@ -76,7 +76,7 @@ def test_loads_are_what_the_graph_is_predicted_to_take() -> None:
 
 
 def test_what_does_not_fit_is_infinitely_slow() -> None:
-    small = problem(tables(6), 2, memory_bytes=2.0 * max(t.rows for t in tables(6)) * 256)
+    small = problem(tables(6), 2, capacity_bytes=1.5 * max(t.rows for t in tables(6)) * 256)
     costs = surrogate(small)
     on_one = costs.start(tuple(Placed(Split.TABLE, (0,)) for _ in range(6)))
     assert on_one.per_rank[MEMORY].max() > small.capacity_bytes
@@ -90,13 +90,10 @@ def test_evenness_decides_between_equal_steps() -> None:
     assert 2.0 <= COSTS.value(spread)[1] < 2 * RANKS
 
 
-def test_collectives_between_priced_sizes() -> None:
+def test_collectives_between_priced_sizes_and_none_of_one_rank() -> None:
     small, large = COSTS.collective_us("all_to_all", 1e6), COSTS.collective_us("all_to_all", 2e6)
     assert 0 < small < large
     assert COSTS.collective_us("all_to_all", 0.0) == 0.0
-
-
-def test_a_surrogate_of_one_rank_has_no_collectives() -> None:
     isolated: Surrogate = surrogate(problem(tables(3), 1))
     assert isolated.collective_us("all_to_all", 1e9) == 0.0
     assert np.isfinite(isolated.value(isolated.start(isolated.problem.plan.placement))[0])

@@ -157,29 +157,21 @@ Meeting = tuple[tuple[int, ...], str, int]  # group (or channel), kind, and how 
 
 @dataclass
 class Clock:
-    """One rank on its way through its events.
+    """One rank on its way through its events."""
 
-    Attributes:
-        run: the rank.
-        steps: begins and ends still to come.
-        now_us: its time.
-        begin_us, end_us: times of events, by the event's identity.
-        issued_us, done_us: by number of the collective: when it was issued, and when it was seen to be over.
-        meetings: by number of the collective, where it meets those of its peers.
-        earlier: how many met at each place so far.
-        waits_for: number of the collective that it waits for; None while it goes on.
-    """
-
-    run: RankRun
-    steps: Iterator[tuple[Event, bool]]
-    now_us: float = 0.0
+    run: RankRun  # the rank
+    steps: Iterator[tuple[Event, bool]]  # begins and ends still to come
+    now_us: float = 0.0  # its time
+    # begin_us, end_us: times of events, by the event's identity
     begin_us: dict[int, float] = field(default_factory=dict)
     end_us: dict[int, float] = field(default_factory=dict)
+    # issued_us, done_us: by number of the collective: when it was issued, and when it was seen to be over
     issued_us: dict[int, float] = field(default_factory=dict)
     done_us: dict[int, float] = field(default_factory=dict)
+    # by number of the collective, where it meets those of its peers
     meetings: dict[int, Meeting] = field(default_factory=dict)
-    earlier: Counter[tuple[tuple[int, ...], str]] = field(default_factory=Counter)
-    waits_for: int | None = None
+    earlier: Counter[tuple[tuple[int, ...], str]] = field(default_factory=Counter)  # how many met at each place so far
+    waits_for: int | None = None  # number of the collective that it waits for; None while it goes on
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -50,13 +50,7 @@ class Issued:
 
 
 class FakeWork(dist.Work):
-    """What an asynchronous collective returns: complete at once.
-
-    Args:
-        number: of the collective.
-        tensors: its results.
-        finish: what the thread that waits does with them first.
-    """
+    """What an asynchronous collective returns: complete at once; `finish` is what the thread that waits does first."""
 
     def __init__(self, number: int, tensors: list[torch.Tensor], finish: Callable[[], object] | None = None) -> None:
         super().__init__()

@@ -141,18 +141,13 @@ class Residual:
 
 @dataclass(frozen=True)
 class Passes:
-    """A step but for the optimizer.
+    """A step but for the optimizer."""
 
-    Attributes:
-        forward, backward: in order.
-        parameters: elements of each, in the order of layers.
-        norm_channels: of each norm: it keeps two running statistics and a counter.
-    """
-
+    # forward, backward: in order
     forward: Lines
     backward: Lines
-    parameters: tuple[int, ...]
-    norm_channels: tuple[int, ...]
+    parameters: tuple[int, ...]  # elements of each, in the order of layers
+    norm_channels: tuple[int, ...]  # of each norm: it keeps two running statistics and a counter
 
 
 def network_passes(plan: ConvolutionalPlan) -> Passes:

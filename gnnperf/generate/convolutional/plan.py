@@ -32,32 +32,23 @@ class NetworkOptimizer(StrEnum):
 
 @dataclass(frozen=True)
 class Network:
-    """A residual network with batch norms.
+    """A residual network with batch norms."""
 
-    Attributes:
-        block: of every stage.
-        blocks, widths, strides: of each stage: number of blocks, inner channels, stride of the first block. In a
-            bottleneck its 3 x 3 convolution has it, as torchvision and NVIDIA do ("v1.5").
-        classes: of the output layer.
-        image: height and width.
-        stem_channels, stem_kernel, stem_stride: of the first convolution.
-        stem_pool: a 3 x 3 maximum with stride 2 after it.
-        shortcut_norm: convolutions of shortcuts have a batch norm; else a bias.
-        inplace: activations and sums overwrite their input.
-    """
-
-    block: Block
+    block: Block  # of every stage
+    # blocks, widths, strides: of each stage: number of blocks, inner channels, stride of the first block. In a
+    # bottleneck its 3 x 3 convolution has it, as torchvision and NVIDIA do ("v1.5").
     blocks: tuple[int, ...]
     widths: tuple[int, ...] = (64, 128, 256, 512)
     strides: tuple[int, ...] = (1, 2, 2, 2)
-    classes: int = 1000
-    image: int = 224
+    classes: int = 1000  # of the output layer
+    image: int = 224  # height and width
+    # stem_channels, stem_kernel, stem_stride: of the first convolution
     stem_channels: int = 64
     stem_kernel: int = 7
     stem_stride: int = 2
-    stem_pool: bool = True
-    shortcut_norm: bool = True
-    inplace: bool = True
+    stem_pool: bool = True  # a 3 x 3 maximum with stride 2 after it
+    shortcut_norm: bool = True  # convolutions of shortcuts have a batch norm; else a bias
+    inplace: bool = True  # activations and sums overwrite their input
 
     def __post_init__(self) -> None:
         for name in ("blocks", "widths", "strides"):
@@ -78,23 +69,18 @@ class Network:
 
 @dataclass(frozen=True)
 class Training:
-    """How a rank trains.
+    """How a rank trains."""
 
-    Attributes:
-        batch: samples per rank and step.
-        dtype: of convolutions and activations; below float32 by autocast, parameters stay float32. Loss scaling, which
-            float16 needs, is left out.
-        channels_last: memory format. Otherwise matrix units, which want channels last, make cuDNN turn tensors around.
-        optimizer: see there; gradients are set to none between steps (torch.optim.Optimizer.zero_grad).
-        weight_decay: whether parameters are added to gradients.
-        bucket_bytes: of DDP's gradients; they go when so many are ready, the first ones from a mebibyte on.
-    """
-
-    batch: int
+    batch: int  # samples per rank and step
+    # of convolutions and activations; below float32 by autocast, parameters stay float32. Loss scaling, which float16
+    # needs, is left out.
     dtype: str = "float32"
+    # memory format. Otherwise matrix units, which want channels last, make cuDNN turn tensors around.
     channels_last: bool = False
+    # see there; gradients are set to none between steps (torch.optim.Optimizer.zero_grad)
     optimizer: NetworkOptimizer = NetworkOptimizer.FOREACH
-    weight_decay: bool = True
+    weight_decay: bool = True  # whether parameters are added to gradients
+    # of DDP's gradients; they go when so many are ready, the first ones from a mebibyte on
     bucket_bytes: float = 25.0 * MEBIBYTE
 
     def __post_init__(self) -> None:
@@ -120,12 +106,7 @@ class NetworkReplicas:
 
 @dataclass(frozen=True)
 class ConvolutionalPlan:
-    """One configuration.
-
-    Attributes:
-        name: of the graph.
-        network, training, replicas: see there.
-    """
+    """One configuration."""
 
     name: str
     network: Network

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.generate.folding.structure import SHARED, Structure, mixed, places_among, seen, structure_of, summed
-from gnnperf.graph import ExecutionGraph, StepLabel
+from gnnperf.graph import ExecutionGraph
 
 # What is stated about graphs in which ranks stand for others.
 
@@ -37,11 +37,9 @@ def restated(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, .
 # Which ranks have equal roles: color refinement over ranks and what they meet in.
 #
 # Start: ranks with equal nodes, in order, and equal edges among them have one color. Round by round a rank's color
-# takes
-# in what it meets: of every transfer the colors of all its ranks and the places of their parts, of every edge to
-# another
-# rank that rank's color. When no color splits any more, ranks of one color see equal surroundings, however far one
-# looks (the coarsest equitable partition: Cardon, Crochemore 1982; Grohe 2017, chapter 3).
+# takes in what it meets: of every transfer the colors of all its ranks and the places of their parts, of every edge
+# to another rank that rank's color. When no color splits any more, ranks of one color see equal surroundings, however
+# far one looks (the coarsest equitable partition: Cardon, Crochemore 1982; Grohe 2017, chapter 3).
 #
 # Whatever gives equal nodes equal latencies then gives equal starts to the nodes of equal ranks: a start is the maximum
 # over what a node waits for, and that is the same multiset of (color, place). So one rank per color is enough.
@@ -63,11 +61,12 @@ def refine(
         uint64 color of transfers and links, 0 for nodes of ranks.
     """
     isolated = mixed(_classes_own(structure), stands_for)
-    color = mixed(isolated, *_seats(machine))
+    _, seat, ranks_there = np.unique(machine, return_inverse=True, return_counts=True)
+    color = mixed(isolated, places_among(machine), ranks_there[seat])
     count = 0
     while (result := len(np.unique(color))) > count:
         count = result
-        color = mixed(color, _met(structure, color), _mates(color, machine))
+        color = mixed(color, _met(structure, color), summed(mixed(color), seat, len(machine))[seat])
     of_isolated, of_rank = (np.unique(c, return_inverse=True)[1] for c in (isolated, color))
     return of_isolated, of_rank, _shared(structure, color)
 
@@ -104,18 +103,6 @@ def _met(s: Structure, color: np.ndarray) -> np.ndarray:
         given = mixed(np.full(len(ends), way), s.label[leaves], s.place[ends], seen)
         result = result + summed(given, s.owner[ends], s.num_ranks)
     return result
-
-
-def _seats(machine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[num_ranks] place of each rank on its machine, and how many ranks sit there."""
-    _, of, count = np.unique(machine, return_inverse=True, return_counts=True)
-    return places_among(machine), count[of]
-
-
-def _mates(color: np.ndarray, machine: np.ndarray) -> np.ndarray:
-    """[num_ranks] color of the whole machine."""
-    _, of = np.unique(machine, return_inverse=True)
-    return summed(mixed(color), of, len(machine))[of]
 
 
 # The graph with one rank per class: the others' nodes go, and what they met is met by those that stand for them.
@@ -174,16 +161,12 @@ def reduced(graph: ExecutionGraph, structure: Structure, stands_in: np.ndarray) 
 def of_ranks(graph: ExecutionGraph, chosen: np.ndarray) -> ExecutionGraph:
     """`graph` with the attributes of the ranks at positions `chosen` only; its nodes are theirs already."""
     names = tuple(graph.device_names[i] for i in chosen) if graph.device_names else ()
-    steps = tuple(_label(step, chosen) for step in graph.steps)
+    steps = tuple(
+        replace(step, rank_start_us=tuple(step.rank_start_us[i] for i in chosen),
+                rank_completion_us=tuple(step.rank_completion_us[i] for i in chosen))
+        for step in graph.steps
+    )  # fmt: skip
     return replace(graph, ranks=tuple(graph.ranks[i] for i in chosen), device_names=names, steps=steps)
-
-
-def _label(step: StepLabel, chosen: np.ndarray) -> StepLabel:
-    return replace(
-        step,
-        rank_start_us=tuple(step.rank_start_us[i] for i in chosen),
-        rank_completion_us=tuple(step.rank_completion_us[i] for i in chosen),
-    )
 
 
 # Why two ranks are no class: the first thing that tells them apart, in words.
@@ -226,34 +209,21 @@ def _texts(frame: pd.DataFrame) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RankClass:
-    """Ranks that nothing in the graph tells apart.
+    """Ranks that nothing in the graph tells apart."""
 
-    Attributes:
-        rank: the one in the folded graph.
-        ranks: all of them, ascending.
-        why: what distinguishes them from rank classes before; "" for the first class.
-    """
-
-    rank: int
-    ranks: tuple[int, ...]
-    why: str = ""
+    rank: int  # the one in the folded graph
+    ranks: tuple[int, ...]  # all of them, ascending
+    why: str = ""  # what distinguishes them from rank classes before; "" for the first class
 
 
 @dataclass(frozen=True)
 class Folded:
-    """A folded graph.
+    """A folded graph."""
 
-    Attributes:
-        graph: one rank of each class; `stands_for` has their numbers.
-        classes: in order of their ranks in the graph.
-        node: [num_nodes of the graph before] the folded graph's node that stands for each one.
-        came_from: [num_nodes of the folded graph] the node of the graph before that each one is.
-    """
-
-    graph: ExecutionGraph
-    classes: tuple[RankClass, ...]
-    node: np.ndarray
-    came_from: np.ndarray
+    graph: ExecutionGraph  # one rank of each class; `stands_for` has their numbers
+    classes: tuple[RankClass, ...]  # in order of their ranks in the graph
+    node: np.ndarray  # [num_nodes of the graph before] the folded graph's node that stands for each one
+    came_from: np.ndarray  # [num_nodes of the folded graph] the node of the graph before that each one is
 
 
 def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:

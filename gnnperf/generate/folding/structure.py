@@ -29,26 +29,17 @@ SHARED = -1
 
 @dataclass(frozen=True)
 class Structure:
-    """Nodes by rank, and edges as arrays.
+    """Nodes by rank, and edges as arrays."""
 
-    Attributes:
-        num_ranks: ranks in the graph.
-        owner: [num_nodes] position of the node's rank in `graph.ranks`; SHARED for collectives and links.
-        place: [num_nodes] number of the node among its rank's; SHARED for shared ones.
-        content: [num_nodes] uint64, equal for nodes that predictors cannot tell apart.
-        meets: [num_nodes] bool, transfers: what ranks meet in.
-        src, dst: [num_edges] node ids, those of `graph.cross_step` included.
-        label: [num_edges] uint64, equal for edges of equal relation, evidence and lag class.
-    """
-
-    num_ranks: int
-    owner: np.ndarray
-    place: np.ndarray
-    content: np.ndarray
-    meets: np.ndarray
+    num_ranks: int  # ranks in the graph
+    owner: np.ndarray  # [num_nodes] position of the node's rank in `graph.ranks`; SHARED for collectives and links
+    place: np.ndarray  # [num_nodes] number of the node among its rank's; SHARED for shared ones
+    content: np.ndarray  # [num_nodes] uint64, equal for nodes that predictors cannot tell apart
+    meets: np.ndarray  # [num_nodes] bool, transfers: what ranks meet in
+    # src, dst: [num_edges] node ids, those of `graph.cross_step` included
     src: np.ndarray
     dst: np.ndarray
-    label: np.ndarray
+    label: np.ndarray  # [num_edges] uint64, equal for edges of equal relation, evidence and lag class
 
 
 def structure_of(graph: ExecutionGraph, ranks_per_node: int | None) -> Structure:

@@ -67,25 +67,19 @@ def vector_bytes(parts: tuple[Part, ...], ranks: int, samples: int) -> np.ndarra
 
 @dataclass(frozen=True)
 class Shared:
-    """What programs of all ranks share.
+    """What programs of all ranks share."""
 
-    Attributes:
-        plan: requested.
-        parts: of tables.
-        elements, indices, tables: [ranks] see `widths`.
-        bottom, rest, bottom_backward: lines of the replicated part; `rest` is all between the two.
-        update: of replicated parameters.
-    """
-
-    plan: RecommendationPlan
-    parts: tuple[Part, ...]
+    plan: RecommendationPlan  # requested
+    parts: tuple[Part, ...]  # of tables
+    # elements, indices, tables: [ranks] see `widths`
     elements: np.ndarray
     indices: np.ndarray
     tables: np.ndarray
+    # bottom, rest, bottom_backward: lines of the replicated part; `rest` is all between the two
     bottom: tuple[Line, ...]
     rest: tuple[Line, ...]
     bottom_backward: tuple[Line, ...]
-    update: tuple[Line, ...]
+    update: tuple[Line, ...]  # of replicated parameters
 
 
 def shared_by_all(plan: RecommendationPlan) -> Shared:

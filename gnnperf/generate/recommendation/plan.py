@@ -37,25 +37,15 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Recommender:
-    """A deep learning recommendation model (DLRM, Naumov et al. 2019).
+    """A deep learning recommendation model (DLRM, Naumov et al. 2019)."""
 
-    Attributes:
-        tables: embedding tables, float32; lookups are summed.
-        bottom: widths of the bottom perceptron; with `dot`, the last is the dimension of all tables.
-        top: widths of the top perceptron, the last is 1.
-        dense_features: numbers per sample, input of the bottom perceptron.
-        interaction: between the two.
-        dtype: of the perceptrons' products; the tables, and what travels, stay float32.
-        optimizer: of everything.
-    """
-
-    tables: tuple[Table, ...]
-    bottom: tuple[int, ...]
-    top: tuple[int, ...]
-    dense_features: int = 13
-    interaction: Interaction = Interaction.DOT
-    dtype: str = "float32"
-    optimizer: Optimizer = Optimizer.SGD
+    tables: tuple[Table, ...]  # embedding tables, float32; lookups are summed
+    bottom: tuple[int, ...]  # widths of the bottom perceptron; with `dot`, the last is the dimension of all tables
+    top: tuple[int, ...]  # widths of the top perceptron, the last is 1
+    dense_features: int = 13  # numbers per sample, input of the bottom perceptron
+    interaction: Interaction = Interaction.DOT  # between the two
+    dtype: str = "float32"  # of the perceptrons' products; the tables, and what travels, stay float32
+    optimizer: Optimizer = Optimizer.SGD  # of everything
 
     def __post_init__(self) -> None:
         require(bool(self.tables), "model.tables", [], "at least one table")

@@ -45,27 +45,18 @@ class Kernels(StrEnum):
 
 @dataclass(frozen=True)
 class Block:
-    """The parts of a layer; as they are here, it is that of GPT-2 and of Megatron-LM of 2021.
-
-    Attributes:
-        attention, norm, activation, positions, kernels: see there.
-        key_value_heads: heads of keys and values, shared by groups of query heads (Ainslie et al. 2023, GQA); None: as
-            many as of queries.
-        width: inner columns of the MLP; None: four times the hidden ones.
-        bias: whether products have one.
-        dropout: after embedding, attention and MLP.
-        tied_embedding: the logits take the embedding's weights; else they have their own.
-    """
+    """The parts of a layer; as they are here, it is that of GPT-2 and of Megatron-LM of 2021."""
 
     attention: Attention = Attention.UNFUSED
+    # heads of keys and values, shared by groups of query heads (Ainslie et al. 2023, GQA); None: as many as of queries.
     key_value_heads: int | None = None
     norm: Norm = Norm.LAYER
     activation: Activation = Activation.GELU
-    width: int | None = None
+    width: int | None = None  # inner columns of the MLP; None: four times the hidden ones
     positions: Positions = Positions.LEARNED
-    bias: bool = True
-    dropout: bool = True
-    tied_embedding: bool = True
+    bias: bool = True  # whether products have one
+    dropout: bool = True  # after embedding, attention and MLP
+    tied_embedding: bool = True  # the logits take the embedding's weights; else they have their own
     kernels: Kernels = Kernels.FUSED
 
     def __post_init__(self) -> None:
@@ -79,25 +70,18 @@ class Block:
 
 @dataclass(frozen=True)
 class Experts:
-    """Settings of expert layers.
+    """Settings of expert layers."""
 
-    Attributes:
-        count: experts of a layer, over all ranks of an expert-parallel group.
-        top_k: experts of a token.
-        every: the last of so many layers has experts; 1: all have.
-        width: inner columns of an expert; None: those of the block's MLP.
-        capacity_factor: each expert takes ceil(factor x tokens x top_k / count) tokens of a rank, padded with zeros,
-            the others are dropped (GShard, Switch); None: none are dropped, and messages are as long as they are
-            (MegaBlocks; Megatron-LM without moe_expert_capacity_factor).
-        imbalance: tokens of the busiest rank over the mean of its group. Without a capacity the others wait for it, so
-            all are priced as it is. None: 1 is taken, and stated in a warning.
-    """
-
-    count: int
-    top_k: int = 2
-    every: int = 1
-    width: int | None = None
+    count: int  # experts of a layer, over all ranks of an expert-parallel group
+    top_k: int = 2  # experts of a token
+    every: int = 1  # the last of so many layers has experts; 1: all have
+    width: int | None = None  # inner columns of an expert; None: those of the block's MLP
+    # each expert takes ceil(factor x tokens x top_k / count) tokens of a rank, padded with zeros, the others are
+    # dropped (GShard, Switch); None: none are dropped, and messages are as long as they are (MegaBlocks; Megatron-LM
+    # without moe_expert_capacity_factor)
     capacity_factor: float | None = None
+    # tokens of the busiest rank over the mean of its group. Without a capacity the others wait for it, so all are
+    # priced as it is. None: 1 is taken, and stated in a warning.
     imbalance: float | None = None
 
     def __post_init__(self) -> None:

@@ -38,15 +38,10 @@ class _Met:
 def build_plan(
     plan: TransformerPlan, roles: RoleMap | None = None, lengths: Sequence[int] = ()
 ) -> ExecutionGraph:  # fmt: skip
-    """The graph of one step.
+    """The graph of one step; every latency, start and lag is NaN.
 
-    Args:
-        plan: the configuration.
-        roles: which ranks are in the graph; None: one of each stage, which stands for all of it.
-        lengths: of the samples of each micro-batch; (): model.sequence.
-
-    Returns:
-        Every latency, start and lag is NaN. Collectives know the size of their group, whatever part of it is there.
+    `roles` are the ranks in the graph; None: one of each stage, which stands for all of it. `lengths` are of the
+    samples of each micro-batch; (): model.sequence. Collectives have the size of their whole group.
     """
     chosen, ways = roles or one_per_stage(plan.parallelism), plan.parallelism
     stages = sorted({role.stage for role in chosen.ranks.values()})
@@ -61,13 +56,8 @@ def planned_graph(
 ) -> ExecutionGraph:  # fmt: skip
     """Ranks' nodes as one graph, their transfers matched.
 
-    Args:
-        name: of the graph.
-        own: rank -> its nodes.
-        roles: of these ranks, in the same order.
-        ways: all ranks of the job.
-        content: what the graph is made of; its repr is the fingerprint.
-        warnings: what was taken for granted.
+    `own`: rank -> its nodes, in the order of `roles`; `content`: what the graph is made of, whose repr is the
+    fingerprint; `warnings`: what was taken for granted.
     """
     tables, edges, offset = [], EdgeList(), 0
     met: dict[Meeting, list[_Met]] = defaultdict(list)

@@ -28,15 +28,12 @@ class Store(StrEnum):
 
 @dataclass(frozen=True)
 class Offload:
-    """Settings of offloading.
+    """Settings of offloading."""
 
-    Attributes:
-        activations: what a layer keeps for its backward pass: all of it, or with full recomputation its input. It is
-            copied out behind the layer's forward pass and fetched one layer ahead (TransformerEngine, cpu_offload.py).
-        optimizer: float32 weights and moments; the host then updates (Ren et al. 2021, ZeRO-Offload).
-    """
-
+    # what a layer keeps for its backward pass: all of it, or with full recomputation its input. It is copied out behind
+    # the layer's forward pass and fetched one layer ahead (TransformerEngine, cpu_offload.py).
     activations: Store = Store.DEVICE
+    # float32 weights and moments; the host then updates (Ren et al. 2021, ZeRO-Offload).
     optimizer: Store = Store.DEVICE
 
 

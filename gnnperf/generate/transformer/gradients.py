@@ -14,12 +14,7 @@ from enum import StrEnum
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
 from gnnperf.generate.transformer.plan import Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import (
-    Count,
-    first_parameters,
-    head_parameters,
-    parameters_of,
-)
+from gnnperf.generate.transformer.sizes import Count, first_parameters, head_parameters, parameters_of
 from gnnperf.graph import DTYPE_BYTES, Tensor
 
 # Around: what a plan does before and after each unit of the model, next to the unit's own ops.
@@ -53,23 +48,14 @@ FIRST, LAST = Unit(UnitKind.FIRST), Unit(UnitKind.LAST)
 
 @dataclass(frozen=True)
 class Visit:
-    """One pass of a micro-batch through one unit.
+    """One pass of a micro-batch through one unit."""
 
-    Attributes:
-        units: that the pass goes through on this stage, in forward order.
-        place: of this one among them.
-        micro_batch: which.
-        first: whether it is the chunk's first pass in that direction.
-        final: whether it is the chunk's last one.
-        part: of the model, of all chunks of all stages; the last chunk's gradients come first.
-    """
-
-    units: tuple[Unit, ...]
-    place: int
+    units: tuple[Unit, ...]  # that the pass goes through on this stage, in forward order
+    place: int  # of this one among them
     micro_batch: int
-    first: bool
-    final: bool
-    part: int
+    first: bool  # whether it is the chunk's first pass in that direction
+    final: bool  # whether it is the chunk's last one
+    part: int  # of the model, of all chunks of all stages; the last chunk's gradients come first
 
     @property
     def unit(self) -> Unit:
@@ -84,13 +70,9 @@ class Visit:
 
 @dataclass(frozen=True)
 class Around:
-    """Nothing at all; each setting states something at some of these places.
+    """Nothing at all; each setting states something at some of these places."""
 
-    Attributes:
-        plan: that has the setting.
-    """
-
-    plan: TransformerPlan
+    plan: TransformerPlan  # that has the setting
 
     def before_forward(self, at: Visit) -> Items:
         """Before a unit's forward ops."""

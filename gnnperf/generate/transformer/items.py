@@ -86,63 +86,37 @@ class Op:
 
 @dataclass(frozen=True)
 class Transfer:
-    """This rank's part in a collective, or one end of a message.
+    """This rank's part in a collective, or one end of a message."""
 
-    Attributes:
-        kind: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send or recv.
-        group: who takes part.
-        message_bytes: that each rank sends: all of its input (of an all-gather that is one part of the result).
-        dtype: of the message.
-        phase: part of the step.
-        awaited: the kernels after it wait for its end; else only what is on its own stream does.
-        follows_compute: it waits for the kernels before it; else for events only.
-        name: of a transfer that ranks match by name, once in a step; "": by order within the group.
-        busiest_bytes: that the rank with most of an uneven exchange sends; None: all send as much.
-    """
-
-    kind: str
-    group: Group
-    message_bytes: float
-    dtype: str
-    phase: Phase
-    awaited: bool
-    follows_compute: bool = True
-    name: str = ""
-    busiest_bytes: float | None = None
+    kind: str  # all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send or recv
+    group: Group  # who takes part
+    message_bytes: float  # that each rank sends: all of its input (of an all-gather that is one part of the result)
+    dtype: str  # of the message
+    phase: Phase  # part of the step
+    awaited: bool  # the kernels after it wait for its end; else only what is on its own stream does
+    follows_compute: bool = True  # it waits for the kernels before it; else for events only
+    name: str = ""  # of a transfer that ranks match by name, once in a step; "": by order within the group
+    busiest_bytes: float | None = None  # that the rank with most of an uneven exchange sends; None: all send as much
 
 
 @dataclass(frozen=True)
 class Copy:
-    """Bytes between device and host, or between host and drive.
+    """Bytes between device and host, or between host and drive."""
 
-    Attributes:
-        name: as a profiler writes copies (gnnperf.analytic.copies.path_of knows the direction by it).
-        moved_bytes: that go over.
-        dtype: of the values.
-        phase: part of the step.
-        lane: where it runs; it waits for events only.
-    """
-
-    name: str
-    moved_bytes: float
-    dtype: str
-    phase: Phase
-    lane: Lane
+    name: str  # as a profiler writes copies (gnnperf.analytic.copies.path_of knows the direction by it)
+    moved_bytes: float  # that go over
+    dtype: str  # of the values
+    phase: Phase  # part of the step
+    lane: Lane  # where it runs; it waits for events only
 
 
 @dataclass(frozen=True)
 class HostWork:
-    """Arithmetic on the host: its thread does it, with all cores.
+    """Arithmetic on the host: its thread does it, with all cores."""
 
-    Attributes:
-        name: of the op.
-        moved_bytes: read and written in host memory.
-        phase: part of the step.
-    """
-
-    name: str
-    moved_bytes: float
-    phase: Phase
+    name: str  # of the op
+    moved_bytes: float  # read and written in host memory
+    phase: Phase  # part of the step
 
 
 @dataclass(frozen=True)
@@ -178,15 +152,10 @@ class HostAwait:
 
 @dataclass(frozen=True)
 class Views:
-    """Ops one after the other that launch nothing: views and allocations. The host has work with them all the same.
+    """Ops one after the other that launch nothing: views and allocations. The host has work with them all the same."""
 
-    Attributes:
-        names: as torch writes them.
-        phase: part of the step.
-    """
-
-    names: tuple[str, ...]
-    phase: Phase
+    names: tuple[str, ...]  # as torch writes them
+    phase: Phase  # part of the step
 
 
 Item = Op | Transfer | Copy | HostWork | HostWait | Record | Await | HostAwait | Views
@@ -195,15 +164,10 @@ Line = Item | Use  # an item of a program, or what the op before it does to memo
 
 @dataclass(frozen=True)
 class Placed:
-    """An item of a program, and which message it is.
+    """An item of a program, and which message it is."""
 
-    Attributes:
-        item: what is done.
-        tag: of a message between stages, equal at its two ends; "" for all else, which is matched by order.
-    """
-
-    item: Item
-    tag: str = ""
+    item: Item  # what is done
+    tag: str = ""  # of a message between stages, equal at its two ends; "" for all else, which is matched by order
 
 
 def op(

@@ -257,15 +257,10 @@ def out_of_products(plan: TransformerPlan, phase: Phase, name: str) -> Lines:
 def first_product_backward(
     plan: TransformerPlan, depth: int, products: Sequence[tuple[str, int]], data: str, makes: str, after: Lines = ()
 ) -> Lines:
-    """Gradients of the products behind f, and f backward.
+    """Gradients of the products behind f (name and columns of the result of each), and f backward.
 
-    Args:
-        plan: see there.
-        depth: columns of their input.
-        products: name and columns of the result of each.
-        data: name of the rank's part of the input.
-        makes: name of the input's gradient.
-        after: what follows the gradients of weights.
+    `depth`: columns of their input; `data`: name of the rank's part of it; `makes`: name of its gradient; `after`: what
+    follows the gradients of weights.
     """
     s, split_ = sizes(plan), plan.splits_sequence
     whole = f"whole_{makes}" if split_ else makes

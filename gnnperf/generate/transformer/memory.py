@@ -17,12 +17,7 @@ from itertools import product
 
 from gnnperf.generate.transformer.items import Group
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
-from gnnperf.generate.transformer.rank_memory import (
-    gradients_bytes,
-    parameters_bytes,
-    state_bytes,
-    step_changes,
-)
+from gnnperf.generate.transformer.rank_memory import gradients_bytes, parameters_bytes, state_bytes, step_changes
 from gnnperf.generate.uses import RankTensors, Stretch
 
 # Which ranks of a plan stand in its graph, and for how many ranks each stands.
@@ -47,15 +42,10 @@ class Role:
 
 @dataclass(frozen=True)
 class RoleMap:
-    """The ranks of a graph.
+    """The ranks of a graph."""
 
-    Attributes:
-        ranks: rank -> its role, ascending.
-        multiplicity: rank -> number of ranks that it stands for, itself included.
-    """
-
-    ranks: dict[int, Role]
-    multiplicity: dict[int, int]
+    ranks: dict[int, Role]  # rank -> its role, ascending
+    multiplicity: dict[int, int]  # rank -> number of ranks that it stands for, itself included
 
 
 def one_per_stage(ways: Parallelism) -> RoleMap:
@@ -103,12 +93,7 @@ def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
 
 
 def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, ...]:
-    """Sentences about groups of which some span more machines than others.
-
-    Args:
-        plan: its ranks fill machines in order (gnnperf.generate.transformer.memory).
-        ranks_per_node: of a machine.
-    """
+    """Sentences about groups of which some span more machines than others; ranks fill machines in order."""
     ways = plan.parallelism
     extents = {  # group -> ranks in it, ranks from one such block of groups to the next
         Group.TENSOR: (ways.tensor, ways.tensor),

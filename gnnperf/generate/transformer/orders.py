@@ -55,14 +55,10 @@ class Pipeline(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """What the order of passes depends on.
-
-    Attributes:
-        pipeline: which.
-        stages, micro_batches, chunks: of a replica; chunks of each stage.
-    """
+    """What the order of passes depends on."""
 
     pipeline: Pipeline
+    # stages, micro_batches, chunks: of a replica; chunks of each stage
     stages: int
     micro_batches: int
     chunks: int = 1

@@ -38,19 +38,12 @@ class Gradient(StrEnum):
 
 @dataclass(frozen=True)
 class Pass:
-    """One micro-batch through one chunk of a stage, forward or backward.
+    """One micro-batch through one chunk of a stage, forward or backward."""
 
-    Attributes:
-        backward: or forward.
-        micro_batch: which, from 0.
-        chunk: of the stage, from 0.
-        gradient: of a backward pass.
-    """
-
-    backward: bool
-    micro_batch: int
-    chunk: int = 0
-    gradient: Gradient = Gradient.BOTH
+    backward: bool  # or forward
+    micro_batch: int  # which, from 0
+    chunk: int = 0  # of the stage, from 0
+    gradient: Gradient = Gradient.BOTH  # of a backward pass
 
 
 def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:
@@ -67,11 +60,12 @@ def stage_passes(order: Order, stage: int) -> tuple[Pass, ...]:
     """Of one stage, in order."""
     stages, count, chunks = order.stages, order.micro_batches, order.chunks
     if order.pipeline is Pipeline.GPIPE:
-        return _gpipe(count)
+        return (*(Pass(False, i) for i in range(count)), *(Pass(True, i) for i in reversed(range(count))))
     if order.pipeline is Pipeline.BREADTH_FIRST:
-        return _breadth_first(count, chunks)
+        return tuple(each for backward in (False, True) for each in _chunked(count, count, chunks, backward=backward))
     if order.pipeline is Pipeline.INTERLEAVED:
-        return _interleaved(stages, stage, count, chunks)
+        forward, backward = (_chunked(stages, count, chunks, backward=backward) for backward in (False, True))
+        return _alternating(forward, backward, min(2 * (stages - stage - 1) + (chunks - 1) * stages, count * chunks))
     if order.pipeline is Pipeline.ZB_H1:
         return _zero_bubble(count, warm=stages - stage, delay=stage)
     if order.pipeline is Pipeline.ZB_H2:
@@ -84,36 +78,19 @@ def stage_passes(order: Order, stage: int) -> tuple[Pass, ...]:
     return _alternating(ahead, back, min(stages - stage - 1, count))
 
 
-def _gpipe(count: int) -> tuple[Pass, ...]:
-    """All forward, then all backward, the last one first."""
-    return (*(Pass(False, i) for i in range(count)), *(Pass(True, i) for i in reversed(range(count))))
-
-
-def _breadth_first(count: int, chunks: int) -> tuple[Pass, ...]:
-    """All micro-batches through one chunk, then through the next; backward from the last chunk."""
-    forward = (Pass(False, i, chunk) for chunk in range(chunks) for i in range(count))
-    return (*forward, *(Pass(True, i, chunk) for chunk in reversed(range(chunks)) for i in range(count)))
-
-
-def _interleaved(stages: int, stage: int, count: int, chunks: int) -> tuple[Pass, ...]:
-    warm = min(2 * (stages - stage - 1) + (chunks - 1) * stages, count * chunks)
-    forward, backward = (_chunked(stages, count, chunks, backward=backward) for backward in (False, True))
-    return _alternating(forward, backward, warm)
-
-
 def _alternating(forward: tuple[Pass, ...], backward: tuple[Pass, ...], warm: int) -> tuple[Pass, ...]:
     """`warm` passes forward, then one forward and one backward, then what is left backward."""
     pairs = zip(forward[warm:], backward, strict=False)
     return (*forward[:warm], *(each for pair in pairs for each in pair), *backward[len(forward) - warm :])
 
 
-def _chunked(stages: int, count: int, chunks: int, *, backward: bool) -> tuple[Pass, ...]:
-    """As many micro-batches as stages through one chunk, then through the next; backward from the last chunk."""
+def _chunked(round_size: int, count: int, chunks: int, *, backward: bool) -> tuple[Pass, ...]:
+    """`round_size` micro-batches through one chunk, then through the next; backward from the last chunk."""
     result = []
     for k in range(count * chunks):
-        round_, place = divmod(k, stages * chunks)
-        chunk, within = divmod(place, stages)
-        result.append(Pass(backward, round_ * stages + within, chunks - 1 - chunk if backward else chunk))
+        round_, place = divmod(k, round_size * chunks)
+        chunk, within = divmod(place, round_size)
+        result.append(Pass(backward, round_ * round_size + within, chunks - 1 - chunk if backward else chunk))
     return tuple(result)
 
 

@@ -174,19 +174,13 @@ def _divides(divisor: int, number: int, what: str, of: str) -> None:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of samples that differ (gnnperf.generate.transformer.lengths).
+    """Lengths of samples that differ (gnnperf.generate.transformer.lengths)."""
 
-    Attributes:
-        values: that samples have, each as often as it stands here; model.sequence is the longest that may be.
-        draws: steps that are drawn.
-        multiple: micro-batches are padded to a multiple of it.
-        seed: of the draws.
-    """
-
+    # that samples have, each as often as it stands here; model.sequence is the longest that may be
     values: tuple[int, ...]
-    draws: int = 20
-    multiple: int = 64
-    seed: int = 0
+    draws: int = 20  # steps that are drawn
+    multiple: int = 64  # micro-batches are padded to a multiple of it
+    seed: int = 0  # of the draws
 
     def __post_init__(self) -> None:
         require(bool(self.values), "lengths.values", [], "at least one length")
@@ -218,23 +212,17 @@ class Reduction(StrEnum):
 
 @dataclass(frozen=True)
 class Transformer:
-    """How large a decoder is; what its layers are made of is the plan's block.
+    """How large a decoder is; what its layers are made of is the plan's block."""
 
-    Attributes:
-        layers, hidden, heads: of the model.
-        sequence: positions of a sample.
-        vocabulary: tokens, before they are padded.
-        dtype: of weights and activations; the optimizer keeps float32 copies.
-        vocabulary_multiple: to which it is padded per tensor rank (Megatron-LM, make-vocab-size-divisible-by). Products
-            with an odd number of columns cannot use matrix units as they are.
-    """
-
+    # layers, hidden, heads: of the model
     layers: int
     hidden: int
     heads: int
-    sequence: int
-    vocabulary: int = 50257
-    dtype: str = "float16"
+    sequence: int  # positions of a sample
+    vocabulary: int = 50257  # tokens, before they are padded
+    dtype: str = "float16"  # of weights and activations; the optimizer keeps float32 copies
+    # to which it is padded per tensor rank (Megatron-LM, make-vocab-size-divisible-by). Products with an odd number of
+    # columns cannot use matrix units as they are.
     vocabulary_multiple: int = 128
 
     def __post_init__(self) -> None:

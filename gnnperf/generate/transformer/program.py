@@ -150,12 +150,7 @@ def stage_program(plan: TransformerPlan, stage: int, lengths: Sequence[int] = ()
 
 
 class StageProgram:
-    """The parts of a stage's program. Items that are equal are one object.
-
-    Args:
-        plan: the configuration.
-        stage: of its pipeline.
-    """
+    """The parts of a stage's program. Items that are equal are one object."""
 
     def __init__(self, plan: TransformerPlan, stage: int) -> None:
         self._plan, self._stage, self._around, self._shelf = plan, stage, settings(plan), _Shelf()

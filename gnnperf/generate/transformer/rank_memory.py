@@ -30,7 +30,7 @@ from gnnperf.generate.transformer.gradients import (
 )
 from gnnperf.generate.transformer.items import uses_of
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.passes import Gradient, Pass, passes
+from gnnperf.generate.transformer.passes import Gradient, passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import owned_count, sizes, stage_parameters
 from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, retained_bytes, use
@@ -82,12 +82,9 @@ def gradients_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
 
 
 def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None = None) -> Pair:
-    """One layer of the model.
+    """One layer of the model, from 0: it decides whether there are experts.
 
-    Args:
-        plan: see there.
-        layer: from 0; it decides whether there are experts.
-        recomputed: whether all of it is computed again before its backward pass; None: as in the plan, for all layers.
+    `recomputed`: whether all of it is computed again before its backward pass; None: as in the plan, for all layers.
     """
     again = plan.schedule.recompute is Recompute.FULL if recomputed is None else recomputed
     forward, backward = uses_of(layer_forward(plan, layer)), uses_of(layer_backward(plan, layer))
@@ -108,17 +105,11 @@ def head_uses(plan: TransformerPlan) -> Pair:
 
 @dataclass(frozen=True)
 class Visited:
-    """One unit of a pass.
-
-    Attributes:
-        unit: see there.
-        pair: what it takes and makes.
-        is_layer: whether it is a layer, whose activations may be offloaded.
-    """
+    """One unit of a pass."""
 
     unit: Unit
-    pair: Pair
-    is_layer: bool
+    pair: Pair  # what it takes and makes
+    is_layer: bool  # whether it is a layer, whose activations may be offloaded
 
 
 class Pairs:
@@ -160,17 +151,11 @@ def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ..
 
 @dataclass
 class Changes:
-    """Emits the stretches of a stage and the changes between them.
-
-    Attributes:
-        plan: see there.
-        whole: units whose parameters are whole now.
-        buffers: gather buffers that wait to be copied out.
-    """
+    """Emits the stretches of a stage and the changes between them."""
 
     plan: TransformerPlan
-    whole: set[Unit] = field(default_factory=set)
-    buffers: set[Unit] = field(default_factory=set)
+    whole: set[Unit] = field(default_factory=set)  # units whose parameters are whole now
+    buffers: set[Unit] = field(default_factory=set)  # gather buffers that wait to be copied out
     _retained_buffer: Unit | None = None  # that forward keeps until the next one is copied out
     _sending: int = 0  # bytes of the send buffer
     _parts: set[Unit] = field(default_factory=set)  # whose part of gradients is there
@@ -183,8 +168,7 @@ class Changes:
         gathers = self._gathers(at.unit, at.pair)
         if gathers and at.unit not in self.whole:
             yield from self._issue(at.unit)
-            if self._retained_buffer is not None:
-                yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(self._retained_buffer))
+            yield from self.end_of_forward()
             self._retained_buffer = at.unit
             self.buffers.discard(at.unit)
             self.whole.add(at.unit)
@@ -196,7 +180,7 @@ class Changes:
             yield from self._leave(retained_bytes(at.pair))
 
     def end_of_forward(self) -> Iterator[Hold]:
-        """The last gather buffer goes."""
+        """The gather buffer that is still there goes."""
         if self._retained_buffer is not None:
             yield Hold(RESHARD, HeldFor.GATHERED, -self._whole(self._retained_buffer))
             self._retained_buffer = None
@@ -328,14 +312,10 @@ def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
             if each.gradient is Gradient.WEIGHTS and not units[at].pair.weights:
                 continue  # messages have no weights
             yield from changes.backward(units[at], units[at - 1] if at else None, each.gradient)
-        if _ends_backward(order, place):
+        # The end of autograd's run: no backward pass follows at once.
+        if place + 1 == len(order) or order[place + 1].micro_batch != each.micro_batch:
             yield from changes.end_of_backward()
     yield Stretch(optimizer(plan, stage), False)
-
-
-def _ends_backward(order: tuple[Pass, ...], place: int) -> bool:
-    """Whether no backward pass follows at once: the end of autograd's run."""
-    return place + 1 == len(order) or order[place + 1].micro_batch != order[place].micro_batch
 
 
 def optimizer(plan: TransformerPlan, stage: int) -> Pair:

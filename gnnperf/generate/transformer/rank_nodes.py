@@ -41,23 +41,17 @@ Result = list[tuple[int, int]]  # (position in the program, node)
 
 @dataclass
 class _Reader:
-    """Goes through a program's events in order.
+    """Goes through a program's events in order."""
 
-    Attributes:
-        program, begin, kind: of [num_items]; see event_waits.
-        by_lane: lane -> positions of the items with work on it.
-        recorded: event -> nodes whose ends it is.
-        pending: lane -> what it was instructed to wait for, and where.
-        edges: (src, dst, lag class).
-    """
-
+    # program, begin, kind: of [num_items]; see event_waits
     program: Sequence[Placed]
     begin: np.ndarray
     kind: np.ndarray
-    by_lane: dict[Lane, np.ndarray]
-    recorded: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    by_lane: dict[Lane, np.ndarray]  # lane -> positions of the items with work on it
+    recorded: dict[str, tuple[int, ...]] = field(default_factory=dict)  # event -> nodes whose ends it is
+    # lane -> what it was instructed to wait for, and where
     pending: dict[Lane, Result] = field(default_factory=lambda: defaultdict(list))
-    edges: list[tuple[int, int, str]] = field(default_factory=list)
+    edges: list[tuple[int, int, str]] = field(default_factory=list)  # (src, dst, lag class)
 
     def record(self, at: int, lane: Lane, event: str) -> None:
         """Name what the lane has been given so far."""
@@ -114,14 +108,7 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 
 
 def event_waits(edges: EdgeList, program: Sequence[Placed], begin: np.ndarray, kind: np.ndarray) -> None:
-    """Add the waits of a program's events.
-
-    Args:
-        edges: of the rank.
-        program: its items.
-        begin: [num_items] first node of each item.
-        kind: [num_items] KERNEL to HOST.
-    """
+    """Add the waits of a program's events; [num_items] first node of each item, and KERNEL to HOST."""
     places = np.flatnonzero(kind == EVENT)
     if not len(places):
         return
@@ -159,17 +146,11 @@ class Part:
 
 @dataclass(frozen=True)
 class RankNodes:
-    """A rank's nodes, numbered from 0.
+    """A rank's nodes, numbered from 0."""
 
-    Attributes:
-        table: [num_nodes] rows; `rank` is still to be set.
-        edges: among them.
-        parts: of transfers, in order.
-    """
-
-    table: pd.DataFrame
-    edges: EdgeList
-    parts: tuple[Part, ...]
+    table: pd.DataFrame  # [num_nodes] rows; `rank` is still to be set
+    edges: EdgeList  # among them
+    parts: tuple[Part, ...]  # of transfers, in order
 
 
 def rank_nodes(program: Sequence[Placed], ways: Parallelism) -> RankNodes:

@@ -10,14 +10,7 @@ from gnnperf.generate.sections import keys_in, section, value_as
 from gnnperf.generate.transformer.block import Block, Experts
 from gnnperf.generate.transformer.copies import Offload
 from gnnperf.generate.transformer.lengths import read_lengths
-from gnnperf.generate.transformer.plan import (
-    Lengths,
-    Parallelism,
-    Schedule,
-    Sharding,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Lengths, Parallelism, Schedule, Sharding, Transformer, TransformerPlan
 
 OPTIONAL = {"block": Block, "parallelism": Parallelism, "sharding": Sharding, "offload": Offload}
 SECTIONS = ("name", "model", "schedule", "experts", "lengths", *OPTIONAL, "source")

@@ -57,15 +57,10 @@ GROUP_LANES = {Group.TENSOR: Lane.TENSOR, Group.DATA: Lane.DATA, Group.EXPERT_DA
 
 @dataclass(frozen=True)
 class ItemRows:
-    """Rows of distinct items.
+    """Rows of distinct items."""
 
-    Attributes:
-        table: [num_rows] schema.NODE_COLUMNS; ranks and numbers are still to be set.
-        first: [num_items + 1] the rows of item i are first[i] to first[i + 1].
-    """
-
-    table: pd.DataFrame
-    first: np.ndarray
+    table: pd.DataFrame  # [num_rows] schema.NODE_COLUMNS; ranks and numbers are still to be set
+    first: np.ndarray  # [num_items + 1] the rows of item i are first[i] to first[i + 1]
 
 
 def group_size(group: Group, ways: Parallelism) -> int:

@@ -13,37 +13,21 @@ from gnnperf.graph import Tensor
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one rank, all of its shard.
+    """Of one rank, all of its shard."""
 
-    Attributes:
-        tokens: of a micro-batch.
-        hidden: columns of the model.
-        shard: columns of its query heads, hidden / tensor ranks.
-        batch_heads: samples of a micro-batch x query heads.
-        sequence: positions of a sample.
-        head: columns of a head.
-        dtype: of weights and activations.
-        gradient_dtype: in which gradients are added up and sent.
-        batch: samples of a micro-batch.
-        key_heads: heads of keys, and as many of values.
-        width: inner columns of the MLP.
-        resident: tokens that norms, dropout and residuals see: its part of the sequence with sequence parallelism.
-        adds_gradients: a weight's gradient is added to that of earlier micro-batches.
-    """
-
-    tokens: int
-    hidden: int
-    shard: int
-    batch_heads: int
-    sequence: int
-    head: int
-    dtype: str
-    gradient_dtype: str
-    batch: int
-    key_heads: int
-    width: int
-    resident: int
-    adds_gradients: bool
+    tokens: int  # of a micro-batch
+    hidden: int  # columns of the model
+    shard: int  # columns of its query heads, hidden / tensor ranks
+    batch_heads: int  # samples of a micro-batch x query heads
+    sequence: int  # positions of a sample
+    head: int  # columns of a head
+    dtype: str  # of weights and activations
+    gradient_dtype: str  # in which gradients are added up and sent
+    batch: int  # samples of a micro-batch
+    key_heads: int  # heads of keys, and as many of values
+    width: int  # inner columns of the MLP
+    resident: int  # tokens that norms, dropout and residuals see: its part of the sequence with sequence parallelism
+    adds_gradients: bool  # a weight's gradient is added to that of earlier micro-batches
 
     @property
     def projected(self) -> int:
@@ -93,20 +77,13 @@ def sizes(plan: TransformerPlan) -> Sizes:
 
 @dataclass(frozen=True)
 class Routed:
-    """Of one rank's part in an expert layer.
+    """Of one rank's part in an expert layer."""
 
-    Attributes:
-        local: experts on the rank.
-        width: inner columns of an expert on it.
-        sent: rows that leave the rank: its tokens, once for each of their experts, or the slots of all experts.
-        arriving: rows that come to the busiest rank from its expert-parallel group.
-        computed: rows of an expert: what arrives, and with tensor parallelism at its neighbors, over the local experts.
-    """
-
-    local: int
-    width: int
-    sent: int
-    arriving: int
+    local: int  # experts on the rank
+    width: int  # inner columns of an expert on it
+    sent: int  # rows that leave the rank: its tokens, once for each of their experts, or the slots of all experts
+    arriving: int  # rows that come to the busiest rank from its expert-parallel group
+    # rows of an expert: what arrives, and with tensor parallelism at its neighbors, over the local experts
     computed: int
 
 
@@ -137,15 +114,10 @@ def routed(plan: TransformerPlan) -> Routed:
 
 @dataclass(frozen=True)
 class Count:
-    """Parameters of one rank.
+    """Parameters of one rank."""
 
-    Attributes:
-        shared: that all replicas hold.
-        expert: that only replicas with the same experts hold.
-    """
-
-    shared: int
-    expert: int = 0
+    shared: int  # that all replicas hold
+    expert: int = 0  # that only replicas with the same experts hold
 
     @property
     def total(self) -> int:

@@ -89,11 +89,7 @@ COMPUTE, KERNELS, HOST, OTHERS = 0, 1, 2, slice(3, None)
 
 
 class _Kernels:
-    """Times of items that do not depend on how ranks lie.
-
-    Args:
-        cluster: where they run.
-    """
+    """Times of items that do not depend on how ranks lie."""
 
     def __init__(self, cluster: ClusterSpec) -> None:
         self.cluster = cluster
@@ -118,13 +114,7 @@ class _Kernels:
 
 
 class _Lengths:
-    """Prices of runs, on each stage: transfers between stages cross machines or not.
-
-    Args:
-        runs: all that will be requested.
-        ways: of their plans.
-        kernels: times that do not depend on them.
-    """
+    """Prices of runs, on each stage: transfers between stages cross machines or not."""
 
     def __init__(self, runs: Sequence[Run], ways: Parallelism, kernels: _Kernels) -> None:
         items = list({id(item): item for run in runs for item in run.items}.values())

@@ -63,6 +63,12 @@ class Option:
         """Of the judge."""
         return self.judged.step_us
 
+    def dominates(self, other: Option) -> bool:
+        """Whether it is at most as large in step, memory and devices x step, and smaller in one."""
+        own, its = ((one.step_us, one.peak_bytes, one.step_us * one.plan.parallelism.world_size)
+                    for one in (self, other))  # fmt: skip
+        return all(x <= y for x, y in zip(own, its, strict=True)) and own != its
+
 
 @dataclass(frozen=True)
 class SearchOutcome:
@@ -72,7 +78,6 @@ class SearchOutcome:
     baselines: Mapping[str, Option]  # by name; those that there are
     num_plans: int  # candidates
     num_too_large: int  # of them, that a closed form or the account of tensors cuts
-    num_bounded: int  # of them, with a bound
     # step x weight that no candidate that was not judged can be below; None: there is none left
     next_bound: float | None
     best: float  # step x weight of the first option
@@ -85,16 +90,7 @@ class SearchOutcome:
     @property
     def front(self) -> tuple[Option, ...]:
         """Options that no other one beats in step, memory and devices x step at once."""
-        return tuple(one for one in self.options if not any(_dominates(other, one) for other in self.options))
-
-
-def _costs(one: Option) -> tuple[float, float, float]:
-    return one.step_us, float(one.peak_bytes), one.step_us * one.plan.parallelism.world_size
-
-
-def _dominates(first: Option, second: Option) -> bool:
-    a, b = _costs(first), _costs(second)
-    return all(x <= y for x, y in zip(a, b, strict=True)) and a != b
+        return tuple(one for one in self.options if not any(other.dominates(one) for other in self.options))
 
 
 def search_plans(problem: Problem, effort: Effort, given: TransformerPlan | None = None) -> SearchOutcome:
@@ -148,7 +144,7 @@ class _Search:
         parted = dict(zip(map(id, options), self._with_parts(options), strict=True))
         named = {name: parted.get(id(one)) or self._with_parts([one])[0] for name, one in baselines.items()}
         cut = len(self.problem.plans) - len(self.plans) + len(self.too_large)
-        return SearchOutcome(tuple(parted.values()), named, len(self.problem.plans), cut, len(self.plans), next_bound,
+        return SearchOutcome(tuple(parted.values()), named, len(self.problem.plans), cut, next_bound,
                      self._value_of(best))  # fmt: skip
 
     def _branch_and_bound(self) -> float | None:

@@ -21,11 +21,8 @@ def test_values_are_read_and_the_rest_is_default() -> None:
     plan = read_plan(RAW, "plan")
     assert isinstance(plan, ConvolutionalPlan)
     assert (plan.network.block, plan.network.blocks, plan.network.image) == (Block.BASIC, (1, 2), 224)
-    assert (plan.training.optimizer, plan.training.bucket_bytes, plan.replicas.data) == (
-        NetworkOptimizer.FUSED,
-        1000.0,
-        1,
-    )
+    training = plan.training
+    assert (training.optimizer, training.bucket_bytes, plan.replicas.data) == (NetworkOptimizer.FUSED, 1000.0, 1)
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,9 @@ def test_collectives_of_whole_tables_by_hand() -> None:
 
 def test_collectives_of_every_way_to_hold_a_table() -> None:
     result = _transfers(build_recommendation(mixed(4)))
-    kinds = [kind for kind, *_ in result]
-    assert kinds == ["all_to_all"] * 3 + [
-        "reduce_scatter",
-        "all_reduce",
-        "all_to_all",
-        "all_gather",
-        "all_reduce",
-        "all_reduce",
-    ]
+    assert [kind for kind, *_ in result] == [
+        *["all_to_all"] * 3, "reduce_scatter", "all_reduce", "all_to_all", "all_gather", "all_reduce", "all_reduce",
+    ]  # fmt: skip
     by_kind = {kind: size for kind, size, _ in result}
     assert by_kind["reduce_scatter"] == 1024 * DIM * 4.0
     assert by_kind["all_gather"] == 256 * DIM * 4.0

@@ -48,12 +48,9 @@ def test_places_of_a_table(placed: Placed, message: str | None) -> None:
     assert "users" in str(given.value)
 
 
-def test_a_table_of_seven_rows_has_no_eight_parts() -> None:
+def test_ranks_divide_the_batch_and_every_table_has_a_place_and_rows_for_each() -> None:
     with pytest.raises(InputError, match="at most 7 ranks"):
         plan(8, on(0), on(1), on(2), over(Split.ROW, 8))
-
-
-def test_ranks_divide_the_batch_and_every_table_has_a_place() -> None:
     with pytest.raises(InputError, match="3 ranks do not divide the batch, 1024"):
         plan(3)
     with pytest.raises(InputError, match="an entry for each of 4 tables"):

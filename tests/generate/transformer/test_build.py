@@ -16,17 +16,18 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from tests.generate.transformer.plans import small, step_us
 
+KERNEL = Placed(op("aten::add", Phase.FORWARD, None))
+TRANSFER = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
+
 
 def test_a_rank_of_three_items_by_hand() -> None:
     """Kernel, awaited transfer, kernel: 5 + 6 + 5 nodes; the transfer waits for the first kernel, the second for it."""
-    kernel = Placed(op("aten::add", Phase.FORWARD, None))
-    transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
-    result = rank_nodes([kernel, transfer, kernel], small(2).parallelism)
+    result = rank_nodes([KERNEL, TRANSFER, KERNEL], small(2).parallelism)
     edges = result.edges.table()
     between = {relation: set(zip(part["src"], part["dst"], strict=True))
                for relation, part in edges.groupby("relation", observed=True)}  # fmt: skip
     assert len(result.table) == 16
-    assert [(p.arrive, p.transfer) for p in result.parts] == [(9, transfer.item)]
+    assert [(p.arrive, p.transfer) for p in result.parts] == [(9, TRANSFER.item)]
     assert between[Relation.LAUNCHES] == {(2, 4), (7, 9), (13, 15)}
     assert between[Relation.WAITS] == {(4, 9), (10, 15)}
     assert (4, 15) in between[Relation.FOLLOWS]
@@ -34,9 +35,7 @@ def test_a_rank_of_three_items_by_hand() -> None:
 
 
 def test_the_host_waits_for_the_last_kernel_and_transfer() -> None:
-    kernel = Placed(op("aten::add", Phase.FORWARD, None))
-    transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
-    result = rank_nodes([kernel, transfer, Placed(HostWait(Phase.FORWARD))], small(2).parallelism)
+    result = rank_nodes([KERNEL, TRANSFER, Placed(HostWait(Phase.FORWARD))], small(2).parallelism)
     waits = result.edges.table().query("relation == 'waits' and dst == 11")
     assert sorted(waits["src"]) == [4, 10]
     assert set(waits["lag_class"]) == {"sync"}
@@ -75,20 +74,16 @@ def _equal_stages_us(graph: ExecutionGraph, kernel_us: float) -> float:
     return schedule(graph, np.where(layer, kernel_us, 0.0), np.zeros(len(graph.edges))).makespan_us
 
 
-@pytest.mark.parametrize("stages", [1, 2, 4])
-@pytest.mark.parametrize("order", [Pipeline.ONE_F_ONE_B, Pipeline.GPIPE])
-def test_the_bubble_of_equal_stages(stages: int, order: Pipeline) -> None:
-    """(p - 1) / m of the ideal time (Narayanan et al. 2021, section 2.2.1): a kernel forward and one backward here."""
-    micro_batches = 8
-    graph = build_plan(small(pipeline=stages, batch=micro_batches, order=order))
+@pytest.mark.parametrize(
+    ("order", "stages", "micro_batches", "chunks"),
+    [*((order, stages, 8, 1) for order in (Pipeline.ONE_F_ONE_B, Pipeline.GPIPE) for stages in (1, 2, 4)),
+     (Pipeline.INTERLEAVED, 2, 4, 2)],
+)  # fmt: skip
+def test_the_bubble_of_equal_stages(order: Pipeline, stages: int, micro_batches: int, chunks: int) -> None:
+    """(p - 1) / (v m) of the ideal time (Narayanan et al. 2021, section 2.2): a kernel forward and one backward."""
+    graph = build_plan(small(pipeline=stages, batch=micro_batches, order=order, chunks=chunks))
     ideal_us = micro_batches * 2 * (4 / stages)  # both ways through a stage's layers, 1 us each
-    assert _equal_stages_us(graph, 1.0) == pytest.approx(ideal_us * (1 + (stages - 1) / micro_batches))
-
-
-def test_interleaving_divides_the_bubble_by_the_chunks() -> None:
-    """Ibid., section 2.2.2: (p - 1) / (v m)."""
-    graph = build_plan(small(pipeline=2, batch=4, order=Pipeline.INTERLEAVED, chunks=2))
-    assert _equal_stages_us(graph, 1.0) == pytest.approx(4 * 2 * 2 * (1 + 1 / (2 * 4)))
+    assert _equal_stages_us(graph, 1.0) == pytest.approx(ideal_us * (1 + (stages - 1) / (chunks * micro_batches)))
 
 
 @pytest.mark.parametrize("order", [Pipeline.ZB_H1, Pipeline.ZB_H2])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from gnnperf.core.schema import Phase
 from gnnperf.generate.transformer.items import (
     Await,
@@ -35,49 +37,32 @@ def waits(items: Sequence[Item]) -> set[tuple[int, int, str]]:
     return set(zip(result["src"], result["dst"], result["lag_class"].astype(str), strict=True))
 
 
-def test_a_copy_waits_for_the_kernel_that_was_recorded_and_not_for_the_next() -> None:
-    assert waits([KERNEL, Record(Lane.COMPUTE, "e"), KERNEL, Await(Lane.OUT, "e"), COPY]) == {(4, 14, "event")}
+RECORD: list[Item] = [KERNEL, Record(Lane.COMPUTE, "e")]
+GATHERED: list[Item] = [FREE, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e")]
+WAITS: dict[str, tuple[list[Item], set[tuple[int, int, str]]]] = {
+    "a copy for the kernel that was recorded, not for the next": (
+        [*RECORD, KERNEL, Await(Lane.OUT, "e"), COPY], {(4, 14, "event")}),
+    "nothing without events": ([KERNEL, COPY, FREE, ASIDE, KERNEL], set()),
+    "a kernel for the exit of a gather": ([*GATHERED, KERNEL], {(5, 10, "event")}),
+    # A transfer between the wait and the next kernel, and the host, wait for the gather's exit, node 5.
+    "what follows the compute stream, as it does": ([*GATHERED, HELD, HostWait(F), KERNEL], {
+        (5, 10, "event"), (5, 12, "sync"), (11, 12, "sync"), (5, 17, "event"), (11, 17, "event")}),
+    # The compute stream waits for a gather; what waits for that stream, before it has any work, waits too.
+    "an event without work stands for what its lane waits for": (
+        [*GATHERED, Record(Lane.COMPUTE, "b"), Await(Lane.OUT, "b"), COPY], {(5, 10, "event")}),
+    "an event of the compute stream is after transfers that it waits for": (
+        [KERNEL, HELD, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY],
+        {(4, 9, "event"), (4, 15, "event"), (10, 15, "event")}),
+    "no wait for an event that was never recorded": ([KERNEL, Await(Lane.OUT, "never"), COPY], set()),
+    "a later record takes the name over": ([*RECORD, *RECORD, Await(Lane.OUT, "e"), COPY], {(9, 14, "event")}),
+    "the host for an event": ([COPY, Record(Lane.OUT, "e"), HostAwait("e", F)], {(4, 5, "sync")}),
+}  # fmt: skip
 
 
-def test_without_events_nothing_waits_for_other_streams() -> None:
-    assert waits([KERNEL, COPY, FREE, ASIDE, KERNEL]) == set()
-
-
-def test_a_kernel_waits_for_the_exit_of_a_gather() -> None:
-    assert waits([FREE, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e"), KERNEL]) == {(5, 10, "event")}
-
-
-def test_what_follows_the_compute_stream_waits_as_it_does() -> None:
-    """A transfer between the wait and the next kernel, and the host, wait for the gather's exit, node 5."""
-    items: list[Item] = [FREE, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e"), HELD, HostWait(F), KERNEL]
-    assert waits(items) == {(5, 10, "event"), (5, 12, "sync"), (11, 12, "sync"), (5, 17, "event"), (11, 17, "event")}
-
-
-def test_an_event_without_work_stands_for_what_its_lane_waits_for() -> None:
-    """The compute stream waits for a gather; what waits for that stream, before it has any work, waits too."""
-    items: list[Item] = [FREE, Record(Lane.GATHER, "a"), Await(Lane.COMPUTE, "a"), Record(Lane.COMPUTE, "b"),
-                         Await(Lane.OUT, "b"),
-             COPY]  # fmt: skip
-    assert waits(items) == {(5, 10, "event")}
-
-
-def test_an_event_of_the_compute_stream_is_after_transfers_that_it_waits_for() -> None:
-    items: list[Item] = [KERNEL, HELD, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY]
-    assert {(4, 9, "event"), (4, 15, "event"), (10, 15, "event")} == waits(items)
-
-
-def test_an_event_that_was_never_recorded_is_no_wait() -> None:
-    assert waits([KERNEL, Await(Lane.OUT, "never"), COPY]) == set()
-
-
-def test_a_later_record_takes_the_name_over() -> None:
-    record: list[Item] = [KERNEL, Record(Lane.COMPUTE, "e")]
-    items = [*record, *record, Await(Lane.OUT, "e"), COPY]
-    assert waits(items) == {(9, 14, "event")}
-
-
-def test_the_host_waits_for_an_event() -> None:
-    assert waits([COPY, Record(Lane.OUT, "e"), HostAwait("e", F)]) == {(4, 5, "sync")}
+@pytest.mark.parametrize("name", WAITS)
+def test_waits_by_hand(name: str) -> None:
+    items, expected = WAITS[name]
+    assert waits(items) == expected
 
 
 def test_kernels_of_another_stream_follow_each_other_there() -> None:

@@ -69,17 +69,14 @@ def test_two_exchanges_forward_and_two_backward() -> None:
     assert transfers(build_plan(mixture(ways, every=2)))[message] == 2 * 4
 
 
-def test_a_capacity_pads_what_is_sent() -> None:
+def test_a_capacity_pads_what_is_sent_and_without_one_counts_are_gathered_first() -> None:
     """Eight experts, each ceil(1.3 x 128 x 2 / 8) = 42 rows of a rank; no counts are exchanged."""
-    result = transfers(build_plan(mixture(Parallelism(data=8, expert=4), capacity_factor=1.3)))
+    ways, counts = Parallelism(data=8, expert=4), ("all_gather", 8 * 8.0, 4)
+    result = transfers(build_plan(mixture(ways, capacity_factor=1.3)))
     rows = 8 * math.ceil(1.3 * 128 * 2 / 8)
     assert result["all_to_all", rows * MODEL.hidden * 2.0, 4] == 16
     assert not any(size == 8 * 8.0 for _, size, _ in result)
-
-
-def test_without_a_capacity_counts_are_gathered_first() -> None:
-    result = transfers(build_plan(mixture(Parallelism(data=8, expert=4))))
-    assert result["all_gather", 8 * 8.0, 4] == 4
+    assert transfers(build_plan(mixture(ways)))[counts] == 4
 
 
 def test_gradients_of_experts_are_summed_over_replicas_that_hold_the_same() -> None:
@@ -87,11 +84,8 @@ def test_gradients_of_experts_are_summed_over_replicas_that_hold_the_same() -> N
     count, result = stage_count(plan, 0), transfers(build_plan(plan))
     assert result["all_reduce", count.shared * 2.0, 8] == 1
     assert result["all_reduce", count.expert * 2.0, 2] == 1
-
-
-def test_experts_on_all_replicas_are_summed_by_none() -> None:
-    plan = mixture(Parallelism(data=8, expert=8))
-    assert not any(kind == "all_reduce" and n == 1 for kind, _, n in transfers(build_plan(plan)))
+    on_all = transfers(build_plan(mixture(Parallelism(data=8, expert=8))))  # summed by none
+    assert not any(kind == "all_reduce" and n == 1 for kind, _, n in on_all)
 
 
 def test_parts_of_experts_lie_over_their_own_replicas() -> None:
@@ -122,15 +116,9 @@ def test_the_busiest_rank_makes_all_wait(load: float) -> None:
     assert difference == pytest.approx(experts * (rows - 2 * MODEL.sequence), abs=1.0)
 
 
-def test_an_even_load_that_no_one_stated_is_stated() -> None:
-    def sentences(plan: TransformerPlan) -> int:
-        return sum("experts.imbalance" in sentence for sentence in build_plan(plan).warnings)
-
-    assert [sentences(mixture()), sentences(mixture(imbalance=1.0)), sentences(mixture(capacity_factor=1.0))] == [
-        1,
-        0,
-        0,
-    ]
+@pytest.mark.parametrize(("changes", "stated"), [({}, 1), ({"imbalance": 1.0}, 0), ({"capacity_factor": 1.0}, 0)])
+def test_an_even_load_that_no_one_stated_is_stated(changes: dict[str, Any], stated: int) -> None:
+    assert sum("experts.imbalance" in sentence for sentence in build_plan(mixture(**changes)).warnings) == stated
 
 
 def test_tensor_ranks_route_their_part_of_the_sequence() -> None:

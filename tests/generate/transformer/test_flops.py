@@ -10,13 +10,7 @@ import pytest
 from gnnperf.generate import step_work
 from gnnperf.generate.transformer.block import Activation, Block, Experts, Norm, Positions
 from gnnperf.generate.transformer.flops import parameters_per_token
-from gnnperf.generate.transformer.plan import (
-    Parallelism,
-    Recompute,
-    Schedule,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Schedule, Transformer, TransformerPlan
 
 # hidden 8, 2 heads, 2 layers, 4 positions, 10 words. A layer of GPT-2: attention 8 x 24 + 24 + 8 x 8 + 8 = 288,
 # MLP 8 x 32 + 32 + 32 x 8 + 8 = 552, two norms of 16: 872. Last norm 16, logits 80: 2 x 872 + 96 = 1,840.

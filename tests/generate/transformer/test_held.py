@@ -34,10 +34,5 @@ def test_micro_batches_in_flight_follow_from_the_order() -> None:
 
     assert of(Pipeline.GPIPE) == [8, 8, 8, 8]
     assert of(Pipeline.ONE_F_ONE_B) == [4, 3, 2, 1]
-    assert of(Pipeline.INTERLEAVED, 2) == [
-        11,
-        9,
-        7,
-        5,
-    ]  # chunks: p v + p - 1 on the first stage
+    assert of(Pipeline.INTERLEAVED, 2) == [11, 9, 7, 5]  # chunks: p v + p - 1 on the first stage
     assert of(Pipeline.ZB_H1) == [4, 4, 4, 4]  # held until gradients of weights: as much as 1F1B's first stage

@@ -63,22 +63,17 @@ def test_inputs_of_layers_go_out_and_come_back() -> None:
     assert with_drive == dict.fromkeys((TO_HOST, TO_DEVICE, TO_STORAGE, FROM_STORAGE), (4, 4 * X))
 
 
-def test_short_copies_hide_behind_layers() -> None:
-    """4 us out and in next to 10 us each: no one waits but the last layer, for its own way out and in again."""
-    graph = build_plan(offloaded(Offload(Store.HOST), recompute=Recompute.NONE))
-    rate = 4.0 / retained_bytes(small(recompute=Recompute.NONE), 0)
-    assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(4 * 10 + 8 + 4 * 10)
+@pytest.mark.parametrize(("copy_us", "step_us"), [(4.0, 4 * 10 + 8 + 4 * 10), (25.0, 210 + 10)])
+def test_copies_hide_behind_layers_or_hold_the_layer_after_the_next_back(copy_us: float, step_us: float) -> None:
+    """4 us out and in next to 10 us each: no one waits but the last layer, for its own way out and in again.
 
-
-def test_long_copies_hold_the_layer_after_the_next_back() -> None:
-    """25 us out: the first begins at 10, then one after the other until 110.
-
-    The fourth layer begins at 60, when what the second one kept is away. Back, 25 us each from 110 on: each fetch
-    begins when the layer after it does, 135, 160, 185, 210, then the last layer's ten.
+    25 us out: the first begins at 10, then one after the other until 110. The fourth layer begins at 60, when what the
+    second one kept is away. Back, 25 us each from 110 on: each fetch begins when the layer after it does, 135, 160,
+    185, 210, then the last layer's ten.
     """
     graph = build_plan(offloaded(Offload(Store.HOST), recompute=Recompute.NONE))
-    rate = 25.0 / retained_bytes(small(recompute=Recompute.NONE), 0)
-    assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(210 + 10)
+    rate = copy_us / retained_bytes(small(recompute=Recompute.NONE), 0)
+    assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(step_us)
 
 
 @pytest.mark.parametrize("state", [Sharded.OPTIMIZER, Sharded.GRADIENTS, Sharded.PARAMETERS])

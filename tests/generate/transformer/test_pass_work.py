@@ -17,28 +17,30 @@ from tests.generate.transformer.plans import small
 KERNEL = op("aten::add", Phase.FORWARD, None)
 
 
-def _sum(*, awaited: bool, follows_compute: bool = True) -> Transfer:
-    return Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited, follows_compute)
+FREE = Transfer("all_gather", Group.DATA, 8.0, "float16", Phase.FORWARD, awaited=False, follows_compute=False)
+SIDE, HELD = (Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited) for awaited in (False, True))
 
 
-def test_the_compute_stream_waits_for_awaited_transfers_only() -> None:
-    assert run_us(Run((KERNEL, _sum(awaited=True), KERNEL)), [2.0, 5.0, 3.0]) == 10.0
-    assert run_us(Run((KERNEL, _sum(awaited=False), KERNEL)), [2.0, 5.0, 3.0]) == 5.0
-    assert run_us(Run((KERNEL, _sum(awaited=True))), [2.0, 5.0]) == 7.0
+@pytest.mark.parametrize(
+    ("items", "us", "expected"),
+    [
+        # The compute stream waits for awaited transfers only.
+        ((KERNEL, HELD, KERNEL), [2.0, 5.0, 3.0], 10.0), ((KERNEL, SIDE, KERNEL), [2.0, 5.0, 3.0], 5.0),
+        ((KERNEL, HELD), [2.0, 5.0], 7.0),
+        # An event holds it until the transfer has ended: 2 + 5, the second kernel hidden, then 1.
+        ((KERNEL, SIDE, Record(Lane.TENSOR, "e"), KERNEL, Await(Lane.COMPUTE, "e"), KERNEL),
+         [2.0, 5.0, 0.0, 3.0, 0.0, 1.0], 8.0),
+        # What may have begun before counts as done.
+        ((FREE, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e"), KERNEL), [9.0, 0.0, 0.0, 1.0], 1.0),
+    ],
+)  # fmt: skip
+def test_the_compute_stream_by_hand(items: tuple[Item, ...], us: list[float], expected: float) -> None:
+    assert run_us(Run(items), us) == expected
 
 
-def test_an_event_holds_the_compute_stream_until_the_transfer_has_ended() -> None:
-    items: tuple[Item, ...] = (KERNEL, _sum(awaited=False), Record(Lane.TENSOR, "e"), KERNEL, Await(Lane.COMPUTE, "e"),
-                               KERNEL)  # fmt: skip
-    assert run_us(Run(items), [2.0, 5.0, 0.0, 3.0, 0.0, 1.0]) == 8.0  # 2 + 5, the second kernel hidden, then 1
-
-
-def test_what_may_have_begun_before_counts_as_done() -> None:
-    gathered = Transfer("all_gather", Group.DATA, 8.0, "float16", Phase.FORWARD, awaited=False, follows_compute=False)
-    items: tuple[Item, ...] = (gathered, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e"), KERNEL)
-    assert run_us(Run(items), [9.0, 0.0, 0.0, 1.0]) == 1.0
-    assert side_lane(gathered) is Lane.GATHER
-    assert side_lane(KERNEL) is side_lane(_sum(awaited=True)) is None
+def test_transfers_that_are_not_awaited_have_a_stream_of_their_own() -> None:
+    assert side_lane(FREE) is Lane.GATHER
+    assert side_lane(KERNEL) is side_lane(HELD) is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_plans_share_equal_runs() -> None:
 
 def test_transfers_have_a_row_for_every_stage() -> None:
     ways = Parallelism(2, 2, 2)
-    rows = item_table([KERNEL, _sum(awaited=True)], ways)
+    rows = item_table([KERNEL, HELD], ways)
     moves = rows.table[rows.stage >= 0]
     assert moves["group_first"].tolist() == [0, 4]
     assert (moves["group_size"] == 2).all() and (moves["group_stride"] == 1).all()

@@ -9,15 +9,20 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.families import read_plan
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.flops import step_work_of
 from gnnperf.generate.transformer.lengths import drawn_steps, with_sequence
 from gnnperf.generate.transformer.memory import misplaced_groups
-from gnnperf.generate.transformer.plan import Lengths, Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.plan import (
+    Lengths,
+    Parallelism,
+    Pipeline,
+    Schedule,
+    Sharding,
+    Transformer,
+    TransformerPlan,
+)
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.hardware.strict_yaml import read_yaml
-from gnnperf.hardware.yaml_spec import conf_dir
 from tests.generate.transformer.plans import MODEL, step_us
 
 RAW: dict[str, Any] = {"name": "a", "model": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 8},
@@ -48,8 +53,13 @@ def test_micro_batches_tokens_and_padded_vocabulary() -> None:
         (lambda: Transformer(1, 64, 3, 8), "model.heads"),
         (lambda: Transformer(1, 64, 2, 8, dtype="float32"), "model.dtype"),
         (lambda: Parallelism(tensor=0), "parallelism.tensor"),
+        (lambda: _plan(Parallelism(), Schedule(4, 1, ends_as_layers=True)), "schedule.ends_as_layers"),
+        (lambda: _plan(Parallelism(1, 2), Schedule(4, 1, ends_as_layers=True, recomputed_layers=1)),
+         "schedule.ends_as_layers"),
+        (lambda: TransformerPlan("a", MODEL, Parallelism(), Schedule(4, 1), sharding=Sharding(release_gradients=True)),
+         "sharding.release_gradients"),
     ],
-)
+)  # fmt: skip
 def test_values_that_cannot_be_are_named(make: Any, key: str) -> None:
     with pytest.raises(InputError) as error:
         make()
@@ -84,13 +94,6 @@ def test_a_mapping_becomes_a_plan() -> None:
 def test_a_bad_mapping_is_one_message(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         plan_from({**RAW, **changes}, "plan")
-
-
-def test_every_shipped_plan_is_one() -> None:
-    names = sorted(conf_dir("plan").glob("*.yaml"))
-    assert names
-    for path in names:
-        assert read_plan(read_yaml(path), str(path)).name == path.stem
 
 
 def test_groups_on_unequal_machines_are_named() -> None:

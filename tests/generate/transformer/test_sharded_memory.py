@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gnnperf.core import InputError
 from gnnperf.generate import HeldFor, Hold, RankTensors
-from gnnperf.generate.transformer.block import Activation, Attention, Block, Experts, Kernels, Norm, Positions
+from gnnperf.generate.transformer.block import Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.copies import Offload, Store
 from gnnperf.generate.transformer.held import held_bytes
@@ -30,12 +29,10 @@ from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_par
 from gnnperf.generate.uses import retained_bytes
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
+from tests.generate.transformer import test_block
 
 MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=128, dtype="bfloat16")
-LLAMA = Block(
-    attention=Attention.FLASH, key_value_heads=2, norm=Norm.RMS, activation=Activation.SWIGLU, width=96,
-    positions=Positions.ROTARY, bias=False, dropout=False, tied_embedding=False, kernels=Kernels.EAGER,
-)  # fmt: skip
+LLAMA = replace(test_block.LLAMA, width=96, kernels=Kernels.EAGER)
 # A layer: queries and projection 2 x 64 x 64, keys and values 2 x 64 x 32, three products of 64 x 96, two norms.
 LAYER = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64
 EMBEDDING, HEAD = 128 * 64, 128 * 64 + 64
@@ -79,20 +76,11 @@ def test_each_stage_of_zero_divides_what_it_states(
     assert sum(tensors.state_bytes) == states
 
 
-def test_whole_units_are_gathered_for_forward_and_backward() -> None:
-    (tensors,) = stage_tensors(_plan(Sharded.PARAMETERS))
-    whole = _sizes(tensors, HeldFor.GATHERED, "fsdp::split_with_sizes_copy")
+def test_units_are_gathered_for_forward_and_backward_or_once_where_they_are_not_resharded() -> None:
     units = [2 * EMBEDDING, *[2 * LAYER] * 4, 2 * HEAD]
-    assert whole == [*units, *reversed(units[:-1])]  # the head stays whole
-
-
-def test_units_that_are_not_resharded_are_gathered_once() -> None:
-    (tensors,) = stage_tensors(_plan(Sharded.PARAMETERS, reshard=False))
-    assert _sizes(tensors, HeldFor.GATHERED, "fsdp::split_with_sizes_copy") == [
-        2 * EMBEDDING,
-        *[2 * LAYER] * 4,
-        2 * HEAD,
-    ]
+    for reshard, again in ((True, [*reversed(units[:-1])]), (False, [])):  # the head stays whole
+        (tensors,) = stage_tensors(_plan(Sharded.PARAMETERS, reshard=reshard))
+        assert _sizes(tensors, HeldFor.GATHERED, "fsdp::split_with_sizes_copy") == units + again
     peak = _peak(_plan(Sharded.PARAMETERS, reshard=False))
     assert peak.parts_bytes[Part.GATHERED] >= 2 * PARAMETERS
 
@@ -236,19 +224,3 @@ def test_ends_that_count_as_layers_have_stages_with_a_layer_less() -> None:
         LAYER + EMBEDDING, 2 * LAYER, 2 * LAYER, LAYER + HEAD,
     ]  # fmt: skip
     assert len(build_plan(plan).ranks) == 4
-
-
-@pytest.mark.parametrize(
-    ("section", "settings", "message"),
-    [
-        (Schedule, {"ends_as_layers": True, "pipeline": 1}, "without a pipeline"),
-        (Schedule, {"ends_as_layers": True, "recomputed_layers": 1}, "recomputed_layers"),
-        (Sharding, {"release_gradients": True}, "sharding.state optimizer"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(section: type, settings: dict[str, Any], message: str) -> None:
-    stages = settings.pop("pipeline", 2)
-    schedule = Schedule(4, 1, **settings) if section is Schedule else Schedule(4, 1)
-    sharding = Sharding(**settings) if section is Sharding else Sharding()
-    with pytest.raises(InputError, match=message):
-        TransformerPlan("p", replace(MODEL, layers=2), Parallelism(pipeline=stages), schedule, LLAMA, sharding=sharding)

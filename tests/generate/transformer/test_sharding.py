@@ -41,29 +41,27 @@ def volume(plan: TransformerPlan) -> float:
     return (sent_bytes(build_plan(plan)) - scalars) / parameters
 
 
-@pytest.mark.parametrize("state", [Sharded.NOTHING, Sharded.OPTIMIZER, Sharded.GRADIENTS])
-def test_up_to_gradients_the_volume_is_twice_the_parameters(state: Sharded) -> None:
-    """Rajbhandari et al. 2020, section 7.2.1."""
-    assert volume(sharded(state)) == pytest.approx(2.0, rel=1e-5)  # parts are padded
+def _root_share(plan: TransformerPlan) -> float:
+    """Of the parameters, those of the ends, which are gathered once only: they stay from forward to backward."""
+    ends = head_parameters(plan) + (first_parameters(plan) if plan.block.tied_embedding else 0)
+    return ends / stage_parameters(plan, 0)
 
 
-def test_with_parameters_the_volume_is_three_times_the_parameters() -> None:
-    """Ibid., section 7.2.2; but norm and logits, kept from forward to backward, are gathered once only."""
-    plan = sharded(Sharded.PARAMETERS, block=UNTIED)
-    retained = head_parameters(plan) / stage_parameters(plan, 0)
-    assert volume(plan) == pytest.approx(3.0 - retained, rel=1e-5)
-
-
-def test_parameters_that_are_retained_after_forward_are_twice_the_volume() -> None:
-    assert volume(sharded(Sharded.PARAMETERS, reshard_after_forward=False)) == pytest.approx(2.0, rel=1e-5)
-
-
-def test_gradients_leave_in_every_pass_of_the_later_stages() -> None:
-    """Of m micro-batches: m reduce-scatters, and one gather (gradients) or two of each (parameters)."""
-    assert volume(sharded(Sharded.OPTIMIZER, batch=3)) == pytest.approx(2.0, rel=1e-5)
-    assert volume(sharded(Sharded.GRADIENTS, batch=3)) == pytest.approx(3 + 1, rel=1e-5)
-    root = (first_parameters(small()) + head_parameters(small())) / stage_parameters(small(), 0)
-    assert volume(sharded(Sharded.PARAMETERS, batch=3)) == pytest.approx(3 * (3 - root), rel=1e-5)
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        *((sharded(state), 2.0) for state in (Sharded.NOTHING, Sharded.OPTIMIZER, Sharded.GRADIENTS)),
+        (sharded(Sharded.PARAMETERS, block=UNTIED), 3 - _root_share(sharded(Sharded.PARAMETERS, block=UNTIED))),
+        (sharded(Sharded.PARAMETERS, reshard_after_forward=False), 2.0),
+        # Of m micro-batches: m reduce-scatters, and one gather (gradients) or two of each (parameters).
+        (sharded(Sharded.OPTIMIZER, batch=3), 2.0),
+        (sharded(Sharded.GRADIENTS, batch=3), 3 + 1),
+        (sharded(Sharded.PARAMETERS, batch=3), 3 * (3 - _root_share(small()))),
+    ],
+)
+def test_the_volume_is_twice_or_three_times_the_parameters(plan: TransformerPlan, expected: float) -> None:
+    """Rajbhandari et al. 2020, sections 7.2.1 and 7.2.2."""
+    assert volume(plan) == pytest.approx(expected, rel=1e-5)  # parts are padded
 
 
 def test_messages_of_sharded_parameters_by_hand() -> None:
@@ -107,20 +105,15 @@ def root_us(plan: TransformerPlan, layer_us: float) -> float:
     return layer_us * (first_parameters(plan) + head_parameters(plan)) / layer_parameters(plan)
 
 
-def test_gathers_that_are_shorter_than_layers_hide_behind_them() -> None:
-    """The embedding's and the first layer's gather are waited for; then eight layers' work in a row."""
-    plan = sharded(Sharded.PARAMETERS, recompute=Recompute.NONE)
-    assert times(plan, 8.0) == pytest.approx(root_us(plan, 8.0) + 8.0 + 80.0)
+@pytest.mark.parametrize(("gather_us", "rest_us"), [(8.0, 8.0 + 80.0), (12.0, 96.0 + 10.0)])
+def test_gathers_hide_behind_layers_or_hold_them_back(gather_us: float, rest_us: float) -> None:
+    """Shorter than layers: the embedding's and the first one's are waited for; then eight layers' work in a row.
 
-
-def test_gathers_that_are_longer_than_layers_hold_them_back() -> None:
-    """12 us each: forward one ends every 12 us from the embedding's on.
-
-    The last layer's second gather begins when the fourth one has ended (48) and is done at 60; each one after that
-    begins with a layer's backward pass: 72, 84, 96.
+    12 us each: forward one ends every 12 us from the embedding's on. The last layer's second gather begins when the
+    fourth one has ended (48) and is done at 60; each one after that begins with a layer's backward pass: 72, 84, 96.
     """
     plan = sharded(Sharded.PARAMETERS, recompute=Recompute.NONE)
-    assert times(plan, 12.0) == pytest.approx(root_us(plan, 12.0) + 96.0 + 10.0)
+    assert times(plan, gather_us) == pytest.approx(root_us(plan, gather_us) + rest_us)
 
 
 def test_reduce_scatters_lag_one_layer_behind() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gnnperf.generate import Parallelism, Schedule, TransformerPlan
-from gnnperf.generate.transformer.block import Activation, Attention, Block, Experts, Norm, Positions
+from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.plan import Transformer
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
+from tests.generate.transformer import test_block
 
-LLAMA = Block(Attention.FLASH, 2, Norm.RMS, Activation.SWIGLU, 512, Positions.ROTARY, bias=False, dropout=False,
-              tied_embedding=False)  # fmt: skip
+LLAMA = replace(test_block.LLAMA, width=512)
 MODEL = Transformer(layers=4, hidden=512, heads=4, sequence=512, vocabulary=1000, dtype="bfloat16")
 
 

@@ -40,21 +40,14 @@ def test_the_best_of_a_small_space_is_that_of_judging_all(experts: bool, capacit
     assert outcome.options[0].step_us == min(steps)
     assert (outcome.gap, outcome.num_plans) == (0.0, len(plans))
     assert len(outcome.options) < len(steps)  # bounds have spared some
-
-
-def test_parts_add_up_to_the_step_and_every_option_fits() -> None:
-    outcome = search_plans(Problem(_few(), cluster, 100.0 * MIB), ALL)
     for one in outcome.options:
         assert sum(one.parts_us.values()) == pytest.approx(one.step_us)
-        assert one.peak_bytes <= 100 * MIB
+        assert one.peak_bytes <= capacity_bytes
     assert [one.step_us for one in outcome.options] == sorted(one.step_us for one in outcome.options)
-
-
-def test_no_option_of_the_front_is_beaten() -> None:
-    outcome = search_plans(Problem(_few(), cluster, PLENTY), ALL)
-    memory = [one.peak_bytes for one in outcome.front]
+    memory = [one.peak_bytes for one in outcome.front]  # of options that no other one beats
     assert outcome.front[0] is outcome.options[0]
-    assert memory == sorted(memory, reverse=True) and len(set(memory)) == len(memory) > 1
+    assert memory == sorted(memory, reverse=True) and len(set(memory)) == len(memory)
+    assert len(memory) > 1 or capacity_bytes < PLENTY
 
 
 def test_a_search_that_may_not_judge_enough_states_the_gap() -> None:
