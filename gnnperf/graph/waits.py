@@ -58,9 +58,7 @@ def host_waits(events: RankEvents, works: Works) -> HostWaits:
 class LaunchOrder:
     """Works in the order of their launch calls, to ask what was launched before a moment.
 
-    Attributes:
-        work: [num_launched] work numbers by launch time.
-        launched_ns: [num_launched] begin of the launch call.
+    [num_launched] `work` numbers by launch time, and `launched_ns`, begins of the launch calls.
     """
 
     def __init__(self, events: RankEvents, works: Works) -> None:

@@ -281,11 +281,8 @@ def _critical(
 ) -> Iterator[pa.StringArray]:
     """The critical path as one track of its own: each node for as long as it holds the step back.
 
-    Args:
-        result: whose path.
-        chain: [num_on_path] its nodes in the order of time.
-        begin_ns: [num_on_path + 1] when the path reaches each, and its end.
-        about: what is stated of a node.
+    `chain`: [num_on_path] its nodes in the order of time; `begin_ns`: [num_on_path + 1] when the path reaches each, and
+    its end.
     """
     nodes = result.prediction.graph.nodes[["op_name", "node_type", "rank"]]
     lasting = np.flatnonzero(np.diff(begin_ns) > 0)

@@ -79,10 +79,6 @@ class Batch:
         """Whether any dimension has a size of the batch."""
         return self._dimension(shape) is not None
 
-    def is_doubtful(self, shape: Shape) -> bool:
-        """Whether a shape could be either."""
-        return shape in self.parameters and self.looks_like(shape)
-
     def is_parameter(self, shape: Shape) -> bool:
         """A parameter, or its transpose."""
         return shape in self.parameters or (*shape[:-2], *shape[:-3:-1]) in self.parameters
@@ -292,7 +288,7 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
     """The call with every batch dimension scaled."""
     name, phase, arguments = call
     shapes, batch = all_shapes(arguments), batch.of(call)
-    doubtful = any(map(batch.is_doubtful, shapes))
+    doubtful = any(shape in batch.parameters and batch.looks_like(shape) for shape in shapes)
     if phase == Phase.OPTIMIZER or name.startswith(SHARDING):
         return Rescaled(arguments)
     if _pattern(call) in batch.bookkeeping and all(shape in batch.parameters for shape in shapes):

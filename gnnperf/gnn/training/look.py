@@ -189,11 +189,7 @@ def _of_step(network: TypedGNN, step: Step) -> pd.DataFrame:
 
 
 def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """One row per group of nodes, the longest measured time first.
-
-    Args:
-        nodes: what node_outputs gives.
-        keys: columns to group by.
+    """One row per group of nodes (rows of node_outputs), the longest measured time first.
 
     Returns:
         Columns: the keys, nodes, time_share (of the measured time of all nodes), gmae, median_ape, bias, total_bias of
@@ -223,12 +219,7 @@ AROUND = 0.1  # drawn next to the diagonal: 10 % too long, 10 % too short
 
 
 def parity(nodes: pd.DataFrame, title: str) -> Figure:
-    """Predicted against measured latency, both axes logarithmic, a color per node type.
-
-    Args:
-        nodes: rows of `sampled`.
-        title: what is shown.
-    """
+    """Predicted against measured latency of rows of `sampled`, both axes logarithmic, a color per node type."""
     figure = plotly.express.scatter(
         nodes, x="measured_us", y="predicted_us", color="node_type", hover_data=["op_name", "run"], opacity=0.5,
         log_x=True, log_y=True, title=title, width=760, height=700,
