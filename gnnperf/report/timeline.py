@@ -177,9 +177,9 @@ class _Nodes:
         """[n] of predicted slices."""
         return _json(self._by_source.take(pa.array(node_id)))
 
-    def color_of_error(self, node_id: np.ndarray) -> pa.StringArray:
-        """[n] of measured slices; null: no error is given."""
-        return _json(self._by_error.take(pa.array(node_id)))
+    def colors(self, node_id: np.ndarray) -> tuple[pa.StringArray, pa.StringArray]:
+        """[n] of predicted slices, and [n] of measured ones; null: no error is given."""
+        return self.color_of_source(node_id), _json(self._by_error.take(pa.array(node_id)))
 
     def args(self, node_id: np.ndarray) -> pa.StringArray:
         """[n] the arguments of each node of `node_id` [n]; what is unknown is left out."""
@@ -259,9 +259,7 @@ def _work(slices: pd.DataFrame, about: _Nodes) -> Iterator[pa.StringArray]:
     for first in range(0, len(slices), CHUNK):
         part = slice(first, first + CHUNK)
         own = {name: _json(column[part]) for name, column in columns.items()}
-        color = pc.if_else(
-            pa.array(predicted[part]), about.color_of_source(node[part]), about.color_of_error(node[part])
-        )
+        color = pc.if_else(pa.array(predicted[part]), *about.colors(node[part]))
         yield _complete(own["name"], own["kind"], own["pid"], own["tid"], (start_ns[part], end_ns[part]),
                         args=about.args(node[part]), color=color)  # fmt: skip
 

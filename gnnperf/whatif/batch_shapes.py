@@ -298,17 +298,14 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
     if is_product(name) and len(arguments) > 1 and _is_matrix(arguments[0]) and _is_matrix(arguments[1]):
         return _product(arguments, batch, factor)
     weights = WEIGHTS.get(op_of(name), ())
+    # A parameter is added to data of higher rank, to which it is broadcast, where their last dimensions are the same.
+    added = {a for a in arguments if a in batch.parameters
+             and any(len(s) > len(a) and s[-len(a) :] == a for s in shapes)}  # fmt: skip
     result = tuple(
-        argument if place in weights or _is_added(argument, batch, shapes) else _argument(argument, batch, factor)
+        argument if place in weights or argument in added else _argument(argument, batch, factor)
         for place, argument in enumerate(arguments)
     )
     return Rescaled(result, doubtful and op_of(name) not in WEIGHTS)
-
-
-def _is_added(argument: Argument, batch: Batch, compared: list[Shape]) -> bool:
-    """A parameter next to data of higher rank to which it is broadcast: their last dimensions are the same."""
-    size = len(argument)
-    return argument in batch.parameters and any(len(s) > size and s[-size:] == argument for s in compared)
 
 
 def _argument(argument: Argument, batch: Batch, factor: float) -> Argument:

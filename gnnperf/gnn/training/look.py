@@ -93,10 +93,11 @@ class WandbLog(Log):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(Path(config.out))
+        begun = self.out / RUN_ID  # the run that an interrupted training began
         self.logger = WandbLogger(
             project=config.logger.project,
             save_dir=config.out,
-            id=_run_to_go_on(config),
+            id=begun.read_text().strip() if config.resume is not None and begun.is_file() else None,
             offline=config.logger.offline,
             log_model=False,
             settings=PRIVATE,
@@ -139,12 +140,6 @@ class WandbLog(Log):
         self.logger.log_hyperparams(settings)
         if processes().is_first:
             (self.out / RUN_ID).write_text(f"{self.logger.version}\n")
-
-
-def _run_to_go_on(config: TrainConfig) -> str | None:
-    """The id of the run that an interrupted training began; None: a new run."""
-    path = Path(config.out) / RUN_ID
-    return path.read_text().strip() if config.resume is not None and path.is_file() else None
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
