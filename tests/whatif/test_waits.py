@@ -80,9 +80,16 @@ TAKEN = {ISSUE: "[[[16]]]", OPT: "[[16],[16]]"}
 
 
 def test_by_shape_undoes_waiting_at_the_issue() -> None:
-    blocked = Block()(shaped(loop(), TAKEN)).graph
+    graph = shaped(loop(), TAKEN)
+    blocked = Block()(graph).graph
     assert step_times_us(blocked) == pytest.approx([85.0, 85.0])
     result = WaitLater()(blocked)
+    waits = [
+        {tuple(pair) for pair in g.edges.loc[g.edges["relation"] == Relation.WAITS, ["src", "dst"]].to_numpy()}
+        for g in (graph, result.graph)
+    ]
+    assert waits[0] == waits[1]
+    assert apply(graph, [Block(), WaitLater()]).touched[EXIT]
     assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
     assert any("results of 4 parts: no tensor is followed (no feeds edges)" in s for s in result.unknown)
 
@@ -112,17 +119,6 @@ def test_at_a_place_that_is_reported() -> None:
 def test_what_waits_there_already_stays() -> None:
     with pytest.raises(InputError, match="needed where it is waited for"):
         WaitLater(until="optimizer")(loop())
-
-
-def test_there_and_back() -> None:
-    graph = shaped(loop(), TAKEN)
-    result = apply(graph, [Block(), WaitLater()])
-    waits = [
-        {tuple(pair) for pair in g.edges.loc[g.edges["relation"] == Relation.WAITS, ["src", "dst"]].to_numpy()}
-        for g in (graph, result.graph)
-    ]
-    assert waits[0] == waits[1]
-    assert result.touched[EXIT]
 
 
 def test_refusals() -> None:

@@ -102,8 +102,3 @@ def test_a_card_that_is_not_as_the_recorder_writes_it_names_nothing(tmp_path: Pa
 def test_words_that_name_no_product_are_left_out(tmp_path: Path) -> None:
     result = processors_of([carded(tmp_path / "a", on("Intel(R) Xeon(R) of ann on gpu7.example.org", "x" * 1000))])
     assert result == (Processor("Intel(R) Xeon(R)"),)
-
-
-def test_a_card_that_is_no_object_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a JSON object"):
-        processors_of([carded(tmp_path / "a", [])])

@@ -95,9 +95,6 @@ def test_no_rows_are_fine() -> None:
     assert np.array_equal(texts_of(pd.Series([], dtype=object)), np.empty(0, dtype=object))
 
 
-NODES = two_rank_graph().nodes
-
-
 def test_medians_by_segment_then_type_then_all() -> None:
     floors = fit_floors([NODES])
     assert floors.by_segment_us["compute/"] == 110.0  # of 100 and 120

@@ -23,7 +23,7 @@ from gnnperf.generate import StepWork
 from gnnperf.predict import Throughput
 from gnnperf.report import write_report
 from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, Change, Comparison, compare, leading
-from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_measured, read_prediction
+from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_prediction
 from gnnperf.report.compare.text import Limits, bars, rate_lines, rendered
 from gnnperf.report.page.changes import comparison_page, waterfall
 from tests.predict.predictions import GEMM_1, toy_prediction
@@ -79,11 +79,6 @@ def test_measured_step_has_the_measured_time_and_its_critical_path() -> None:
     by_type = side.nodes.groupby("node_type")["critical_us"].sum()
     assert by_type[by_type > 0].to_dict() == {"host": 10.0 + 5.0, "compute": 120.0, "collective": 50.0}
     assert side.nodes["critical_us"].sum() == 185.0
-
-
-def test_nothing_there_is_stated(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file or directory"):
-        read_measured(tmp_path / "nowhere")
 
 
 Row = tuple[str, str | None, str, float, float]  # node type, op, phase, latency, time on the critical path

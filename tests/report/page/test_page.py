@@ -86,15 +86,6 @@ def test_page_is_balanced_and_loads_nothing() -> None:
         assert not re.search(r"https?://|import\(|XMLHttpRequest|fetch\(|eval\(|innerHTML", asset(name)), name
 
 
-def test_page_states_prediction_units_and_comparison() -> None:
-    page = page_of(toy_prediction({GEMM_1: 305.0}))
-    assert "step makespan: 370 us" in page
-    assert '<dd id="predicted">370&nbsp;us</dd>' in page
-    assert '<dd id="measured">185&nbsp;us</dd>' in page
-    assert '<dd id="error">+100.0&nbsp;%</dd>' in page
-    assert "aten::mm" in page
-
-
 def test_interval_is_reported_with_its_level() -> None:
     estimate = replace(toy_prediction(), step_time_interval_us=(170.0, 1850.0), interval_level=0.9)
     page = page_of(estimate)
