@@ -165,14 +165,12 @@ def _read_meta(content: bytes) -> _Meta:
     """The rest of a graph; JSON has null for the unknown times of steps that never ran."""
     plain = msgspec.json.decode(content, type=dict[str, Any])
     for step in plain["steps"]:
-        step |= {key: _or_nan(value) for key, value in step.items() if key != "period_us"}
+        for key, value in step.items():
+            if isinstance(value, list):
+                step[key] = [math.nan if one is None else one for one in value]
+            elif value is None and key != "period_us":
+                step[key] = math.nan
     return msgspec.convert(plain, _Meta)
-
-
-def _or_nan(value: Any) -> Any:
-    if isinstance(value, list):
-        return [math.nan if one is None else one for one in value]
-    return math.nan if value is None else value
 
 
 def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:

@@ -145,8 +145,7 @@ COLOR_OF_ERROR = ((0.1, "good"), (0.3, "bad"), (np.inf, "terrible"))  # |predict
 class _Nodes:
     """Arguments and colors of nodes, encoded for as many nodes at a time as are requested.
 
-    Args:
-        result: the prediction; errors are given where it is for the hardware of the trace.
+    Errors are given where the prediction is for the hardware of the trace.
     """
 
     def __init__(self, result: StepPrediction) -> None:

@@ -146,9 +146,8 @@ def _last_buckets(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     fits &= nodes["phase"] == Phase.BACKWARD
     shapes = [all_shapes(parse(dims)) if isinstance(dims, str) else []
               for dims in nodes["input_dims"].astype(object).to_numpy()[src]]  # fmt: skip
-    bucket = fits.to_numpy()[dst] & np.array(
-        [[len(shape) for shape in of_call] == [1] for of_call in shapes], dtype=bool
-    )
+    is_flat = [[len(shape) for shape in of_call] == [1] for of_call in shapes]
+    bucket = fits.to_numpy()[dst] & np.array(is_flat, dtype=bool)
     src, dst = src[bucket], dst[bucket]
     table = pd.DataFrame({"rank": nodes["rank"].to_numpy()[src], "step": nodes["step"].to_numpy()[src], "src": src,
                           "dst": dst}).sort_values("src")  # fmt: skip

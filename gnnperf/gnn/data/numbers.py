@@ -60,11 +60,7 @@ def group_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
 
 
 def placement_numbers(collectives: np.ndarray) -> np.ndarray:
-    """[num_nodes, 5] flags in the order of PLACES; 0 for what is no collective, or one that moves single tensors.
-
-    Args:
-        collectives: [num_nodes] kind of collective or null.
-    """
+    """[num_nodes, 5] flags in the order of PLACES; 0 for no collective (null), or one that moves single tensors."""
     table = {kind: [ends[side == "to"] == held for side, held in PLACES] for kind, ends in PLACEMENTS.items()}
     nothing = [False] * len(PLACES)
     return np.array([table.get(str(kind), nothing) for kind in collectives], dtype=np.float64).reshape(-1, len(PLACES))

@@ -76,11 +76,7 @@ class NodeIntervals:
     devices: tuple[str, ...]
 
     def bounds_us(self, estimates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-        """[num_nodes] lowest and highest latency; NaN without a latency or a group.
-
-        Args:
-            estimates: as `estimate_table` makes it.
-        """
+        """[num_nodes] lowest and highest latency of an `estimate_table`; NaN without a latency or a group."""
         log_low, log_high = np.full(len(estimates), np.nan), np.full(len(estimates), np.nan)
         for keys in reversed(_groups(estimates)):  # the finest last: it stands
             result = keys.map(self.log_bounds)

@@ -165,8 +165,7 @@ MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
 def node_outputs(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
     """One row per node with a measured latency and a prediction.
 
-    Returns:
-        Columns run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
+    Columns: run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
     """
     nodes = pd.concat([_of_step(network, step) for step in steps], ignore_index=True)
     use = is_measured(nodes["measured_us"].to_numpy()) & (nodes["predicted_us"].to_numpy() > 0)
@@ -186,8 +185,7 @@ def _of_step(network: TypedGNN, step: Step) -> pd.DataFrame:
 def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
     """One row per group of nodes (rows of node_outputs), the longest measured time first.
 
-    Returns:
-        Columns: the keys, nodes, time_share (of the measured time of all nodes), gmae, median_ape, bias, total_bias of
+    Columns: the keys, nodes, time_share (of the measured time of all nodes), gmae, median_ape, bias, total_bias of
         the network (metrics.ErrorSummary) and base_gmae.
     """
     total_us, rows = nodes["measured_us"].sum(), []

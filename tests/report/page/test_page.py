@@ -137,11 +137,8 @@ def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> No
     assert '<th scope="col">measured latency</th>' in page  # the trace's own
 
 
-def test_same_prediction_gives_the_same_page() -> None:
+def test_same_prediction_gives_the_same_page_and_a_step_that_takes_no_time_has_one() -> None:
     assert page_of(toy_prediction()) == page_of(toy_prediction())
-
-
-def test_a_step_that_takes_no_time_has_a_page() -> None:
     page = page_of(toy_prediction(dict.fromkeys(range(15), 0.0)))
     _parsed(page)
     assert '<dd id="predicted">0&nbsp;us</dd>' in page
