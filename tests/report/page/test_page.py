@@ -86,15 +86,10 @@ def test_page_is_balanced_and_loads_nothing() -> None:
         assert not re.search(r"https?://|import\(|XMLHttpRequest|fetch\(|eval\(|innerHTML", asset(name)), name
 
 
-def test_interval_is_reported_with_its_level() -> None:
-    estimate = replace(toy_prediction(), step_time_interval_us=(170.0, 1850.0), interval_level=0.9)
-    page = page_of(estimate)
-    assert '<dd id="interval">170&nbsp;us to 1.85&nbsp;ms</dd>' in page
-    assert "90 % of steps" in page
-
-
-def test_the_prediction_comes_first_then_warnings_then_tables() -> None:
-    page = page_of(toy_prediction({GEMM_1: np.nan}))
+def test_the_prediction_comes_first_with_its_interval_then_warnings_then_tables() -> None:
+    estimate = toy_prediction({GEMM_1: np.nan})
+    page = page_of(replace(estimate, step_time_interval_us=(170.0, 1850.0), interval_level=0.9))
+    assert '<dd id="interval">170&nbsp;us to 1.85&nbsp;ms</dd>' in page and "90 % of steps" in page
     assert "at least 165 us" in page
     assert 0 < page.index('class="cards"') < page.index('class="warnings"') < page.index("<table")
 
