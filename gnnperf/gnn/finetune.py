@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gnnperf.core import InputError
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint
-from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.vocabulary import UNKNOWN
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.settings import ModelConfig
@@ -53,17 +52,12 @@ def begin_from(network: TypedGNN, start: Checkpoint) -> TypedGNN:
     own, before = dict(network.named_parameters()), start.normalizer
     with torch.no_grad():
         for name, trained in start.weights.items():
-            if _was_trained(name, before):
+            kind, node_type = name.split(".")[:2]
+            if kind == "layers" or before.occurred(node_type):  # others had no gradients
                 own[name].copy_(_extended(trained, own[name]))
         for node_type in filter(before.occurred, WORK):
             own[f"encoders.{node_type}.linear.weight"][:, before.constant(node_type)] = 0.0
     return network
-
-
-def _was_trained(parameter: str, normalizer: Normalizer) -> bool:
-    """Whether a parameter had gradients: not those of a node type that never occurred."""
-    kind, node_type = parameter.split(".")[:2]
-    return kind == "layers" or normalizer.occurred(node_type)
 
 
 def _extended(trained: Tensor, into: Tensor) -> Tensor:

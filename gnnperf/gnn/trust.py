@@ -27,15 +27,10 @@ LENGTHS_US = (5.0, 20.0, 100.0)  # of the base: kernels between two of them are 
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the network's corrections.
+    """Shares of the network's corrections."""
 
-    Attributes:
-        usual: of node latencies.
-        scheduled: of latencies that a schedule adds up.
-    """
-
-    usual: float
-    scheduled: float
+    usual: float  # of node latencies
+    scheduled: float  # of latencies that a schedule adds up
 
     def __str__(self) -> str:
         """In words."""
@@ -72,11 +67,7 @@ class Trust:
     ) -> tuple[np.ndarray, np.ndarray]:
         """[2, num_nodes] weights of the network, usual and scheduled, 0 to 1, and [num_nodes] why they are not more.
 
-        Args:
-            nodes: node table.
-            device: predicted for.
-            known_op: [num_nodes] bool, whether training has the op.
-            base_us: [num_nodes] what the network corrects.
+        `known_op`: [num_nodes] bool, whether training has the op; `base_us`: [num_nodes] what the network corrects.
         """
         if device not in self.devices:
             return np.zeros((2, len(nodes))), np.full(len(nodes), "device not in training", dtype=object)

@@ -151,9 +151,7 @@ def _between(
     """T1 before every unit but the first of its thread; zero-length ones too, so that steps align.
 
     A step boundary counts as a unit of no length: the T1 before it ends the step, the T1 after it opens the next.
-
-    Returns:
-        the pieces, and [num_events] ordinal of each unit.
+    Returned with the pieces: [num_events] ordinal of each unit.
     """
     unit = np.r_[units, np.full(len(marks_ns), -1)]
     thread = np.r_[events.thread[units], np.full(len(marks_ns), main_thread)]

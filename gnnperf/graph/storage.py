@@ -106,7 +106,8 @@ def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Se
         digest.update(run_name(path).encode())
         for file in sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]:
             digest.update(file.name.encode())
-            digest.update(_file_hash(file).encode())
+            with untrusted.reading(file, remedy="check the path and its permissions"), file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").hexdigest().encode())
     return digest.hexdigest()[:24]
 
 
@@ -119,16 +120,6 @@ def _code_hash() -> str:
     for source in sources:
         digest.update(source.read_bytes())
     return digest.hexdigest()
-
-
-def _file_hash(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(
-            f"cannot be read ({error.strerror})", where=str(path), remedy="check the path and its permissions"
-        ) from error
 
 
 def write_graph(graph: ExecutionGraph, directory: Path) -> None:
@@ -174,14 +165,12 @@ def _read_meta(content: bytes) -> _Meta:
     """The rest of a graph; JSON has null for the unknown times of steps that never ran."""
     plain = msgspec.json.decode(content, type=dict[str, Any])
     for step in plain["steps"]:
-        step |= {key: _or_nan(value) for key, value in step.items() if key != "period_us"}
+        for key, value in step.items():
+            if isinstance(value, list):
+                step[key] = [math.nan if one is None else one for one in value]
+            elif value is None and key != "period_us":
+                step[key] = math.nan
     return msgspec.convert(plain, _Meta)
-
-
-def _or_nan(value: Any) -> Any:
-    if isinstance(value, list):
-        return [math.nan if one is None else one for one in value]
-    return math.nan if value is None else value
 
 
 def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:

@@ -58,9 +58,7 @@ def host_waits(events: RankEvents, works: Works) -> HostWaits:
 class LaunchOrder:
     """Works in the order of their launch calls, to ask what was launched before a moment.
 
-    Attributes:
-        work: [num_launched] work numbers by launch time.
-        launched_ns: [num_launched] begin of the launch call.
+    [num_launched] `work` numbers by launch time, and `launched_ns`, begins of the launch calls.
     """
 
     def __init__(self, events: RankEvents, works: Works) -> None:
@@ -299,16 +297,11 @@ def event_waits(events: RankEvents, works: Works) -> tuple[np.ndarray, Evidence]
     if not (events.kind == EventKind.SYNC).any():
         return _ordered_waits(events, works, launches, wait), Evidence.ORDER
     # A wait that is not named is one of a stream without work, or for an event of before the recording.
-    sync = _naming_events(events, wait)
-    return _named_waits(events, works, launches, wait[sync >= 0], sync[sync >= 0]), Evidence.ID
-
-
-def _naming_events(events: RankEvents, wait: np.ndarray) -> np.ndarray:
-    """[num_waits] the cuda_sync event of each wait call, which has its correlation; -1 none."""
     known = (events.kind == EventKind.SYNC) & (events.column("waiting_stream") >= 0) & (events.column("stream") >= 0)
-    sync = np.flatnonzero(known & (events.column("correlation") >= 0))
-    event_of = dict(zip(events.column("correlation")[sync].tolist(), sync.tolist(), strict=True))
-    return np.array([event_of.get(c, -1) for c in events.column("correlation")[wait].tolist()], dtype=np.int64)
+    syncs = np.flatnonzero(known & (events.column("correlation") >= 0))
+    event_of = dict(zip(events.column("correlation")[syncs].tolist(), syncs.tolist(), strict=True))
+    sync = np.array([event_of.get(c, -1) for c in events.column("correlation")[wait].tolist()], dtype=np.int64)
+    return _named_waits(events, works, launches, wait[sync >= 0], sync[sync >= 0]), Evidence.ID
 
 
 def _named_waits(

@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import nn
@@ -50,12 +49,6 @@ def measure() -> dict[str, float]:
     return {kind: round(statistics.median(result[kind] for result in rounds), 3) for kind in rounds[0]}
 
 
-def _is_op(event: Any) -> bool:
-    """Whether Kineto's event is an op or autograd range; `activity_type` says so since torch 2.12 only."""
-    on_host = event.device_type() == DeviceType.CPU and not event.is_user_annotation()
-    return on_host and not RUNTIME_CALL.match(event.name())
-
-
 def _measure_once(sections: Sections) -> dict[str, float]:
     plain = _run(sections, PLAIN_STEPS // 2)
     profiler, profiled, marks_us = _run_profiled(sections)
@@ -63,7 +56,9 @@ def _measure_once(sections: Sections) -> dict[str, float]:
     added_us = {name: statistics.median(profiled[name]) - statistics.median(plain[name]) for name in sections}
     results = profiler.profiler.kineto_results if profiler.profiler is not None else None
     assert results is not None, "a profile that was started and stopped has results"
-    op_events = sum(map(_is_op, results.events())) / PROFILED_STEPS
+    # Ops and autograd ranges; `activity_type` distinguishes them since torch 2.12 only.
+    on_host = (e for e in results.events() if e.device_type() == DeviceType.CPU and not e.is_user_annotation())
+    op_events = sum(not RUNTIME_CALL.match(event.name()) for event in on_host) / PROFILED_STEPS
     return {
         "op_us": max(added_us["ops"] / op_events, 0.0),
         "range_us": max(added_us["ranges"] / RANGES, 0.0),

@@ -205,7 +205,10 @@ def memory_lines(estimate: StepPrediction) -> list[str]:
         return result
     edited = estimate.whatif.prediction.peak_memory
     unedited = {rank.peak.rank: rank.peak.peak_bytes for rank in estimate.peak_memory}
-    result += [_edited_line(rank, unedited[rank.peak.rank]) for rank in edited]
+    for rank in edited:
+        now, before = rank.peak.peak_bytes, unedited[rank.peak.rank]
+        result.append(f"what if: peak memory of rank {rank.peak.rank}: {bytes_text(now)}, unedited "
+                      f"{bytes_text(before)} ({100.0 * (now / max(before, 1) - 1.0):+.1f} %)")  # fmt: skip
     return [*result, *(f"what if: {line}" for line in fit_lines(edited, estimate.hardware))]
 
 
@@ -215,12 +218,6 @@ def fullest_ranks(ranks: Sequence[RankMemory]) -> tuple[list[RankMemory], int]:
         return list(ranks), 0
     chosen = sorted(ranks, key=lambda rank: -rank.peak.peak_bytes)[:MOST_RANKS]
     return sorted(chosen, key=lambda rank: rank.peak.rank), len(ranks) - MOST_RANKS
-
-
-def _edited_line(rank: RankMemory, unedited_bytes: int) -> str:
-    now = rank.peak.peak_bytes
-    return (f"what if: peak memory of rank {rank.peak.rank}: {bytes_text(now)}, unedited {bytes_text(unedited_bytes)} "
-            f"({100.0 * (now / max(unedited_bytes, 1) - 1.0):+.1f} %)")  # fmt: skip
 
 
 def fit_lines(ranks: Sequence[RankMemory], hardware: str) -> list[str]:

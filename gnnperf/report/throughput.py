@@ -75,20 +75,16 @@ def cost_text(prediction: StepPrediction) -> str:
     at_least, unit = "at least " if prediction.is_lower_bound else "", unit_of(prediction)
     price = None if given.usd_per_gpu_hour is None else f"at ${given.usd_per_gpu_hour:g} per {unit}-hour"
     if given.gpu_hours is None or given.run_hours is None or given.steps is None:
-        return _price_of_work(given, f"{at_least}$", price)
+        for usd, work in ((given.usd_per_million_tokens, "tokens"), (given.usd_per_million_samples, "samples")):
+            if usd is not None:
+                return f"cost: {at_least}${number_text(usd)} per million {work} {price}"
+        return ""
     parts = [f"{at_least}{number_text(given.run_hours)} hours, {number_text(given.gpu_hours)} {unit}-hours"]
     if given.cost_usd is not None:
         parts.append(f"${number_text(given.cost_usd)} {price}")
     if given.most_energy_kwh is not None and not prediction.is_lower_bound:
         parts.append(f"at most {number_text(given.most_energy_kwh)} kWh ({ENERGY})")
     return f"run of {number_text(given.steps)} steps: {', '.join(parts)}"
-
-
-def _price_of_work(given: Throughput, currency: str, price: str | None) -> str:
-    for usd, unit in ((given.usd_per_million_tokens, "tokens"), (given.usd_per_million_samples, "samples")):
-        if usd is not None:
-            return f"cost: {currency}{number_text(usd)} per million {unit} {price}"
-    return ""
 
 
 def device_texts(given: Throughput | None) -> tuple[str, ...]:

@@ -145,8 +145,7 @@ COLOR_OF_ERROR = ((0.1, "good"), (0.3, "bad"), (np.inf, "terrible"))  # |predict
 class _Nodes:
     """Arguments and colors of nodes, encoded for as many nodes at a time as are requested.
 
-    Args:
-        result: the prediction; errors are given where it is for the hardware of the trace.
+    Errors are given where the prediction is for the hardware of the trace.
     """
 
     def __init__(self, result: StepPrediction) -> None:
@@ -177,9 +176,9 @@ class _Nodes:
         """[n] of predicted slices."""
         return _json(self._by_source.take(pa.array(node_id)))
 
-    def color_of_error(self, node_id: np.ndarray) -> pa.StringArray:
-        """[n] of measured slices; null: no error is given."""
-        return _json(self._by_error.take(pa.array(node_id)))
+    def colors(self, node_id: np.ndarray) -> tuple[pa.StringArray, pa.StringArray]:
+        """[n] of predicted slices, and [n] of measured ones; null: no error is given."""
+        return self.color_of_source(node_id), _json(self._by_error.take(pa.array(node_id)))
 
     def args(self, node_id: np.ndarray) -> pa.StringArray:
         """[n] the arguments of each node of `node_id` [n]; what is unknown is left out."""
@@ -259,9 +258,7 @@ def _work(slices: pd.DataFrame, about: _Nodes) -> Iterator[pa.StringArray]:
     for first in range(0, len(slices), CHUNK):
         part = slice(first, first + CHUNK)
         own = {name: _json(column[part]) for name, column in columns.items()}
-        color = pc.if_else(
-            pa.array(predicted[part]), about.color_of_source(node[part]), about.color_of_error(node[part])
-        )
+        color = pc.if_else(pa.array(predicted[part]), *about.colors(node[part]))
         yield _complete(own["name"], own["kind"], own["pid"], own["tid"], (start_ns[part], end_ns[part]),
                         args=about.args(node[part]), color=color)  # fmt: skip
 
@@ -281,11 +278,8 @@ def _critical(
 ) -> Iterator[pa.StringArray]:
     """The critical path as one track of its own: each node for as long as it holds the step back.
 
-    Args:
-        result: whose path.
-        chain: [num_on_path] its nodes in the order of time.
-        begin_ns: [num_on_path + 1] when the path reaches each, and its end.
-        about: what is stated of a node.
+    `chain`: [num_on_path] its nodes in the order of time; `begin_ns`: [num_on_path + 1] when the path reaches each, and
+    its end.
     """
     nodes = result.prediction.graph.nodes[["op_name", "node_type", "rank"]]
     lasting = np.flatnonzero(np.diff(begin_ns) > 0)

@@ -51,20 +51,16 @@ def add_parsers(subparsers: Subparsers) -> None:
     fetching = add_command(commands, "fetch", "bring files into a folder, verified", FETCH, FETCH_EXAMPLES,
                            fetch_entries)  # fmt: skip
     _add_selection(fetching)
-    _add_origin(fetching)
+    fetching.add_argument("--to", type=Path, default=FOLDER, metavar="DIR",
+                          help=f"folder for files (default: {FOLDER})")  # fmt: skip
+    fetching.add_argument("--mirror", type=Path, metavar="DIR",
+                          help=f"take files from this folder (default: ${MIRROR_VARIABLE}, if set)")  # fmt: skip
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="file, as listed, or a pattern")
     parser.add_argument("--run", dest="runs", action="append", default=[], metavar="RUN", help="run, or a pattern")
     parser.add_argument("--kind", dest="kinds", action="append", default=[], metavar="KIND", help="kind of file")
-
-
-def _add_origin(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", type=Path, default=FOLDER, metavar="DIR", help=f"folder for files (default: {FOLDER})")
-    parser.add_argument(
-        "--mirror", type=Path, metavar="DIR", help=f"take files from this folder (default: ${MIRROR_VARIABLE}, if set)"
-    )
 
 
 def inspect_paths(args: argparse.Namespace) -> None:

@@ -157,9 +157,10 @@ def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
     return {
         row: _stated(args, distributed)
         .filled_from(_shaped(texts[code], kinds[code], d, t))
-        .filled_from(_other_end(texts[code], v))
+        .filled_from(Call(peer=end[0], tag=end[1]))
         for row, code, d, t, v in zip(rows, codes, dims, types, values, strict=True)
         if (args := table.metadata.get(row)) is None or kind_of_word(args.collective or "")
+        for end in (peer_of_inputs(texts[code], v) or (peer_of_name(texts[code]), 0),)
     }
 
 
@@ -201,12 +202,6 @@ def _strided(start: int | None, stride: int | None, size: int | None) -> tuple[i
     if start is None or stride is None or size is None or min(start, stride - 1, size - 1) < 0:
         return ()
     return tuple(range(start, start + size * stride, stride)) if start + size * stride <= MAX_STRIDED else ()
-
-
-def _other_end(name: str, values: Any) -> Call:
-    """What the name or the inputs of a send or receive say about its peer."""
-    peer, tag = peer_of_inputs(name, values) or (peer_of_name(name), 0)
-    return Call(peer=peer, tag=tag)
 
 
 def _between(call: Call, distributed: Distributed) -> Call:

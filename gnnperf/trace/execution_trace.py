@@ -200,13 +200,14 @@ def _by_offsets(at: dict[int, tuple[str, int]], trace: ExecutionTrace, taken: se
         left = [n for n in trace.nodes if n.thread == thread]
         while left:
             offset = _vote(left, numbers_of, taken, near)
-            agreeing = [n for n in left if offset is not None and _agrees(n, offset, at, taken)]
+            numbered = [] if offset is None else [(n, n.rf_id + offset) for n in left]
+            agreeing = [(n, k) for n, k in numbered if k in at and k not in taken and at[k][0] == n.name]
             if len(agreeing) < MIN_VOTES:
                 break
             near = offset if near is None else near
-            for node in agreeing:
-                result[node.id] = at[node.rf_id + offset][1]  # type: ignore[operator]
-                taken.add(node.rf_id + offset)  # type: ignore[operator]
+            for node, number in agreeing:
+                result[node.id] = at[number][1]
+                taken.add(number)
             left = [n for n in left if n.id not in result]
     return result
 
@@ -221,11 +222,6 @@ def _vote(nodes: list[Node], numbers_of: dict[str, list[int]], taken: set[int], 
     for node in sorted(known, key=lambda n: len(numbers_of[n.name]))[:MAX_VOTERS]:
         votes.update(number - node.rf_id for number in numbers_of[node.name] if number not in taken)
     return min(votes, key=lambda o: (-votes[o], o if near is None else abs(o - near)), default=None)
-
-
-def _agrees(node: Node, offset: int, at: dict[int, tuple[str, int]], taken: set[int]) -> bool:
-    number = node.rf_id + offset
-    return number in at and number not in taken and at[number][0] == node.name
 
 
 def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> Assembled:

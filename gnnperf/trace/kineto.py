@@ -160,9 +160,8 @@ def no_collection() -> Iterator[None]:
 class Reader:
     """Reads one Kineto file.
 
-    Attributes:
-        head: the top level without its events; complete once the stretches have been read.
-        dropped: how many events were left out, by reason; later stages add theirs.
+    `head` is the top level without its events, complete once the stretches have been read; `dropped` counts the events
+    left out, by reason; later stages add theirs.
     """
 
     def __init__(self, data: bytes, where: str) -> None:

@@ -140,9 +140,8 @@ Event = event_type(exact=False, with_metadata=False, known_words=True)
 class Reader:
     """Reads one export of one process.
 
-    Attributes:
-        head: devices and the absolute time of the start; complete once the stretches have been read.
-        dropped: how many events were left out, by reason.
+    `head` has devices and the absolute time of the start, complete once the stretches have been read; `dropped` counts
+    the events left out, by reason.
     """
 
     def __init__(self, path: Path, where: str) -> None:

@@ -51,21 +51,18 @@ def import_kineto(
     dropped = [f"{count} {reason} were left out" for reason, count in sorted(table.dropped.items()) if count]
     assumed = [f"neither the file nor its name states a rank; rank {rank} is assumed"]
     assumed = assumed if rank_source == "assumed" else []
+    source_format = "kineto" if feeds is None else "execution_trace+kineto"
+    if source.database is not None:
+        source_format = "nsight_systems"
     meta = TraceMeta(
         rank=rank, rank_source=rank_source, world_size=distributed.world_size,
-        source_format=_format(source, feeds), source_file=source.name,
+        source_format=source_format, source_file=source.name,
         source_sha256=source.sha256(), base_time_ns=table.base_ns,
         devices=read_devices(table.head.deviceProperties), backend=distributed.backend, link_method=str(links.method),
         has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
         warnings=(*dropped, *linking.repeated_ids(table), *assumed, *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
-
-
-def _format(source: Source, feeds: pd.DataFrame | None) -> str:
-    if source.database is not None:
-        return "nsight_systems"
-    return "kineto" if feeds is None else "execution_trace+kineto"
 
 
 def _with_execution_trace(

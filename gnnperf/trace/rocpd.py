@@ -31,8 +31,7 @@ ENDS = {"HOST": "H", "DEVICE": "D"}
 class Rocpd:
     """The tables of one session of one process, and what their rows refer to.
 
-    Attributes:
-        head: devices in the order of their numbers, and the time of the start.
+    `head` has the devices in the order of their numbers, and the time of the start.
     """
 
     def __init__(self, database: Database) -> None:

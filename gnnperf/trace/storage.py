@@ -44,10 +44,8 @@ BROTLI_LEVEL, ZSTD_LEVEL = 11, 3  # the former takes seconds for 100,000 events
 def write_run(run: RunTrace, directory: Path, *, smallest: bool = False) -> None:
     """Write `events.parquet` (and `feeds.parquet`, `run.json`): all of them, or nothing is changed.
 
-    Args:
-        run: all ranks.
-        directory: new, empty, or with earlier tables.
-        smallest: brotli, for files that are committed or shipped; else zstd, which is written faster.
+    The directory is new, empty, or has earlier tables. `smallest`: brotli, for files that are committed or shipped;
+    else zstd, which is written faster.
 
     Raises:
         InputError: the directory holds other things, or cannot be written.
@@ -61,7 +59,11 @@ def write_run(run: RunTrace, directory: Path, *, smallest: bool = False) -> None
 def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
     """Write the files of a run into an empty folder."""
     _write_events(run.tables, folder / EVENTS_FILE, smallest=smallest)
-    _write_feeds(run.tables, folder / FEEDS_FILE)
+    feeds = [t.feeds.assign(rank=t.meta.rank) for t in run.tables if len(t.feeds)]
+    if feeds:
+        arrow = pa.Table.from_pandas(pd.concat(feeds), schema=FEEDS_SCHEMA, preserve_index=False)
+        pq.write_table(arrow, folder / FEEDS_FILE, compression="zstd", column_encoding="DELTA_BINARY_PACKED",
+                       use_dictionary=False)  # fmt: skip
     if run.card is not None:
         (folder / CARD).write_text(files.readable(run.card))
 
@@ -84,10 +86,6 @@ def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -
             stored[f"{name}_texts"] = pa.array([*values, *[None] * (num_events - len(values))], pa.string())
     about = [{"num_events": len(t.events), **asdict(t.meta)} for t in tables]
     meta = msgspec.json.encode({"version": FORMAT_VERSION, "ranks": about, "constants": constants})  # NaN is null
-    _write_columns(stored, meta, path, smallest=smallest)
-
-
-def _write_columns(stored: dict[str, pa.Array], meta: bytes, path: Path, *, smallest: bool) -> None:
     table = pa.table(stored)
     numbers = [column.name for column in table.schema if column.type != pa.string()]
     with pq.ParquetWriter(
@@ -98,13 +96,6 @@ def _write_columns(stored: dict[str, pa.Array], meta: bytes, path: Path, *, smal
     ) as file:  # fmt: skip
         file.write_table(table)
         file.add_key_value_metadata({META_KEY: meta})
-
-
-def _write_feeds(tables: Sequence[TraceTable], path: Path) -> None:
-    feeds = [t.feeds.assign(rank=t.meta.rank) for t in tables if len(t.feeds)]
-    if feeds:
-        arrow = pa.Table.from_pandas(pd.concat(feeds), schema=FEEDS_SCHEMA, preserve_index=False)
-        pq.write_table(arrow, path, compression="zstd", column_encoding="DELTA_BINARY_PACKED", use_dictionary=False)
 
 
 def read_tables(path: Path, has_rank: Callable[[int], bool] = lambda rank: True) -> list[TraceTable]:

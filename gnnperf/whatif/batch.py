@@ -115,7 +115,8 @@ def with_traffic(
     `by_data`: sizes that data decide.
     """
     nodes, what = changed.nodes, doubts.dimension
-    copies = _copied(graph, changed.grown)
+    src, dst = ends(graph, Relation.LAUNCHES)  # copies and memsets launched by calls whose shapes grow
+    copies = np.isin(np.arange(graph.num_nodes), dst[changed.grown[src]]) & is_type(graph, NodeType.MEMORY)
     sent, unclear = _messages(graph, changed.grown)
     unshaped = _unshaped(graph) & ~copies
     touched = changed.touched | copies | sent | unshaped
@@ -135,12 +136,6 @@ def with_traffic(
     )
 
 
-def _copied(graph: ExecutionGraph, grown: np.ndarray) -> np.ndarray:
-    """[num_nodes] bool: copies and memsets launched by calls whose shapes grow."""
-    src, dst = ends(graph, Relation.LAUNCHES)
-    return np.isin(np.arange(graph.num_nodes), dst[grown[src]]) & is_type(graph, NodeType.MEMORY)
-
-
 def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """[num_nodes] bool: parts and transfers of messages that grow; and the kinds that are unclear."""
     nodes, (src, dst) = graph.nodes, ends(graph, Relation.LAUNCHES)
@@ -152,19 +147,16 @@ def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tup
     unshaped = nodes["input_dims"].isna().to_numpy()[src]  # as in plans: then the size of the message shows
     item = nodes["dtype"].astype(object).map(DTYPE_BYTES).to_numpy(float)[dst]
     elements = nodes["message_bytes"].to_numpy()[dst] / item
+    # Elements of the tensors of two dimensions and more that grow; a collective of data sends one of them.
+    texts = nodes["input_dims"][grown].dropna().astype(str).unique()
+    sizes = {prod(shape) for dims in texts for shape in all_shapes(parse(dims)) if len(shape) > 1}
     forward = (nodes["phase"] == Phase.FORWARD).to_numpy()[dst]  # no gradient is summed up there
-    by_size = (unshaped | (flat & forward)) & np.isin(elements, list(_grown_elements(graph, grown)))
+    by_size = (unshaped | (flat & forward)) & np.isin(elements, list(sizes))
     by_size |= flat & np.isin(elements, elements[by_size & forward])  # and its gradient in the backward
     unclear = Counter(kinds[dst[~grown[src] & ~by_size & ~np.isin(kinds[dst], OF_PARAMETERS)]].tolist())
     result = of_transfers(graph, dst[(grown[src] & ~of_parameters) | by_size])
     sentence = f"whether messages of {listed(unclear)} grow: the shapes do not tell, they stay"
     return result & nodes["message_bytes"].notna().to_numpy(), (sentence,) if unclear else ()
-
-
-def _grown_elements(graph: ExecutionGraph, grown: np.ndarray) -> set[int]:
-    """Elements of the tensors of two dimensions and more that grow; a collective of data sends one of them."""
-    texts = graph.nodes["input_dims"][grown].dropna().astype(str).unique()
-    return {prod(shape) for dims in texts for shape in all_shapes(parse(dims)) if len(shape) > 1}
 
 
 def _is_flat(dims: object) -> bool:

@@ -79,10 +79,6 @@ class Batch:
         """Whether any dimension has a size of the batch."""
         return self._dimension(shape) is not None
 
-    def is_doubtful(self, shape: Shape) -> bool:
-        """Whether a shape could be either."""
-        return shape in self.parameters and self.looks_like(shape)
-
     def is_parameter(self, shape: Shape) -> bool:
         """A parameter, or its transpose."""
         return shape in self.parameters or (*shape[:-2], *shape[:-3:-1]) in self.parameters
@@ -292,7 +288,7 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
     """The call with every batch dimension scaled."""
     name, phase, arguments = call
     shapes, batch = all_shapes(arguments), batch.of(call)
-    doubtful = any(map(batch.is_doubtful, shapes))
+    doubtful = any(shape in batch.parameters and batch.looks_like(shape) for shape in shapes)
     if phase == Phase.OPTIMIZER or name.startswith(SHARDING):
         return Rescaled(arguments)
     if _pattern(call) in batch.bookkeeping and all(shape in batch.parameters for shape in shapes):
@@ -302,17 +298,14 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
     if is_product(name) and len(arguments) > 1 and _is_matrix(arguments[0]) and _is_matrix(arguments[1]):
         return _product(arguments, batch, factor)
     weights = WEIGHTS.get(op_of(name), ())
+    # A parameter is added to data of higher rank, to which it is broadcast, where their last dimensions are the same.
+    added = {a for a in arguments if a in batch.parameters
+             and any(len(s) > len(a) and s[-len(a) :] == a for s in shapes)}  # fmt: skip
     result = tuple(
-        argument if place in weights or _is_added(argument, batch, shapes) else _argument(argument, batch, factor)
+        argument if place in weights or argument in added else _argument(argument, batch, factor)
         for place, argument in enumerate(arguments)
     )
     return Rescaled(result, doubtful and op_of(name) not in WEIGHTS)
-
-
-def _is_added(argument: Argument, batch: Batch, compared: list[Shape]) -> bool:
-    """A parameter next to data of higher rank to which it is broadcast: their last dimensions are the same."""
-    size = len(argument)
-    return argument in batch.parameters and any(len(s) > size and s[-size:] == argument for s in compared)
 
 
 def _argument(argument: Argument, batch: Batch, factor: float) -> Argument:

@@ -96,17 +96,14 @@ def _attention(call: DistinctCall, new: tuple[Argument, ...], growth: float) -> 
     """FLOPs of all pairs of places, or of those that a causal mask leaves: (n + 1) / 2n of them, as was recorded."""
     before, after = (formula_cost(call.name, shapes, call.dtype) for shapes in (call.arguments, new))
     share = call.recorded.flops * call.num_siblings / before.flops if before.flops > 0 else float("nan")
-    old_length, new_length = (_length(call.name, shapes) for shapes in (call.arguments, new))
+    # Of q, k and v, the length is a dimension of the first tensor with heads.
+    old_length, new_length = (next(shape for shape in all_shapes(shapes) if len(shape) > 2)[length_place(call.name)]
+                              for shapes in (call.arguments, new))  # fmt: skip
     causal = abs(share - (old_length + 1) / (2 * old_length)) < SAME_CAUSAL
     retained = (new_length + 1) / (2 * new_length) if causal else share
     moved = after.bytes / call.num_siblings + growth * (call.recorded.bytes - before.bytes / call.num_siblings)
     flops = retained * after.flops / call.num_siblings
     return Cost(flops, call.recorded.bytes * growth if isnan(moved) else moved)
-
-
-def _length(name: str, arguments: tuple[Argument, ...]) -> int:
-    """Of q, k and v: the last of the first tensors with heads."""
-    return next(shape for shape in all_shapes(arguments) if len(shape) > 2)[length_place(name)]
 
 
 def _result(sequence: Sequence, new_length: int) -> str:
@@ -147,18 +144,15 @@ def _last_buckets(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     nodes, (src, dst) = graph.nodes, ends(graph, Relation.LAUNCHES)
     fits = (nodes["node_type"] == NodeType.COMM) & (nodes["collective"] == SENDS_GRADIENTS)
     fits &= nodes["phase"] == Phase.BACKWARD
-    dims = nodes["input_dims"].astype(object).to_numpy()
-    bucket = fits.to_numpy()[dst] & np.array([_is_bucket(dims[node]) for node in src], dtype=bool)
+    shapes = [all_shapes(parse(dims)) if isinstance(dims, str) else []
+              for dims in nodes["input_dims"].astype(object).to_numpy()[src]]  # fmt: skip
+    is_flat = [[len(shape) for shape in of_call] == [1] for of_call in shapes]
+    bucket = fits.to_numpy()[dst] & np.array(is_flat, dtype=bool)
     src, dst = src[bucket], dst[bucket]
     table = pd.DataFrame({"rank": nodes["rank"].to_numpy()[src], "step": nodes["step"].to_numpy()[src], "src": src,
                           "dst": dst}).sort_values("src")  # fmt: skip
     last = table.groupby(["rank", "step"]).last()
     return last["src"].to_numpy(), last["dst"].to_numpy()
-
-
-def _is_bucket(dims: object) -> bool:
-    shapes = all_shapes(parse(dims)) if isinstance(dims, str) else []
-    return len(shapes) == 1 and len(shapes[0]) == 1
 
 
 def _larger(dims: str, sizes: set[int], more: int) -> str:

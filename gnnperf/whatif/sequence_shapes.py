@@ -199,7 +199,8 @@ def _reading(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, .
     first = int(is_product(name) and len(shape) == 3)  # of a batched product: how many there are
     at = [place for place, size in enumerate(shape) if size == length and place >= first]
     if shape in sequence.positions:
-        compared = _is_next_to_data(shape, call)
+        # The call adds a table of positions to data, or looks it up.
+        compared = any(len(s) > len(shape) and s[-len(shape) :] == shape for s in all_shapes(call[2]))
         return ((at[0],), False) if compared or not sequence.is_shared(shape) else ((), True)
     if shape in sequence.batch.parameters or (not at and shape[:1] and shape[0] not in sequence.samples):
         return None
@@ -212,7 +213,9 @@ def _reading(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, .
     if is_attention(name) and len(shape) > 3:
         return (len(shape) + length_place(name),), False
     if shape[-2:] == (length, length) and sequence.has_scores:
-        unclear = length in sequence.heads or _is_square_product(call, length)
+        # Of a batched product of which all sizes are the length, head and length are alike.
+        square = is_product(name) and all(s[-2:] == (length, length) for s in all_shapes(call[2][:2]))
+        unclear = length in sequence.heads or square
         layout = op_of(name) in LAYOUT
         return ((len(shape) - 2,), True) if unclear and layout else ((len(shape) - 2, len(shape) - 1), unclear)
     inner = shape[1] == length and shape[0] in sequence.samples
@@ -229,18 +232,6 @@ def _flat(shape: Shape, call: Call, sequence: Sequence, at: list[int]) -> tuple[
     if len(shape) == 2 and shape[1] == length and shape[0] in sequence.samples | {1}:
         return (1,), False
     return ((0,), False) if len(shape) == 1 else None
-
-
-def _is_next_to_data(shape: Shape, call: Call) -> bool:
-    """Whether the call adds a table of positions to data, or looks it up."""
-    shapes = all_shapes(call[2])
-    return any(len(other) > len(shape) and other[-len(shape) :] == shape for other in shapes)
-
-
-def _is_square_product(call: Call, length: int) -> bool:
-    """A batched product of which all sizes are the length: head and length are alike."""
-    shapes = all_shapes(call[2][:2])
-    return is_product(call[0]) and all(shape[-2:] == (length, length) for shape in shapes)
 
 
 def _position(argument: Argument, sequence: Sequence, new_length: int) -> Argument:
@@ -262,11 +253,7 @@ def _parameters(arguments: tuple[Argument, ...], sequence: Sequence, new_length:
             taken = shape in sequence.positions and not (sequence.is_shared(shape) and shape in seen)
             doubtful |= taken and sequence.is_shared(shape)
             seen.add(shape)
-            shapes.append(_grown(shape, sequence, new_length) if taken else shape)
+            at = shape.index(sequence.length) if taken else len(shape)
+            shapes.append((*shape[:at], *([new_length] if taken else []), *shape[at + 1 :]))
         result.append(tuple(shapes) if is_list(argument) else shapes[0] if shapes else argument)
     return Rescaled(tuple(result), doubtful)
-
-
-def _grown(shape: Shape, sequence: Sequence, new_length: int) -> Shape:
-    at = shape.index(sequence.length)
-    return (*shape[:at], new_length, *shape[at + 1 :])

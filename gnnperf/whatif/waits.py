@@ -168,8 +168,10 @@ class WaitLater:
         takers, how = self._needed(graph, issued_by, leaves)
         waits_at, is_later = _later(graph, leaves, takers)
         known = (waits_at >= 0) & is_later
-        if known.any() and not _is_acyclic(waiting(graph, leaves[known], waits_at[known], ()).graph):
-            known &= _same_lane(graph, leaves, waits_at)
+        if known.any() and _has_cycle(waiting(graph, leaves[known], waits_at[known], ()).graph):
+            # A later wait in the lane that waits for the part now cannot close a cycle.
+            lane, now = lane_keys(graph.nodes), _waiter(graph, leaves)
+            known &= (now >= 0) & (lane[now] == lane[waits_at])
         if not known.any():
             kind = self.collective or "a collective"
             taken = f"every result of {kind} is needed where it is waited for"
@@ -238,14 +240,8 @@ def _waiter(graph: ExecutionGraph, leaves: np.ndarray) -> np.ndarray:
     return now[leaves]
 
 
-def _same_lane(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray) -> np.ndarray:
-    """[n] bool: the part is waited for in the lane that waits for it now; a later wait there cannot close a cycle."""
-    lane, now = lane_keys(graph.nodes), _waiter(graph, leaves)
-    return (now >= 0) & (lane[now] == lane[waits_at])
-
-
-def _is_acyclic(graph: ExecutionGraph) -> bool:
-    return len(topological_order(graph.num_nodes, *ends(graph, *TIMED_RELATIONS))[0]) == graph.num_nodes
+def _has_cycle(graph: ExecutionGraph) -> bool:
+    return len(topological_order(graph.num_nodes, *ends(graph, *TIMED_RELATIONS))[0]) < graph.num_nodes
 
 
 def _gap_of(graph: ExecutionGraph) -> np.ndarray:

@@ -67,7 +67,10 @@ class WorldSize:
         if self.data_parallel == 1:
             return _replicated(graph, self.ranks, factor)
         replicas = find_replicas(graph, self.data_parallel)
-        _check_whole(graph, replicas, factor)
+        if (replicas.count * factor).denominator != 1:
+            of_one = graph.world_size // replicas.count
+            raise InputError(f"{self.ranks} ranks are no whole number of replicas", where="ranks of a world size",
+                             allowed=f"a multiple of {of_one}, the ranks of one replica")  # fmt: skip
         small, stands_for, came_from, unequal = _roles(graph, replicas, factor)
         grows = _growing(small, replicas)
         resized, touched = _resized(small, grows, factor)
@@ -88,15 +91,6 @@ def _placement(graph: ExecutionGraph, ranks: int) -> Placement | None:
         return None
     per_host = max(graph.world_size // before.hosts, 1)
     return Placement(-(-ranks // per_host), before.bandwidth_bytes_per_s, before.bucket_bytes)
-
-
-def _check_whole(graph: ExecutionGraph, replicas: Replicas, factor: Fraction) -> None:
-    if (replicas.count * factor).denominator != 1:
-        of_one = graph.world_size // replicas.count
-        raise InputError(
-            f"{int(graph.world_size * factor)} ranks are no whole number of replicas", where="ranks of a world size",
-            allowed=f"a multiple of {of_one}, the ranks of one replica",
-        )  # fmt: skip
 
 
 def _roles(

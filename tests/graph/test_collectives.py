@@ -56,14 +56,9 @@ def test_arrival_transfer_exit() -> None:
     assert (collective["rank"], collective["step"], collective["group_size"]) == (-1, 0, 2)
     assert (collective["collective"], collective["message_bytes"]) == ("all_reduce", 1024.0)
     assert counts(graph)["collectives_matched"] == 1
-
-
-def test_joins_and_releases_go_through_the_collective() -> None:
-    graph = build_graph(run_of(rank_of(0, all_reduce(100, 180)), rank_of(1, all_reduce(150, 190))))
-    collective = int(of_type(graph, "collective").index[0])
-    comm = of_type(graph, "comm")
-    assert edges_of(graph, "joins") == {(int(n), collective) for n in comm.index[comm["segment"] == "arrive"]}
-    assert edges_of(graph, "releases") == {(collective, int(n)) for n in comm.index[comm["segment"] == "exit"]}
+    row, comm = int(of_type(graph, "collective").index[0]), of_type(graph, "comm")
+    assert edges_of(graph, "joins") == {(int(n), row) for n in comm.index[comm["segment"] == "arrive"]}
+    assert edges_of(graph, "releases") == {(row, int(n)) for n in comm.index[comm["segment"] == "exit"]}
 
 
 def test_a_transfer_whose_clocks_disagree_is_the_shortest_part() -> None:

@@ -167,50 +167,29 @@ def test_attention_op_of_the_profiler_is_costed(tmp_path: Path) -> None:
     assert calls["aten::_scaled_dot_product_flash_attention_for_cpu_backward"].flops == 2 * 2 * 3 * 7 * 7 * (5 * 8)
 
 
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize(
-    ("name", "formula", "dims", "q", "k"),
+    "op",
     [
-        ("aten::_flash_attention_forward", flop_counter.sdpa_flop, "blhd", (2, 7, 3, 8), (2, 9, 3, 8)),
-        ("aten::_efficient_attention_forward", flop_counter.sdpa_flop, "blhd", (2, 7, 3, 8), (2, 9, 3, 8)),
-        ("aten::_scaled_dot_product_flash_attention", flop_counter.sdpa_flop, "bhld", (2, 3, 7, 8), (2, 3, 9, 8)),
-        ("aten::_scaled_dot_product_efficient_attention", flop_counter.sdpa_flop, "bhld", (2, 3, 7, 8), (2, 3, 9, 8)),
-        (
-            "aten::_scaled_dot_product_flash_attention_for_cpu",
-            flop_counter.sdpa_flop,
-            "bhld",
-            (2, 3, 7, 8),
-            (2, 3, 9, 8),
-        ),
-        ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", None, "bhld", (2, 3, 7, 8), (2, 3, 9, 8)),
-        ("aten::_flash_attention_backward", None, "blhd", (2, 7, 3, 8), (2, 9, 3, 8)),
-        ("aten::_efficient_attention_backward", None, "blhd", (2, 7, 3, 8), (2, 9, 3, 8)),
-        ("aten::_scaled_dot_product_flash_attention_backward", None, "bhld", (2, 3, 7, 8), (2, 3, 9, 8)),
-        ("aten::_scaled_dot_product_efficient_attention_backward", None, "bhld", (2, 3, 7, 8), (2, 3, 9, 8)),
+        "_flash_attention", "_efficient_attention", "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention_for_cpu",
     ],
-)
-def test_attention_equals_torchs_formula(
-    name: str, formula: object, dims: str, q: tuple[int, ...], k: tuple[int, ...]
-) -> None:
-    backward = formula is None
-    first = [list(q)] if backward else []
-    result = cost(name, [*first, list(q), list(k), list(k)], ["float"] * (4 if backward else 3))
-    heads_first = {"bhld": lambda s: s, "blhd": lambda s: (s[0], s[2], s[1], s[3])}[dims]
-    q_, k_ = heads_first(q), heads_first(k)
-    expected = (
-        flop_counter.sdpa_backward_flop_count(q_, q_, k_, k_) if backward else flop_counter.sdpa_flop_count(q_, k_, k_)
-    )
-    assert result.flops == expected
+)  # fmt: skip
+def test_attention_equals_torchs_formula(op: str, backward: bool) -> None:
+    q, k = (2, 3, 7, 8), (2, 3, 9, 8)  # samples, heads, length, width
+    heads_first = op.startswith("_scaled")
+    forward = op if heads_first else f"{op}_forward"
+    dims = [list(s) if heads_first else [s[0], s[2], s[1], s[3]] for s in (*[q] * (1 + backward), k, k)]
+    result = cost(f"aten::{op}_backward" if backward else f"aten::{forward}", dims, ["float"] * len(dims))
+    count = flop_counter.sdpa_backward_flop_count(q, q, k, k) if backward else flop_counter.sdpa_flop_count(q, k, k)
+    assert result.flops == count
     assert result.family is OpFamily.ATTENTION
 
 
 def test_causal_attention_counts_the_visible_pairs_only() -> None:
     dims, types = [[1, 1, 4, 8]] * 3, ["float"] * 3 + ["Scalar", "Scalar"]
-    full = cost(
-        "aten::_scaled_dot_product_flash_attention_for_cpu", [*dims, [], []], types, ["", "", "", "0.", "False"]
-    )
-    causal = cost(
-        "aten::_scaled_dot_product_flash_attention_for_cpu", [*dims, [], []], types, ["", "", "", "0.", "True"]
-    )
+    name = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    full, causal = (cost(name, [*dims, [], []], types, ["", "", "", "0.", flag]) for flag in ("False", "True"))
     assert full.flops == 2 * 16 * (8 + 8)
     assert causal.flops == 2 * 10 * (8 + 8)  # 1 + 2 + 3 + 4 of 16 pairs
 

@@ -106,20 +106,16 @@ def test_a_dense_sum_keeps_its_cost() -> None:
     assert (costs.bytes[0], costs.family[0]) == (3 * 4000 * 4.0, "elementwise")
 
 
-@pytest.mark.parametrize("values", [None, "[[],[],[]]"])
-def test_values_that_were_not_recorded_change_nothing(values: str | None) -> None:
-    events = rank_events(trace(*sparse_update(values)), 0)
-    assert sparse_sums(events, np.arange(4)) == {}
-
-
-def test_an_op_that_requests_for_rows_outside_is_no_sum() -> None:
-    events = rank_events(trace(op("aten::coalesce", 0, 9), op("aten::_nnz", 2, 3), op("aten::to", 4, 5)), 0)
-    assert sparse_sums(events, np.arange(3)) == {}
-
-
-def test_a_sum_that_writes_a_new_tensor_stays_dense() -> None:
-    events = rank_events(trace(*sparse_update()[1:]), 0)
-    assert sparse_sums(events, np.arange(3)) == {}
+@pytest.mark.parametrize(
+    "events",
+    [
+        sparse_update(None), sparse_update("[[],[],[]]"),  # values that were not recorded
+        [op("aten::coalesce", 0, 9), op("aten::_nnz", 2, 3), op("aten::to", 4, 5)],  # rows are requested outside a sum
+        sparse_update()[1:],  # a sum that writes a new tensor
+    ],
+)  # fmt: skip
+def test_what_is_no_sparse_sum(events: list[Event]) -> None:
+    assert sparse_sums(rank_events(trace(*events), 0), np.arange(len(events))) == {}
 
 
 def test_half_precision_moves_half() -> None:

@@ -28,6 +28,8 @@ def step(number: int, begin: float, end: float, device_end: float) -> list[Event
 
 
 def test_a_step_lasts_until_the_next_mark_and_the_last_until_its_own_end() -> None:
+    marked = windows(trace(mark(0, 0, 50, thread=9), op("aten::a", 1, 2), op("aten::b", 3, 4), op("aten::c", 5, 6)))
+    assert marked.main_thread.tolist() == [9]  # the one with the marks
     result = windows(trace(mark(4, 0, 90), mark(5, 100, 180), mark(6, 200, 290), op("aten::a", 5, 10)))
     assert result.names == ("ProfilerStep#4", "ProfilerStep#5", "ProfilerStep#6")
     assert result.begin_ns.tolist() == [[0, 100_000, 200_000]]
@@ -61,11 +63,6 @@ def test_ranks_without_a_common_step_are_one_window_and_it_states_why() -> None:
     )
     assert [s.name for s in graph.steps] == ["window"]
     assert any("no ProfilerStep mark in common (ranks with marks: 0, 1)" in w for w in graph.warnings)
-
-
-def test_main_thread_is_the_one_with_the_marks() -> None:
-    result = windows(trace(mark(0, 0, 50, thread=9), op("aten::a", 1, 2), op("aten::b", 3, 4), op("aten::c", 5, 6)))
-    assert result.main_thread.tolist() == [9]
 
 
 def test_without_marks_the_window_is_first_start_to_last_end() -> None:

@@ -150,17 +150,15 @@ def test_a_full_launch_queue_blocks_the_launch(monkeypatch: pytest.MonkeyPatch) 
     assert host_waits(*events)[0] == {("A", "cudaLaunchKernelC")}
 
 
-def test_every_stream_has_a_launch_queue_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stream_has_a_launch_queue_of_its_own_that_earlier_work_fills_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Depth 1: the third launch waits for A, which is before it on its stream, not for B, which was launched last."""
     events = [call("cudaLaunchKernel", 10 * i, 10 * i + 5, corr=i + 1) for i in range(2)]
     events += [call("cudaLaunchKernelExC", 20, 75, corr=3)]
     events += [kernel("A", 10, 70, corr=1), kernel("B", 15, 25, corr=2, stream=8), kernel("C", 72, 80, corr=3)]
     monkeypatch.setattr(waits, "LAUNCH_QUEUE_DEPTH", 1)
     assert host_waits(*events)[0] == {("A", "cudaLaunchKernelExC")}
-
-
-def test_work_launched_before_the_window_fills_the_queue_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "LAUNCH_QUEUE_DEPTH", 1)
     before, *_ = host_waits(
         kernel("early", 0, 30, corr=99), call("cudaLaunchKernel", 10, 32, corr=1), kernel("A", 33, 40, corr=1)
     )

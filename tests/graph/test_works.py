@@ -21,19 +21,19 @@ def works_of(*events: Event) -> tuple[RankEvents, Works]:
     return ranks, device_works(ranks)
 
 
-def test_works_are_in_order_of_start_with_streams_numbered_by_first_use() -> None:
-    events, works = works_of(
-        kernel("c", 30, 40, stream=7), kernel("a", 10, 20, stream=20), kernel("b", 20, 25, stream=7)
-    )
+@pytest.mark.parametrize(
+    ("kernels", "streams"),
+    [
+        ([kernel("c", 30, 40, stream=7), kernel("a", 10, 20, stream=20), kernel("b", 20, 25, stream=7)], [0, 1, 1]),
+        ([kernel("a", 10, 20), kernel("b", 11, 21, device=1), kernel("c", 30, 31)], [0, 1, 0]),  # of two devices
+    ],
+)
+def test_works_are_in_order_of_start_with_streams_numbered_by_first_use(
+    kernels: list[Event], streams: list[int]
+) -> None:
+    events, works = works_of(*kernels)
     assert events.name[works.event].tolist() == ["a", "b", "c"]
-    assert works.stream.tolist() == [0, 1, 1]
-
-
-def test_equal_stream_numbers_of_two_devices_are_two_streams() -> None:
-    _, works = works_of(
-        kernel("a", 10, 20, stream=7, device=0), kernel("b", 11, 21, stream=7, device=1), kernel("c", 30, 31, device=0)
-    )
-    assert works.stream.tolist() == [0, 1, 0]
+    assert works.stream.tolist() == streams
 
 
 def test_kernels_of_one_op_are_siblings_in_order_of_start() -> None:

@@ -33,13 +33,8 @@ def train(run_dir: Path, steps: int | None = None, **about: Any) -> int:
     return count
 
 
-def read_trace(run_dir: Path) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(gzip.decompress((run_dir / "rank_0.kineto.json.gz").read_bytes()))
-    return trace
-
-
-def read_execution_trace(run_dir: Path) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(gzip.decompress((run_dir / "rank_0.et.json.gz").read_bytes()))
+def read_trace(run_dir: Path, kind: str = "kineto") -> dict[str, Any]:
+    trace: dict[str, Any] = json.loads(gzip.decompress((run_dir / f"rank_0.{kind}.json.gz").read_bytes()))
     return trace
 
 
@@ -98,7 +93,7 @@ def test_what_the_caller_reports_is_in_the_card(tmp_path: Path) -> None:
 
 def test_nothing_of_the_environment_is_retained(run: Path) -> None:
     assert sorted(p.name for p in run.iterdir()) == ["rank_0.et.json.gz", "rank_0.kineto.json.gz", "run.json"]
-    text = json.dumps(read_trace(run)) + json.dumps(read_execution_trace(run)) + (run / "run.json").read_text()
+    text = json.dumps(read_trace(run)) + json.dumps(read_trace(run, "et")) + (run / "run.json").read_text()
     assert "host_name" not in text and "traceName" not in text
     for secret in ("s3cr3t-t0ken", str(run.parent), str(Path.cwd()), str(Path.home()) + "/", "/tmp",
                    f'"{socket.gethostname()}"', f'"{getpass.getuser()}"'):  # fmt: skip
@@ -156,7 +151,7 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_execution_trace_is_of_one_step(run: Path) -> None:
-    trace = read_execution_trace(run)
+    trace = read_trace(run, "et")
     assert sorted(trace) == ["nodes", "schema"]
     assert sum(node["name"] == "aten::mm" for node in trace["nodes"]) == 3
 

@@ -115,12 +115,9 @@ def test_the_only_group_is_the_group() -> None:
     assert name_groups(tables, {0: [WORLD]})[0].events["group_size"].tolist().count(4) == 2
 
 
-def test_without_a_list_of_groups_nothing_is_known() -> None:
-    assert result([rank_of(0, ran(9, 10, 20))], {}) == [[None]]
-
-
-def test_of_several_groups_none_is_taken() -> None:
-    assert result([rank_of(0, ran(9, 10, 20))], {0: [WORLD, (0, 1)]}) == [[None]]
+@pytest.mark.parametrize("groups", [{}, {0: [WORLD, (0, 1)]}])
+def test_without_a_list_of_groups_and_of_several_none_is_taken(groups: Mapping[int, Sequence[tuple[int, ...]]]) -> None:
+    assert result([rank_of(0, ran(9, 10, 20))], groups) == [[None]]
 
 
 def test_ranges_that_already_state_a_group_keep_it() -> None:

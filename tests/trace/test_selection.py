@@ -63,14 +63,10 @@ def test_a_step_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path)
         read_run(files.marked_steps(tmp_path / "rank_0.json"), chosen=selection(steps="40:50"))
 
 
-@pytest.mark.parametrize("ranks", ["", "a", "1-", "-1", "1;2"])
-def test_ranks_that_are_none_are_refused(ranks: str) -> None:
+@pytest.mark.parametrize(("ranks", "steps"), [("", ""), ("a", ":"), ("1-", "a"), ("-1", "1-2"), ("1;2", "3:6:1")])
+def test_ranks_and_steps_that_are_none_are_refused(ranks: str, steps: str) -> None:
     with pytest.raises(InputError, match=r"ranks is .* such as 0-7,12"):
         selection(ranks)
-
-
-@pytest.mark.parametrize("steps", ["", ":", "a", "1-2", "3:6:1"])
-def test_steps_that_are_none_are_refused(steps: str) -> None:
     with pytest.raises(InputError, match=r"steps is .* such as 3:6"):
         selection(steps=steps)
 

@@ -77,11 +77,8 @@ def test_the_launch_goes_with_the_kernel() -> None:
     assert (nodes["segment"] == Segment.T4).sum() == 1
 
 
-def test_a_kernel_that_is_waited_for_stays() -> None:
+def test_a_kernel_that_is_waited_for_stays_and_the_refusal_names_the_phase() -> None:
     with pytest.raises(InputError, match="in a row"):
         FuseElementwise()(on_stream(waited=True))
-
-
-def test_refusal_names_the_phase() -> None:
     with pytest.raises(InputError, match="in backward"):
         FuseElementwise("backward")(layer(2, 3, 5, 7))

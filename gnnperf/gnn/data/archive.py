@@ -50,12 +50,7 @@ def write_archive(path: Path, plain: Mapping[str, Any], tensors: Mapping[str, Te
 
 
 def read_archive(path: Path, allowed: str) -> Archive:
-    """Read a file.
-
-    Args:
-        path: the file.
-        allowed: what kind of file was expected, for messages.
-    """
+    """Read a file; `allowed` is the kind of file that was expected, for messages."""
     if not path.is_file():
         raise InputError("no such file", where=str(path), allowed=allowed)
     if path.stat().st_size > MAX_BYTES:

@@ -99,10 +99,7 @@ def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list
     """Training recordings, those of other data sets scaled, and prefix -> speed factors of that data set.
 
     Runs that both recorded give the factors and are then left out. A data set that shares no run is taken unscaled.
-
-    Args:
-        runs: recordings of our data set and of others.
-        prefixes: what the names of each other data set's recordings begin with.
+    `prefixes` are what the names of each other data set's recordings begin with.
     """
     ours = [run for run in runs if not run.run.startswith(tuple(prefixes))]
     result, machine_scales = list(ours), dict[str, MachineScales]()

@@ -47,14 +47,9 @@ class EpochShuffle(Sampler[int]):
 class SharedBatches(Sampler[list[int]]):
     """What one of several processes takes of every batch: each step of an epoch goes to exactly one process.
 
-    A batch is as large as with one process, so the same settings fit. A last batch with fewer steps than processes
-    joins the one before it: a process without work would hold up the others.
-
-    Args:
-        sampler: the order of an epoch, the same in all processes.
-        batch_size: steps per batch, over all processes.
-        rank: this process.
-        count: processes.
+    A batch (`batch_size` steps) is as large as with one process, so the same settings fit. A last batch with fewer
+    steps than processes joins the one before it: a process without work would hold up the others. The order of an
+    epoch is the same in all processes.
 
     Raises:
         InputError: fewer steps, or steps per batch, than processes.
@@ -78,12 +73,9 @@ class SharedBatches(Sampler[list[int]]):
 
 
 class Examples(Dataset[HeteroData]):
-    """Graphs that fit, and segments of those that do not, cut when they are requested.
+    """Graphs that fit `max_nodes`, and segments of those that do not, cut when they are requested.
 
-    Args:
-        graphs: whole graphs.
-        max_nodes: nodes that one example may hold.
-        num_hops: how far a segment sees beyond its own nodes (segments.SegmentedGraph).
+    A segment sees `num_hops` beyond its own nodes (segments.SegmentedGraph).
     """
 
     def __init__(self, graphs: Sequence[HeteroData], max_nodes: int, num_hops: int) -> None:
@@ -104,15 +96,9 @@ class Examples(Dataset[HeteroData]):
 
 
 class StepDataModule(lightning.LightningDataModule):
-    """Training and validation steps of a PreparedData.
+    """Training and validation steps of a PreparedData, for process `rank` of `count`.
 
-    Args:
-        data: the prepared steps.
-        config: how many graphs and nodes make a batch, over all processes.
-        num_hops: layers of message passing of the network that trains; segments see SEGMENT_HOPS of them.
-        seed: of the order.
-        rank: this process.
-        count: processes that train together.
+    `num_hops` are the layers of message passing of the network that trains; segments see SEGMENT_HOPS of them.
 
     Raises:
         InputError: too few steps for so many processes.

@@ -31,21 +31,17 @@ REACH = 3.0  # scales beyond its earlier range that a feature counts in a later 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Feature statistics.
+    """Feature statistics."""
 
-    Attributes:
-        mean: node type -> [num_features] float32.
-        scale: node type -> [num_features] float32; infinite where the feature is constant in training, so that its
-            untrained weight never acts.
-        low, high: node type -> [num_features] float32, the range in training, raw.
-        of_kinds: "low", "high" -> [num_kinds, len(RANGED)] float32, their range by kind of collective (its code);
-            infinite and reversed where training had none.
-    """
-
-    mean: Mapping[str, Tensor]
+    mean: Mapping[str, Tensor]  # node type -> [num_features] float32
+    # node type -> [num_features] float32; infinite where the feature is constant in training, so that its untrained
+    # weight never acts
     scale: Mapping[str, Tensor]
+    # low, high: node type -> [num_features] float32, the range in training, raw
     low: Mapping[str, Tensor]
     high: Mapping[str, Tensor]
+    # "low", "high" -> [num_kinds, len(RANGED)] float32, their range by kind of collective (its code); infinite and
+    # reversed where training had none
     of_kinds: Mapping[str, Tensor]
 
     def apply(self, data: HeteroData) -> HeteroData:

@@ -47,12 +47,7 @@ def link_of(name: str, cluster: ClusterSpec) -> LinkSpec:
 
 
 def rank_numbers(ranks: np.ndarray, world_size: int) -> np.ndarray:
-    """[num_nodes, 3] is_first_rank, is_last_rank, rank_share; 0 for what belongs to no rank (-1).
-
-    Args:
-        ranks: [num_nodes].
-        world_size: ranks of the run.
-    """
+    """[num_nodes, 3] is_first_rank, is_last_rank, rank_share of [num_nodes] ranks; 0 for what belongs to none (-1)."""
     last = max(world_size - 1, 1)
     return np.stack([ranks == 0, (ranks == last) & (world_size > 1), np.clip(ranks, 0, None) / last], axis=1)
 
@@ -65,11 +60,7 @@ def group_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
 
 
 def placement_numbers(collectives: np.ndarray) -> np.ndarray:
-    """[num_nodes, 5] flags in the order of PLACES; 0 for what is no collective, or one that moves single tensors.
-
-    Args:
-        collectives: [num_nodes] kind of collective or null.
-    """
+    """[num_nodes, 5] flags in the order of PLACES; 0 for no collective (null), or one that moves single tensors."""
     table = {kind: [ends[side == "to"] == held for side, held in PLACES] for kind, ends in PLACEMENTS.items()}
     nothing = [False] * len(PLACES)
     return np.array([table.get(str(kind), nothing) for kind in collectives], dtype=np.float64).reshape(-1, len(PLACES))
@@ -102,12 +93,7 @@ def _crossings(edges: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sustained_flops_per_s(dtypes: pd.Series, cluster: ClusterSpec) -> np.ndarray:
-    """[num_nodes] of the device, by dtype; without matrix units for float32, float32's rate where it has none.
-
-    Args:
-        dtypes: [num_nodes] dtype or null.
-        cluster: whose device.
-    """
+    """[num_nodes] by dtype (or null); without matrix units for float32, float32's rate where it has none."""
     device, peak = cluster.device, cluster.device.flops_per_s
     plain = peak["float32"]
     dtypes_known = {name.removesuffix("_matrix") for name in peak} - {"float32"}  # some have matrix units only
@@ -255,12 +241,9 @@ def work_numbers(
 ) -> np.ndarray:
     """WORK_NAMES of all nodes: [num_nodes, num_features] float32, raw (not normalized), never NaN.
 
-    Args:
-        graph: one step.
-        analytic_us: [num_nodes] the analytical model's prediction, NaN where it has none.
-        base_us: [num_nodes] what the residual multiplies, never NaN.
-        cluster: the requested hardware.
-        source: [num_nodes, NUM_COLUMNS] what was measured on another machine (data.source); None: nothing.
+    [num_nodes] `analytic_us` is NaN where the analytical model has none. `base_us`, which the residual multiplies,
+    never is.
+    `source`: [num_nodes, NUM_COLUMNS] what was measured on another machine (data.source); None: nothing.
     """
     nodes, one = graph.nodes, np.ones((graph.num_nodes, 1))
     if source is None:

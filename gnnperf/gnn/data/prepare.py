@@ -45,12 +45,9 @@ class Earlier:
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
-    """The analytical base, from training runs only; on CPUs with the calibrated ops of the data set's machine.
+    """The analytical base, from training runs only, on one kind of device.
 
-    Args:
-        config: names the op tables.
-        train: the training runs, on one kind of device.
-        recording: one of theirs, whose card names the machine.
+    On CPUs it has the calibrated ops of the data set's machine, which the card of `recording` names.
     """
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]

@@ -67,11 +67,14 @@ def read_recording(folder: Path) -> Recording | None:
     if card.get("status") != COMPLETE:
         return None
     with untrusted.reading(folder / CARD, "is not a card of gnnperf record"):
+        link = card.get("link") or {}  # as text: loopback, veth, veth 1 Gbit/s
+        medium, rate = str(link.get("medium") or "unknown"), link.get("rate_gbit_per_s")
+        link_name = medium if rate is None else f"{medium} {float(rate):g} Gbit/s"
         return Recording(
             path=folder, run=folder.parent.name, repeat=int(folder.name),
             unprofiled_us=_median_us(card, "without_profiler", folder),
             profiled_us=_median_us(card, "with_profiler", folder),
-            workload=str(card.get("workload") or ""), link=_link_name(card.get("link") or {}),
+            workload=str(card.get("workload") or ""), link=link_name,
             world_size=int(card.get("world_size") or 1), machine=str(card.get("machine") or ""),
         )  # fmt: skip
 
@@ -96,12 +99,6 @@ def _median_us(card: Mapping[str, Any], kind: str, folder: Path) -> float:
             f"step time {kind.replace('_', ' ')} is {result} us", where=str(folder / CARD), allowed="above 0"
         )
     return result
-
-
-def _link_name(link: Mapping[str, Any]) -> str:
-    """loopback, veth, veth 1 Gbit/s; the link of a card as text."""
-    medium, rate = str(link.get("medium") or "unknown"), link.get("rate_gbit_per_s")
-    return medium if rate is None else f"{medium} {float(rate):g} Gbit/s"
 
 
 @dataclass(frozen=True, order=True)

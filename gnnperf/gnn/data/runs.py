@@ -79,10 +79,7 @@ GENERIC_CPU = "cpu_generic"
 def cluster_for(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None) -> ClusterSpec:
     """The cluster of a run: as configured, else as its trace names the device.
 
-    Args:
-        graph: the run.
-        hardware: the device; None: the trace's own.
-        cluster: links and hosts, with whatever devices; None: the device's default, placed as in the run's card.
+    `cluster` gives links and hosts, with whatever devices; None: the device's default, placed as in the run's card.
     """
     device = hardware or _traced_device(graph)
     if cluster:
@@ -147,17 +144,11 @@ def read_run(
     root: Path, name: str, cache_dir: Path, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
     bucket_bytes: float | None = None,
 ) -> RunGraph:  # fmt: skip
-    """What was recorded as `name`.
+    """What was recorded as `name`, <run> or <run>/<repeat>, below `root`.
 
     The profiler's cost stays in it: taken out as a mean per event, it would leave nothing of short segments.
-
-    Args:
-        root: folder with one folder per run.
-        name: <run> or <run>/<repeat>.
-        cache_dir: where graphs are kept.
-        hardware: the device that it ran on; None: the trace's own.
-        cluster: its links and hosts; None: the default of the device.
-        bucket_bytes: of the token bucket of links whose rate the card names, where it names no bucket itself.
+    `hardware` None is the trace's own; `cluster` None its default. `bucket_bytes` is of the token bucket of links whose
+    rate the card names, where it names no bucket itself.
     """
     graph = load_graph(root / name, cache_dir)
     run = RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
@@ -186,7 +177,10 @@ def typical(run: RunGraph) -> RunStep:
             "no whole step in the trace", where=f"run {run.run!r}", remedy="leave the run out of the split"
         )
     graph = run.graph.for_predictors()
-    result, step_us = occurrences(graph), _step_times_us(graph)
+    result = occurrences(graph)
+    step_us = np.array([np.nan if s.period_us is None else s.period_us for s in graph.steps])  # [num_steps]
+    if np.isnan(step_us).all():
+        step_us = np.array([s.makespan_us for s in graph.steps])
     mean_us = result.mean(graph.nodes["latency_us"].to_numpy(np.float64))
     typical_us = float(np.nanmedian(step_us))
     steady = result.of_steps(np.abs(step_us / typical_us - 1) <= STEADY)
@@ -247,9 +241,3 @@ def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarra
     known = ~np.isnan(result)  # [num_repeats, num_nodes]
     count = known.sum(axis=0)  # [num_nodes]
     return np.where(count > 0, np.where(known, result, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
-
-
-def _step_times_us(graph: ExecutionGraph) -> np.ndarray:
-    """[num_steps] periods, NaN where a step has none; of a trace without periods makespans."""
-    periods = np.array([np.nan if s.period_us is None else s.period_us for s in graph.steps])
-    return periods if np.isfinite(periods).any() else np.array([s.makespan_us for s in graph.steps])

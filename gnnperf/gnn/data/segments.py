@@ -36,12 +36,7 @@ class GraphSegment:
 
 
 class SegmentedGraph:
-    """A normalized graph that is cut on demand.
-
-    Args:
-        data: the whole graph.
-        num_hops: layers of message passing that inner nodes must be right for.
-    """
+    """A normalized graph that is cut on demand; inner nodes are right for `num_hops` layers of message passing."""
 
     def __init__(self, data: HeteroData, num_hops: int) -> None:
         self.data, self.num_hops = data, num_hops

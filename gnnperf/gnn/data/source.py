@@ -46,10 +46,7 @@ def source_numbers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """[num_nodes] us that the network corrects, and [num_nodes, NUM_COLUMNS] features source_* (core.WORK_FEATURES).
 
-    Args:
-        nodes: node table of a step.
-        analytic_base_us: [num_nodes] the base without a source.
-        source: measurements of the source machine; None: there are none.
+    [num_nodes] `analytic_base_us` is the base without a source; `source` None: nothing was measured.
     """
     if source is None:
         return analytic_base_us, np.zeros((len(nodes), NUM_COLUMNS))

@@ -23,13 +23,9 @@ BY_PROGRAM = (BY_RUN, BY_WORKLOAD)  # first words of axes along which the progra
 
 @dataclass(frozen=True)
 class Split:
-    """Run names by part; a run is in one part only.
+    """Run names by part; a run is in one part only."""
 
-    Attributes:
-        axis: what differs between the parts (run, workload, size, ...).
-    """
-
-    axis: str
+    axis: str  # what differs between the parts (run, workload, size, ...)
     train: tuple[str, ...]
     val: tuple[str, ...]
     test: tuple[str, ...]
@@ -109,10 +105,6 @@ def with_tests_of(split: Split, other: Path) -> Split:
     machine it ran on.
 
     All complete recordings of other runs are taken; what the other data set's own splits leave out, too.
-
-    Args:
-        split: of the data set that is trained on.
-        other: folder with one folder per run, and in it one per recording.
     """
     known = {run_of(name) for name in (*split.train, *split.val)}
     result = _names(other, "data.test_path")
@@ -126,13 +118,8 @@ def with_tests_of(split: Split, other: Path) -> Split:
 def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Split:
     """The split with all complete recordings of `other` in its part train, named <folder>/<recording>.
 
-    Left out are programs that are tested on, so that an unknown program stays one, and runs that the split
-    validates on. What else an axis holds out (sizes, links, ..) another data set may hold undetected.
-
-    Args:
-        split: of the data set that is trained on.
-        other: folder with one folder per run, and in it one per recording.
-        tested: folders of the test part's recordings.
+    Left out are programs that are `tested` on (folders of recordings), so that an unknown program stays one, and runs
+    that the split validates on. What else an axis holds out (sizes, links, ..) another data set may hold undetected.
     """
     if split.axis.split("-")[0].split("+")[0] not in BY_PROGRAM:
         what = f"another data set may hold what `{split.axis}` holds out"
@@ -181,11 +168,7 @@ def drawn_axis(dataset: Path) -> str:
 
 
 def drawn_parts(dataset: Path, axis: str) -> dict[str, list[str]]:
-    """Part -> recordings of the folder.
-
-    Args:
-        dataset: folder with one folder per run, or per run and repeat.
-        axis: BY_RUN, or BY_WORKLOAD: runs of one program are in one part.
+    """Part -> recordings of the folder; along BY_WORKLOAD, runs of one program are in one part.
 
     Raises:
         InputError: another axis, or fewer than two runs or programs.
@@ -195,7 +178,9 @@ def drawn_parts(dataset: Path, axis: str) -> dict[str, list[str]]:
                          remedy=f"write it, or set data.axis={BY_RUN}: then a split is drawn")  # fmt: skip
     units: dict[str, list[str]] = {}
     for name in recordings_below(dataset):
-        units.setdefault(_run_of(name) if axis == BY_RUN else workload_of(dataset / name), []).append(name)
+        # A number by itself is a repeat: then the data set itself is the folder of one run.
+        run = "" if name.isdecimal() else run_of(name)
+        units.setdefault(run if axis == BY_RUN else workload_of(dataset / name), []).append(name)
     if len(units) < 2:
         unit = "run" if axis == BY_RUN else "program"
         raise InputError(TOO_FEW.format(len(units), unit if len(units) == 1 else f"{unit}s"), where=str(dataset),
@@ -214,11 +199,6 @@ def recordings_below(dataset: Path) -> Iterator[str]:
     for run in sorted(path for path in dataset.glob("[!.]*") if path.is_dir()):
         repeats = sorted((path for path in run.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
         yield from (path.relative_to(dataset).as_posix() for path in repeats or [run] if _is_recording(path))
-
-
-def _run_of(recording: str) -> str:
-    """A number alone is a repeat: then the data set itself is the folder of one run."""
-    return "" if recording.isdecimal() else run_of(recording)
 
 
 def _is_recording(folder: Path) -> bool:

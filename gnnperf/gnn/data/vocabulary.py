@@ -18,13 +18,9 @@ LANES = ("main", "thread", NOTHING, "s0", "s1", "s2", "s3")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words seen in training.
+    """Words seen in training."""
 
-    Attributes:
-        words: node type -> field -> words in code order, starting at code 1.
-    """
-
-    words: Mapping[str, Mapping[str, tuple[str, ...]]]
+    words: Mapping[str, Mapping[str, tuple[str, ...]]]  # node type -> field -> words in code order, starting at code 1
 
     def encode(self, node_type: str, nodes: pd.DataFrame) -> np.ndarray:
         """Codes of nodes of one type: [num_nodes, len(FIELDS)] int64, 0 where the word is unknown."""

@@ -93,18 +93,10 @@ def gmae_interval(
     predicted_us: np.ndarray, measured_us: np.ndarray, runs: np.ndarray, *, level: float = 0.95,
     num_draws: int = 1000, seed: int = 0,
 ) -> tuple[float, float]:  # fmt: skip
-    """Percentile bootstrap of the GMAE (Efron 1979), runs drawn with replacement.
+    """Percentile bootstrap of the GMAE (Efron 1979), runs drawn with replacement; NaN with fewer than two runs.
 
-    Args:
-        predicted_us: [num_nodes]; NaN does not count.
-        measured_us: [num_nodes]; NaN or 0 does not count.
-        runs: [num_nodes] name or number of the run.
-        level: share of draws inside.
-        num_draws: draws.
-        seed: of the draws.
-
-    Returns:
-        Lower and upper end; NaN with fewer than two runs.
+    All are [num_nodes]; latencies that are NaN do not count, measured ones of 0 neither. `level` is the share of draws
+    inside.
     """
     use = is_measured(measured_us) & np.isfinite(predicted_us)  # [num_nodes]
     names, run = np.unique(runs[use], return_inverse=True)  # [num_runs], [num used]
@@ -121,13 +113,9 @@ def gmae_interval(
 def compare(
     estimates: Mapping[str, np.ndarray], measured_us: np.ndarray, node_types: np.ndarray, runs: np.ndarray
 ) -> pd.DataFrame:
-    """One row per node type ("all" first) and predictor.
+    """One row per node type ("all" first) and predictor (name -> [num_nodes] latency, NaN where there is none).
 
-    Args:
-        estimates: name -> [num_nodes] predicted latency, NaN where there is none.
-        measured_us: [num_nodes] measured latency, NaN unknown.
-        node_types: [num_nodes] NodeType values.
-        runs: [num_nodes] run names, for the bootstrap.
+    [num_nodes] `measured_us` is NaN where unknown; `runs` are for the bootstrap.
 
     Returns:
         Columns node_type, predictor, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).

@@ -47,13 +47,7 @@ class DeviceIntervals:
             require(low < high, "log_bounds", [low, high], "a lower and an upper number")
 
     def bounds_us(self, family: np.ndarray, dtype: np.ndarray, latency_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[n] lowest and highest latency; NaN for families without bounds.
-
-        Args:
-            family: [n] op families; None unknown.
-            dtype: [n]; None unknown.
-            latency_us: [n] predicted.
-        """
+        """[n] lowest and highest latency; NaN for families without bounds. None: family, dtype unknown."""
         bounds = np.full((len(latency_us), 2), np.nan)
         for keys in (group_names(family, np.full(len(family), "", dtype=object)), group_names(family, dtype)):
             names, place = np.unique(keys, return_inverse=True)

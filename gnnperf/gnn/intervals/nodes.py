@@ -30,12 +30,7 @@ _ROUNDING = 1e-9  # (n + 1) (1 - level) of 9 and 0.9 is 1
 def two_sided(scores: np.ndarray, level: float) -> tuple[float, float]:
     """Bounds of one more signed score, each passed with probability (1 - level) / 2 at most.
 
-    Args:
-        scores: [n].
-        level: 0 to 1.
-
-    Returns:
-        the two; infinite where n is too small.
+    They are infinite where there are too few scores.
     """
     ordered = np.sort(scores)  # [n]
     place = math.floor((len(ordered) + 1) * (1.0 - level) / 2.0 + _ROUNDING)  # counted from either end
@@ -43,15 +38,11 @@ def two_sided(scores: np.ndarray, level: float) -> tuple[float, float]:
 
 
 def one_sided(sizes: np.ndarray, runs: np.ndarray, level: float) -> float:
-    """What the size of one more run's score exceeds with probability 1 - level at most.
+    """What the size of one more run's score exceeds with probability 1 - level at most; sizes are at least 0.
 
     Recordings of one run are no further runs: together they count as one (pooling of distributions: Dunn, Wasserman and
-    Ramdas 2023, "Distribution-Free Prediction Sets for Two-Layer Hierarchical Models").
-
-    Args:
-        sizes: [n] of scores, at least 0.
-        runs: [n] names.
-        level: at most `attainable(number of runs, level)`.
+    Ramdas 2023, "Distribution-Free Prediction Sets for Two-Layer Hierarchical Models"). `level` is at most
+    `attainable(number of runs, level)`.
     """
     _, of_run, recordings = np.unique(runs, return_inverse=True, return_counts=True)  # [n], [num_runs]
     order = np.argsort(sizes, kind="stable")  # [n]
@@ -85,11 +76,7 @@ class NodeIntervals:
     devices: tuple[str, ...]
 
     def bounds_us(self, estimates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-        """[num_nodes] lowest and highest latency; NaN without a latency or a group.
-
-        Args:
-            estimates: as `estimate_table` makes it.
-        """
+        """[num_nodes] lowest and highest latency of an `estimate_table`; NaN without a latency or a group."""
         log_low, log_high = np.full(len(estimates), np.nan), np.full(len(estimates), np.nan)
         for keys in reversed(_groups(estimates)):  # the finest last: it stands
             result = keys.map(self.log_bounds)

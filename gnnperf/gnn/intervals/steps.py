@@ -53,12 +53,7 @@ class StepIntervals:
     devices: tuple[str, ...]
 
     def bounds_us(self, step_time_us: float, share: Mapping[str, float]) -> tuple[float, float]:
-        """Lowest and highest step time.
-
-        Args:
-            step_time_us: predicted.
-            share: group -> share of it on the critical path.
-        """
+        """Lowest and highest step time; `share`: group -> share of it on the critical path."""
         with np.errstate(over="ignore"):  # to infinity, which is no bound
             factor = float(np.exp(self.scores * _scale(share, self.group_error, self.other_error)))
         return step_time_us / factor, step_time_us * factor

@@ -24,11 +24,8 @@ MAX_NODES = 100_000  # predicted at once; without gradients some 3 KB per node
 class WorkEncoder(nn.Module):
     """Node features -> node states: an embedding per categorical field, summed with the encoded numbers.
 
-    Args:
-        num_features: numeric features.
-        num_codes: codes per field of data.vocabulary.FIELDS, the unknown one included.
-        hidden_channels: width of the state.
-        op_dropout: share of codes replaced by the unknown one in training.
+    `num_codes`: codes per field of data.vocabulary.FIELDS, the unknown one included; `op_dropout`: share of codes
+    replaced by the unknown one in training.
     """
 
     def __init__(self, num_features: int, num_codes: tuple[int, ...], hidden_channels: int, op_dropout: float) -> None:

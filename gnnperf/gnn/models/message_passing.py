@@ -90,12 +90,7 @@ class MessagePassing(nn.Module):
     """state + W relu(W_own norm(state) + sum over relations of W_r mean of senders), on all node types at once.
 
     States of all types share one width, so nodes of every type are rows of one matrix, and a relation is one edge list
-    for all types. A relation without edges costs nothing.
-
-    Args:
-        hidden_channels: width of the state.
-        dropout: share of the update dropped in training.
-        relations: those that carry messages.
+    for all types. A relation without edges costs nothing. `dropout` is the share of the update dropped in training.
     """
 
     def __init__(self, hidden_channels: int, dropout: float, relations: tuple[str, ...]) -> None:

@@ -93,10 +93,11 @@ class WandbLog(Log):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(Path(config.out))
+        begun = self.out / RUN_ID  # the run that an interrupted training began
         self.logger = WandbLogger(
             project=config.logger.project,
             save_dir=config.out,
-            id=_run_to_go_on(config),
+            id=begun.read_text().strip() if config.resume is not None and begun.is_file() else None,
             offline=config.logger.offline,
             log_model=False,
             settings=PRIVATE,
@@ -141,12 +142,6 @@ class WandbLog(Log):
             (self.out / RUN_ID).write_text(f"{self.logger.version}\n")
 
 
-def _run_to_go_on(config: TrainConfig) -> str | None:
-    """The id of the run that an interrupted training began; None: a new run."""
-    path = Path(config.out) / RUN_ID
-    return path.read_text().strip() if config.resume is not None and path.is_file() else None
-
-
 def settings_of(config: TrainConfig) -> dict[str, Any]:
     """The configuration as it may leave the machine: of a path that starts at the root or at home only the name."""
     plain: dict[str, Any] = _without_folders(json.loads(json.dumps(asdict(config))))
@@ -170,8 +165,7 @@ MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
 def node_outputs(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
     """One row per node with a measured latency and a prediction.
 
-    Returns:
-        Columns run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
+    Columns: run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
     """
     nodes = pd.concat([_of_step(network, step) for step in steps], ignore_index=True)
     use = is_measured(nodes["measured_us"].to_numpy()) & (nodes["predicted_us"].to_numpy() > 0)
@@ -189,14 +183,9 @@ def _of_step(network: TypedGNN, step: Step) -> pd.DataFrame:
 
 
 def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """One row per group of nodes, the longest measured time first.
+    """One row per group of nodes (rows of node_outputs), the longest measured time first.
 
-    Args:
-        nodes: what node_outputs gives.
-        keys: columns to group by.
-
-    Returns:
-        Columns: the keys, nodes, time_share (of the measured time of all nodes), gmae, median_ape, bias, total_bias of
+    Columns: the keys, nodes, time_share (of the measured time of all nodes), gmae, median_ape, bias, total_bias of
         the network (metrics.ErrorSummary) and base_gmae.
     """
     total_us, rows = nodes["measured_us"].sum(), []
@@ -223,12 +212,7 @@ AROUND = 0.1  # drawn next to the diagonal: 10 % too long, 10 % too short
 
 
 def parity(nodes: pd.DataFrame, title: str) -> Figure:
-    """Predicted against measured latency, both axes logarithmic, a color per node type.
-
-    Args:
-        nodes: rows of `sampled`.
-        title: what is shown.
-    """
+    """Predicted against measured latency of rows of `sampled`, both axes logarithmic, a color per node type."""
     figure = plotly.express.scatter(
         nodes, x="measured_us", y="predicted_us", color="node_type", hover_data=["op_name", "run"], opacity=0.5,
         log_x=True, log_y=True, title=title, width=760, height=700,

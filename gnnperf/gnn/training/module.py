@@ -21,19 +21,15 @@ Estimates = Mapping[str, NodeOutput]
 
 @dataclass(frozen=True)
 class LabeledNodes:
-    """The labeled nodes of all work types, [n] each.
+    """The labeled nodes of all work types, [n] each."""
 
-    Attributes:
-        residual, scheduled_residual: predicted.
-        target, steady_target: log(latency / base), of isolated ops: over all steps, and as a schedule adds it up.
-        time_share: share of the step's busy time, scaled to mean 1.
-    """
-
+    # residual, scheduled_residual: predicted
     residual: Tensor
     scheduled_residual: Tensor
+    # target, steady_target: log(latency / base), of isolated ops: over all steps, and as a schedule adds it up
     target: Tensor
     steady_target: Tensor
-    time_share: Tensor
+    time_share: Tensor  # share of the step's busy time, scaled to mean 1
 
 
 def labeled(batch: HeteroData, estimates: Estimates) -> LabeledNodes:
@@ -65,13 +61,7 @@ def node_error(errors: Tensor, nodes: LabeledNodes, share_weight: float) -> Tens
 
 
 class LatencyModule(lightning.LightningModule):
-    """Trains a TypedGNN on node latencies.
-
-    Args:
-        model: the network.
-        config: optimizer settings and weights of the losses.
-        seed: of dropout.
-    """
+    """Trains a TypedGNN on node latencies; the seed is of dropout."""
 
     def __init__(self, model: TypedGNN, config: OptimConfig, seed: int) -> None:
         super().__init__()

@@ -33,10 +33,8 @@ def lightning_checkpoint(path: Path) -> dict[str, Any]:
 def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dict[str, str]:
     """What a training must not change on its way, by name; how long it takes and who computes may.
 
-    Args:
-        config: settings.
-        data: names of its runs count, not what they hold, whose last bits depend on the number of threads.
-        model: as it is before the first step: fresh from a seed, or another training's (`init_from`).
+    Of `data`, names of its runs count, not what they hold, whose last bits depend on the number of threads. `model` is
+    as before the first step: fresh from a seed, or another training's (`init_from`).
     """
     optim = asdict(config.optim)
     return {
@@ -61,13 +59,7 @@ def resume_path(resume: str | None, out: Path) -> Path | None:
 
 
 def check_fits(resume: Path, module: LatencyModule, given: Mapping[str, str]) -> None:
-    """Refuse a Lightning checkpoint of another network, or of another training of this one.
-
-    Args:
-        resume: its path.
-        module: what trains.
-        given: training_of what goes on.
-    """
+    """Refuse a Lightning checkpoint of another network, or of another training (`training_of`) of this one."""
     stored = lightning_checkpoint(resume)
     if _shapes(stored.get("state_dict")) != _shapes(module.state_dict()):
         raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=REMEDY)

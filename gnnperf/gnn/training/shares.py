@@ -17,19 +17,12 @@ MIN_GROUPS, DEVIATIONS = 5, 2.0  # groups, and standard errors of a gain over th
 
 @dataclass(frozen=True)
 class Judged:
-    """A step and what a network predicts that was not trained on it.
-
-    Attributes:
-        step: one.
-        residuals: [2, num_nodes] of usual and of scheduled latencies.
-        kind: [num_nodes] object; each kind of node has shares of its own.
-        group: of steps that err together: a run, a program.
-    """
+    """A step and what a network predicts that was not trained on it."""
 
     step: Step
-    residuals: np.ndarray
-    kind: np.ndarray
-    group: str
+    residuals: np.ndarray  # [2, num_nodes] of usual and of scheduled latencies
+    kind: np.ndarray  # [num_nodes] object; each kind of node has shares of its own
+    group: str  # of steps that err together: a run, a program
 
 
 def usual_shares(judged: Sequence[Judged]) -> dict[str, float]:

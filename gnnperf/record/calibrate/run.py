@@ -253,22 +253,16 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
     columns = {"device": machine.label, **{f"{name}_version": versions()[name] for name in ("torch", "cuda", "driver")}}
     contents = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: _rounds_bytes(result, facts)}
     if ask.ops is None:
-        contents |= _spec_files(machine, ask, result, _provenance(facts))
+        provenance = _provenance(facts)
+        about_device = device_mapping(machine, result, provenance)
+        contents[DEVICE_FILE] = yaml_text(about_device).encode()
+        if ask.ranks > 1 or machine.kind == "gpu":
+            device = device_from(about_device, DEVICE_FILE)
+            contents[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, result, provenance)).encode()
     with replacing_folder(out) as temporary:
         for name, content in contents.items():
             (temporary / name).write_bytes(content)
     return result
-
-
-def _spec_files(
-    machine: Machine, ask: Ask, result: Sequence[Result], provenance: Mapping[str, str]
-) -> dict[str, bytes]:
-    content = device_mapping(machine, result, provenance)
-    files = {DEVICE_FILE: yaml_text(content).encode()}
-    if ask.ranks > 1 or machine.kind == "gpu":
-        device = device_from(content, DEVICE_FILE)
-        files[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, result, provenance)).encode()
-    return files
 
 
 def _provenance(facts: Mapping[str, object]) -> dict[str, str]:

@@ -153,15 +153,13 @@ def measured_side(graph: ExecutionGraph, where: str, step: int | None = None) ->
         where=where,
         run=graph.name,
         who=MEASURED,
-        hardware=", ".join(dict.fromkeys(_catalog_name(name) for name in graph.device_names if name)),
+        hardware=", ".join(
+            dict.fromkeys(
+                name if (device := match_device(name)) is None else device.name for name in graph.device_names if name
+            )
+        ),
         step_time_us=step_us(label),
         step_time_kind=StepTimeKind(step_time_kind(label)),
         is_lower_bound=False,
         nodes=work(nodes_table(assemble(prediction, question))),
     )
-
-
-def _catalog_name(traced: str) -> str:
-    """The name by which predictions know the device; the trace's own where the catalog does not know it."""
-    device = match_device(traced)
-    return traced if device is None else device.name

@@ -157,9 +157,9 @@ def _totals(
     """One row per group: nodes, time on the critical path, sums over ranks."""
     step_us = prediction.step_time_us or 1.0
     rows = []
-    for number, (name, row, drawn) in enumerate(
-        zip(names, rows_of(result), bars(result["critical_us"], [_color(name.text) for name in names]), strict=True)
-    ):
+    colors = [{**OF_TYPE, **OF_PHASE}.get(name.text, "compute") for name in names]
+    drawn_bars = bars(result["critical_us"], colors)
+    for number, (name, row, drawn) in enumerate(zip(names, rows_of(result), drawn_bars, strict=True)):
         extra = () if more is None else (more[1][number],)
         rows.append((
             name, *extra, count_td(row.num_nodes), count_td(row.num_uncovered), time_td(row.critical_us),
@@ -167,11 +167,6 @@ def _totals(
         ))  # fmt: skip
     unknown = (MEASURED,) if result["measured_us"].isna().all() else ()
     return table(caption, (head, *(() if more is None else (more[0],)), *HEADS), rows, unknown)
-
-
-def _color(group: str) -> str:
-    """Of a node type or a phase its own; others have the color of work."""
-    return {**OF_TYPE, **OF_PHASE}.get(group, "compute")
 
 
 def rank_time(result: pd.DataFrame, step_time_us: float) -> Markup:

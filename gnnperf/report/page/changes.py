@@ -36,8 +36,9 @@ def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Marku
     """From step A down to step B, the largest change first; each bar begins where the one before it ended."""
     parts = leading(changes, NUM_PARTS)
     levels_us = np.cumsum([result.a.step_time_us, *(part.change_us for part in parts)])
-    first_us = _first_us(levels_us)
-    span_us = float(levels_us.max()) - first_us or 1.0
+    low, high = float(levels_us.min()), float(levels_us.max())
+    first_us = max(low - (high - low), 0.0) if high - low < SMALL * high else 0.0  # 0 unless that hides the changes
+    span_us = high - first_us or 1.0
     at = ((levels_us - first_us) / span_us).tolist()  # [num_parts + 1]
     rows: list[Row] = [
         (text_td(part.name), Td(signed(part.change_us), part.change_us),
@@ -49,12 +50,6 @@ def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Marku
             for letter, side, place in (("A", result.a, at[0]), ("B", result.b, at[-1]))]  # fmt: skip
     cut = note(f"Bars begin at {time_text(first_us)}.") if first_us else ""
     return Markup(cut + table(f"Change by {by}", HEADS, [ends[0], *rows, ends[1]]))
-
-
-def _first_us(levels_us: np.ndarray) -> float:
-    """Where bars begin: at 0, unless that hides what changes."""
-    low, high = float(levels_us.min()), float(levels_us.max())
-    return max(low - (high - low), 0.0) if high - low < SMALL * high else 0.0
 
 
 def before_and_after(before: StepPrediction, after: StepPrediction, nodes: pd.DataFrame) -> Markup:

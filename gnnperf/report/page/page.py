@@ -58,9 +58,7 @@ def warnings(estimate: StepPrediction) -> Markup:
 def prediction_cards(estimate: StepPrediction, ranks: pd.DataFrame) -> Markup:
     """One card each of what is known: step time, interval, measured value, error, rates, cost, memory, time of ranks.
 
-    Args:
-        estimate: what was predicted.
-        ranks: its `breakdown.occupancy`.
+    `ranks` is the `breakdown.occupancy` of the estimate.
     """
     bound = "at least " if estimate.is_lower_bound else ""
     kind = estimate.step_time_kind
@@ -70,7 +68,11 @@ def prediction_cards(estimate: StepPrediction, ranks: pd.DataFrame) -> Markup:
         *_rates(estimate),
         *_fullest(estimate),
         *_of_ranks(estimate, ranks),
-        *_stalls(estimate),
+        *(
+            ("stalls", "stalls", time_text(one.gain_us), one.cause)
+            for one in estimate.findings or ()
+            if one.rule == "stalls" and one.gain_us is not None
+        ),
         ("coverage", *_covered(estimate)),
     )
     return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
@@ -106,13 +108,6 @@ def _of_ranks(estimate: StepPrediction, ranks: pd.DataFrame) -> Cards:
         exposed = share_text(mean["transfer_us"] + mean["wait_us"])
         yield "exposed", "exposed communication", exposed, "transfers and waits for peers while nothing runs"
     yield "idle", "idle", share_text(mean["host_us"] + mean["idle_us"]), "only the host works, or nothing runs"
-
-
-def _stalls(estimate: StepPrediction) -> Cards:
-    """The time that stalls take of the step, where they were looked for and seen."""
-    for one in estimate.findings or ():
-        if one.rule == "stalls" and one.gain_us is not None:
-            yield "stalls", "stalls", time_text(one.gain_us), one.cause
 
 
 def _fullest(estimate: StepPrediction) -> Cards:
@@ -200,11 +195,8 @@ PERFETTO = Markup(
 def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFrame, given: dict[str, Any]) -> str:
     """The page of a prediction.
 
-    Args:
-        estimate: what was predicted.
-        nodes: its `nodes_table`, texts coded or not, of which all figures next to those of prediction.json are made.
-        slices: its `timeline.tracks`.
-        given: its prediction.json.
+    `nodes` is its `nodes_table`, texts coded or not, of which all figures next to those of prediction.json are made;
+    `slices` its `timeline.tracks`; `given` its prediction.json.
     """
     ranks = breakdown.occupancy(nodes, given)
     parts = list(_sections(estimate, nodes, ranks, path.path_nodes(nodes, given)))

@@ -139,7 +139,8 @@ def listing(path: pd.DataFrame, step_time_us: float) -> Markup:
     rows: list[Row] = []
     for row, drawn in zip(rows_of(result), bars(result["critical_us"], colors), strict=True):
         op, *where = _what(row)
-        rows.append((time_td(row.begin_us), op, *_lasts(row, step_time_us), drawn, *where, count_td(row.num_nodes)))
+        lasts = (time_td(row.critical_us), share_td(row.critical_us / (step_time_us or 1.0)))
+        rows.append((time_td(row.begin_us), op, *lasts, drawn, *where, count_td(row.num_nodes)))
     total = time_text(float(path["critical_us"].sum()))
     sentences = f"In the order of time. All rows add up to {total}; a stretch lasts until the path goes on."
     return Markup(f"{subtitle('Op by op')}{note(sentences)}{table('Critical path, op by op', heads, rows)}")
@@ -149,16 +150,8 @@ def _is_mixed(row: Any) -> bool:
     return not row.is_long and row.num_stretches > 1
 
 
-def _short(row: Any) -> Td:
-    return Td(f"{row.num_stretches:,} shorter stretches")
-
-
-def _lasts(row: Any, step_time_us: float) -> tuple[Td, Td]:
-    return time_td(row.critical_us), share_td(row.critical_us / (step_time_us or 1.0))
-
-
 def _what(row: Any) -> tuple[Td, ...]:
     if _is_mixed(row):
-        return (_short(row), *(Td("") for _ in range(4)))
+        return (Td(f"{row.num_stretches:,} shorter stretches"), *(Td("") for _ in range(4)))
     words = Td(str(row.node_type)), Td(str(row.phase or "")), Td(str(row.source))
     return text_td(str(row.op_name)), rank_td(row.rank), *words

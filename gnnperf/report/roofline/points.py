@@ -81,10 +81,7 @@ def pictures_of(
 ) -> tuple[DevicePicture, ...]:
     """One picture per device: two where a step was measured on another device than it is predicted for.
 
-    Args:
-        nodes: [num_nodes] schema.PREDICTION_COLUMNS.
-        predicted_on: device predicted for.
-        measured_on: that the trace ran on; None: not known, or no one ran it.
+    `nodes`: [num_nodes] schema.PREDICTION_COLUMNS; `measured_on` None: not known, or no one ran it.
     """
     columns = {PREDICTED: ("latency_us", predicted_on)}
     if measured_on is not None and nodes["measured_latency_us"].notna().any():

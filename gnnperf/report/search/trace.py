@@ -41,16 +41,10 @@ def search_trace(
     request: Request, devices: Sequence[int], batches: Sequence[float], data_parallel: int | None, by: str,
     reserve_share: float, memory_bytes: float | None,
 ) -> TraceSearch:  # fmt: skip
-    """Every number of devices with every batch.
+    """Every number of devices with every batch of a device (over the recorded one), of a request without edits.
 
-    Args:
-        request: of the trace, without edits.
-        devices: of the job.
-        batches: of a device, over the recorded one.
-        data_parallel: ranks of a data-parallel group now, where the trace does not show them.
-        by: key of PLACE_OF.
-        reserve_share: of a device's memory that tensors do not get.
-        memory_bytes: of a device; None: as the catalog has it.
+    `data_parallel`: ranks of a group now, where the trace does not show them; `by`: key of PLACE_OF; `reserve_share`:
+    of a device's memory that tensors do not get; `memory_bytes`: of a device, None: as the catalog has it.
 
     Raises:
         InputError: no setting can be predicted, or none fits.

@@ -182,7 +182,8 @@ def skewed_tables(step: Observed) -> list[Suspect]:
     sums_us = np.array([step.latency_us[works & (step.rank == rank)].sum() for rank in ranks])
     most = int(sums_us.argmax())
     others_us = float(np.median(np.delete(sums_us, most)))
-    megabytes = [_megabytes(step, works, rank) for rank in ranks]
+    moved = step.graph.nodes["bytes"].to_numpy()
+    megabytes = [float(np.nansum(moved[works & (step.rank == rank)])) / 1e6 for rank in ranks]
     others_mb = float(np.median(np.delete(megabytes, most)))
     for_more_us = sums_us[most] * (1.0 - others_mb / max(megabytes[most], 1e-9))
     late_us = lateness(step)[0].get(ranks[most], 0.0)
@@ -195,10 +196,6 @@ def skewed_tables(step: Observed) -> list[Suspect]:
     )
     cause = f"rank {ranks[most]} holds the embedding tables with most work, and the others wait for it"
     return [Suspect("skewed_tables", cause, evidence, PLACE, (_even(works, step, sums_us),))]
-
-
-def _megabytes(step: Observed, works: np.ndarray, rank: int) -> float:
-    return float(np.nansum(step.graph.nodes["bytes"].to_numpy()[works & (step.rank == rank)])) / 1e6
 
 
 def _even(works: np.ndarray, step: Observed, sums_us: np.ndarray) -> Way:

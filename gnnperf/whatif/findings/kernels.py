@@ -79,7 +79,9 @@ def _products(step: Observed) -> pd.DataFrame:
     for node, op, dims, dtype in nodes.loc[fits, ["op_name", "input_dims", "dtype"]].astype(str).itertuples(name=None):
         sizes = _sizes(op, dims)
         if sizes is not None:
-            rows.append((node, dtype, " x ".join(f"{n:g}" for n in sizes), _padding(sizes, dtype)))
+            multiple = ALIGNED_BYTES / ITEM_BYTES[dtype]
+            padding = float(np.prod([np.ceil(n / multiple) * multiple / n for n in sizes]))
+            rows.append((node, dtype, " x ".join(f"{n:g}" for n in sizes), padding))
     return pd.DataFrame(rows, columns=["node", "dtype", "sizes", "padding"]).set_index("node")
 
 
@@ -88,11 +90,6 @@ def _sizes(op: str, dims: str) -> tuple[float, float, float] | None:
     shapes = tuple([] if is_list(argument) else [int(n) for n in argument] for argument in parse(dims))  # type: ignore[arg-type]
     sizes = product_sizes(Call(op.rpartition("::")[2], shapes, 0.0, 0.0))
     return None if sizes is None or min(sizes) <= 0 else (sizes[1], sizes[2], sizes[3])
-
-
-def _padding(sizes: tuple[float, float, float], dtype: str) -> float:
-    multiple = ALIGNED_BYTES / ITEM_BYTES[dtype]
-    return float(np.prod([np.ceil(n / multiple) * multiple / n for n in sizes]))
 
 
 def unfused_chains(step: Observed) -> list[Suspect]:

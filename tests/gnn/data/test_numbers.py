@@ -120,16 +120,14 @@ def test_products_by_op() -> None:
     assert batched.tolist() == [[3, 8, 4, 16, 1]]
     assert shape_numbers(with_dims([None], "aten::mm", "gemm")).product.tolist() == [[0] * 5]
     assert shape_numbers(with_dims(["[[8,16],[16,4]]"])).product.tolist() == [[0] * 5]  # an addition is no product
+    below_zero = shape_numbers(with_dims(["[[-1,2],[2,3]]"], "aten::mm", "gemm")).product
+    assert below_zero.tolist() == [[1, 0, 3, 2, 1]]  # counts as none
 
 
 @pytest.mark.parametrize("text", ["[1,2]", '["a",[2]]', "[null,[2,3]]", "[[2.5,1],[1,2]]", "[[],[]]", "[[[2,3]],[4]]"])
 @pytest.mark.parametrize("op", ["aten::mm", "aten::linear", "aten::bmm", "aten::addmm"])
 def test_what_is_no_shape_makes_no_product(op: str, text: str) -> None:
     assert shape_numbers(with_dims([text], op, "gemm")).product.tolist() == [[0] * 5]
-
-
-def test_sizes_below_zero_count_as_none() -> None:
-    assert shape_numbers(with_dims(["[[-1,2],[2,3]]"], "aten::mm", "gemm")).product.tolist() == [[1, 0, 3, 2, 1]]
 
 
 def test_alignment() -> None:

@@ -63,12 +63,9 @@ def test_refuses(tmp_path: Path, splits: object, message: str) -> None:
         read_split(dataset(tmp_path, splits), "size")
 
 
-def test_other_axes_than_runs_and_programs_need_the_file(tmp_path: Path) -> None:
+def test_other_axes_than_runs_and_programs_need_the_file_in_utf8(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"splits\.json: no such file.*data\.axis=run"):
         read_split(tmp_path, "size")
-
-
-def test_a_splits_file_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
     (dataset(tmp_path, {}) / "splits.json").write_bytes(b'{"\xff": 1}')
     with pytest.raises(InputError, match="not JSON"):
         read_split(tmp_path, "size")

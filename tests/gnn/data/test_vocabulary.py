@@ -28,6 +28,8 @@ def test_words_by_type_and_field() -> None:
     assert words["host"]["lane"] == ("main",)
     assert words["compute"]["lane"] == ("s0",)
     assert words["memory"]["op_name"] == ()
+    silent = NODES.assign(op_name="aten::silent", latency_us=np.nan)  # words of nodes without a label stay unknown
+    assert fit_vocabulary([NODES, silent]).words == words
 
 
 def test_codes_start_at_one_and_unknown_words_get_zero() -> None:
@@ -45,11 +47,6 @@ def test_the_order_of_runs_is_irrelevant_and_no_rows_are_fine() -> None:
     new = NODES.assign(op_name="aten::relu")
     assert fit_vocabulary([NODES, new]) == fit_vocabulary([new, NODES])
     assert fit_vocabulary([NODES]).encode("memory", NODES.iloc[:0]).shape == (0, len(FIELDS))
-
-
-def test_words_of_nodes_without_a_label_stay_unknown() -> None:
-    silent = NODES.assign(op_name="aten::silent", latency_us=np.nan)
-    assert fit_vocabulary([NODES, silent]) == fit_vocabulary([NODES])
 
 
 def test_streams_and_threads_by_role() -> None:
@@ -93,9 +90,6 @@ def test_no_rows_are_fine() -> None:
     assert words.tolist() == [NOTHING]
     assert place.shape == (0,)
     assert np.array_equal(texts_of(pd.Series([], dtype=object)), np.empty(0, dtype=object))
-
-
-NODES = two_rank_graph().nodes
 
 
 def test_medians_by_segment_then_type_then_all() -> None:

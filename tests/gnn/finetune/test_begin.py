@@ -139,16 +139,6 @@ def test_corrections_of_other_devices_are_refused(tmp_path: Path, start: Checkpo
         prepared(tmp_path / "cpu", earlier=earlier)
 
 
-def test_runs_on_gpus_and_on_cpus_are_refused(tmp_path: Path, start: Checkpoint) -> None:
-    def mixed(run: str) -> RunGraph:
-        result = read(run)
-        device = replace(result.cluster.device, kind="cpu")
-        return result if run == "a" else replace(result, cluster=replace(result.cluster, device=device))
-
-    with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
-        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, mixed, start.earlier)
-
-
 def test_the_base_it_corrects_stays(tmp_path: Path, start: Checkpoint, new: PreparedData) -> None:
     assert start.earlier.base == (new.constants, new.floors)
     assert new.floors != prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange).floors

@@ -51,6 +51,7 @@ def test_a_group_states_what_its_nodes_missed() -> None:
     result = fit_node_intervals(_estimates("host T1", 10.0, scores), 0.9)
     assert _ask(result, "host T1", 10.0) == pytest.approx((5.0, 40.0))
     assert result.devices == ("cpu",)
+    assert np.isnan(_ask(result, "host T1", 10.0, device="h100_sxm")).all()  # of another device nothing is known
 
 
 def test_short_nodes_have_intervals_of_their_own_and_others_take_the_next_group() -> None:
@@ -67,11 +68,6 @@ def test_many_nodes_of_too_few_runs_are_no_group() -> None:
     result = fit_node_intervals(_estimates("host T1", 10.0, np.zeros(1000), num_runs=MIN_RUNS - 1), 0.9)
     assert result.log_bounds == {}
     assert np.isnan(_ask(result, "host T1", 10.0)).all()
-
-
-def test_of_another_device_nothing_is_known() -> None:
-    result = fit_node_intervals(_estimates("host T1", 10.0, np.zeros(MIN_NODES)), 0.9)
-    assert np.isnan(_ask(result, "host T1", 10.0, device="h100_sxm")).all()
 
 
 def test_nodes_without_prediction_or_measurement_tell_nothing() -> None:

@@ -75,12 +75,9 @@ def test_skewed_rows_are_in_range_and_smaller():
     assert float(skewed.double().mean()) == pytest.approx(19.5, abs=3)
 
 
-def test_shapes_that_do_not_fit_are_refused_with_the_schema():
+def test_shapes_that_do_not_fit_are_refused_with_the_schema_and_ops_without_gradient():
     with pytest.raises(InputError, match=r"aten::mm does not run.*aten::mm\(Tensor self"):
         calls(op_point("aten::mm", [(2, 3), (4, 5)], "float32"), HERE, generator())
-
-
-def test_an_op_without_gradient_states_so():
     with pytest.raises(InputError, match="gradient"):
         calls(op_point("aten::zeros_like", [(2,)], "float32", direction=Direction.BACKWARD), HERE, generator())
 

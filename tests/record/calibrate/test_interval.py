@@ -15,11 +15,8 @@ ROUNDS = (100.0, 110.0, 121.0, 110.0, 99.0)
 STEP = math.log(1.1)
 
 
-def test_spread_of_three_rounds_one_step_apart():
+def test_spread_of_three_rounds_one_step_apart_and_none_of_one_round():
     assert log_sd((100.0, 110.0, 121.0)) == pytest.approx(STEP)  # (-s, 0, s): variance 2 s^2 / 2
-
-
-def test_one_round_has_no_spread():
     assert math.isnan(log_sd((3.0,)))
     with pytest.raises(ValueError, match="1 round"):
         interval_of((3.0,))

@@ -37,12 +37,8 @@ def test_pairs_of_gpus_and_nothing_else():
     }  # fmt: skip
 
 
-def test_one_gpu_has_no_pairs():
-    assert parse_topology(ONE_GPU) == {}
-
-
-def test_nothing_in_nothing():
-    assert parse_topology("") == {}
+def test_one_gpu_and_nothing_have_no_pairs():
+    assert parse_topology(ONE_GPU) == parse_topology("") == {}
 
 
 def test_one_pair_per_kind_of_link():

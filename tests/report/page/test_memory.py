@@ -35,8 +35,9 @@ def test_the_fullest_ranks_are_drawn() -> None:
     assert "rank 1:" not in drawn and "rank 2:" in drawn
 
 
-def test_unknown_timelines_are_left_out() -> None:
+def test_what_is_unknown_is_left_out() -> None:
     assert timelines(toy_prediction()) == ""
+    assert "reserved at most" not in page_of(_prediction(0))
 
 
 def test_document_has_the_points() -> None:
@@ -56,7 +57,3 @@ def test_page_has_a_card_of_the_fullest_rank_and_the_allocator_at_most() -> None
     assert '<dd id="memory-peak">5&nbsp;GiB of 8&nbsp;GiB</dd><dd class="note">memory fits: rank 1, the fullest' in page
     assert '<th scope="col">reserved at most</th>' in page
     assert ">7 GiB</td>" in page
-
-
-def test_without_the_allocators_interval_there_is_no_column() -> None:
-    assert "reserved at most" not in page_of(_prediction(0))

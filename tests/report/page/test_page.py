@@ -86,24 +86,10 @@ def test_page_is_balanced_and_loads_nothing() -> None:
         assert not re.search(r"https?://|import\(|XMLHttpRequest|fetch\(|eval\(|innerHTML", asset(name)), name
 
 
-def test_page_states_prediction_units_and_comparison() -> None:
-    page = page_of(toy_prediction({GEMM_1: 305.0}))
-    assert "step makespan: 370 us" in page
-    assert '<dd id="predicted">370&nbsp;us</dd>' in page
-    assert '<dd id="measured">185&nbsp;us</dd>' in page
-    assert '<dd id="error">+100.0&nbsp;%</dd>' in page
-    assert "aten::mm" in page
-
-
-def test_interval_is_reported_with_its_level() -> None:
-    estimate = replace(toy_prediction(), step_time_interval_us=(170.0, 1850.0), interval_level=0.9)
-    page = page_of(estimate)
-    assert '<dd id="interval">170&nbsp;us to 1.85&nbsp;ms</dd>' in page
-    assert "90 % of steps" in page
-
-
-def test_the_prediction_comes_first_then_warnings_then_tables() -> None:
-    page = page_of(toy_prediction({GEMM_1: np.nan}))
+def test_the_prediction_comes_first_with_its_interval_then_warnings_then_tables() -> None:
+    estimate = toy_prediction({GEMM_1: np.nan})
+    page = page_of(replace(estimate, step_time_interval_us=(170.0, 1850.0), interval_level=0.9))
+    assert '<dd id="interval">170&nbsp;us to 1.85&nbsp;ms</dd>' in page and "90 % of steps" in page
     assert "at least 165 us" in page
     assert 0 < page.index('class="cards"') < page.index('class="warnings"') < page.index("<table")
 
@@ -146,11 +132,8 @@ def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> No
     assert '<th scope="col">measured latency</th>' in page  # the trace's own
 
 
-def test_same_prediction_gives_the_same_page() -> None:
+def test_same_prediction_gives_the_same_page_and_a_step_that_takes_no_time_has_one() -> None:
     assert page_of(toy_prediction()) == page_of(toy_prediction())
-
-
-def test_a_step_that_takes_no_time_has_a_page() -> None:
     page = page_of(toy_prediction(dict.fromkeys(range(15), 0.0)))
     _parsed(page)
     assert '<dd id="predicted">0&nbsp;us</dd>' in page

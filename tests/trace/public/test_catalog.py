@@ -78,9 +78,6 @@ def test_selection_by_name_run_kind_and_pattern() -> None:
     assert select(ENTRIES, runs=["min*"]) == (PLAIN, OTHER)
     assert select(ENTRIES, kinds=["op-table"]) == (TABLE,)
     assert select(ENTRIES, runs=["mine"], kinds=["op-table"]) == ()
-
-
-def test_an_unknown_run_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(InputError, match=r"no run 'mines' .* such as mine"):
         select(ENTRIES, runs=["mines"])
 
