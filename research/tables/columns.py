@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from gnnperf.core import InputError
+from gnnperf.hardware import DeviceSpec, match_device
+
 US_PER_MS = 1e3
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "float8_block": 1, "float4": 0.5,
               "int64": 8}  # fmt: skip
@@ -88,6 +91,14 @@ def joined(tables: Iterable[OpTable]) -> OpTable:
             dropped[reason] = dropped.get(reason, 0) + count
     rows = [table.rows for table in result] or [completed({}, 0)]
     return OpTable(pd.concat(rows, ignore_index=True), dropped)
+
+
+def spec_of(name: str) -> DeviceSpec:
+    """The catalog's device of a table's name."""
+    result = match_device(name)
+    if result is None:
+        raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
+    return result
 
 
 def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
