@@ -115,7 +115,7 @@ def profiler_line(estimate: StepPrediction) -> tuple[str, ...]:
     if plain is None or plain.is_removed:
         return ()
     measured = "" if plain.error is None else f"{_measured_without(plain)}; "
-    step, each = time_text(plain.step_time_us), f"it takes {plain.cost.op_us:.1f} us per op of the host"
+    step, each = time_text(plain.step_time_us), f"its cost is {plain.cost.op_us:.1f} us per op of the host"
     return (f"without the profiler: about {step} ({measured}{each}; profiler=remove starts from that step)",)
 
 

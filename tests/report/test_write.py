@@ -122,7 +122,7 @@ GOLDEN = {
     "step_name": "ProfilerStep#0", "structure_step": 0, "step_time_kind": "makespan",
     "step_time_interval_us": [300.0, 400.0], "interval_level": 0.9,
     "measured_step_time_us": 185.0, "step_time_error": 1.0, "traced_step_time_us": 185.0,
-    "traced_step_prediction_us": None, "step_time_ratio": None, "step_time_ratio_interval": None, "placement": None,
+    "traced_step_prediction_us": None, "without_profiler": None, "step_time_ratio": None, "step_time_ratio_interval": None, "placement": None,
     "hardware_table": None, "measured_steps": None, "measured_rank_start_skew_us": 0.0, "step_makespan_us": 370.0,
     "rank_step_time_us": {"0": 370.0, "1": 370.0},
     "num_nodes": {"host": 8, "compute": 2, "memory": 0, "comm": 4, "collective": 1, "device": 2, "link": 1},
