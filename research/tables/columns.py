@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -85,12 +86,16 @@ def _column(values: object, kind: str, num_rows: int) -> pd.Series:
 def joined(tables: Iterable[OpTable]) -> OpTable:
     """All rows of several tables, renumbered; counts of what was left out are added."""
     result = list(tables)
-    dropped: dict[str, int] = {}
-    for table in result:
-        for reason, count in table.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
     rows = [table.rows for table in result] or [completed({}, 0)]
-    return OpTable(pd.concat(rows, ignore_index=True), dropped)
+    return OpTable(pd.concat(rows, ignore_index=True), added_counts(table.dropped for table in result))
+
+
+def added_counts(dropped: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Reason -> what all tables left out for it."""
+    result: Counter[str] = Counter()
+    for counts in dropped:
+        result.update(counts)
+    return dict(result)
 
 
 def spec_of(name: str) -> DeviceSpec:
