@@ -11,7 +11,7 @@ import pandas as pd
 from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.hardware import DeviceSpec, match_device
 from research.benchmarks._public_runs import mirror
-from research.tables import joined, read_aiconfigurator, read_neusight
+from research.tables import joined, read_aiconfigurator, read_neusight, spec_of
 
 TABLES = ("gemm", "bmm", "linear", "gemm float8", "gemm float8_block", "gemm float4")
 GEMM_DTYPES = ("bfloat16", "fp8", "fp8_block", "nvfp4")  # of aiconfigurator
@@ -29,16 +29,8 @@ def product_rows(mirror: Path) -> pd.DataFrame:
     for name in sorted({name for name in rows["device"].unique() if match_device(name) is None}):
         print(f"skipped: {name}, which conf/hardware does not know")
         rows = rows[rows["device"] != name]
-    architecture = {name: spec(name).architecture for name in rows["device"].unique()}
+    architecture = {name: spec_of(name).architecture for name in rows["device"].unique()}
     return rows.assign(generation=rows["device"].map(architecture))
-
-
-def spec(name: str) -> DeviceSpec:
-    """The catalog's device of a name that it is known to hold."""
-    result = match_device(name)
-    if result is None:
-        raise KeyError(name)
-    return result
 
 
 def sample(rows: pd.DataFrame, per_device: int) -> pd.DataFrame:
@@ -78,11 +70,11 @@ def scaled_nearest_us(rows: pd.DataFrame, device: DeviceSpec, others: pd.DataFra
     def place(result: DeviceSpec) -> np.ndarray:
         return np.log([peak_flops_per_s(result, dtype), result.memory_bandwidth_bytes_per_s, result.num_sms])
 
-    away = {name: float(np.linalg.norm(place(spec(name)) - place(device))) for name in others["device"].unique()}
+    away = {name: float(np.linalg.norm(place(spec_of(name)) - place(device))) for name in others["device"].unique()}
     nearest = min(away, key=away.__getitem__)
     known = others[others["device"] == nearest].set_index(SHAPE)["latency_us"]
     there = known[~known.index.duplicated()].reindex(pd.MultiIndex.from_frame(rows[SHAPE])).to_numpy()
-    return there * peak_flops_per_s(spec(nearest), dtype) / peak_flops_per_s(device, dtype), nearest
+    return there * peak_flops_per_s(spec_of(nearest), dtype) / peak_flops_per_s(device, dtype), nearest
 
 
 def scaled_neighbor_us(rows: pd.DataFrame, seen: pd.DataFrame) -> np.ndarray:

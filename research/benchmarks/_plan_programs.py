@@ -150,8 +150,7 @@ class Exchange(torch.autograd.Function):
     def forward(ctx: Context, rows: Tensor, arriving: int) -> Tensor:
         """[sent, hidden] to [arriving, hidden]."""
         ctx.sent = rows.shape[0]
-        result = torch.empty(arriving, rows.shape[1], dtype=rows.dtype)
-        return result
+        return torch.empty(arriving, rows.shape[1], dtype=rows.dtype)
 
     @staticmethod
     def backward(ctx: Context, *grad: Tensor) -> tuple[Tensor, None]:
@@ -358,14 +357,7 @@ class StorageTracker(MemTracker):
     def _pre_fw_hook(self, *arguments: object) -> None:
         """Nothing."""
 
-    def _post_fw_hook(self, *arguments: object) -> None:
-        """Nothing."""
-
-    def _pre_bw_hook(self, *arguments: object) -> None:
-        """Nothing."""
-
-    def _post_bw_hook(self, *arguments: object) -> None:
-        """Nothing."""
+    _post_fw_hook = _pre_bw_hook = _post_bw_hook = _pre_fw_hook  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

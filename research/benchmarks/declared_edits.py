@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 from rich.table import Table
@@ -88,19 +89,24 @@ def declared_pairs(graphs: Graphs) -> list[DeclaredPair]:
 
 def shape_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
     """Names that differ in `_b<batch>` by itself, in both directions, or in bfloat16."""
-    alike: dict[str, dict[int, str]] = {}
-    for run in sorted(runs):
-        if match := BATCH.search(run):
-            alike.setdefault(BATCH.sub("_b", run), {})[int(match[1])] = run
-    for sizes in alike.values():
-        for old, a in sizes.items():
-            for new, b in sizes.items():
-                if old != new:
-                    yield DeclaredPair("batch", a, b, (ScaleBatch(new / old),), trivial=new / old)
+    for old, a, new, b in _differing(runs, BATCH, "_b"):
+        ratio = int(new) / int(old)
+        yield DeclaredPair("batch", a, b, (ScaleBatch(ratio),), trivial=ratio)
     for run in sorted(runs):
         if LOW in run and run.replace(LOW, "") in runs:
             edits = (ChangeDtype("float32", "bfloat16"),)
             yield DeclaredPair("dtype", run.replace(LOW, ""), run, edits, trivial=HALVED)
+
+
+def _differing(runs: Iterable[str], value: re.Pattern[str], blank: str) -> Iterator[tuple[str, str, str, str]]:
+    """(value, run, other value, other run) of runs whose names differ in this value only, in both directions."""
+    alike: dict[str, dict[str, str]] = {}
+    for run in sorted(runs):
+        if match := value.search(run):
+            alike.setdefault(value.sub(blank, run), {})[match[1]] = run
+    for run_of in alike.values():
+        for (one, a), (other, b) in permutations(run_of.items(), 2):
+            yield one, a, other, b
 
 
 def _intervention(pair: Mapping[str, object]) -> Iterator[DeclaredPair]:
@@ -131,23 +137,17 @@ def _repeat(run: str, op: str, times: int, rank: int | None) -> RepeatOp:
 
 def _links(graphs: Graphs) -> Iterator[DeclaredPair]:
     """Names that differ in the link by itself, between hosts in both directions, and from one host to two."""
-    alike: dict[str, dict[str, str]] = {}
-    for run in sorted(graphs):
-        if match := LINK.search(run):
-            alike.setdefault(LINK.sub("", run), {})[match[1]] = run
-    for rates in alike.values():
-        for one, a in rates.items():
-            for other, b in rates.items():
-                if one == other or other == "lo":
-                    continue
-                rate = float(other.removesuffix("g"))
-                edits = (ChangeLink(rate_gbit_per_s=rate, link="inter"),)
-                wire_us = _bytes_per_step(graphs[a]) / BYTES_PER_GBIT * 1e6
-                if one == "lo":
-                    yield DeclaredPair("two hosts", a, b, (ChangeCluster(nodes=2), *edits), wire_us / rate)
-                else:
-                    more_us = wire_us * (1.0 / rate - 1.0 / float(one.removesuffix("g")))
-                    yield DeclaredPair("link", a, b, edits, more_us)
+    for one, a, other, b in _differing(graphs, LINK, ""):
+        if other == "lo":
+            continue
+        rate = float(other.removesuffix("g"))
+        edits = (ChangeLink(rate_gbit_per_s=rate, link="inter"),)
+        wire_us = _bytes_per_step(graphs[a]) / BYTES_PER_GBIT * 1e6
+        if one == "lo":
+            yield DeclaredPair("two hosts", a, b, (ChangeCluster(nodes=2), *edits), wire_us / rate)
+        else:
+            more_us = wire_us * (1.0 / rate - 1.0 / float(one.removesuffix("g")))
+            yield DeclaredPair("link", a, b, edits, more_us)
 
 
 def _bytes_per_step(graph: ExecutionGraph) -> float:
@@ -158,15 +158,8 @@ def _bytes_per_step(graph: ExecutionGraph) -> float:
 
 def _tables(runs: set[str]) -> Iterator[DeclaredPair]:
     """Names that differ in the rows of tables only, in both directions."""
-    alike: dict[str, dict[int, str]] = {}
-    for run in sorted(runs):
-        if match := ROWS.search(run):
-            alike.setdefault(ROWS.sub("_r", run), {})[int(match[1])] = run
-    for sizes in alike.values():
-        for old, a in sizes.items():
-            for new, b in sizes.items():
-                if old != new:
-                    yield DeclaredPair("table rows", a, b, (ResizeTables(new / old),))
+    for old, a, new, b in _differing(runs, ROWS, "_r"):
+        yield DeclaredPair("table rows", a, b, (ResizeTables(int(new) / int(old)),))
 
 
 def _sequences(runs: set[str]) -> Iterator[DeclaredPair]:
@@ -176,13 +169,12 @@ def _sequences(runs: set[str]) -> Iterator[DeclaredPair]:
         if match := TRANSFORMER.search(run):
             alike.setdefault(TRANSFORMER.sub(f"_w{match[1]}_", run), []).append((int(match[2]), int(match[3]), run))
     for sizes in alike.values():
-        for length, batch, a in sizes:
-            for new_length, new_batch, b in sizes:
-                if length != new_length:
-                    ratio = new_length * new_batch / (length * batch)
-                    larger = (ScaleBatch(new_batch / batch),) if batch != new_batch else ()
-                    edits = (*larger, ScaleSequence(to=new_length))
-                    yield DeclaredPair("sequence", a, b, edits, trivial=ratio)
+        for (length, batch, a), (new_length, new_batch, b) in permutations(sizes, 2):
+            if length != new_length:
+                ratio = new_length * new_batch / (length * batch)
+                larger = (ScaleBatch(new_batch / batch),) if batch != new_batch else ()
+                edits = (*larger, ScaleSequence(to=new_length))
+                yield DeclaredPair("sequence", a, b, edits, trivial=ratio)
 
 
 KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "sequence", "batch", "dtype", "blocking",

@@ -20,13 +20,13 @@ from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import run_main
-from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows, product_rows, sample, spec
+from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows, product_rows, sample
 from research.benchmarks._public_runs import mirror
 from research.fitting.cdna import measured as recorded_calls
 from research.fitting.convolution import some_of_each
 from research.fitting.files import save_evidence
 from research.fitting.gemm import FIT_ROWS, GENERATION_ROWS
-from research.tables import grouped
+from research.tables import grouped, spec_of
 
 PROVENANCE = (
     "python -m research.benchmarks.device_evidence: rows that research/fitting/gemm.py, "
@@ -80,7 +80,7 @@ def cpu_evidence() -> list[Evidence]:
 
 def _counted(every: pd.DataFrame, fitted: pd.DataFrame, ops: pd.Series, constants: str) -> list[Evidence]:
     """One line per device and kind of op."""
-    names = {name: spec(name).name for name in every["device"].unique()}
+    names = {name: spec_of(name).name for name in every["device"].unique()}
     named = every.assign(device=every["device"].map(names), ops=ops)
     used = every.index.isin(fitted.index)  # [rows]
     return [

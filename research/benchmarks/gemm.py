@@ -31,7 +31,6 @@ from research.benchmarks._op_tables import (
     sample,
     scaled_nearest_us,
     scaled_neighbor_us,
-    spec,
 )
 from research.benchmarks._public_runs import mirror
 from research.fitting.gemm import (
@@ -44,6 +43,7 @@ from research.fitting.gemm import (
     measured,
     predicted_us,
 )
+from research.tables import spec_of
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
 OWN_ROWS = 1500  # to judge the same GPU
@@ -91,7 +91,7 @@ def devices(rows: pd.DataFrame) -> None:
             others, part = here[here["device"] != name], here[here["device"] == name]
             judged, nearest = _with_nearest(part, str(name), others)
             estimates = {"model": _predicted_us(judged, fit_generations(others)), "nearest": nearest,
-                       "roofline": roofline_us(judged, spec(str(name)))}  # fmt: skip
+                       "roofline": roofline_us(judged, spec_of(str(name)))}  # fmt: skip
             sibling = part["generation"].iloc[0] in others["generation"].unique()
             means.append(_print(f"{table} | {name} ({'sibling' if sibling else 'no sibling'})", judged, estimates))
         if means:
@@ -116,7 +116,7 @@ def own(rows: pd.DataFrame) -> None:
             judged = sample(part[held_out], JUDGED_ROWS)
             estimates = {"model": _predicted_us(judged, constants),
                        "similar": scaled_neighbor_us(judged, part[~held_out]),
-                       "roofline": roofline_us(judged, spec(str(name)))}  # fmt: skip
+                       "roofline": roofline_us(judged, spec_of(str(name)))}  # fmt: skip
             means.append(_print(f"{table} | {name}", judged, estimates))
         _print_mean(table, means)
         every += means
@@ -126,7 +126,7 @@ def own(rows: pd.DataFrame) -> None:
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Rows whose shape the nearest GPU has, too: every prediction is judged on the same rows."""
     judged = sample(part, JUDGED_ROWS)
-    nearest, _ = scaled_nearest_us(judged, spec(name), others)
+    nearest, _ = scaled_nearest_us(judged, spec_of(name), others)
     known = ~np.isnan(nearest)
     return judged[known], nearest[known]
 
@@ -135,7 +135,7 @@ def _unseen_answers(judged: pd.DataFrame, nearest: np.ndarray, name: str, consta
     fastest_us = float(judged["latency_us"].quantile(FASTEST))
     launch = tuple(replace(member, launch_us=fastest_us) for member in constants)
     return {"model": _predicted_us(judged, constants), "own launch": _predicted_us(judged, launch),
-            "nearest": nearest, "roofline": roofline_us(judged, spec(name))}  # fmt: skip
+            "nearest": nearest, "roofline": roofline_us(judged, spec_of(name))}  # fmt: skip
 
 
 def _predicted_us(rows: pd.DataFrame, constants: Members) -> np.ndarray:

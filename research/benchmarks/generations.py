@@ -1,6 +1,6 @@
 """Closed forms on a GPU generation that nothing was fitted on: errors, and whether intervals hold.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.generations [--ops | --ratios] [--out DIR] [--write]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.generations [--ops | --ratios] [--write]
 
 Op tables of several GPUs (bfloat16 products; --ops: single ops in float32), one generation left out of every fit.
 Bounds come from the errors on the other generations. --write: bounds that ship (conf/analytic/unseen_gpu.yaml), of the
@@ -33,8 +33,8 @@ from research.benchmarks._public_runs import mirror
 from research.fitting.device_intervals import fit_device_intervals, pooled_deviation, save_device_intervals
 from research.fitting.forms import base_us, retained_forms
 from research.fitting.observation import fit_observation
-from research.fitting.rows import GENERATION, sampled, spec_of, usable
-from research.tables import read_aiconfigurator, read_neusight
+from research.fitting.rows import GENERATION, sampled, usable
+from research.tables import read_aiconfigurator, read_neusight, spec_of
 
 GEMM, OPS = "bfloat16 products", "single ops in float32"
 KIND = "kind"
@@ -43,7 +43,7 @@ KINDS = {"gemm": "product", "linear": "linear", "bmm": "bmm", "conv": "convoluti
 FAMILIES = {"product": "gemm", "linear": "gemm", "bmm": "gemm", "convolution": "conv", "softmax": "softmax",
             "layer norm": "norm", "elementwise": "elementwise"}  # fmt: skip
 DTYPES = {GEMM: "bfloat16", OPS: "float32"}
-OUT = Path("outputs/generations")
+OUT = Path("outputs/generations")  # fitted constants
 TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of each device and kind
 FITTED_ROWS, JUDGED_CALLS = 300, 400  # of each device and kind; of each kind
 PROGRAM = 20  # calls that are summed
@@ -73,16 +73,15 @@ def main(arguments: Sequence[str]) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--ops", action="store_true", help="single ops in float32 in place of products")
     which.add_argument("--ratios", action="store_true", help="ratios of two GPUs, of products and single ops")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="folder of the fitted constants")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
     if given.ops and given.write:
         parser.error("--write ships bounds of products: leave out --ops")
-    given.out.mkdir(parents=True, exist_ok=True)
+    OUT.mkdir(parents=True, exist_ok=True)
     if given.ratios:
-        parts = [part for name in (GEMM, OPS) for part in ratio_scores(name, given.out)]
+        parts = [part for name in (GEMM, OPS) for part in ratio_scores(name)]
     else:
-        parts = list(scores_of(OPS if given.ops else GEMM, given.out))
+        parts = list(scores_of(OPS if given.ops else GEMM))
     scores = pd.concat(parts, ignore_index=True)
     print_head(*HEAD)
     pooled = _pooled if given.ratios else _own
@@ -97,7 +96,7 @@ def main(arguments: Sequence[str]) -> None:
         )
 
 
-def scores_of(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
+def scores_of(campaign: str) -> Iterator[pd.DataFrame]:
     """Columns generation, device, family, dtype, score (log(measured / predicted)); one table per generation."""
     rows, train_rows = tables()[campaign], TRAIN_ROWS[campaign]
     for generation in sorted(rows[GENERATION].unique()):
@@ -107,7 +106,7 @@ def scores_of(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
         train = np.random.default_rng(0).random(len(known)) >= OTHER_ROWS / (train_rows + OTHER_ROWS)  # [n]
         chosen = own.iloc[sampled(own, JUDGED_ROWS, ["device", KIND], seed=1)].reset_index(drop=True)
         fitted_on = known[train].reset_index(drop=True)
-        constants = retained_forms(fitted_on, keep)
+        constants = retained_forms(fitted_on, OUT)
         read_us = fit_observation(fitted_on, constants).of(chosen).read_us(base_us(chosen, constants))
         yield pd.DataFrame({
             GENERATION: generation, "device": chosen["device"].astype(str), "family": chosen[KIND].map(FAMILIES),
@@ -115,7 +114,7 @@ def scores_of(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
         })  # fmt: skip
 
 
-def ratio_scores(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
+def ratio_scores(campaign: str) -> Iterator[pd.DataFrame]:
     """Columns generation (of the second GPU), device, family, dtype, score; one table per generation left out."""
     rows = tables()[campaign]
     rows = rows.fillna(dict.fromkeys(("stride", "padding", "calls_before"), -1.0))
@@ -123,7 +122,7 @@ def ratio_scores(campaign: str, keep: Path) -> Iterator[pd.DataFrame]:
         out = (rows[GENERATION] == generation).to_numpy()
         others = rows[~out].reset_index(drop=True)
         train = others.iloc[sampled(others, FITTED_ROWS, ["device", KIND], seed=0)].reset_index(drop=True)
-        constants = retained_forms(train, keep)
+        constants = retained_forms(train, OUT)
         calls = rows[out].drop_duplicates(CALL)
         calls = calls.iloc[sampled(calls, JUDGED_CALLS, [KIND], seed=1)][CALL]
         chosen = rows.merge(calls, on=CALL).drop_duplicates([*CALL, "device"]).reset_index(drop=True)

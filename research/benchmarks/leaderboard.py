@@ -1,6 +1,6 @@
 """The leaderboard of `gnnperf.datasets`: every baseline of the repository, evaluated by its Evaluator.
 
-    python -m research.benchmarks.leaderboard [--axis demo] [--rows analytic gnn ..] [--seeds 0 1 2]
+    python -m research.benchmarks.leaderboard
 
 Trained on the training part of datasets/cpu-gloo, evaluated on the test part. Learned rows are means over seeds.
 `--save` writes docs/benchmarks/leaderboard.json, of which `python -m docs.made.leaderboard` makes the page. Intervals
@@ -28,7 +28,7 @@ from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step
 from gnnperf.gnn.data.step_time import filled_us, step_time_us
 from research.baselines.judge import Estimate, Learner
 from research.baselines.rows import TRIVIAL
-from research.benchmarks._frame import parser_of, run_main
+from research.benchmarks._frame import run_main
 from research.benchmarks._learned_jobs import experiment, learner
 from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET
@@ -36,7 +36,7 @@ from research.benchmarks._results import ROOT, measured_at
 
 FILE = ROOT / "docs" / "benchmarks" / "leaderboard.json"
 LEVEL = 0.9  # of the intervals
-AXIS = "demo"
+AXIS, SEEDS = "demo", (0, 1, 2)
 EXAMPLE = "examples/train_gnn.py"
 Latencies = Sequence[Mapping[str, Tensor]]
 
@@ -116,27 +116,20 @@ def _ratios(steps: Sequence[Step], latencies: Latencies) -> dict[str, tuple[floa
     return result
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Fit and evaluate; print one line per row."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--axis", default=AXIS)
-    parser.add_argument("--rows", nargs="+", help="default: all")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    args = parser.parse_args(arguments)
-    data = prepared(DataConfig(str(DATASET), args.axis))
-    test = ExecutionGraphs(DATASET.parent, DATASET.name, axis=args.axis, split="test")
+    data = prepared(DataConfig(str(DATASET), AXIS))
+    test = ExecutionGraphs(DATASET.parent, DATASET.name, axis=AXIS, split="test")
     rows = {}
     with TemporaryDirectory() as folder:
         for name, chosen in learners(Path(folder)).items():
-            if args.rows and name not in args.rows:
-                continue
-            seeds = [0] if name in (*TRIVIAL, EXAMPLE) else args.seeds
+            seeds = (0,) if name in (*TRIVIAL, EXAMPLE) else SEEDS
             results = [evaluated(chosen.fit(data, seed), data, test) for seed in seeds]
             rows[name] = {key: float(np.mean([result[key] for result in results])) for key in results[0]}
             print(name, {key: round(value, 4) for key, value in rows[name].items()}, flush=True)
     commit, date = measured_at()
     graphs = {part: len(steps) for part, steps in data.steps.items()}
-    given = {"data": DATASET.name, "axis": args.axis, "graphs": graphs, "seeds": len(args.seeds), "commit": commit,
+    given = {"data": DATASET.name, "axis": AXIS, "graphs": graphs, "seeds": len(SEEDS), "commit": commit,
              "date": date, "rows": rows}  # fmt: skip
     if commit:
         FILE.write_text(json.dumps(given, indent=1) + "\n", encoding="utf-8")

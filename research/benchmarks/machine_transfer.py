@@ -1,6 +1,6 @@
 """Runs of one machine predicted for another one, from their measurements and a few runs that both recorded.
 
-    python -m research.benchmarks.machine_transfer [--runs 8] [--draws 3]
+    python -m research.benchmarks.machine_transfer
 
 Runs of datasets/cpu-gloo, recorded again on two other machines. The shared runs are drawn at random, a quarter of them
 validate, every other run that both machines recorded is judged. Network and settings were chosen on cpu-random alone.
@@ -35,27 +35,24 @@ from gnnperf.gnn.settings import DataConfig, ModelConfig
 from gnnperf.gnn.training.config import OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import isolated_prediction
 from gnnperf.schedule import align
-from research.benchmarks._frame import parser_of, right_aligned, run_main, show
+from research.benchmarks._frame import right_aligned, run_main, show
 from research.benchmarks._results import save_result
 
 FIRST = Path("datasets/cpu-gloo")
+RUNS, DRAWS = 8, 3  # shared runs; how often they are drawn
 OTHERS = (Path("datasets/cpu-again"), Path("datasets/cpu-random"))
 MODEL, OPTIM = ModelConfig(hidden_channels=32, num_layers=2), OptimConfig(weight_decay=1e-2)  # experiment=transfer
 JUDGED = ("host", "compute", "collective")
 FIGURES = ("nodes GMAE %", "nodes by time %", "steps mean %", "steps median %", "steps bias %")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Print a table per machine."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--draws", type=int, default=3)
-    requested = parser.parse_args(arguments)
     for folder in OTHERS:
-        draws = [judged(folder, requested.runs, seed) for seed in range(requested.draws)]
+        draws = [judged(folder, RUNS, seed) for seed in range(DRAWS)]
         result = pd.concat(draws).groupby("row", sort=False)[list(FIGURES)]
         mean, least, most = result.mean(), result.min(), result.max()
-        table = right_aligned(f"{folder.name}: {requested.runs} shared runs, mean of {requested.draws} draws", *FIGURES)
+        table = right_aligned(f"{folder.name}: {RUNS} shared runs, mean of {DRAWS} draws", *FIGURES)
         for row in map(str, mean.index):
             ends = zip(mean.loc[row], least.loc[row], most.loc[row], strict=True)
             table.add_row(

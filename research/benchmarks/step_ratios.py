@@ -1,6 +1,6 @@
 """How far predictions from a trace are off: steps from other steps of the run, and the ratio that an edit makes.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.step_ratios [--pairs N] [--write]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.step_ratios [--write]
 
 repeat    score = log(measured step / step predicted from another step of the same trace); public GPU runs of three
           or more steps, outlier steps apart. A project is left out at a time.
@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import permutations
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,7 @@ from research.fitting.device_intervals import save_device_intervals, student_qua
 
 HOST_CLASS = ("segment", "op_name", "event_name")
 LEAST_CALLS, LEAST_CLASSES = 8, 8  # of a class in a trace; of a pair of traces
+MOST_PAIRS = 80  # of recorded runs, at random
 GENERATION = "generation"  # what is left out: a project, a workload
 PROVENANCE = (
     "log of measured over predicted: steps of public GPU runs from other steps of the same run ({repeats} steps of "
@@ -57,16 +58,9 @@ PROVENANCE = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print coverage and width; write the bounds if requested."""
     parser = parser_of(__doc__)
-    parser.add_argument("--pairs", type=int, default=80, metavar="N", help="most pairs of recorded runs, at random")
-    parser.add_argument("--scores", type=Path, metavar="FILE", help=".csv of all scores: read, or written if absent")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
-    if given.scores is not None and given.scores.is_file():
-        scores = pd.read_csv(given.scores, keep_default_na=False).astype({"score": float})
-    else:
-        scores = pd.DataFrame([*repeats(), *edits(given.pairs)], columns=[GENERATION, "family", "dtype", "score"])
-        if given.scores is not None:
-            scores.to_csv(given.scores, index=False)
+    scores = pd.DataFrame([*repeats(), *edits()], columns=[GENERATION, "family", "dtype", "score"])
     print_head("what", "left out", "cases", "median error", "within the bounds of the others", "high/low")
     for family, rows in scores.groupby("family"):
         for name, own in rows.groupby(GENERATION):
@@ -110,14 +104,14 @@ def repeats() -> Iterator[tuple[str, str, str, float]]:
             yield run.split("-")[0], REPEAT, "", float(np.log(step_us(label) / estimate.step_time_us))
 
 
-def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
+def edits() -> Iterator[tuple[str, str, str, float]]:
     """(workload, EDIT, kind, score) of pairs of recorded runs."""
     every, load = recordings(), as_recorded(CACHE)
     steps: dict[str, list[float]] = {}
     for recording in every.values():
         steps.setdefault(recording.run, []).append(recording.unprofiled_us)
     known = [pair for pair in shape_pairs(set(steps)) if f"{pair.a}/1" in every]
-    for at in np.random.default_rng(0).permutation(len(known))[:most]:
+    for at in np.random.default_rng(0).permutation(len(known))[:MOST_PAIRS]:
         pair = known[at]
         first = every[f"{pair.a}/1"]
         try:
@@ -127,12 +121,8 @@ def edits(most: int) -> Iterator[tuple[str, str, str, float]]:
             continue
         assert estimate.whatif is not None, "an edit was requested"
         measured = float(np.mean(steps[pair.b]) / np.mean(steps[pair.a]))
-        yield (
-            first.workload,
-            EDIT,
-            pair.kind,
-            float(np.log(measured * estimate.step_time_us / estimate.whatif.step_time_us)),
-        )
+        score = float(np.log(measured * estimate.step_time_us / estimate.whatif.step_time_us))
+        yield first.workload, EDIT, pair.kind, score
 
 
 def hosts() -> pd.DataFrame:

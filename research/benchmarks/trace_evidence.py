@@ -1,6 +1,6 @@
 """What to expect on a new trace: the default prediction on the trace's own GPU, and forecasts from its other steps.
 
-    python -m research.benchmarks.trace_evidence [--runs TEXT ...] [--json FILE]
+    python -m research.benchmarks.trace_evidence [--runs TEXT ...]
 
 Prints Markdown tables over all public GPU runs with a measured step. Steps that are forecast have a period, in runs of
 three steps or more. An outlier step takes OUTLIER times the median period of its run, or its inverse.
@@ -8,12 +8,10 @@ three steps or more. An outlier step takes OUTLIER times the median period of it
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -221,7 +219,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables."""
     parser = parser_of(__doc__)
     parser.add_argument("--runs", nargs="*", default=[], metavar="TEXT", help="runs whose name contains one of these")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="rows of the tables, run by run")
     args = parser.parse_args(arguments)
     own: list[OwnGpu] = []
     steps: list[Forecast] = []
@@ -235,8 +232,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         last = own[-1]
         print(f"{run}: {100 * (last.default_us / last.measured_us - 1):+.2f} %, blind "
               f"{100 * (last.blind_us / last.measured_us - 1):+.1f} %", file=sys.stderr)  # fmt: skip
-    if args.json:
-        args.json.write_text(json.dumps({"own": [asdict(row) for row in own], "steps": [asdict(row) for row in steps]}))
     if own:
         print(own_table(own))
         errors = [100 * np.abs([us / row.measured_us - 1 for row, us in zip(own, each, strict=True)])

@@ -3,11 +3,8 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks vtrain
 
 A configuration becomes a graph (gnnperf.generate.transformer); the analytical model and the schedule predict. Known to
-them:
-numbers of the device and its links, constants fitted on public tables of ops and traces, vTrain's own table of
+them: numbers of the device and its links, constants fitted on public tables of ops and traces, vTrain's own table of
 all-reduces. Not known: any iteration time. Next to it what a guess gives, and what labels of the other models give.
-What
-the times are made of, and what few of them bring: `vtrain_labels`.
 """
 
 from __future__ import annotations

@@ -222,13 +222,16 @@ def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFr
 
 def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> Table:
     """Errors of the sums, by GPU and class."""
-    printed = Table("GPU", "class", "predictor", *ERROR_COLUMNS)
     sums = [result.assign(GPU=row.label.device) for row in chosen
             if (result := class_sums(row, who, folder)) is not None]  # fmt: skip
-    if not sums:
-        return printed
-    for (gpu, kind), part in pd.concat(sums).reset_index().groupby(["GPU", "class"]):
-        for name in (*who, PEER):
+    return errors_table(pd.concat(sums).reset_index() if sums else pd.DataFrame(columns=["GPU", "class"]), (*who, PEER))
+
+
+def errors_table(us: pd.DataFrame, who: Iterable[str]) -> Table:
+    """Errors of each predictor by GPU and class."""
+    printed = Table("GPU", "class", "predictor", *ERROR_COLUMNS)
+    for (gpu, kind), part in us.groupby(["GPU", "class"]):
+        for name in who:
             printed.add_row(str(gpu), str(kind), name, *error_texts(part[name], part[MEASURED]))
         printed.add_section()
     return printed
@@ -252,15 +255,6 @@ def forward_nodes(chosen: Sequence[Row], folder: Path) -> pd.DataFrame:
         result.append(table)
     nodes = pd.concat(result, ignore_index=True).dropna(subset=["class"])
     return nodes[(nodes[MEASURED] > 0) & (nodes["kernels"] > 0)]
-
-
-def node_table(nodes: pd.DataFrame) -> Table:
-    """Errors of forward nodes, by GPU and class."""
-    printed = Table("GPU", "class", "predictor", *ERROR_COLUMNS)
-    for (gpu, kind), part in nodes.groupby(["GPU", "class"]):
-        for name in (ANALYTIC, PEER):
-            printed.add_row(str(gpu), str(kind), name, *error_texts(part[name], part[MEASURED]))
-    return printed
 
 
 def fitted_gap(part: pd.DataFrame) -> EventGap:
@@ -363,7 +357,7 @@ def main(argv: Sequence[str]) -> None:
     if requested.nodes or requested.gaps:
         nodes = forward_nodes([row for row in chosen if row.seen or not requested.gaps], folder)
         if requested.nodes:
-            _show("Forward passes of nodes", node_table(nodes))
+            _show("Forward passes of nodes", errors_table(nodes, (ANALYTIC, PEER)))
         for kind, part in nodes.groupby("class") if requested.gaps else ():
             print(kind, fitted_gap(part))
         return

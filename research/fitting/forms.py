@@ -34,11 +34,11 @@ from gnnperf.analytic.memory_bound.constants import (
 )
 from gnnperf.core import InputError, write_text
 from gnnperf.gnn.data.cache import fingerprint
-from gnnperf.hardware import DeviceSpec, match_device
+from gnnperf.hardware import DeviceSpec
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms
 from research.fitting.gemm import fit_for_others, measured
 from research.fitting.memory import device_us, fit_memory_constants
-from research.tables import grouped
+from research.tables import grouped, spec_of
 
 PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
 MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
@@ -102,7 +102,7 @@ def fit_forms(rows: pd.DataFrame) -> FormConstants:
         part = products.iloc[places]
         part = part[part["method"] == part["method"].value_counts().index[0]]
         gemm[str(family)] = fit_for_others(_first_of_each(part))
-    devices = {str(name): _spec(str(name)) for name in rows["device"].unique()}
+    devices = {str(name): spec_of(str(name)) for name in rows["device"].unique()}
     memory = fit_memory_constants(streams, devices, FOLD) if len(streams) else None
     convolved, convolution = rows[forms == CONVOLUTION], None
     if len(convolved) and memory is not None and VECTOR in gemm:
@@ -121,7 +121,7 @@ def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
     kinds = rows.assign(form=form_names(rows), family=families(rows))
     for (device, form, family, _), places in grouped(kinds, ("device", "form", "family", "dtype")):
         for part in np.array_split(places, -(-len(places) // CHUNK_ROWS)):
-            result[part] = _form_us(rows.iloc[part], form, family, _spec(device), constants)
+            result[part] = _form_us(rows.iloc[part], form, family, spec_of(device), constants)
     return result
 
 
@@ -155,13 +155,6 @@ def on_lanes(gemm: Mapping[str, Members]) -> Mapping[str, Members]:
 def _first_of_each(rows: pd.DataFrame) -> pd.DataFrame:
     mixed = rows.sample(frac=1.0, random_state=0)
     return mixed[mixed.groupby("device").cumcount() < FITTED_ROWS].sort_index()
-
-
-def _spec(name: str) -> DeviceSpec:
-    result = match_device(name)
-    if result is None:
-        raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
-    return result
 
 
 # Constants of the closed forms for folds that leave GPUs out, fitted once and kept by fingerprint.

@@ -40,12 +40,12 @@ from gnnperf.analytic.gemm.model import (
     rate_key,
     tiled_us,
 )
-from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._op_tables import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
 from research.fitting.files import save_gemm_constants
 from research.fitting.logs import robust_least_squares
+from research.tables import spec_of
 
 Array = npt.NDArray[np.float64]
 
@@ -110,9 +110,7 @@ def measured(rows: pd.DataFrame) -> Measured:
     names = rows["device"].to_numpy(str)
     keys, numbers = {}, {}
     for name in np.unique(names):
-        device = match_device(str(name))
-        if device is None:
-            raise InputError(f"device {str(name)!r}", where="measured products", remedy="add it to conf/hardware")
+        device = spec_of(str(name))
         keys[name], numbers[name] = rate_key(device, dtype), numbers_of(device, dtype)
     fields = DeviceNumbers.__dataclass_fields__
     per_row = DeviceNumbers(*(np.array([getattr(numbers[n], f)[0] for n in names]) for f in fields))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gnnperf.analytic import has_forms
 from gnnperf.core import InputError
-from gnnperf.hardware import DeviceSpec, match_device
+from gnnperf.hardware import match_device
 from research.fitting.forms import form_names
 from research.tables import OpTable
 
@@ -38,13 +38,6 @@ def usable(table: OpTable) -> OpTable:
     generation = retained["device"].map({name: d.architecture or d.name for name, d in result.items()})
     chip = retained["device"].map({name: f"{d.architecture or d.name}/{d.num_sms}" for name, d in result.items()})
     return OpTable(retained.assign(**{GENERATION: generation, CHIP: chip}), dropped)
-
-
-def spec_of(name: str) -> DeviceSpec:
-    result = match_device(name)
-    if result is None:
-        raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
-    return result
 
 
 def sampled(rows: pd.DataFrame, per_group: int, by: Sequence[str], seed: int) -> np.ndarray:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from gnnperf.core import read_parquet, untrusted
 from research.tables.collective_tables import COLUMNS, ELEMENT_BYTES, CollectiveTable, collective_table
+from research.tables.columns import added_counts
 
 US_PER_MS, NS_PER_US = 1e3, 1e3
 
@@ -45,13 +46,9 @@ def read_collectives(mirror: Path) -> CollectiveTable:
 def joined(tables: Iterable[CollectiveTable]) -> CollectiveTable:
     """All rows of several tables, renumbered; counts of what was left out are added."""
     result = list(tables)
-    dropped: dict[str, int] = {}
-    for table in result:
-        for reason, count in table.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
     empty = {name: np.empty(0) for name in COLUMNS}
     rows = [table.rows for table in result] or [collective_table(empty, 0).rows]
-    return CollectiveTable(pd.concat(rows, ignore_index=True), dropped)
+    return CollectiveTable(pd.concat(rows, ignore_index=True), added_counts(table.dropped for table in result))
 
 
 def read_aiconfigurator(mirror: Path) -> CollectiveTable:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from gnnperf.core import InputError
+from gnnperf.hardware import DeviceSpec, match_device
 
 US_PER_MS = 1e3
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "float8_block": 1, "float4": 0.5,
@@ -82,12 +86,24 @@ def _column(values: object, kind: str, num_rows: int) -> pd.Series:
 def joined(tables: Iterable[OpTable]) -> OpTable:
     """All rows of several tables, renumbered; counts of what was left out are added."""
     result = list(tables)
-    dropped: dict[str, int] = {}
-    for table in result:
-        for reason, count in table.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
     rows = [table.rows for table in result] or [completed({}, 0)]
-    return OpTable(pd.concat(rows, ignore_index=True), dropped)
+    return OpTable(pd.concat(rows, ignore_index=True), added_counts(table.dropped for table in result))
+
+
+def added_counts(dropped: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Reason -> what all tables left out for it."""
+    result: Counter[str] = Counter()
+    for counts in dropped:
+        result.update(counts)
+    return dict(result)
+
+
+def spec_of(name: str) -> DeviceSpec:
+    """The catalog's device of a table's name."""
+    result = match_device(name)
+    if result is None:
+        raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
+    return result
 
 
 def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:

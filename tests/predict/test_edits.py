@@ -19,7 +19,7 @@ from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.api import predict
 from gnnperf.predict.edited import predict_edited, with_edits
-from gnnperf.predict.request import Mode, Request, check
+from gnnperf.predict.request import Request
 from gnnperf.predict.target import choose_target
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
@@ -97,13 +97,6 @@ def test_edits_of_hardware_waits_and_structure() -> None:
 def test_one_clear_message(entry: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_edits([entry])
-
-
-def test_replay_refuses_edits(tmp_path: Path) -> None:
-    path = tmp_path / "toy.json"
-    path.write_text("{}")
-    with pytest.raises(InputError, match="whatif: mode=replay"):
-        check(Request(trace=path, mode=Mode.replay, whatif=[ScaleBatch(2)]))
 
 
 def test_both_steps_by_hand() -> None:

@@ -130,30 +130,25 @@ def test_one_message_and_exit_code_2(
     assert message.count("\n") == 1
 
 
-def test_a_mistake_of_the_user_inside_the_task_is_one_message(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (InputError("is empty", where="trace.json"), "error: trace.json: is empty.\n"),
+        (OSError(errno.ENOSPC, "No space left on device"),  # as of a library that does not name the file
+         "error: out: an output cannot be written (No space left on device)."),
+    ],
+)  # fmt: skip
+def test_a_failure_of_the_users_inside_the_task_is_one_message_and_exit_code_2(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def task(config: TrainConfig) -> None:
-        raise InputError("is empty", where="trace.json")
+        raise error
 
     monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path}"])
     with pytest.raises(SystemExit) as exit_info:
         entry_point("train", TrainConfig)(task)()
-    assert exit_info.value.code == 2
-    assert capsys.readouterr().err == "error: trace.json: is empty.\n"
-
-
-def test_a_full_disk_is_one_message_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def task(config: TrainConfig) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")  # as of a library that does not name the file
-
-    monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path}"])
-    with pytest.raises(SystemExit) as exit_info:
-        entry_point("train", TrainConfig)(task)()
-    assert exit_info.value.code == 2
-    assert "error: out: an output cannot be written (No space left on device)." in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert exit_info.value.code == 2 and message in shown and shown.count("\n") == 1
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

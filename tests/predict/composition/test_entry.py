@@ -27,6 +27,7 @@ from research.baselines.trees import TREE_SETTINGS
 from research.benchmarks._learned_jobs import LEARNED
 
 
+@cache
 def given(*words: str) -> EntryConfig:
     return composed("train", EntryConfig, *words)
 
@@ -45,15 +46,17 @@ def test_where_records_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("word", "message"),
     [
-        (["learner.kind=forest"], "learner.kind"),
-        (["row=../up"], "row: bad value"),
+        ("learner.kind=forest", "learner.kind"),
+        ("row=../up", "row: bad value"),
+        ("experiment=nope", "no choice 'nope'"),
+        ("optim.lr=1", "did you mean 'optim.learning_rate'"),
     ],
 )
-def test_what_no_one_would_read_is_refused(words: list[str], message: str) -> None:
+def test_what_no_one_would_read_is_refused(word: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        given(*words)
+        given(word)
 
 
 def test_the_network_is_reported_what_is_its_own() -> None:
@@ -66,44 +69,30 @@ def test_the_network_is_reported_what_is_its_own() -> None:
 EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
 
 
-@cache
-def given_to_experiments(*overrides: str) -> EntryConfig:
-    return composed("train", EntryConfig, *overrides)
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_composes(name: str) -> None:
-    assert given_to_experiments(f"experiment={name}", "trainer.progress_bar=false").out != ""
+    assert given(f"experiment={name}", "trainer.progress_bar=false").out != ""
 
 
 def test_every_row_of_the_result_table_is_an_experiment() -> None:
     """What train.py fits is what the table judges: the same learner, under the same name. The hybrid is of gnn."""
     rows = set()
     for name in EXPERIMENTS:
-        config = given_to_experiments(f"experiment={name}", "trainer.progress_bar=false")
+        config = given(f"experiment={name}", "trainer.progress_bar=false")
         if config.row == "mlp":
             assert LEARNED[config.row] == Network(training_part(config))
         elif config.learner.kind not in (LearnerKind.network, LearnerKind.trivial):
             assert LEARNED[config.row] == simpler(config.learner)
         rows.add(config.row)
     assert set(LEARNED) - rows == {"hybrid"}
-    assert given_to_experiments("experiment=trivial").learner.kind is LearnerKind.trivial
+    assert given("experiment=trivial").learner.kind is LearnerKind.trivial
 
 
 def test_what_the_rows_of_networks_are_reported() -> None:
-    assert given_to_experiments("experiment=gnn", "data.axis=workload").data.axis == "workload"
-    assert given_to_experiments("experiment=gnn") == given_to_experiments()
-    assert given_to_experiments("experiment=mlp").model == ModelConfig(num_layers=0)
-    assert given_to_experiments("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
-
-
-def test_what_the_command_line_would_refuse_is_refused() -> None:
-    for words, message in (
-        ("experiment=nope", "no choice 'nope'"),
-        ("optim.lr=1", "did you mean 'optim.learning_rate'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            given_to_experiments(words)
+    assert given("experiment=gnn", "data.axis=workload").data.axis == "workload"
+    assert given("experiment=gnn") == given()
+    assert given("experiment=mlp").model == ModelConfig(num_layers=0)
+    assert given("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from synthetic import SPLIT, prepared, read
+from synthetic import SPLIT, read
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.runs import RunGraph
@@ -26,11 +26,6 @@ def twice_recorded(cache: Path) -> PreparedData:
         return replace(result, graph=replace(result.graph, nodes=nodes, steps=(longer,), fingerprint=name))
 
     return prepare(DataConfig(cache_dir=str(cache)), split, recorded)
-
-
-def once_recorded(cache: Path) -> PreparedData:
-    """As tests of other packages have it."""
-    return prepared(cache)
 
 
 @dataclass(frozen=True)

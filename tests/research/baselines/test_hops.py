@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import prepared
 
 from gnnperf.core.schema import NUM_TEXT_FEATURES, Relation
 from gnnperf.gnn.data.numbers import WORK_NAMES
@@ -13,11 +11,6 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import FIELDS
 from research.baselines.hops import SIDES, OneHop, Side, aggregate, edges, words
 from research.baselines.trees import WORK, Own, joint_codes
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepared(tmp_path_factory.mktemp("cache"))
 
 
 @given(st.integers(1, 6), st.integers(1, 20), st.integers(0, 2**32 - 1))

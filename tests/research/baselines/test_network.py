@@ -13,12 +13,6 @@ from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from research.baselines.network import Network, TrainedNetwork
 from research.baselines.trivial import Analytic, Base
-from tests.research.baselines.made_data import once_recorded
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return once_recorded(tmp_path_factory.mktemp("cache"))
 
 
 def learner(epochs: int = 40) -> Network:

@@ -15,17 +15,12 @@ from research.baselines.training import judged_rows, show_rows, validation_error
 from research.baselines.whole_steps import SameStep
 from research.evaluation.records import read_records
 from research.evaluation.row_errors import REPEAT
-from tests.research.baselines.made_data import Scaled, twice_recorded
+from tests.research.baselines.made_data import Scaled
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return twice_recorded(tmp_path_factory.mktemp("cache"))
-
-
-def test_rows_and_records(data: PreparedData, tmp_path: Path) -> None:
+def test_rows_and_records(repeated_data: PreparedData, tmp_path: Path) -> None:
     """The floor stands where a run is there twice, last; a cell states what it was made from."""
-    judged = judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["val", "test"], "")
+    judged = judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5)}, repeated_data, ["val", "test"], "")
     assert {part: set(rows) for part, rows in judged.items()} == {
         "val": {"mine", *TRIVIAL}, "test": {"mine", *TRIVIAL, REPEAT},
     }  # fmt: skip
@@ -36,14 +31,14 @@ def test_rows_and_records(data: PreparedData, tmp_path: Path) -> None:
     (retained,) = (record for record in read_records(tmp_path / "test") if record.origin.row == "mine")
     assert (tmp_path / "test" / "run" / "mine" / "5.parquet").is_file()
     assert (tmp_path / "test" / "run" / "analytic" / "fixed.parquet").is_file()
-    assert retained.origin.learner == repr(Scaled(1.2)) and retained.origin.data == data.fingerprint
+    assert retained.origin.learner == repr(Scaled(1.2)) and retained.origin.data == repeated_data.fingerprint
     assert retained.steps["predicted_us"].tolist() == pytest.approx([1.25 * 185, 1.25 * 1.2 * 185])
 
 
-def test_the_error_that_a_search_makes_small(data: PreparedData) -> None:
+def test_the_error_that_a_search_makes_small(repeated_data: PreparedData) -> None:
     """1.25 of every node but the collective, which holds the base's; of steps only where there are no nodes."""
     steps = Fit(SameStep(2 * 185.0), "twice", 0, 0.0)
-    judged = judged_rows({"mine": fitted(Scaled(1.2), data, 5), "steps": steps}, data, ["val"], "")
+    judged = judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5), "steps": steps}, repeated_data, ["val"], "")
     nodes = judged["val"]["mine"][0].nodes
     assert nodes is not None
     error = (nodes["predicted_us"] / nodes["measured_us"] - 1).abs()
@@ -52,8 +47,10 @@ def test_the_error_that_a_search_makes_small(data: PreparedData) -> None:
     assert validation_error(judged, "steps") == pytest.approx(1.0)
 
 
-def test_what_is_shown_is_retained(data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["test"], ""), Log(tmp_path))
+def test_what_is_shown_is_retained(
+    repeated_data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_rows(judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5)}, repeated_data, ["test"], ""), Log(tmp_path))
     printed = capsys.readouterr().out
     for words in ("run, test: node latencies", "run, test: step time", "mine", "another-recording", "ridge-step"):
         assert words in printed
@@ -62,8 +59,8 @@ def test_what_is_shown_is_retained(data: PreparedData, tmp_path: Path, capsys: p
     assert ("median-step", "nodes") not in table.index and ("median-step", "steps") in table.index
 
 
-def test_a_part_without_runs_is_left_out(data: PreparedData) -> None:
-    assert judged_rows({}, data, [], "") == {}
+def test_a_part_without_runs_is_left_out(repeated_data: PreparedData) -> None:
+    assert judged_rows({}, repeated_data, [], "") == {}
 
 
 def test_data_that_are_reported_something_else_are_another_variant() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from synthetic import prepared
 
 from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
@@ -25,11 +24,6 @@ from research.baselines.trees import (
 )
 
 SMALL = {**TREE_SETTINGS, "num_leaves": 4, "min_child_samples": 1, "feature_fraction": 1.0}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepared(tmp_path_factory.mktemp("cache"))
 
 
 def test_rows_are_the_features_and_codes_of_the_network(data: PreparedData) -> None:

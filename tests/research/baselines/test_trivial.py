@@ -14,12 +14,6 @@ from gnnperf.predict.request import Mode
 from research.baselines.judge import Estimate
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, configuration
-from tests.research.baselines.made_data import once_recorded
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return once_recorded(tmp_path_factory.mktemp("cache"))
 
 
 def with_flops(step: Step, factor: float, step_us: float) -> Step:

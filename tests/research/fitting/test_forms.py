@@ -28,7 +28,8 @@ from research.fitting.forms import (
 from research.fitting.forms import retained_forms as keep
 from research.fitting.gemm import measured
 from research.fitting.memory import device_us
-from research.fitting.rows import spec_of, usable
+from research.fitting.rows import usable
+from research.tables import spec_of
 from research.tables.columns import completed, shapes_json
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
 
