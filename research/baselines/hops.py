@@ -23,15 +23,10 @@ _OP = FIELDS.index("op_name")
 
 @dataclass(frozen=True)
 class Side:
-    """One relation seen from the nodes that receive.
+    """One relation seen from the nodes that receive."""
 
-    Attributes:
-        relation: the relation.
-        backward: whether messages run against the edges.
-    """
-
-    relation: str
-    backward: bool
+    relation: str  # the relation
+    backward: bool  # whether messages run against the edges
 
 
 SIDES = tuple(

@@ -52,38 +52,23 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class Judged:
-    """One recording's prediction.
+    """One recording's prediction."""
 
-    Attributes:
-        name: of the recording, and the predicting one if that is another.
-        step: what was measured.
-        latency_us: [num_nodes] judged; NaN is left out; None: whole steps only.
-        own: [num_nodes] bool, nodes that the row covered itself.
-        step_us: the prediction for the step.
-    """
-
-    name: str
-    step: Step
-    latency_us: np.ndarray | None
-    own: np.ndarray
-    step_us: float
+    name: str  # of the recording, and the predicting one if that is another
+    step: Step  # what was measured
+    latency_us: np.ndarray | None  # [num_nodes] judged; NaN is left out; None: whole steps only
+    own: np.ndarray  # [num_nodes] bool, nodes that the row covered itself
+    step_us: float  # the prediction for the step
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A learner that was fitted.
+    """A learner that was fitted."""
 
-    Attributes:
-        estimate: what it became.
-        given: all that the learner was given.
-        seed: of the fit; None: nothing in it is chance.
-        fit_s: seconds that fitting took.
-    """
-
-    estimate: Estimate
-    given: str
-    seed: int | None
-    fit_s: float
+    estimate: Estimate  # what it became
+    given: str  # all that the learner was given
+    seed: int | None  # of the fit; None: nothing in it is chance
+    fit_s: float  # seconds that fitting took
 
 
 def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:

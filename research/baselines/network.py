@@ -18,13 +18,9 @@ from research.baselines.judge import Fit
 
 @dataclass(frozen=True)
 class Network:
-    """Trains a TypedGNN; every ablation is a configuration of its own.
+    """Trains a TypedGNN; every ablation is a configuration of its own."""
 
-    Attributes:
-        config: what train.py would be given; its data are those given to `fit`, its seed too.
-    """
-
-    config: TrainConfig
+    config: TrainConfig  # what train.py would be given; its data are those given to `fit`, its seed too
 
     def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
         """Weights of the best epoch on the validation runs; heads that do not beat their base there are silent."""

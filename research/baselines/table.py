@@ -12,32 +12,20 @@ from research.evaluation.records import Origin, read_record, record_path, write_
 
 @dataclass(frozen=True)
 class SplitData:
-    """Prepared data of one split and what its recordings ran.
+    """Prepared data of one split and what its recordings ran."""
 
-    Attributes:
-        data: prepared.
-        variant: what these data were given next to those of other rows; "" nothing.
-    """
-
-    data: PreparedData
-    variant: str = ""
+    data: PreparedData  # prepared
+    variant: str = ""  # what these data were given next to those of other rows; "" nothing
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a cell belongs.
+    """Where a cell belongs."""
 
-    Attributes:
-        folder: of the table.
-        row: name.
-        seed: None: the learner leaves nothing to chance.
-        part: judged on.
-    """
-
-    folder: Path
-    row: str
-    seed: int | None
-    part: str = "test"
+    folder: Path  # of the table
+    row: str  # name
+    seed: int | None  # None: the learner leaves nothing to chance
+    part: str = "test"  # judged on
 
 
 def load_split(config: DataConfig, variant: str = "") -> SplitData:

@@ -42,13 +42,9 @@ class NodeColumns(Protocol):
 
 @dataclass(frozen=True)
 class OwnColumns:
-    """A node's own features: WORK_NAMES (normalized), its type, its words.
+    """A node's own features: WORK_NAMES (normalized), its type, its words."""
 
-    Attributes:
-        vocabulary: words of the training runs.
-    """
-
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # words of the training runs
 
     @property
     def categorical(self) -> tuple[int, ...]:
@@ -110,14 +106,10 @@ LABELS = ("target", "steady_target")  # what is usual, what a schedule adds up
 
 @dataclass(frozen=True)
 class Trees:
-    """Trees over chosen columns: a Learner.
+    """Trees over chosen columns: a Learner."""
 
-    Attributes:
-        choice: which columns describe a node.
-        settings: of LightGBM; chosen by hand on the validation runs of one split.
-    """
-
-    choice: Choice = field(default_factory=Own)
+    choice: Choice = field(default_factory=Own)  # which columns describe a node
+    # of LightGBM; chosen by hand on the validation runs of one split
     settings: Mapping[str, float] = field(default_factory=lambda: TREE_SETTINGS)
 
     def fit(self, data: PreparedData, seed: int) -> TreeAnswer:

@@ -60,13 +60,9 @@ class NearestNodes:
 
 @dataclass(frozen=True)
 class Copied:
-    """Latencies looked up in the node table.
+    """Latencies looked up in the node table."""
 
-    Attributes:
-        source: where.
-    """
-
-    source: OpMedians | NearestRun
+    source: OpMedians | NearestRun  # where
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes]; NaN where the training runs have nothing alike."""

@@ -41,13 +41,9 @@ class MedianStep:
 
 @dataclass(frozen=True)
 class SameStep:
-    """One prediction for all.
+    """One prediction for all."""
 
-    Attributes:
-        answer_us: it.
-    """
-
-    answer_us: float
+    answer_us: float  # it
 
     def latency_us(self, step: Step) -> None:
         """None: it knows nothing of nodes."""
@@ -115,17 +111,11 @@ class RidgeStep:
 
 @dataclass(frozen=True)
 class Linear:
-    """A plane over configurations.
+    """A plane over configurations."""
 
-    Attributes:
-        known: how columns are scaled.
-        weights: [8].
-        mean: log us.
-    """
-
-    known: Known
-    weights: np.ndarray
-    mean: float
+    known: Known  # how columns are scaled
+    weights: np.ndarray  # [8]
+    mean: float  # log us
 
     def latency_us(self, step: Step) -> None:
         """None: it knows nothing of nodes."""

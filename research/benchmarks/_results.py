@@ -19,44 +19,26 @@ _commit = ""  # of the measured code, while results are saved
 
 @dataclass(frozen=True)
 class Statement:
-    """A row of BENCHMARKS.md.
+    """A row of BENCHMARKS.md."""
 
-    Attributes:
-        text: what was measured.
-        targets: of each value, in the statement's unit; None: no target.
-        command: prints the values.
-        evidence: page and anchor below docs/benchmarks.
-        unit: behind the values.
-        at_least: values must be no less than their targets; else no more.
-        digits: behind the point.
-    """
-
-    text: str
-    targets: tuple[float | None, ...]
-    command: str
-    evidence: str
-    unit: str = " %"
-    at_least: bool = False
-    digits: int = 1
+    text: str  # what was measured
+    targets: tuple[float | None, ...]  # of each value, in the statement's unit; None: no target
+    command: str  # prints the values
+    evidence: str  # page and anchor below docs/benchmarks
+    unit: str = " %"  # behind the values
+    at_least: bool = False  # values must be no less than their targets; else no more
+    digits: int = 1  # behind the point
 
 
 @dataclass(frozen=True)
 class Result:
-    """Measured values of a statement.
+    """Measured values of a statement."""
 
-    Attributes:
-        values: in the statement's unit.
-        interval: 95 % bounds of the first value.
-        commit: that measured it.
-        date: of the measurement.
-        source: "command": saved by it; "page": copied from a page of evidence, where the command was not run again.
-    """
-
-    values: tuple[float, ...]
-    interval: tuple[float, float] | None
-    commit: str
-    date: str
-    source: str
+    values: tuple[float, ...]  # in the statement's unit
+    interval: tuple[float, float] | None  # 95 % bounds of the first value
+    commit: str  # that measured it
+    date: str  # of the measurement
+    source: str  # "command": saved by it; "page": copied from a page of evidence, where the command was not run again
 
 
 NEW, NETWORK = "new-traces.md", "network.md#the-learned-predictor-and-simpler-learners"

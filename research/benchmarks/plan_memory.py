@@ -37,17 +37,11 @@ MUST, GOAL = 5.0, 1.5
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration.
+    """A configuration."""
 
-    Attributes:
-        kind: group of the table.
-        plan: see there.
-        stage: of its pipeline.
-    """
-
-    kind: str
-    plan: TransformerPlan | RecommendationPlan
-    stage: int = 0
+    kind: str  # group of the table
+    plan: TransformerPlan | RecommendationPlan  # see there
+    stage: int = 0  # of its pipeline
 
 
 def case(kind: str, stage: int = 0, **sections: dict[str, Any]) -> Case:

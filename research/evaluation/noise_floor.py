@@ -32,15 +32,10 @@ METRICS = ("gmae", "gmae_by_time", "median_ape")
 
 @dataclass(frozen=True)
 class TypicalStep:
-    """A step of a recording, each node with its mean over the profiled steps.
+    """A step of a recording, each node with its mean over the profiled steps."""
 
-    Attributes:
-        graph: the step that lends its structure: the last one.
-        latency_us: [num_nodes] mean latency over the steps that have the node; NaN unknown.
-    """
-
-    graph: ExecutionGraph
-    latency_us: np.ndarray
+    graph: ExecutionGraph  # the step that lends its structure: the last one
+    latency_us: np.ndarray  # [num_nodes] mean latency over the steps that have the node; NaN unknown
 
 
 def typical_step(graph: ExecutionGraph) -> TypicalStep:

@@ -65,17 +65,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Way:
-    """One direction of a pair.
+    """One direction of a pair."""
 
-    Attributes:
-        graph: a recording of the program that is edited.
-        reference_run: a recording of the program that is predicted; latencies of touched nodes may come from it.
-        forward: from A to B, else from B to A.
-    """
-
-    graph: ExecutionGraph
+    graph: ExecutionGraph  # a recording of the program that is edited
+    # a recording of the program that is predicted; latencies of touched nodes may come from it
     reference_run: ExecutionGraph
-    forward: bool
+    forward: bool  # from A to B, else from B to A
 
 
 def read_pairs(root: Path) -> tuple[Pair, ...]:

@@ -17,17 +17,11 @@ from gnnperf.whatif.edit import rewritten, unedited
 
 @dataclass(frozen=True)
 class Pause:
-    """One rank waits once per step.
+    """One rank waits once per step."""
 
-    Attributes:
-        rank: which.
-        place: where in the step.
-        sleep_us: how long; negative takes a sleep out again.
-    """
-
-    rank: int
-    place: Place
-    sleep_us: float
+    rank: int  # which
+    place: Place  # where in the step
+    sleep_us: float  # how long; negative takes a sleep out again
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         if self.sleep_us == 0:

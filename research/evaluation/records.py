@@ -22,27 +22,16 @@ NODE_COLUMNS = ("recording", "kind", "predicted_us", "measured_us")
 
 @dataclass(frozen=True)
 class Origin:
-    """What a cell is of.
+    """What a cell is of."""
 
-    Attributes:
-        split: axis of splits.json.
-        part: which part is judged: test, or val while a model is chosen.
-        row: name of the learner.
-        seed: of the fit; None: nothing in it is chance.
-        variant: what the row's data were given next to the split's other rows; "" nothing.
-        data: fingerprint of the prepared data.
-        learner: all that the learner was given.
-        code: hash of the code that learns.
-    """
-
-    split: str
-    part: str
-    row: str
-    seed: int | None
-    variant: str
-    data: str
-    learner: str
-    code: str
+    split: str  # axis of splits.json
+    part: str  # which part is judged: test, or val while a model is chosen
+    row: str  # name of the learner
+    seed: int | None  # of the fit; None: nothing in it is chance
+    variant: str  # what the row's data were given next to the split's other rows; "" nothing
+    data: str  # fingerprint of the prepared data
+    learner: str  # all that the learner was given
+    code: str  # hash of the code that learns
 
     def __post_init__(self) -> None:
         for name in ("split", "row"):
@@ -51,20 +40,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """Predictions next to measurements.
+    """Predictions next to measurements."""
 
-    Attributes:
-        origin: what it is of.
-        fit_s: seconds that fitting took.
-        coverage: share of the labeled nodes that it covered itself; NaN: it predicts whole steps only.
-        steps: STEP_COLUMNS, one row per recording, float64 us.
-        nodes: NODE_COLUMNS, labeled nodes only: `recording` is a row of `steps`, float32 us; None: no node predictions.
-    """
-
-    origin: Origin
-    fit_s: float
-    coverage: float
-    steps: pd.DataFrame
+    origin: Origin  # what it is of
+    fit_s: float  # seconds that fitting took
+    coverage: float  # share of the labeled nodes that it covered itself; NaN: it predicts whole steps only
+    steps: pd.DataFrame  # STEP_COLUMNS, one row per recording, float64 us
+    # NODE_COLUMNS, labeled nodes only: `recording` is a row of `steps`, float32 us; None: no node predictions
     nodes: pd.DataFrame | None
 
     def __post_init__(self) -> None:

@@ -82,15 +82,10 @@ Touched = Callable[[Aligned], np.ndarray]  # -> [num_nodes of step] bool
 
 @dataclass(frozen=True)
 class LatenciesOf:
-    """Latencies of another recording, for some nodes.
+    """Latencies of another recording, for some nodes."""
 
-    Attributes:
-        reference_run: another recording, of the changed program.
-        touched: which nodes.
-    """
-
-    reference_run: ExecutionGraph
-    touched: Touched
+    reference_run: ExecutionGraph  # another recording, of the changed program
+    touched: Touched  # which nodes
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         latency = graph.nodes["latency_us"].to_numpy(copy=True)

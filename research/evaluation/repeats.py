@@ -31,17 +31,12 @@ LEFT = "what else copies leave behind: a warm cache, memory to be freed, work of
 
 @dataclass(frozen=True)
 class RepeatOp:
-    """Every selected call runs `times` times; the copies stand before the original.
+    """Every selected call runs `times` times; the copies stand before the original."""
 
-    Attributes:
-        calls: which op.
-        times: 1 changes nothing.
-        reference_run: a recording of the program that repeats them: the copies take their latency from it. None: they
-            take as long as the original.
-    """
-
-    calls: OpSelector
-    times: int
+    calls: OpSelector  # which op
+    times: int  # 1 changes nothing
+    # a recording of the program that repeats them: the copies take their latency from it. None: they take as long as
+    # the original.
     reference_run: ExecutionGraph | None = None
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
@@ -55,15 +50,10 @@ class RepeatOp:
 
 @dataclass(frozen=True)
 class RunOnce:
-    """Of every `times` selected calls in a row the last one stays.
+    """Of every `times` selected calls in a row the last one stays."""
 
-    Attributes:
-        calls: which op.
-        times: 1 changes nothing.
-    """
-
-    calls: OpSelector
-    times: int
+    calls: OpSelector  # which op
+    times: int  # 1 changes nothing
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         require(self.times >= 1, "times", self.times, "1 or more")

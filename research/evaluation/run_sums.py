@@ -21,17 +21,11 @@ Statistic = Callable[[np.ndarray], float]
 
 @dataclass(frozen=True)
 class RunSums:
-    """A weighted mean of logs in parts.
+    """A weighted mean of logs in parts."""
 
-    Attributes:
-        runs: names of runs, sorted.
-        total: [num_seeds, num_runs] sum of weight x ln(error).
-        weight: [num_seeds, num_runs] sum of weights.
-    """
-
-    runs: tuple[str, ...]
-    total: np.ndarray
-    weight: np.ndarray
+    runs: tuple[str, ...]  # names of runs, sorted
+    total: np.ndarray  # [num_seeds, num_runs] sum of weight x ln(error)
+    weight: np.ndarray  # [num_seeds, num_runs] sum of weights
 
     @property
     def value(self) -> float:

@@ -154,17 +154,11 @@ SIZES, GROUP = "unseen sizes", "unseen group"
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Errors on rows that a fit has not seen.
+    """Errors on rows that a fit has not seen."""
 
-    Attributes:
-        name: what was held out.
-        collective_models: errors of the models fitted on the other rows.
-        specified: errors of the cluster's specification on the same rows.
-    """
-
-    name: str
-    collective_models: ErrorSummary
-    specified: ErrorSummary
+    name: str  # what was held out
+    collective_models: ErrorSummary  # errors of the models fitted on the other rows
+    specified: ErrorSummary  # errors of the cluster's specification on the same rows
 
     def __str__(self) -> str:
         """One line, errors as means."""

@@ -50,19 +50,12 @@ FOLD = "fitted inside a fold"
 
 @dataclass(frozen=True)
 class FormConstants:
-    """Constants of all forms, fitted on the same GPUs.
+    """Constants of all forms, fitted on the same GPUs."""
 
-    Attributes:
-        gemm: family of kernels -> its members; only families that were measured.
-        memory: of streams and rows; None: none were measured.
-        convolution: None: none were measured, or products on lanes or streams were not.
-        devices: names of the GPUs that they were fitted on.
-    """
-
-    gemm: Mapping[str, Members]
-    memory: MemoryConstants | None
-    convolution: ConvolutionConstants | None
-    devices: tuple[str, ...]
+    gemm: Mapping[str, Members]  # family of kernels -> its members; only families that were measured
+    memory: MemoryConstants | None  # of streams and rows; None: none were measured
+    convolution: ConvolutionConstants | None  # None: none were measured, or products on lanes or streams were not
+    devices: tuple[str, ...]  # names of the GPUs that they were fitted on
 
 
 def form_names(rows: pd.DataFrame) -> np.ndarray:

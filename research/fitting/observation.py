@@ -34,19 +34,12 @@ LEAST_WAIT_US = 1e-6  # keeps logarithms finite
 
 @dataclass(frozen=True)
 class Wait:
-    """Of one table: the typical wait, the part of it before the kernel starts, and how soft the maximum is.
+    """Of one table: the typical wait, the part of it before the kernel starts, and how soft the maximum is."""
 
-    Attributes:
-        call_us: of a first call.
-        issue_share: part of it before the kernel starts.
-        sharpness: p.
-        growth_us: by which every call before lengthens it.
-    """
-
-    call_us: float
-    issue_share: float
-    sharpness: float
-    growth_us: float = 0.0
+    call_us: float  # of a first call
+    issue_share: float  # part of it before the kernel starts
+    sharpness: float  # p
+    growth_us: float = 0.0  # by which every call before lengthens it
 
     def of(self, calls_before: np.ndarray) -> np.ndarray:
         """[n] us of calls that had so many before them (NaN: unknown, as a first one)."""
@@ -55,15 +48,11 @@ class Wait:
 
 @dataclass(frozen=True)
 class Observation:
-    """How methods see, as training rows tell.
+    """How methods see, as training rows tell."""
 
-    Attributes:
-        waits: (source, table) -> wait of the typical GPU, for tables with the launch inside.
-        shares: (source, device, table) -> a GPU's wait over the typical one.
-    """
-
+    # (source, table) -> wait of the typical GPU, for tables with the launch inside
     waits: Mapping[tuple[str, str], Wait]
-    shares: Mapping[tuple[str, str, str], float]
+    shares: Mapping[tuple[str, str, str], float]  # (source, device, table) -> a GPU's wait over the typical one
 
     def of(self, rows: pd.DataFrame) -> Observed:
         """The waits of these rows; a table that training rows did not have waits like the mean of its source's."""
@@ -88,17 +77,11 @@ class Observation:
 
 @dataclass(frozen=True)
 class Observed:
-    """Waits of [n] rows: float64 each.
+    """Waits of [n] rows: float64 each."""
 
-    Attributes:
-        call_us: the host's time of the call, which a long kernel hides; 0: none.
-        issue_us: of it, before the kernel starts.
-        sharpness: p.
-    """
-
-    call_us: np.ndarray
-    issue_us: np.ndarray
-    sharpness: np.ndarray
+    call_us: np.ndarray  # the host's time of the call, which a long kernel hides; 0: none
+    issue_us: np.ndarray  # of it, before the kernel starts
+    sharpness: np.ndarray  # p
 
     def read_us(self, device_us: np.ndarray) -> np.ndarray:
         """[n] us that the method reads -> from [n] us of the device; smooth."""

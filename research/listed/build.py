@@ -31,19 +31,12 @@ LAYER = re.compile(r"(?:_h|_layers?|block)_(\d+)_")  # a module inside of a numb
 
 @dataclass(frozen=True)
 class Section:
-    """A run of nodes, and how often the model has it.
+    """A run of nodes, and how often the model has it."""
 
-    Attributes:
-        calls: of its nodes, in order.
-        repeats: how often.
-        taken: results of other sections that get gradients from this one -> their shape.
-        handed_on: names of results that other sections take.
-    """
-
-    calls: tuple[Call, ...]
-    repeats: int
-    taken: Mapping[str, Shape]
-    handed_on: frozenset[str]
+    calls: tuple[Call, ...]  # of its nodes, in order
+    repeats: int  # how often
+    taken: Mapping[str, Shape]  # results of other sections that get gradients from this one -> their shape
+    handed_on: frozenset[str]  # names of results that other sections take
 
 
 def sections(ops: Sequence[ListedOp], layers: int, training: bool) -> tuple[Section, ...]:

@@ -86,34 +86,21 @@ FLOAT, INDEX = "float32", "int64"
 
 @dataclass(frozen=True)
 class Result:
-    """What a node hands on.
+    """What a node hands on."""
 
-    Attributes:
-        layout: of its tensor; of a tuple (split) the tensor that its parts are views of; None: a number.
-        differentiable: in training, a gradient comes back for it.
-    """
-
-    layout: Layout | None
-    differentiable: bool = False
+    layout: Layout | None  # of its tensor; of a tuple (split) the tensor that its parts are views of; None: a number
+    differentiable: bool = False  # in training, a gradient comes back for it
 
 
 @dataclass(frozen=True)
 class Call:
-    """One node.
+    """One node."""
 
-    Attributes:
-        op: as listed.
-        arguments: results of its tensor arguments, in the order of `op.tensors`.
-        parts_of: the tensor whose part the node takes out of a tuple; None: it takes none.
-        training: dropout is active, and gradients will be requested.
-        permuted_later: its result's axes are permuted, so that its gradient comes with permuted strides.
-    """
-
-    op: ListedOp
-    arguments: tuple[Result, ...]
-    parts_of: Result | None
-    training: bool
-    permuted_later: bool
+    op: ListedOp  # as listed
+    arguments: tuple[Result, ...]  # results of its tensor arguments, in the order of `op.tensors`
+    parts_of: Result | None  # the tensor whose part the node takes out of a tuple; None: it takes none
+    training: bool  # dropout is active, and gradients will be requested
+    permuted_later: bool  # its result's axes are permuted, so that its gradient comes with permuted strides
 
     @property
     def output(self) -> Tensor:

@@ -23,29 +23,17 @@ SUM, ASIDE = "ALLREDUCE", "ASYNC"
 
 @dataclass(frozen=True)
 class ListedOp:
-    """One node of a list.
+    """One node of a list."""
 
-    Attributes:
-        name: torch.fx's: the function with a number (matmul_1), or a module's path (transformer_h_0_ln_1).
-        kind: NeuSight's word: Linear, BMM, VECadd (two tensors), VECaddu (a tensor and a number), dropout, misc, ...
-        sources: names of the nodes whose results it takes, in no order.
-        inputs: shapes of its arguments; NUMBER: not a tensor.
-        output: shape of its result.
-        forward_sum: elements of a sum over all ranks in the forward pass; 0 none.
-        backward_sum: the same in the backward pass.
-        aside: the sums do not hold up what follows.
-        table_rows: of an embedding's table, which only lists of training tell; 0 unknown.
-    """
-
-    name: str
-    kind: str
-    sources: frozenset[str]
-    inputs: tuple[Shape, ...]
-    output: Shape
-    forward_sum: int = 0
-    backward_sum: int = 0
-    aside: bool = False
-    table_rows: int = 0
+    name: str  # torch.fx's: the function with a number (matmul_1), or a module's path (transformer_h_0_ln_1)
+    kind: str  # NeuSight's word: Linear, BMM, VECadd (two tensors), VECaddu (a tensor and a number), dropout, misc, ...
+    sources: frozenset[str]  # names of the nodes whose results it takes, in no order
+    inputs: tuple[Shape, ...]  # shapes of its arguments; NUMBER: not a tensor
+    output: Shape  # shape of its result
+    forward_sum: int = 0  # elements of a sum over all ranks in the forward pass; 0 none
+    backward_sum: int = 0  # the same in the backward pass
+    aside: bool = False  # the sums do not hold up what follows
+    table_rows: int = 0  # of an embedding's table, which only lists of training tell; 0 unknown
 
     @property
     def function(self) -> str:

@@ -91,21 +91,13 @@ PLACES = (Place.START, Place.BACKWARD, Place.OPTIMIZER)
 
 @dataclass(frozen=True)
 class Programs:
-    """What the recipe runs.
+    """What the recipe runs."""
 
-    Attributes:
-        eager: in turns, those of one program in one group.
-        accelerated: captured in CUDA graphs or compiled; late, since their preparation takes long.
-        enlarged: programs that also run with a larger batch.
-        paired: programs whose other interventions are recorded.
-        sleeps: what they are disturbed by, in turns.
-    """
-
-    eager: Sequence[Sequence[Workload]]
-    accelerated: Sequence[Workload]
-    enlarged: Sequence[Workload]
-    paired: Sequence[Workload]
-    sleeps: Sequence[Sleep]
+    eager: Sequence[Sequence[Workload]]  # in turns, those of one program in one group
+    accelerated: Sequence[Workload]  # captured in CUDA graphs or compiled; late, since their preparation takes long
+    enlarged: Sequence[Workload]  # programs that also run with a larger batch
+    paired: Sequence[Workload]  # programs whose other interventions are recorded
+    sleeps: Sequence[Sleep]  # what they are disturbed by, in turns
 
 
 REAL = Programs(

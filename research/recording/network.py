@@ -35,14 +35,10 @@ BUCKET_BYTES = 70_000  # of the token bucket that limits a link: one segment of 
 
 @dataclass(frozen=True)
 class Link:
-    """What ranks talk over.
+    """What ranks talk over."""
 
-    Attributes:
-        hosts: ranks are placed on so many hosts, in equal blocks; hosts are network namespaces of this machine.
-        rate_gbit_per_s: limit of each host's link, in either direction; None unlimited (one host: loopback).
-    """
-
-    hosts: int = 1
+    hosts: int = 1  # ranks are placed on so many hosts, in equal blocks; hosts are network namespaces of this machine
+    # limit of each host's link, in either direction; None unlimited (one host: loopback)
     rate_gbit_per_s: float | None = None
 
     @property
@@ -65,17 +61,11 @@ LOOPBACK = Link()
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a rank sits.
+    """Where a rank sits."""
 
-    Attributes:
-        namespace: of its host; None: this machine's own.
-        interface: what gloo talks over.
-        host: number of the host.
-    """
-
-    namespace: str | None
-    interface: str
-    host: int
+    namespace: str | None  # of its host; None: this machine's own
+    interface: str  # what gloo talks over
+    host: int  # number of the host
 
     def enter(self) -> None:
         """Move this process there; before it starts any thread, since others would stay behind."""

@@ -41,33 +41,20 @@ class Pair:
 
 @dataclass(frozen=True)
 class Plan:
-    """A data set to record.
+    """A data set to record."""
 
-    Attributes:
-        name: of the data set, and of its folder.
-        runs: in the order they are recorded; names are unique.
-        steps: of every run.
-        splits: axis -> parts; a run is in one part of an axis only, with all its repeats.
-        axes: axis -> what differs between its parts, for the card.
-        pairs: interventions among the runs. Runs that are in no split serve them only.
-        repeats: how often every run is recorded.
-        min_gap_s: between the repeats of a run.
-        max_drift: of the probe's median between before and after a recording; beyond it the recording is rejected.
-        max_attempts: how often a rejected recording is made again before the plan goes on without it.
-        calibrate_minutes: how long the device is calibrated before the first recording; 0: it is not.
-    """
-
-    name: str
-    runs: tuple[RunSpec, ...]
-    steps: Steps
-    splits: Mapping[str, Split]
-    axes: Mapping[str, str]
-    pairs: tuple[Pair, ...] = ()
-    repeats: int = 2
-    min_gap_s: float = 1800.0
+    name: str  # of the data set, and of its folder
+    runs: tuple[RunSpec, ...]  # in the order they are recorded; names are unique
+    steps: Steps  # of every run
+    splits: Mapping[str, Split]  # axis -> parts; a run is in one part of an axis only, with all its repeats
+    axes: Mapping[str, str]  # axis -> what differs between its parts, for the card
+    pairs: tuple[Pair, ...] = ()  # interventions among the runs. Runs that are in no split serve them only.
+    repeats: int = 2  # how often every run is recorded
+    min_gap_s: float = 1800.0  # between the repeats of a run
+    # of the probe's median between before and after a recording; beyond it the recording is rejected
     max_drift: float = 0.03
-    max_attempts: int = 4
-    calibrate_minutes: float = 0.0
+    max_attempts: int = 4  # how often a rejected recording is made again before the plan goes on without it
+    calibrate_minutes: float = 0.0  # how long the device is calibrated before the first recording; 0: it is not
 
     def recordings(self) -> list[tuple[RunSpec, int]]:
         """Every run once, then every run again: repeats are as far apart as they can be."""

@@ -10,17 +10,11 @@ from research.recording.workloads.workload import Place, Workload
 
 @dataclass(frozen=True)
 class Sleep:
-    """One rank sleeps once per step.
+    """One rank sleeps once per step."""
 
-    Attributes:
-        rank: which.
-        place: where in the step.
-        sleep_us: how long.
-    """
-
-    rank: int
-    place: Place
-    sleep_us: float
+    rank: int  # which
+    place: Place  # where in the step
+    sleep_us: float  # how long
 
     @property
     def name(self) -> str:
@@ -35,19 +29,12 @@ class Sleep:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run of a plan; recorded several times.
+    """One run of a plan; recorded several times."""
 
-    Attributes:
-        workload: the program and its sizes.
-        world_size: number of ranks.
-        link: what they talk over.
-        sleep: the disturbance; None none.
-    """
-
-    workload: Workload
-    world_size: int = 2
-    link: Link = LOOPBACK
-    sleep: Sleep | None = None
+    workload: Workload  # the program and its sizes
+    world_size: int = 2  # number of ranks
+    link: Link = LOOPBACK  # what they talk over
+    sleep: Sleep | None = None  # the disturbance; None none
 
     @property
     def name(self) -> str:
