@@ -23,6 +23,7 @@ from gnnperf.hardware import DeviceSpec, conf_dir
 
 BATCH_NORM_FILE = "batch_norm.yaml"
 BLOCKS_PER_SM = 4.0  # of 512 threads
+FLOAT32_BYTES = 4.0
 US = 1e6
 
 
@@ -96,9 +97,6 @@ def channel_us(
     moved_bytes = kernel.tensors * elements * channels * item_bytes
     memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
     return float((latency_us**power + memory_us**power) ** (1.0 / power))
-
-
-FLOAT32_BYTES = 4.0
 
 
 def apply_us(
