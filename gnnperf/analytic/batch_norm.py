@@ -6,6 +6,7 @@ channel 1   block 1 |load|load|load|...|        takes a latency, whatever the ba
 
 cuDNN (float32, float16): one kernel that reads its tensors twice and writes once. torch's own kernels (bfloat16, and
 where cuDNN is off): statistics, then an elementwise kernel of a block per channel and sample; backward is one kernel.
+Evaluation uses running statistics, so it has the elementwise kernel and not the first one: fewer kernels per call.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gnnperf.hardware import DeviceSpec, conf_dir
 BATCH_NORM_FILE = "batch_norm.yaml"
 BLOCKS_PER_SM = 4.0  # of 512 threads
 FLOAT32_BYTES = 4.0
+TRAINING_KERNELS = 3  # of torch's forward: statistics, their update, elementwise
 US = 1e6
 
 
@@ -82,9 +84,10 @@ def _call_us(call: KernelCall, device: DeviceSpec, constants: BatchNormConstants
         return np.nan
     samples, channels = float(shape[0]), float(shape[1])
     elements = float(np.prod(shape[2:])) * samples  # of a channel
-    result = channel_us(elements, channels, call.item_bytes, device, kernel, constants.overlap_power)
-    if call.plain_name == "aten::native_batch_norm":
-        result += apply_us(elements, channels, samples, call.item_bytes, device, constants)
+    is_torchs = call.plain_name == "aten::native_batch_norm"
+    result = apply_us(elements, channels, samples, call.item_bytes, device, constants) if is_torchs else 0.0
+    if not is_torchs or call.num_kernels >= TRAINING_KERNELS:
+        result += channel_us(elements, channels, call.item_bytes, device, kernel, constants.overlap_power)
     return device.launch_floor_us + result
 
 

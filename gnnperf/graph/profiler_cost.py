@@ -18,6 +18,8 @@ from gnnperf.core import InputError, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.node_tables import STEP_END
 
+MOST_US = 1e4  # of one event
+
 
 @dataclass(frozen=True)
 class ProfilerCost:
@@ -44,8 +46,8 @@ class ProfilerCost:
             InputError: a cost is negative or not finite.
         """
         for kind, value in self.by_kind().items():
-            if not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{kind} is {value}", where="profiler cost", allowed="a finite number >= 0")
+            if not 0 <= value <= MOST_US:  # NaN is not
+                raise InputError(f"{kind} is {value}", where="profiler cost", allowed=f"0 to {MOST_US:g}")
 
     def by_kind(self) -> dict[str, float]:
         """The numbers by name."""
@@ -60,6 +62,8 @@ TYPICAL_ON_CPU = ProfilerCost(0.84, 0.68, 0.0, 38.7, "typical: median of 372 ran
 def believed(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCost:
     """The geometric mean of a measured cost and the typical one: one short measurement errs as much as machines differ.
 
+    A measured 0 was less than its noise: it is the typical cost.
+
     Args:
         cost: of one card; None: none was measured, and the typical cost is believed.
         typical: of machines of this kind.
@@ -67,8 +71,8 @@ def believed(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCost:
     if cost is None:
         return typical
     usual = typical.by_kind()
-    return ProfilerCost(**{kind: float(np.sqrt(us * usual[kind])) for kind, us in cost.by_kind().items()},
-                        provenance=f"{cost.provenance}; {typical.provenance}")  # fmt: skip
+    both = {kind: float(np.sqrt((us or usual[kind]) * usual[kind])) for kind, us in cost.by_kind().items()}
+    return ProfilerCost(**both, provenance=f"{cost.provenance}; {typical.provenance}")
 
 
 def cost_of_card(card: Mapping[str, object]) -> ProfilerCost | None:

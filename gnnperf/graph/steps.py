@@ -77,7 +77,7 @@ def step_windows(ranks: list[RankEvents]) -> StepWindows:
         return _one_window(ranks)
     names = sorted(common, key=lambda name: marks[0][name][0])
     begin = np.array([[m[name][0] for name in names] for m in marks])  # [num_ranks, num_steps]
-    mark_end = np.array([[m[name][1] for name in names] for m in marks])
+    mark_end = np.array([[max(m[name][1], m[name][0] + 1) for name in names] for m in marks])  # no step is empty
     following = np.c_[begin[:, 1:], mark_end[:, -1:]]
     # A missing mark in the middle ends the step before it at its own end.
     number = np.array([int(STEP_MARK.match(name)[1]) for name in names])  # type: ignore[index]

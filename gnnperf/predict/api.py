@@ -324,7 +324,7 @@ class Setup:
         if request.transfer is not None:
             return (TRANSFERRED,)
         no_model = request.mode is Mode.hybrid and request.checkpoint is None and measured is None
-        return (*((NO_CHECKPOINT,) if no_model else ()), *trace_notes(measured, self.same_hardware))
+        return (*((NO_CHECKPOINT,) if no_model else ()), *trace_notes(measured, self.same_hardware, request.profiler))
 
     def _moved(self) -> tuple[str, ...]:
         """Another placement of the ranks than the traced one changes the step without any edit."""
@@ -390,7 +390,11 @@ class Setup:
             return result
         if request.profiler is Profiler.remove:
             return from_removed(result, self._profiler)
-        return with_profiler_removed(result, measured, self.question, self._profiler)
+        try:
+            profiler = self._profiler
+        except InputError as error:  # one more line is no reason to refuse
+            return replace(result, warnings=(*result.warnings, f"The step without the profiler is unknown: {error}"))
+        return with_profiler_removed(result, measured, self.question, profiler)
 
     def _drawn_us(self) -> np.ndarray:
         """[num_draws] step times of a plan whose samples differ in length; [0] of other plans and of traces."""

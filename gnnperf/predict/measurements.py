@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.graph import ExecutionGraph, StepLabel
-from gnnperf.predict.request import TraceEvidence
+from gnnperf.predict.request import Profiler, TraceEvidence
 from gnnperf.schedule import MeasuredStep
 
 OUTLIER = 1.5  # times the median step of the run, or its inverse
@@ -25,6 +25,7 @@ COPY = (
     "(evidence=other_steps forecasts, evidence=none predicts blind)."
 )
 FORECAST = "The step time is a forecast from the measured latencies of step {}."
+REMOVED = "Host work is shortened by the profiler's own cost (profiler=remove); steps measured in the trace contain it."
 STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
 
 
@@ -99,7 +100,7 @@ def evidence_name(measured: MeasuredStep | None) -> str:
     return str(TraceEvidence.other_steps if measured.from_other_steps else TraceEvidence.trace)
 
 
-def trace_notes(measured: MeasuredStep | None, same_hardware: bool) -> tuple[str, ...]:
+def trace_notes(measured: MeasuredStep | None, same_hardware: bool, profiler: Profiler) -> tuple[str, ...]:
     """Sentences on the measurements that a prediction starts from."""
     if measured is None:
         return ()
@@ -107,6 +108,8 @@ def trace_notes(measured: MeasuredStep | None, same_hardware: bool) -> tuple[str
     count = int((stalls_us > 0).sum())
     named = f"{count} stall{' takes' if count == 1 else 's take'}"
     stalls = (STALLS.format(stalls=named, ms=stalls_us.sum() / 1e3),) if count else ()
+    if profiler is Profiler.remove:
+        stalls = (REMOVED, *stalls)
     if not same_hardware:
         return stalls
     made_of = FORECAST.format(measured.graph.steps[0].step) if measured.from_other_steps else COPY

@@ -1,4 +1,4 @@
-"""The step without the profiler that recorded it: what runs when nobody profiles.
+"""The step without the profiler that recorded it: what runs when none is attached.
 
 with the profiler      host |op|p|op|p|op|p|op|p|        host-bound: every p makes the step longer
 without                host |op|op|op|op|
@@ -61,8 +61,9 @@ def _unprofiled_us(card: Mapping[str, object]) -> float | None:
     part: object = card
     for key in ("step_time", "without_profiler", "median_us"):
         part = part.get(key) if isinstance(part, Mapping) else None
-    known = isinstance(part, int | float) and math.isfinite(part) and part > 0
-    return float(part) if known and isinstance(part, int | float) else None
+    if not isinstance(part, int | float) or isinstance(part, bool):
+        return None
+    return float(part) if math.isfinite(part) and part > 0 else None
 
 
 def with_profiler_removed(

@@ -265,6 +265,11 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
     if starts_from_trace:
         yield request.plan, "a plan has no measurements", "evidence", "evidence=none"
         yield mode is not Mode.hybrid, f"has no use in mode={mode}", "evidence", "mode=hybrid"
+    if request.profiler is Profiler.remove:
+        blind = request.evidence is TraceEvidence.none or request.transfer is not None
+        yield request.plan, "a plan has no measurements", "profiler", "profiler=keep"
+        yield blind, "has no use in a prediction without measurements of the trace", "profiler", "profiler=keep"
+        yield mode is not Mode.hybrid, f"has no use in mode={mode}", "profiler", "mode=hybrid"
     if bucket_bytes is not None:
         yield (not 0 < bucket_bytes < math.inf, f"bad value {bucket_bytes}", "bucket_bytes",
                "a number above 0, or null for none")  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor, default_constants, fit_host_overheads, fit_lags
 from gnnperf.core import each
-from gnnperf.gnn.data.recordings import CARD, Recording, read_json, read_recordings
+from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import TYPICAL_ON_GPU, load_graph, without_profiler
 from gnnperf.predict import Request
 from gnnperf.predict.api import Setup, predicted, setup_of
@@ -50,7 +50,7 @@ def left_out_us(runs: Sequence[Recording]) -> np.ndarray:
     """[num_runs] blind steps with host constants of the other programs' runs, us."""
     graphs = [load_graph(run.path, None) for run in runs]
     plain = [without_profiler(graph, TYPICAL_ON_GPU) for graph in graphs]
-    programs = [program_of(run) for run in runs]
+    programs = [run.workload for run in runs]
     result = []
     for graph, program in zip(graphs, each(programs, "leaving out", "programs"), strict=True):
         others = [one for one, other in zip(plain, programs, strict=True) if other != program]
@@ -61,12 +61,6 @@ def left_out_us(runs: Sequence[Recording]) -> np.ndarray:
         blind = replace(setup, models=replace(setup.models, model=AnalyticPredictor(constants)))
         result.append(blind.step_prediction(blind.predict()).step_time_us)
     return np.array(result)
-
-
-def program_of(run: Recording) -> str:
-    """The program of a recorded run: the model of a library, or the kind of workload."""
-    card = read_json(run.path / CARD)
-    return str(card["parameters"].get("model") or card["workload"])
 
 
 def main() -> None:

@@ -58,6 +58,12 @@ def test_calls_of_an_h200_are_within_a_quarter(op: str, shape: str, measured_us:
     assert kernel_times([call], H200, 4.0).latency_us[0] == pytest.approx(measured_us, rel=0.25)
 
 
+def test_evaluation_has_the_elementwise_kernel_only() -> None:
+    call = KernelCall("aten::native_batch_norm", "[[64,64,56,56]]", "bfloat16", "norm", 1.0, 1.0, num_kernels=1)
+    moved_us = 2 * 64 * 64 * 56 * 56 * 2 / H200.memory_bandwidth_bytes_per_s * 1e6
+    assert moved_us < kernel_times([call], H200, 4.0).latency_us[0] < 3 * moved_us
+
+
 def test_the_constants_that_ship_cover_torchs_and_cudnns_ops() -> None:
     assert set(default_batch_norm_constants().kernels) == {
         f"aten::{library}_batch_norm{direction}" for library in ("native", "cudnn") for direction in ("", "_backward")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gnnperf.core import InputError
 from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU
+from gnnperf.hardware import load_device
 from gnnperf.predict import StepPrediction, predict
 from gnnperf.predict.profiler import recorded_profiler
-from gnnperf.predict.request import Profiler, Request
+from gnnperf.predict.request import Mode, Profiler, Request, TraceEvidence
 from gnnperf.report.text import comparison, profiler_line
 
 H200 = Path(__file__).parents[2] / "datasets" / "h200"
@@ -56,6 +59,33 @@ def test_a_trace_without_a_card_gets_the_typical_cost(tmp_path: Path) -> None:
     measured_us = card["ranks"][0]["profiler_cost"]["op_us"]
     assert both.unprofiled_us is None  # no number
     assert both.cost.op_us == pytest.approx((measured_us * TYPICAL_ON_GPU.op_us) ** 0.5)
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"evidence": TraceEvidence.none}, "has no use in a prediction without measurements of the trace"),
+    ({"mode": Mode.analytic}, "has no use in mode=analytic"),
+])  # fmt: skip
+def test_removing_the_profiler_needs_measurements(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        predict(Request(trace=HOST_BOUND, profiler=Profiler.remove, cache_dir=None, **settings))
+
+
+def test_a_malformed_cost_is_a_warning_unless_it_is_needed(tmp_path: Path) -> None:
+    shutil.copytree(HOST_BOUND, tmp_path / "run")
+    card = json.loads((HOST_BOUND / "run.json").read_text())
+    card["ranks"][0]["profiler_cost"]["op_us"] = -1.0
+    (tmp_path / "run" / "run.json").write_text(json.dumps(card))
+    result = predicted(tmp_path / "run")
+    assert result.without_profiler is None and any("op_us is -1.0" in one for one in result.warnings)
+    with pytest.raises(InputError, match=r"op_us is -1\.0"):
+        predicted(tmp_path / "run", Profiler.remove)
+
+
+def test_other_hardware_is_predicted_from_the_shortened_step() -> None:
+    kept, removed = (predict(Request(trace=HOST_BOUND, hardware=load_device("h100_sxm"), profiler=one, cache_dir=None))
+                     for one in (Profiler.keep, Profiler.remove))  # fmt: skip
+    assert removed.step_time_us < 0.9 * kept.step_time_us  # then kernels are the bottleneck
+    assert any("profiler=remove" in note for note in removed.notes)
 
 
 def test_a_step_that_was_never_timed_without_the_profiler_has_no_error(tmp_path: Path) -> None:
