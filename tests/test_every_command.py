@@ -36,7 +36,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "compare": ("{out} {out}", "change_us"),
     "roofline": ("{out}", "points"),
 }
-ELSEWHERE = {  # what takes seconds has one test only
+TESTED_IN = {  # what takes seconds has one test only
     "predict": "tests/report/test_predict_command.py",
     "what-if": "tests/report/test_predict_command.py",
     "shard": "tests/shard/test_command.py",
@@ -61,8 +61,8 @@ COMMANDS = {command.prog.removeprefix("gnnperf "): command for command in _leave
 
 
 def test_the_table_has_every_command() -> None:
-    assert set(COMMANDS) == {*CALLS, *ELSEWHERE, *WITHOUT_RESULT}
-    assert all('"--json"' in Path(path).read_text() for path in ELSEWHERE.values())
+    assert set(COMMANDS) == {*CALLS, *TESTED_IN, *WITHOUT_RESULT}
+    assert all('"--json"' in Path(path).read_text() for path in TESTED_IN.values())
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -19,6 +19,7 @@ import numpy as np
 
 from gnnperf.analytic.constants_file import AboveZero, read_constants
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting
+from gnnperf.analytic.roofline import soft_maximum
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec, conf_dir
 
@@ -31,34 +32,29 @@ US = 1e6
 
 @dataclass(frozen=True)
 class ChannelKernel:
-    """A kernel with a block per channel.
+    """A kernel with a block per channel."""
 
-    Attributes:
-        tensors: how often the activation's bytes are moved.
-        bytes_per_us: what one block moves, of float32; narrower types move less, as loads are counted, not bytes.
-        bandwidth_share: of the device's bandwidth, that many channels reach.
-    """
+    tensors: AboveZero  # how often the activation's bytes are moved
+    bytes_per_us: AboveZero  # that one block moves, of float32; of narrower types less: loads are counted, not bytes
+    bandwidth_share: AboveZero  # of the device's bandwidth, that many channels reach
 
-    tensors: AboveZero
-    bytes_per_us: AboveZero
-    bandwidth_share: AboveZero
+
+@dataclass(frozen=True)
+class ApplyKernel:
+    """torch's elementwise kernel of the forward, a block per channel and sample."""
+
+    tensors: AboveZero  # how often the activation's bytes are moved
+    bandwidth_share: AboveZero  # of the device's bandwidth, that large blocks reach
+    block_us_per_sm: AboveZero  # what a block takes of an SM, however little it does
 
 
 @dataclass(frozen=True)
 class BatchNormConstants:
-    """Content of conf/analytic/batch_norm.yaml.
+    """Content of conf/analytic/batch_norm.yaml."""
 
-    Attributes:
-        kernels: op -> its kernel over channels.
-        apply: torch's elementwise kernel of the forward; `bytes_per_us` is not used.
-        block_us_per_sm: what a block of it takes of an SM, however little it does.
-        overlap_power: how latency and bandwidth bound each other, as in the roofline.
-    """
-
-    kernels: Mapping[str, ChannelKernel]
-    apply: ChannelKernel
-    block_us_per_sm: AboveZero
-    overlap_power: AboveZero
+    kernels: Mapping[str, ChannelKernel]  # op -> its kernel over channels
+    apply: ApplyKernel
+    overlap_power: AboveZero  # how latency and bandwidth bound each other, as in the roofline
     provenance: str
 
 
@@ -85,7 +81,7 @@ def _call_us(call: KernelCall, device: DeviceSpec, constants: BatchNormConstants
     samples, channels = float(shape[0]), float(shape[1])
     elements = float(np.prod(shape[2:])) * samples  # of a channel
     is_torchs = call.plain_name == "aten::native_batch_norm"
-    result = apply_us(elements, channels, samples, call.item_bytes, device, constants) if is_torchs else 0.0
+    result = apply_us(elements, channels, samples, call.item_bytes, device, constants.apply) if is_torchs else 0.0
     if not is_torchs or call.num_kernels >= TRAINING_KERNELS:
         result += channel_us(elements, channels, call.item_bytes, device, kernel, constants.overlap_power)
     return device.launch_floor_us + result
@@ -99,14 +95,13 @@ def channel_us(
     latency_us = waves * elements * FLOAT32_BYTES * kernel.tensors / kernel.bytes_per_us
     moved_bytes = kernel.tensors * elements * channels * item_bytes
     memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
-    return float((latency_us**power + memory_us**power) ** (1.0 / power))
+    return float(soft_maximum(np.array([latency_us]), np.array([memory_us]), power)[0])
 
 
 def apply_us(
-    elements: float, channels: float, samples: float, item_bytes: int, device: DeviceSpec,
-    constants: BatchNormConstants,
-) -> float:  # fmt: skip
+    elements: float, channels: float, samples: float, item_bytes: int, device: DeviceSpec, kernel: ApplyKernel
+) -> float:
     """us of torch's elementwise kernel: its bytes, or its blocks (one per channel and sample) where they are small."""
-    moved_bytes = constants.apply.tensors * elements * channels * item_bytes
-    memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * constants.apply.bandwidth_share) * US
-    return max(memory_us, channels * samples * constants.block_us_per_sm / device.num_sms)
+    moved_bytes = kernel.tensors * elements * channels * item_bytes
+    memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
+    return max(memory_us, channels * samples * kernel.block_us_per_sm / device.num_sms)

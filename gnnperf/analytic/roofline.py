@@ -63,11 +63,11 @@ def compute_us(
     bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
     compute = flops / rate_per_s * 1e6  # [n] us
     memory = moved_bytes / bandwidth * 1e6  # [n] us
-    soft = _soft_maximum(np.nan_to_num(compute), np.nan_to_num(memory), power)
+    soft = soft_maximum(np.nan_to_num(compute), np.nan_to_num(memory), power)
     return np.where(np.isnan(compute) & np.isnan(memory), np.nan, device.launch_floor_us + soft)
 
 
-def _soft_maximum(compute: np.ndarray, memory: np.ndarray, power: float) -> np.ndarray:
+def soft_maximum(compute: np.ndarray, memory: np.ndarray, power: float) -> np.ndarray:
     """[n] (compute^p + memory^p)^(1/p); 0 where both are 0."""
     largest = np.maximum(compute, memory)  # [n]
     scale = np.where(largest > 0, largest, 1.0)  # the ratio keeps the powers in range
@@ -117,5 +117,5 @@ def shares_us(
     """Latency [n] of calls of one kind with all their kernels: starts + (compute^p + memory^p)^(1/p); NaN: no work."""
     compute = np.nan_to_num(flops / (rate_per_s * shares.compute_share) * 1e6)  # [n] us
     memory = np.nan_to_num(moved_bytes / (bandwidth_per_s * shares.bandwidth_share) * 1e6)  # [n] us
-    soft = _soft_maximum(compute, memory, power)
+    soft = soft_maximum(compute, memory, power)
     return np.where(soft > 0, num_kernels * shares.start_us + soft, np.nan)

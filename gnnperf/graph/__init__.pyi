@@ -47,9 +47,9 @@ from .prediction import uncovered_ops as uncovered_ops
 from .profiler_cost import TYPICAL_ON_CPU as TYPICAL_ON_CPU
 from .profiler_cost import TYPICAL_ON_GPU as TYPICAL_ON_GPU
 from .profiler_cost import ProfilerCost as ProfilerCost
-from .profiler_cost import believed as believed
 from .profiler_cost import cost_of_card as cost_of_card
 from .profiler_cost import node_cost_us as node_cost_us
+from .profiler_cost import pooled_cost as pooled_cost
 from .profiler_cost import profiler_us as profiler_us
 from .profiler_cost import without_profiler as without_profiler
 from .rank_graph import LaneEnds as LaneEnds

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gnnperf.trace import RunTrace
 
 _NAMED = 10
-TABLES, GRAPH = "tables", "graph"
+GRAPH = "graph"
 PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
 ABOUT = "Read one run, build its execution graph, and write both as Parquet; other commands read the folder."
@@ -50,8 +50,8 @@ def _import(args: argparse.Namespace) -> None:
     with untrusted.reading(args.out, "cannot be written"):
         # The whole folder is replaced, so it may hold only what an earlier import wrote.
         windows = [p.name for p in args.out.iterdir() if WINDOW.fullmatch(p.name)] if args.out.is_dir() else []
-        files.refuse_foreign(args.out, {TABLES, GRAPH, *windows})
-        files.refuse_foreign(args.out / TABLES, trace_storage.FILES)
+        files.refuse_foreign(args.out, {trace_storage.IMPORTED, GRAPH, *windows})
+        files.refuse_foreign(args.out / trace_storage.IMPORTED, trace_storage.FILES)
         files.refuse_foreign(args.out / GRAPH, graph_storage.FILES)
     budget_bytes = args.memory_gib * 2**30 - PROCESS_BYTES if args.memory_gib else untrusted.available_bytes()
     if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
@@ -73,6 +73,8 @@ def _document(run: RunTrace, graph: ExecutionGraph, out: Path) -> dict[str, obje
 
 
 def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
+    from gnnperf.trace.storage import IMPORTED
+
     yield f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps"
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
     yield f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges"
@@ -82,7 +84,7 @@ def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
         more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
         yield f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}"
     yield from (f"warning: {warning}" for warning in graph.warnings)
-    yield f"written: {out / TABLES}, {out / GRAPH}"
+    yield f"written: {out / IMPORTED}, {out / GRAPH}"
 
 
 def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | None) -> list[dict[str, Any]]:
@@ -114,7 +116,7 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
 
     graph = build_graph(run)
     with task("writing", 2, "folders") as advance:
-        for name, storage, content in ((TABLES, trace_storage, run), (GRAPH, graph_storage, graph)):
+        for name, storage, content in ((trace_storage.IMPORTED, trace_storage, run), (GRAPH, graph_storage, graph)):
             (folder / name).mkdir()
             storage.write_files(content, folder / name)
             advance(1.0)

@@ -59,13 +59,13 @@ TYPICAL_ON_GPU = ProfilerCost(2.61, 1.51, 0.84, 41.3, "typical: median of 22 run
 TYPICAL_ON_CPU = ProfilerCost(0.84, 0.68, 0.0, 38.7, "typical: median of 372 ranks on one CPU (datasets/cpu-again)")
 
 
-def believed(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCost:
+def pooled_cost(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCost:
     """The geometric mean of a measured cost and the typical one: one short measurement errs as much as machines differ.
 
     A measured 0 was less than its noise: it is the typical cost.
 
     Args:
-        cost: of one card; None: none was measured, and the typical cost is believed.
+        cost: of one card; None: none was measured: the typical cost.
         typical: of machines of this kind.
     """
     if cost is None:

@@ -237,17 +237,17 @@ def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, weight: np.ndarray
 
 
 def _sources(given: Predicted, missing: np.ndarray) -> np.ndarray:
-    weight = given.weight[0]
-    source = np.where(weight > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
-    source[given.floored & (weight < 1)] = Source.GNN_CALIBRATED  # only the network has a latency
-    source[weight >= 1] = Source.GNN
+    whole = given.weight.min(axis=0) >= 1  # [num_nodes] usual and mean latency, as steps are made of means
+    source = np.where(given.weight.max(axis=0) > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
+    source[given.floored & ~whole] = Source.GNN_CALIBRATED  # only the network has a latency
+    source[whole] = Source.GNN
     source[given.silent & (source == Source.GNN)] = Source.ANALYTIC
     source[missing] = Source.UNCOVERED
     return source
 
 
 def _reasons(graph: ExecutionGraph, given: Predicted, source: np.ndarray) -> np.ndarray:
-    reason, is_whole = given.reason.copy(), given.weight[0] >= 1
+    reason, is_whole = given.reason.copy(), given.weight.min(axis=0) >= 1
     reason[(source == Source.ANALYTIC) & is_whole] = SILENT
     doubted = (source == Source.UNCOVERED) | ((source == Source.GNN_CALIBRATED) & given.floored)
     reason[doubted] = reason[doubted] + NO_ANALYTIC

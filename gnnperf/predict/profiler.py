@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU, ProfilerCost, believed, cost_of_card, profiler_us
+import numpy as np
+
+from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU, ProfilerCost, cost_of_card, pooled_cost, profiler_us
 from gnnperf.predict.assembly import assemble
 from gnnperf.predict.step_prediction import Question, StepPrediction, WithoutProfiler
 from gnnperf.schedule import MeasuredStep
@@ -24,15 +26,10 @@ LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not w
 
 @dataclass(frozen=True)
 class RecordedProfiler:
-    """What is known of the profiler of a trace.
+    """What is known of the profiler of a trace."""
 
-    Attributes:
-        cost: per event: of the recorder's card, else typical.
-        unprofiled_us: median step that the recorder timed without it; None unknown.
-    """
-
-    cost: ProfilerCost
-    unprofiled_us: float | None
+    cost: ProfilerCost  # per event: of the recorder's card, else typical
+    unprofiled_us: float | None  # median step that the recorder timed without it; None unknown
 
 
 def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfiler:
@@ -49,7 +46,7 @@ def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfile
     typical = typical_cost(on_gpu)
     if card is None:
         return RecordedProfiler(typical, None)
-    return RecordedProfiler(believed(cost_of_card(card), typical), _unprofiled_us(card))
+    return RecordedProfiler(pooled_cost(cost_of_card(card), typical), _unprofiled_us(card))
 
 
 def typical_cost(on_gpu: bool) -> ProfilerCost:
@@ -77,17 +74,20 @@ def with_profiler_removed(
         question: as of `result`.
         profiler: of the trace.
     """
-    taken_us = profiler_us(measured.graph, measured.latency_us, measured.lag_us, profiler.cost)[0]
+    taken_us, lag_taken_us = profiler_us(measured.graph, measured.latency_us, measured.lag_us, profiler.cost)
     if taken_us[result.critical_us > 0].sum() < LEAST_SHARE * result.step_time_us:
         return result
-    step_time_us = from_cost(result, measured, question, profiler.cost)
+    step_time_us = _shortened_us(result, question, taken_us, lag_taken_us)
     return replace(result, without_profiler=WithoutProfiler(step_time_us, profiler.cost, profiler.unprofiled_us, False))
 
 
 def from_cost(result: StepPrediction, measured: MeasuredStep, question: Question, cost: ProfilerCost) -> float:
     """The step of `result` in us, its host work shortened by the cost per event."""
+    return _shortened_us(result, question, *profiler_us(measured.graph, measured.latency_us, measured.lag_us, cost))
+
+
+def _shortened_us(result: StepPrediction, question: Question, taken_us: np.ndarray, lag_taken_us: np.ndarray) -> float:
     prediction, lag_us = result.prediction, result.prediction.lag_us
-    taken_us, lag_taken_us = profiler_us(measured.graph, measured.latency_us, measured.lag_us, cost)
     shorter = replace(prediction, latency_us=prediction.scheduled_us - taken_us, mean_latency_us=None,
                       lag_us=None if lag_us is None else lag_us - lag_taken_us)  # fmt: skip
     return assemble(shorter, question).step_time_us

@@ -125,12 +125,12 @@ def _request(args: argparse.Namespace) -> Request:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from gnnperf.report.compare.side import DOCUMENT, is_prediction
+    from gnnperf.report.compare.side import DOCUMENT, is_prediction, read_document
 
     if args.trace is not None and is_prediction(Path(args.trace)):
         page = _earlier(args)
         if args.json:
-            write_out((page.parent / DOCUMENT).read_bytes())
+            write_out(to_json(read_document(page.parent / DOCUMENT), indent=1))
     else:
         page = next(path for path in run_request(_request(args)) if path.name == PAGE)
     address = page.absolute().as_uri()

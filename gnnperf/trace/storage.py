@@ -33,6 +33,7 @@ META_KEY = b"gnnperf.trace"
 FORMAT_VERSION = 2
 FEEDS_FILE = "feeds.parquet"
 CARD = "run.json"
+IMPORTED = "tables"  # the folder of these files in what `gnnperf import` writes
 FILES = (EVENTS_FILE, FEEDS_FILE, CARD)
 MAX_CARD_BYTES = 2**20
 ALWAYS_STORED = "start_gap_ns"  # so that the file knows its number of rows
@@ -195,9 +196,13 @@ def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFram
 
 
 def read_card(directory: Path) -> dict[str, object] | None:
-    """The recorder's `run.json` next to the traces; None without one. Refuses what is no JSON object."""
-    path = directory / CARD
-    if not path.is_file():
+    """The recorder's `run.json` next to the traces, also of an imported run; None without one.
+
+    Raises:
+        InputError: it is no JSON object, or too large for a card.
+    """
+    path = next((path for path in (directory / CARD, directory / IMPORTED / CARD) if path.is_file()), None)
+    if path is None:
         return None
     with untrusted.reading(path, "is not a JSON object"):
         if path.stat().st_size > MAX_CARD_BYTES:

@@ -71,7 +71,7 @@ def predicted_us(rows: pd.DataFrame, constants: BatchNormConstants) -> np.ndarra
         device = load_device(row["device"])
         sizes = (row["elements"], row["channels"])
         if row["kind"] == APPLY:
-            us = apply_us(*sizes, row["samples"], row["item_bytes"], device, constants)
+            us = apply_us(*sizes, row["samples"], row["item_bytes"], device, constants.apply)
         else:
             us = channel_us(*sizes, row["item_bytes"], device, constants.kernels[row["kind"]], constants.overlap_power)
         result.append(device.launch_floor_us + us)
@@ -93,7 +93,7 @@ def _fit(kind: str, rows: pd.DataFrame, base: BatchNormConstants) -> BatchNormCo
         return softened(np.log(predicted_us(rows, _moved(base, kind, values)) / measured_us), DISTURBED)
 
     if kind == APPLY:
-        start = [base.block_us_per_sm, base.apply.bandwidth_share]
+        start = [base.apply.block_us_per_sm, base.apply.bandwidth_share]
     else:
         start = [base.kernels[kind].bytes_per_us, base.kernels[kind].bandwidth_share]
     return _moved(base, kind, fit_logs(residuals, np.array(start)))
@@ -102,7 +102,7 @@ def _fit(kind: str, rows: pd.DataFrame, base: BatchNormConstants) -> BatchNormCo
 def _moved(base: BatchNormConstants, kind: str, values: np.ndarray) -> BatchNormConstants:
     first, share = values.tolist()
     if kind == APPLY:
-        return replace(base, apply=replace(base.apply, bandwidth_share=share), block_us_per_sm=first)
+        return replace(base, apply=replace(base.apply, bandwidth_share=share, block_us_per_sm=first))
     kernel = replace(base.kernels[kind], bytes_per_us=first, bandwidth_share=share)
     return replace(base, kernels={**base.kernels, kind: kernel})
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gnnperf.analytic.batch_norm import (
-    BatchNormConstants,
+    ApplyKernel,
     ChannelKernel,
     apply_us,
     channel_us,
@@ -35,11 +35,9 @@ def test_many_channels_are_bound_by_bandwidth() -> None:
 
 
 def test_small_blocks_of_the_elementwise_kernel_count_by_number() -> None:
-    constants = BatchNormConstants(
-        {}, replace(KERNEL, tensors=2.0), block_us_per_sm=0.1, overlap_power=3.0, provenance=""
-    )
-    assert apply_us(64.0, 100.0, 64.0, 2, TOY, constants) == pytest.approx(100 * 64 * 0.1 / 2)  # 320 us
-    assert apply_us(1e6, 100.0, 1.0, 2, TOY, constants) == pytest.approx(2 * 1e8 * 2 / 0.5e6)  # 800 us
+    kernel = ApplyKernel(tensors=2.0, bandwidth_share=0.5, block_us_per_sm=0.1)
+    assert apply_us(64.0, 100.0, 64.0, 2, TOY, kernel) == pytest.approx(100 * 64 * 0.1 / 2)  # 320 us
+    assert apply_us(1e6, 100.0, 1.0, 2, TOY, kernel) == pytest.approx(2 * 1e8 * 2 / 0.5e6)  # 800 us
 
 
 @pytest.mark.parametrize(

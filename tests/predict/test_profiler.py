@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gnnperf.cli import main
 from gnnperf.core import InputError
 from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU
 from gnnperf.hardware import load_device
@@ -86,6 +87,14 @@ def test_other_hardware_is_predicted_from_the_shortened_step() -> None:
                      for one in (Profiler.keep, Profiler.remove))  # fmt: skip
     assert removed.step_time_us < 0.9 * kept.step_time_us  # then kernels are the bottleneck
     assert any("profiler=remove" in note for note in removed.notes)
+
+
+def test_an_imported_run_keeps_what_its_card_states(tmp_path: Path) -> None:
+    assert main(["import", str(HOST_BOUND), "--out", str(tmp_path / "imported")]) == 0
+    plain = predicted(tmp_path / "imported").without_profiler
+    own = predicted(HOST_BOUND).without_profiler
+    assert plain is not None and own is not None
+    assert (plain.step_time_us, plain.measured_us) == pytest.approx((own.step_time_us, own.measured_us))
 
 
 def test_a_step_that_was_never_timed_without_the_profiler_has_no_error(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def gmae_interval(
 ) -> tuple[float, float]:  # fmt: skip
     """Percentile bootstrap of the GMAE (Efron 1979), runs drawn with replacement; NaN with fewer than two runs.
 
-    All are [num_nodes]; latencies that are NaN do not count, measured ones of 0 neither. `level` is the share of draws
-    inside.
+    Arrays are [num_nodes]; latencies that are NaN do not count, measured ones of 0 neither. `runs` are names or
+    numbers, and `level` is the share of draws inside.
     """
     use = is_measured(measured_us) & np.isfinite(predicted_us)  # [num_nodes]
     names, run = np.unique(runs[use], return_inverse=True)  # [num_runs], [num used]
@@ -115,7 +115,7 @@ def compare(
 ) -> pd.DataFrame:
     """One row per node type ("all" first) and predictor (name -> [num_nodes] latency, NaN where there is none).
 
-    [num_nodes] `measured_us` is NaN where unknown; `runs` are for the bootstrap.
+    [num_nodes] `measured_us` is NaN where unknown, `node_types` are NodeType values, `runs` names for the bootstrap.
 
     Returns:
         Columns node_type, predictor, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).

@@ -68,6 +68,9 @@ def _effects(one: Judged, kinds: Sequence[str]) -> list[float]:
     result = [without]
     for kind in kinds:
         residual = np.where(one.kind == kind, one.residuals[1], 0.0)
-        predicted_us = contended_step_time_us(one.step, base_us * np.exp(residual)) if residual.any() else math.nan
-        result.append(0.0 if math.isnan(predicted_us) else math.log(predicted_us / one.step.step_us) - without)
+        if residual.any():
+            corrected_us = contended_step_time_us(one.step, base_us * np.exp(residual))
+            result.append(math.log(corrected_us / one.step.step_us) - without)
+        else:
+            result.append(0.0)  # nothing is corrected
     return result

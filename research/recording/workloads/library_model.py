@@ -29,17 +29,11 @@ NODES_PER_SAMPLE, NEIGHBORS, NODE_FEATURES = 1024, 8, 128  # of a random graph
 
 @dataclass(frozen=True)
 class Program:
-    """A model with its data.
+    """A model with its data."""
 
-    Attributes:
-        model: with random weights.
-        inputs: makes a batch, on the CPU.
-        loss: of the model (compiled or not) on a batch, [] float32.
-    """
-
-    model: nn.Module
-    inputs: Callable[[], Inputs]
-    loss: Callable[[Callable[..., Any], Inputs], torch.Tensor]
+    model: nn.Module  # with random weights
+    inputs: Callable[[], Inputs]  # makes a batch, on the CPU
+    loss: Callable[[Callable[..., Any], Inputs], torch.Tensor]  # of the model on a batch, [] float32
 
 
 @dataclass(frozen=True)
