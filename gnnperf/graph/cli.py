@@ -73,7 +73,7 @@ def _document(run: RunTrace, graph: ExecutionGraph, out: Path) -> dict[str, obje
 
 
 def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
-    from gnnperf.trace.storage import IMPORTED
+    from gnnperf.trace import storage
 
     yield f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps"
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
@@ -84,7 +84,7 @@ def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
         more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
         yield f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}"
     yield from (f"warning: {warning}" for warning in graph.warnings)
-    yield f"written: {out / IMPORTED}, {out / GRAPH}"
+    yield f"written: {out / storage.IMPORTED}, {out / GRAPH}"
 
 
 def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | None) -> list[dict[str, Any]]:
