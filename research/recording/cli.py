@@ -17,6 +17,7 @@ from research.recording.build import build
 from research.recording.dataset import calibrate_first, record_all
 from research.recording.gpu_recipe import gpu as gpu_plan
 from research.recording.plan import Plan
+from research.recording.program_recipe import cpu_programs as programs_plan
 from research.recording.run import Steps, record_run
 from research.recording.spec import RunSpec
 from research.recording.workloads.dlrm import Dlrm
@@ -57,4 +58,5 @@ def record_dataset(plan_of: Callable[[], Plan], arguments: argparse.Namespace) -
 
 cpu_gloo = partial(record_dataset, gloo.cpu_gloo)
 cpu_again = partial(record_dataset, gloo.cpu_again)
+cpu_programs = partial(record_dataset, programs_plan)
 gpu = partial(record_dataset, gpu_plan)

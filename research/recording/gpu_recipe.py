@@ -19,6 +19,7 @@ from research.recording.workloads.dlrm import Dlrm
 from research.recording.workloads.library_model import LibraryModel
 from research.recording.workloads.moe import Moe
 from research.recording.workloads.rl import Rl
+from research.recording.workloads.small_model import SmallModel
 from research.recording.workloads.transformer import Transformer
 from research.recording.workloads.workload import Place, Workload
 
@@ -125,7 +126,7 @@ def gpu(programs: Programs = REAL) -> Plan:
         name="gpu", runs=tuple(dict.fromkeys(known)), steps=STEPS, pairs=(*larger, *disturbed), repeats=1,
         min_gap_s=0.0, max_drift=MAX_DRIFT, max_attempts=2,
         calibrate_minutes=CALIBRATE_MINUTES,
-        splits={"program": _by_program([*eager, *accelerated])},
+        splits={"program": by_program([*eager, *accelerated])},
         axes={"program": "programs"},
     )  # fmt: skip
 
@@ -151,7 +152,8 @@ def _pairs(programs: Programs) -> Iterable[Pair]:
         yield Pair(Change.REPEAT, a, repeating, {"op": REPEATED_OP[workload.kind], "times": TIMES, "rank": None})
 
 
-def _by_program(runs: Sequence[RunSpec]) -> Split:
+def by_program(runs: Sequence[RunSpec]) -> Split:
+    """Of every five programs, in the order of their first runs, one validates and one tests."""
     programs = list(dict.fromkeys(_program(run.workload) for run in runs))
     part_of = {name: PART_OF_TURN.get(turn % PERIOD, "train") for turn, name in enumerate(programs)}
     split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
@@ -161,4 +163,4 @@ def _by_program(runs: Sequence[RunSpec]) -> Split:
 
 
 def _program(workload: Workload) -> str:
-    return workload.model if isinstance(workload, LibraryModel) else workload.kind
+    return workload.model if isinstance(workload, LibraryModel | SmallModel) else workload.kind

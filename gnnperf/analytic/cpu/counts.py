@@ -3,22 +3,26 @@
 latency = sum over counts of count x price: a roofline (Williams, Waterman, Patterson 2009) in which arithmetic and
 traffic do not overlap, as on a core that runs one op at a time, with the terms that small ops add to it.
 
-                calls  products  rows   arithmetic              panels            traffic
-    gemm        1      b - 1     b m    2 b m n k               mk, kn, mn        beyond the last-level cache
-    conv        1                       2 N P Q R S C' K'                         all; beyond the cache
-    recurrent   1      time steps  2 T B  FLOPs                 of every step     beyond the cache
-    embedding   1                n      n D elements                              rows of a table that caches miss
-    optimizer   1      tensors          elements                                  all; beyond the cache
-    softmax     1                n      FLOPs                                     all; beyond the cache
-    layer norm  1                n      FLOPs                                     all; beyond the cache
-    reduction   1                n if inner, FLOPs; sorts: elements               all; beyond the cache
-    random      1                       numbers                                 beyond the cache
-    others      1                       FLOPs                                     all; beyond the cache
+                calls  products    rows        arithmetic         panels         traffic
+    gemm        1      b - 1       b m         2 b m n k          mk, kn, mn     beyond the last-level cache
+    conv        1                              2 N P Q R S C' K'  weights        all; beyond the cache
+    depthwise   1                  N C P R     FLOPs              weights        all; beyond the cache
+    recurrent   1      time steps  2 T B       FLOPs              of every step  beyond the cache
+    embedding   1                  n           n D elements                      rows of a table that caches miss
+    optimizer   1      tensors                 elements                          all; beyond the cache
+    softmax     1                  n           FLOPs                             all; beyond the cache
+    layer norm  1                  n           FLOPs                             all; beyond the cache
+    batch norm  1                  N C planes  FLOPs                             all; beyond the cache
+    reduction   1                  n if inner  FLOPs                             all; beyond the cache
+    sorts       1                              elements
+    random      1                              numbers                           beyond the cache
+    indexing    1                              FLOPs, elements                   all; beyond the cache
+    others      1                              FLOPs                             all; beyond the cache
 
 Every call also pays for being cold: the share of its code that other work drove out of a core's own caches since the
 op last ran (`between_bytes`). Matrix products: lower-order terms are packing of both operands and writing the result
 (Goto, van de Geijn 2008, section 4). Convolutions: channels come in blocks of 16 (oneDNN, nChw16c), so that C' and K'
-are rounded up. Every count grows with every size, so more work is never faster.
+are rounded up, and weights are brought into that order. Every count grows with every size, so more work is never faster.
 """
 
 from __future__ import annotations
@@ -104,9 +108,11 @@ def softmax(call: Call) -> Counts:
 
 
 def norm(call: Call) -> Counts:
-    """Layer norm has statistics per row; batch and group norm few, over long stretches."""
+    """Layer norm has statistics per row; batch and group norm few, over the planes of each channel."""
     shape = first_shape(call)
-    return {**streamed(call), "row": leading(shape)} if shape and "layer" in call.op else streamed(call)
+    if "layer" not in call.op:
+        shape = shape[:3] if len(shape) > 2 else []
+    return {**streamed(call), "row": leading(shape)} if shape else streamed(call)
 
 
 def reduction(call: Call) -> Counts:
@@ -256,6 +262,8 @@ def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
     left, right = call.dims[first], call.dims[first + 1]
     if call.op == "linear":
         return 1.0, float(prod(left[:-1])), float(prod(right[:-1])), float(left[-1])
+    if call.op == "_grouped_mm" and len(right) == 3:  # rows of the left are divided among the matrices of the right
+        return float(right[0]), left[0] / max(right[0], 1), float(right[2]), float(left[-1])
     if len(right) > 2 and len(left) > 1:
         return float(prod(right[:-2])), float(left[-2]), float(right[-1]), float(left[-1])
     columns = right[-1] if len(right) > 1 else 1
@@ -270,10 +278,18 @@ def _convolution(call: Call) -> Counts:
     if len(weight or []) < 3 or not prod(weight[:2]):
         return counts
     out, into = weight[0], weight[1]
+    counts["right"] = float(prod(weight))
     if into == 1:  # one channel per group: no product to speak of
-        return {**counts, "flop": 0.0, "lane_flop": call.flops}
+        return {**counts, "flop": 0.0, "lane_flop": call.flops, "row": _swept_rows(call, weight)}
     blocks = _blocked(out) * (_blocked(into) if into > FEW_CHANNELS else FEW_CHANNELS)
     return {**counts, "flop": call.flops * blocks / (out * into)}
+
+
+def _swept_rows(call: Call, weight: Shape) -> float:
+    """Rows of images that a kernel is moved along, once per row of the kernel: FLOPs over those of one such row."""
+    image = call.dims[0]
+    width = image[-1] * weight[-1] if is_shape(image) else 1
+    return call.flops / (2.0 * max(width, 1))
 
 
 def _blocked(channels: int) -> int:
@@ -290,6 +306,11 @@ def _update(call: Call) -> Counts:
     return {**streamed(call), "tensor": float(len(first)) if first and isinstance(first[0], list) else 1.0}
 
 
+def _indexed(call: Call) -> Counts:
+    """Elements that are looked up one by one, next to what is moved."""
+    return {**streamed(call), "element": float(max((prod(d) for d in call.dims if is_shape(d)), default=0))}
+
+
 BY_FAMILY: Mapping[str, Callable[[Call], Counts]] = {
     OpFamily.GEMM: _product,
     OpFamily.CONV: _convolution,
@@ -298,6 +319,7 @@ BY_FAMILY: Mapping[str, Callable[[Call], Counts]] = {
     OpFamily.RANDOM: _drawn,
     OpFamily.SOFTMAX: softmax,
     OpFamily.NORM: norm,
+    OpFamily.INDEXING: _indexed,
     OpFamily.REDUCTION: reduction,
 }
 

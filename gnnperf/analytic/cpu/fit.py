@@ -25,7 +25,7 @@ START_US = {
     "call": 3.0, "cold_call": 3.0, "product": 0.3, "tensor": 1.0, "byte": 1e-4, "far_byte": 1e-4, "left": 1e-4,
     "right": 1e-4, "result": 1e-4, "row": 1e-2, "missed_row": 5e-2, "flop": 2e-5, "lane_flop": 2e-4, "element": 1e-4,
 }  # fmt: skip
-FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH = 0.03, 1.0, 0.1  # of the draw to the start, the family, and to 1
+FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH = 0.3, 1.0, 0.1  # of the draw to the start, the family, and to 1
 ROBUST_SCALE = 0.3  # of a log latency: larger misses count linearly
 SHORTEST_US = 0.3  # below it a clock of 1 ns and a profiler's own cost decide
 TIME_POWER = 0.5  # weight = (time spent in the call in all)^power: neither each shape alike nor long ones only

@@ -74,12 +74,12 @@ def read_recording(folder: Path) -> Recording | None:
             path=folder, run=folder.parent.name, repeat=int(folder.name),
             unprofiled_us=_median_us(card, "without_profiler", folder),
             profiled_us=_median_us(card, "with_profiler", folder),
-            workload=_program(card), link=link_name,
+            workload=program_in(card), link=link_name,
             world_size=int(card.get("world_size") or 1), machine=str(card.get("machine") or ""),
         )  # fmt: skip
 
 
-def _program(card: Mapping[str, Any]) -> str:
+def program_in(card: Mapping[str, Any]) -> str:
     """The model that the program's parameters name, else the kind of program; "" unknown."""
     parameters = card.get("parameters")
     model = parameters.get("model") if isinstance(parameters, Mapping) else None

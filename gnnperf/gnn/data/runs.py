@@ -17,7 +17,7 @@ import pandas as pd
 
 from gnnperf.analytic import default_contention
 from gnnperf.core import InputError, NodeType
-from gnnperf.gnn.data.recordings import CARD, read_json
+from gnnperf.gnn.data.recordings import CARD, program_in, read_json
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import (
     ClusterSpec,
@@ -167,7 +167,7 @@ def with_token_buckets(run: RunGraph, bucket_bytes: float) -> RunGraph:
 def workload_of(folder: Path) -> str:
     """The program that a recorder's card names; "" where there is no card, or it names none."""
     card = folder / CARD
-    return str(read_json(card).get("workload") or "") if card.is_file() else ""
+    return program_in(read_json(card)) if card.is_file() else ""
 
 
 def typical(run: RunGraph) -> RunStep:

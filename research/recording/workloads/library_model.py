@@ -1,8 +1,4 @@
-"""Models of public libraries (timm, torchvision, transformers, torch-geometric), trained as their users train them.
-
-Weights are random and data are made up. The libraries are the extra `models` of research; a run of another program
-does not need them.
-"""
+"""Models of public libraries at sizes that fill a GPU, trained as their users train them."""
 
 from __future__ import annotations
 
@@ -11,29 +7,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from gnnperf.core import InputError
-from research.recording.workloads.accelerate import compiled
-from research.recording.workloads.replicate import DEFAULT_BUCKET_MB, own_batches, replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer, Workload, arithmetic, device
+from research.recording.workloads.public_library import (
+    Inputs,
+    Program,
+    classifier,
+    clip,
+    graph,
+    images_to_classes,
+    segmentation,
+    sound,
+    speech_to_text,
+    text,
+    tokens,
+    trainer_of,
+    transformers_model,
+    translation,
+)
+from research.recording.workloads.workload import Trainer, Workload
 
-Inputs = dict[str, torch.Tensor]
-CLASSES, VOCABULARY = 1000, 32_000
-NODES_PER_SAMPLE, NEIGHBORS, NODE_FEATURES = 1024, 8, 128  # of a random graph
-
-
-@dataclass(frozen=True)
-class Program:
-    """A model with its data."""
-
-    model: nn.Module  # with random weights
-    inputs: Callable[[], Inputs]  # makes a batch, on the CPU
-    loss: Callable[[Callable[..., Any], Inputs], torch.Tensor]  # of the model on a batch, [] float32
+VOCABULARY = 32_000
+NODES_PER_SAMPLE, NODE_FEATURES = 1024, 128  # of a random graph
+FRAMES, LETTERS = 3000, 16  # of 30 s of sound, and of a transcript
 
 
 @dataclass(frozen=True)
@@ -58,126 +59,24 @@ class LibraryModel(Workload, kind="library", width="size",
     precision: str = "float32"
     optimizer: str = "adamw"
     compile: bool = False
+    classes: ClassVar[int] = 1000
+    vocabulary: ClassVar[int] = VOCABULARY
 
     def build(self) -> Trainer:
         """The replicated model and batches."""
         if self.model not in MODELS:
             raise InputError(f"unknown model {self.model!r}", where="model", allowed=", ".join(MODELS))
-        torch.manual_seed(SEED)
-        with device():  # weights are drawn where they stay
-            program = MODELS[self.model](self)
-        model = replicate(program.model.train().to(device()), DEFAULT_BUCKET_MB)
-        batches = own_batches(lambda: {name: tensor.to(device()) for name, tensor in program.inputs().items()})
-        precision, run = arithmetic(self.precision), compiled(model, self.compile)
-
-        def forward() -> torch.Tensor:
-            with precision():
-                return program.loss(run, next(batches))
-
-        return LossTrainer((model,), forward, (OPTIMIZERS[self.optimizer](model.parameters()),))
+        return trainer_of(lambda: MODELS[self.model](self), self.precision, self.optimizer, compile=self.compile)
 
 
-OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyType({
-    "adamw": partial(torch.optim.AdamW, lr=1e-4),
-    "adamw_fused": partial(torch.optim.AdamW, lr=1e-4, fused=True),
-    "sgd": partial(torch.optim.SGD, lr=0.01, momentum=0.9),
-    "rmsprop": partial(torch.optim.RMSprop, lr=1e-4),
-})  # fmt: skip
-
-
-def _class_loss(model: Callable[..., Any], inputs: Inputs) -> torch.Tensor:
-    return F.cross_entropy(model(inputs["x"]).float(), inputs["y"])
-
-
-def _own_loss(model: Callable[..., Any], inputs: Inputs) -> torch.Tensor:
-    """The loss that a model of transformers computes from its labels."""
-    loss: torch.Tensor = model(**inputs).loss
-    return loss
-
-
-def _labels(size: LibraryModel) -> torch.Tensor:
-    return torch.randint(0, CLASSES, (size.batch,))
-
-
-def _tokens(size: LibraryModel) -> torch.Tensor:
-    return torch.randint(5, VOCABULARY, (size.batch, size.size))  # the first ones mark beginnings and ends
-
-
-def _timm(name: str, size: LibraryModel) -> Program:
-    """An image classifier of timm."""
-    model = importlib.import_module("timm").create_model(name, num_classes=CLASSES)
-    shape = (size.batch, 3, size.size, size.size)
-    return Program(model, lambda: {"x": torch.randn(shape), "y": _labels(size)}, _class_loss)
-
-
-def _segmentation(name: str, size: LibraryModel) -> Program:
-    """A segmentation model of torchvision: a class per pixel."""
-    create = getattr(importlib.import_module("torchvision.models.segmentation"), name)
-    model = create(weights=None, weights_backbone=None, num_classes=21)
-    image = (size.size, size.size)
-
-    def inputs() -> Inputs:
-        return {"x": torch.randn(size.batch, 3, *image), "y": torch.randint(0, 21, (size.batch, *image))}
-
-    def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
-        return F.cross_entropy(run(batch["x"])["out"].float(), batch["y"])
-
-    return Program(model, inputs, loss)
-
-
-def _video(name: str, size: LibraryModel) -> Program:
+def _video(name: str, at: LibraryModel) -> Program:
     """A video classifier of torchvision: 8 frames."""
-    model = getattr(importlib.import_module("torchvision.models.video"), name)(weights=None, num_classes=CLASSES)
-    shape = (size.batch, 3, 8, size.size, size.size)
-    return Program(model, lambda: {"x": torch.randn(shape), "y": _labels(size)}, _class_loss)
+    kind = getattr(importlib.import_module("torchvision.models.video"), name)
+    return images_to_classes(kind(weights=None, num_classes=at.classes), (3, 8, at.size, at.size), at)
 
 
-def _transformers(name: str, settings: Mapping[str, Any], inputs: Callable[[LibraryModel], Inputs],
-                  size: LibraryModel) -> Program:  # fmt: skip
-    """A model of transformers by its class; its configuration is the class's own with these settings."""
-    library = importlib.import_module("transformers")
-    kind = getattr(library, name)
-    return Program(kind(kind.config_class(**settings)), lambda: inputs(size), _own_loss)
-
-
-def _text(size: LibraryModel) -> Inputs:
-    tokens = _tokens(size)
-    return {"input_ids": tokens, "labels": tokens}
-
-
-def _translation(size: LibraryModel) -> Inputs:
-    return {"input_ids": _tokens(size), "labels": _tokens(size)[:, : max(size.size // 2, 1)].contiguous()}
-
-
-def _speech_to_text(size: LibraryModel) -> Inputs:
-    """30 s of sound as Whisper's features; `size` tokens of text."""
-    return {"input_features": torch.randn(size.batch, 80, 3000), "labels": _tokens(size)}
-
-
-def _sound(size: LibraryModel) -> Inputs:
-    """`size` samples of sound and a transcript of 16 characters."""
-    return {"input_values": torch.randn(size.batch, size.size), "labels": torch.randint(1, 31, (size.batch, 16))}
-
-
-def _text_and_images(size: LibraryModel) -> Inputs:
-    return {"input_ids": torch.randint(5, VOCABULARY, (size.batch, 64)),
-            "pixel_values": torch.randn(size.batch, 3, size.size, size.size)}  # fmt: skip
-
-
-def _graph(name: str, size: LibraryModel) -> Program:
-    """A graph network of torch-geometric that classifies the nodes of a random graph."""
-    kind = getattr(importlib.import_module("torch_geometric.nn"), name)
-    model = kind(NODE_FEATURES, hidden_channels=size.size, num_layers=3, out_channels=40)
-    num_nodes = size.batch * NODES_PER_SAMPLE
-
-    def inputs() -> Inputs:
-        return {"x": torch.randn(num_nodes, NODE_FEATURES), "y": torch.randint(0, 40, (num_nodes,)),
-                "edge_index": torch.randint(0, num_nodes, (2, num_nodes * NEIGHBORS))}  # fmt: skip
-
-    def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
-        return F.cross_entropy(run(batch["x"], batch["edge_index"]).float(), batch["y"])
-
-    return Program(model, inputs, loss)
+def _graph(name: str, at: LibraryModel) -> Program:
+    return graph(name, (NODE_FEATURES, at.size), at.batch * NODES_PER_SAMPLE, at)
 
 
 class UNet(nn.Module):
@@ -208,11 +107,11 @@ def _denoise(before: int, channels: int) -> nn.Sequential:
                          nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.SiLU())  # fmt: skip
 
 
-def _diffusion(size: LibraryModel) -> Program:
+def _diffusion(at: LibraryModel) -> Program:
     """One denoising step: the noise of a random time is predicted."""
 
     def inputs() -> Inputs:
-        return {"x": torch.randn(size.batch, 3, size.size, size.size), "time": torch.rand(size.batch, 1)}
+        return {"x": torch.randn(at.batch, 3, at.size, at.size), "time": torch.rand(at.batch, 1)}
 
     def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
         noise = torch.randn_like(batch["x"])
@@ -236,11 +135,11 @@ class Recurrent(nn.Module):
         return logits
 
 
-def _lstm(size: LibraryModel) -> Program:
+def _lstm(at: LibraryModel) -> Program:
     def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
         return F.cross_entropy(run(batch["x"]).flatten(0, 1).float(), batch["x"].flatten())
 
-    return Program(Recurrent(1024), lambda: {"x": _tokens(size)}, loss)
+    return Program(Recurrent(1024), lambda: {"x": tokens(at)}, loss)
 
 
 GPT2 = {"n_layer": 6, "vocab_size": VOCABULARY}
@@ -267,35 +166,28 @@ CLIP_PARTS = {
 }
 
 
-def _clip(size: LibraryModel) -> Program:
-    """Images and texts, compared with each other."""
-    library = importlib.import_module("transformers")
-    model = library.CLIPModel(library.CLIPConfig(**CLIP_PARTS))
-    return Program(model, lambda: _text_and_images(size), lambda run, batch: run(**batch, return_loss=True).loss)
-
-
 MODELS: Mapping[str, Callable[[LibraryModel], Program]] = MappingProxyType({
-    "resnet50": partial(_timm, "resnet50"),
-    "efficientnet_b0": partial(_timm, "efficientnet_b0"),
-    "mobilenetv3": partial(_timm, "mobilenetv3_large_100"),
-    "densenet121": partial(_timm, "densenet121"),
-    "regnety": partial(_timm, "regnety_016"),
-    "convnext": partial(_timm, "convnext_tiny"),
-    "vit": partial(_timm, "vit_small_patch16_224"),
-    "swin": partial(_timm, "swin_tiny_patch4_window7_224"),
-    "mixer": partial(_timm, "mixer_b16_224"),
-    "deeplab": partial(_segmentation, "deeplabv3_resnet50"),
+    "resnet50": partial(classifier, "resnet50", {}),
+    "efficientnet_b0": partial(classifier, "efficientnet_b0", {}),
+    "mobilenetv3": partial(classifier, "mobilenetv3_large_100", {}),
+    "densenet121": partial(classifier, "densenet121", {}),
+    "regnety": partial(classifier, "regnety_016", {}),
+    "convnext": partial(classifier, "convnext_tiny", {}),
+    "vit": partial(classifier, "vit_small_patch16_224", {}),
+    "swin": partial(classifier, "swin_tiny_patch4_window7_224", {}),
+    "mixer": partial(classifier, "mixer_b16_224", {}),
+    "deeplab": partial(segmentation, "deeplabv3_resnet50"),
     "video_resnet": partial(_video, "r3d_18"),
-    "gpt2": partial(_transformers, "GPT2LMHeadModel", GPT2, _text),
-    "llama": partial(_transformers, "LlamaForCausalLM", LLAMA, _text),
-    "mixtral": partial(_transformers, "MixtralForCausalLM", MIXTRAL, _text),
-    "bert": partial(_transformers, "BertForMaskedLM", BERT, _text),
-    "deberta": partial(_transformers, "DebertaV2ForMaskedLM", DEBERTA, _text),
-    "t5": partial(_transformers, "T5ForConditionalGeneration", T5, _translation),
-    "bart": partial(_transformers, "BartForConditionalGeneration", BART, _translation),
-    "whisper": partial(_transformers, "WhisperForConditionalGeneration", WHISPER, _speech_to_text),
-    "wav2vec2": partial(_transformers, "Wav2Vec2ForCTC", WAV2VEC2, _sound),
-    "clip": _clip,
+    "gpt2": partial(transformers_model, "GPT2LMHeadModel", GPT2, text),
+    "llama": partial(transformers_model, "LlamaForCausalLM", LLAMA, text),
+    "mixtral": partial(transformers_model, "MixtralForCausalLM", MIXTRAL, text),
+    "bert": partial(transformers_model, "BertForMaskedLM", BERT, text),
+    "deberta": partial(transformers_model, "DebertaV2ForMaskedLM", DEBERTA, text),
+    "t5": partial(transformers_model, "T5ForConditionalGeneration", T5, translation),
+    "bart": partial(transformers_model, "BartForConditionalGeneration", BART, translation),
+    "whisper": partial(transformers_model, "WhisperForConditionalGeneration", WHISPER, partial(speech_to_text, FRAMES)),
+    "wav2vec2": partial(transformers_model, "Wav2Vec2ForCTC", WAV2VEC2, partial(sound, 1, LETTERS)),
+    "clip": partial(clip, CLIP_PARTS, 64),
     "gcn": partial(_graph, "GCN"),
     "gat": partial(_graph, "GAT"),
     "graph_sage": partial(_graph, "GraphSAGE"),

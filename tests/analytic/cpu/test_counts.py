@@ -62,6 +62,18 @@ def test_a_recurrent_layer_is_one_product_of_inputs_and_one_of_the_state_per_ste
     assert [gradient[name] / layer[name] for name in ("product", "row", "left", "right", "result")] == [2] * 5
 
 
+def test_rows_of_a_grouped_product_are_divided_among_its_matrices() -> None:
+    known = {"family": "gemm", "flops": 4096.0, "bytes": 10.0}
+    (result,) = counts(call("aten::_grouped_mm", [[16, 8], [4, 8, 16], [4], [], []]) | known)
+    assert (result["flop"], result["left"], result["right"], result["result"]) == (4096, 16 * 8, 4 * 8 * 16, 16 * 16)
+
+
+def test_a_scatter_pays_by_the_element() -> None:
+    known = {"family": "indexing", "flops": 0.0, "bytes": 10.0}
+    (result,) = counts(call("aten::scatter", [[4, 8], [], [20, 8], []]) | known)
+    assert small(result) == {"call": 1, "element": 160, "byte": 10}
+
+
 def test_a_stack_is_its_layers_whichever_dimension_comes_first() -> None:
     known = {"family": "gemm", "flops": 100.0, "bytes": 10.0}
     states, weights = [[2, 2, 2], [2, 2, 2]], [[8, 4], [8, 2], [8], [8], [8, 2], [8, 2], [8], [8]]
@@ -75,12 +87,13 @@ def test_a_stack_is_its_layers_whichever_dimension_comes_first() -> None:
     assert small(unknown) == {"call": 1, "flop": 100, "byte": 10}
 
 
-def test_softmax_and_layer_norm_finish_rows() -> None:
-    softmax, layer, group = counts(
+def test_softmax_and_norms_finish_rows() -> None:
+    softmax, layer, group, batch = counts(
         call("aten::_softmax", [[5, 4, 8], [], []]), call("aten::layer_norm", [[5, 4, 8], [], [8], [8], []]),
-        call("aten::group_norm", [[5, 4, 8], [], [4], [4], []]),
+        call("aten::group_norm", [[5, 4, 8, 3], [], [4], [4], []]), call("aten::batch_norm", [[5, 4], [4], [4]]),
     )  # fmt: skip
-    assert (softmax["row"], layer["row"], group.get("row", 0)) == (20, 20, 0)
+    # planes of 8 x 3 in a group norm; features without planes have none
+    assert (softmax["row"], layer["row"], group["row"], batch.get("row", 0)) == (20, 20, 20, 0)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +144,8 @@ def test_a_depthwise_convolution_is_no_product() -> None:
     values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "16"]
     (result,) = counts(call("aten::conv2d", [[2, 16, 6, 6], [16, 1, 3, 3], [], [], [], [], []], values))
     assert result["lane_flop"] == 2 * 2 * 36 * 16 * 9 and "flop" not in result
+    # 3 rows of a kernel along 6 rows of 2 x 16 images; its 16 x 9 weights are reordered
+    assert (result["row"], result["right"]) == (3 * 6 * 2 * 16, 16 * 9)
 
 
 def test_lookups_miss_by_the_size_of_the_table() -> None:

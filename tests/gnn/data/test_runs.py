@@ -65,7 +65,8 @@ def test_a_label_of_one_recording_is_retained() -> None:
 
 def test_the_workload_is_what_the_card_states(tmp_path: Path) -> None:
     assert workload_of(tmp_path) == ""  # no card; a run's name states nothing
-    for card, workload in (("{}", ""), ('{"workload": null}', ""), ('{"workload": "dlrm"}', "dlrm")):
+    named = '{"workload": "library", "parameters": {"model": "bert"}}'
+    for card, workload in (("{}", ""), ('{"workload": null}', ""), ('{"workload": "dlrm"}', "dlrm"), (named, "bert")):
         (tmp_path / "run.json").write_text(card)
         assert workload_of(tmp_path) == workload
     for broken, message in ((b"[", "not JSON"), (b"[" * 100_000, "nested deeper"), (b'{"\xff"', "not JSON")):
