@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,8 @@ from gnnperf.generate.transformer.activations import recomputed
 from gnnperf.generate.transformer.gradients import Unit, Visit
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.memory import Role, rank_of
-from gnnperf.generate.transformer.passes import PassKind
+from gnnperf.generate.transformer.orders import Order
+from gnnperf.generate.transformer.passes import Gradient, PassKind, steps
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
 from gnnperf.generate.transformer.program import StageProgram
 from gnnperf.generate.transformer.rows import item_rows, lane_of, transfer_rows
@@ -39,7 +41,21 @@ class Run:
 
 PlanItem = Item
 Runs = tuple[tuple[Run, int], ...]  # with how often each is run
-PlanRuns = tuple[dict[PassKind, Runs], tuple[Run, ...]]  # of each kind of pass; what follows the last pass of a stage
+
+
+@dataclass(frozen=True)
+class PlanRuns:
+    """What a plan's passes do.
+
+    Attributes:
+        passes: runs of each class of equal passes.
+        of_kind: [num_kinds] class of each kind of pass.
+        after: what follows the last pass of each stage.
+    """
+
+    passes: tuple[Runs, ...]
+    of_kind: tuple[int, ...]
+    after: tuple[Run, ...]
 
 
 class WorkBook:
@@ -50,28 +66,24 @@ class WorkBook:
         self._passes: dict[Hashable, Runs] = {}
         self._items: dict[Item, Item] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._classes: dict[Hashable, tuple[dict[Class, PassKind], tuple[int, ...]]] = {}
 
-    def of_plan(self, plan: TransformerPlan, kinds: Iterable[PassKind]) -> PlanRuns:
-        """The runs of each kind of pass, and what follows the last pass of each stage."""
-        units, all_ = self._number(_of_units(plan)), self._number((_of_units(plan), _of_sums(plan)))
-        programs = [StageProgram(plan, stage) for stage in range(plan.parallelism.pipeline)]
-        passes = {kind: self._of_pass(plan, programs[kind.stage], kind, units, all_) for kind in kinds}
-        return passes, tuple(self._after(plan, program, i, all_) for i, program in enumerate(programs))
+    def of_plan(self, plan: TransformerPlan, short: Order) -> PlanRuns:
+        """Of the kinds of passes of the plan's order, perhaps with fewer micro-batches."""
+        units, sums = _of_units(plan), _of_sums(plan)
+        unit, all_ = self._number(units), self._number((units, sums))
+        key = short, plan.model.layers, plan.schedule.ends_as_layers, plan.experts, sums is None
+        if key not in self._classes:
+            self._classes[key] = _classes(plan, steps(short).kinds, flagged=sums is not None)
+        classes, of_kind = self._classes[key]
+        passes = tuple(self._of_pass(plan, kind, of, unit, all_) for of, kind in classes.items())
+        return PlanRuns(passes, of_kind, tuple(self._after(plan, i, all_) for i in range(short.stages)))
 
-    def _of_pass(
-        self, plan: TransformerPlan, program: StageProgram, kind: PassKind, units: int, all_: int
-    ) -> Runs:  # fmt: skip
-        each, stages, last = kind.each, plan.parallelism.pipeline, plan.order.parts - 1
-        part = plan.order.part(kind.stage, each.chunk)
-        turns = each.chunk, kind.stage in (0, stages - 1)
-        ends = part == 0, part == last, turns if plan.order.pipeline.there_and_back else None
-        layers = plan.layers_of_part(part)
-        experts = plan.experts and tuple(map(plan.has_experts, layers))
-        flags = (kind.first, kind.final, 0 < part < stages) if _of_sums(plan) else None
-        key = (all_, len(layers), plan.schedule.recomputed_layers, experts, each.backward,
-               each.gradient, ends, flags)  # fmt: skip
+    def _of_pass(self, plan: TransformerPlan, kind: PassKind, of: Class, units: int, all_: int) -> Runs:
+        key, each = (all_, plan.schedule.recomputed_layers, of), kind.each
         if key not in self._passes:
-            messages = (units, "messages", each.backward, each.gradient, *ends)
+            program = StageProgram(plan, kind.stage)
+            messages = (units, "messages", each.backward, each.gradient, of.ends)
             runs = Counter((self._run(messages, lambda: program.messages_of(each)),))
             for at in program.visits(each, first=kind.first, final=kind.final):
                 own = (units, each.backward, each.gradient, *_of_unit(plan, at.unit))
@@ -82,11 +94,11 @@ class WorkBook:
             self._passes[key] = tuple((run, n) for run, n in runs.items() if run.items)
         return self._passes[key]
 
-    def _after(self, plan: TransformerPlan, program: StageProgram, stage: int, settings: int) -> Run:
+    def _after(self, plan: TransformerPlan, stage: int, settings: int) -> Run:
         ways, layers = plan.parallelism, layers_of(plan, stage)
         kinds = () if plan.experts is None else tuple(plan.has_experts(layer) for layer in layers)
         key = (settings, ways, plan.sharding, len(layers), stage == 0, stage == plan.last_stage, kinds)
-        return self._run(key, program.after_passes)
+        return self._run(key, lambda: StageProgram(plan, stage).after_passes())
 
     def _run(self, key: Hashable, make: Callable[[], Iterable[Placed]]) -> Run:
         if key not in self._known:
@@ -96,6 +108,36 @@ class WorkBook:
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
+
+
+class Class(NamedTuple):
+    """What passes have in common that do the same, next to settings of the plan."""
+
+    layers: int
+    experts: tuple[bool, ...] | None
+    backward: bool
+    gradient: Gradient
+    ends: tuple[Hashable, ...]  # of the model; where the order turns back: chunk and stage
+    flags: tuple[bool, ...] | None  # of sums around units
+
+
+def _classes(
+    plan: TransformerPlan, kinds: Sequence[PassKind], *, flagged: bool
+) -> tuple[dict[Class, PassKind], tuple[int, ...]]:  # fmt: skip
+    """A kind of pass of each class; [num_kinds] place of each kind's class."""
+    result: dict[Class, PassKind] = {}
+    classes, order, stages = [], plan.order, plan.parallelism.pipeline
+    for kind in kinds:
+        part = order.part(kind.stage, kind.each.chunk)
+        turns = (kind.each.chunk, kind.stage in (0, stages - 1)) if order.pipeline.there_and_back else None
+        layers = plan.layers_of_part(part)
+        experts = None if plan.experts is None else tuple(map(plan.has_experts, layers))
+        flags = (kind.first, kind.final, 0 < part < stages) if flagged else None
+        ends = part == 0, part == order.parts - 1, turns
+        classes.append(Class(len(layers), experts, kind.each.backward, kind.each.gradient, ends, flags))
+        result.setdefault(classes[-1], kind)
+    place = {one: i for i, one in enumerate(result)}
+    return result, tuple(place[one] for one in classes)
 
 
 def _of_units(plan: TransformerPlan) -> Hashable:
