@@ -156,7 +156,7 @@ class _Lengths:
     def _made(self, run: Run, at: np.ndarray, device_us: np.ndarray) -> np.ndarray:
         lanes = np.bincount(self._lane[at] + 1, device_us, minlength=LANES + 1)[1:]
         kernels, host = float(device_us[self._is_kernel[at]].sum()), float(self._host_us[at].sum())
-        return np.r_[run_us(run, device_us.tolist()), kernels, host, lanes]
+        return np.concatenate([[run_us(run, device_us.tolist()), kernels, host], lanes])
 
 
 class _Step:
