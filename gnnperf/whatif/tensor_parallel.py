@@ -113,7 +113,8 @@ class _Layers:
             own = self.calls[(self.calls["phase"] == phase) & (self.calls["num_works"] > 0) & (self.calls["step"] >= 0)]
             for template, (_, of_step) in enumerate(own.groupby(["rank", "step"])):
                 self._of_phase(phase, template, of_step)
-        if not self.sums:
+        phases = {one.phase for one in self.sums}
+        if not phases or (len(phases) == 1 and (self.calls["phase"] == Phase.BACKWARD).any()):
             raise refusal(graph, "no layers of a transformer: two norms with two products or more between them",
                           "a trace with shapes of a transformer")  # fmt: skip
         self.widths = {out for out, _ in self.weights[Role.COLUMNS]} | {in_ for _, in_ in self.weights[Role.SUMMED]}
@@ -122,11 +123,10 @@ class _Layers:
     def _of_phase(self, phase: Phase, template: int, calls: pd.DataFrame) -> None:
         norm = calls["op_name"].str.contains("|".join(NORMS)).to_numpy()
         lanes = calls["lane"][norm].mode()
-        calls, norm = (
-            (part[(calls["lane"] == lanes.iloc[0]).to_numpy()] for part in (calls, norm))
-            if len(lanes)
-            else (calls, norm)
-        )
+        if lanes.empty:
+            return
+        own = (calls["lane"] == lanes.iloc[0]).to_numpy()
+        calls, norm = calls[own], norm[own]
         for half in np.split(calls.index.to_numpy(), np.flatnonzero(norm)):
             is_half = len(half) and any(one in self._name(half[0]) for one in NORMS)
             products = [i for i in half.tolist() if is_half and self._is_product(i, phase)]
@@ -211,17 +211,16 @@ class _Layers:
     def _heads(self) -> tuple[int, ...]:
         """Numbers of heads of queries, and of keys where they are fewer."""
         result: dict[int, None] = {}
-        whole = {in_ for _, in_ in self.weights[Role.SUMMED]}
+        whole, columns = ({side[place] for side in self.weights[role]}
+                          for place, role in ((1, Role.SUMMED), (0, Role.COLUMNS)))  # fmt: skip
         for i, role in self.role.items():
             for shape in all_shapes(self.arguments[i]) if role is Role.INNER else ():
-                head = shape[-1]
-                for width in whole if len(shape) > 2 and head else ():
-                    number = width // head
-                    known = (
-                        number in shape[1:-1] if len(shape) > 3 else self._name(i) in BATCHED and not shape[0] % number
-                    )
-                    if width % head == 0 and number > 1 and known:
-                        result[number] = None
+                for width in whole if len(shape) > 2 and shape[-1] else ():
+                    queries, rest = divmod(width, shape[-1])
+                    keys = [one // shape[-1] for out in columns for one in (out, (out - width) // 2)]
+                    merged = len(shape) == 3 and self._name(i) in BATCHED and not shape[0] % max(queries, 1)
+                    if rest == 0 and queries > 1 and (queries in shape[1:-1] or merged):
+                        result |= {n: None for n in (queries, *keys) if n > 1 and queries % n == 0}
         return tuple(result)
 
 

@@ -255,8 +255,8 @@ def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, flo
     dims, their_dims = (nodes["input_dims"].astype(object).to_numpy() for nodes in (mine.nodes, there))
     has = mine.nodes["input_dims"].notna().to_numpy()
     same = has & (matched >= 0) & (dims == their_dims)
-    ratio = float(np.nansum(mine.nodes["flops"].to_numpy()) / np.nansum(theirs.nodes["flops"].to_numpy()))
-    return float(same.sum() / has.sum()), ratio
+    flops = (np.nansum(one.nodes["flops"].to_numpy()) * one.world_size / len(one.ranks) for one in (mine, theirs))
+    return float(same.sum() / has.sum()), float(next(flops) / next(flops))
 
 
 def outcomes() -> tuple[list[Predicted], list[str]]:
