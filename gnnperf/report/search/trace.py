@@ -70,7 +70,7 @@ def search_trace(
         try:
             own = setup_of(graph, replace(request, whatif=edits)).step_prediction(prediction).whatif
         except InputError as error:
-            errors[f"{count} devices, tensor {tensor}, batch x {batch:g}"] = error
+            errors[f"{count} devices{f', tensor {tensor}' if tensor > 1 else ''}, batch x {batch:g}"] = error
             continue
         assert own is not None, "edits are requested"
         rows.append(_row(own.prediction, count, tensor, batch, memory_bytes, reserve_share))
