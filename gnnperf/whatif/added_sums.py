@@ -111,7 +111,7 @@ def with_sums(
     num, first_transfer = len(of), 2 * len(like.anchors)
     rows = np.r_[np.stack([2 * of, 2 * of + 1], axis=1).ravel(), first_transfer + of]
     source, anchors = like.origin[rows], like.anchors[of]
-    nodes = concat_tables([graph.nodes, like.rows.iloc[rows]])
+    nodes = concat_tables([graph.nodes, like.rows.take(rows)])
     origin = np.concatenate([np.arange(graph.num_nodes), source])
     arrive, new = graph.num_nodes + 2 * np.arange(num), graph.num_nodes + np.arange(3 * num)
     added = np.arange(len(nodes)) >= graph.num_nodes

@@ -249,8 +249,8 @@ def _divided(graph: ExecutionGraph, layers: _Layers, ranks: int) -> tuple[Execut
         touched[rows] = changed.touched
         for name, values in columns.items():
             values[rows] = changed.nodes[name].astype(object)
-    share = _share(graph, parameters)
     sent = is_type(graph, NodeType.COMM, NodeType.COLLECTIVE) & (nodes["message_bytes"] > 0).to_numpy()
+    share = _share(graph, parameters) if sent.any() else 1.0
     predicted = (touched & ~is_type(graph, NodeType.HOST)) | sent
     edited = nodes.assign(
         input_dims=pd.Categorical(columns["input_dims"]), flops=columns["flops"].astype(float),
@@ -299,15 +299,14 @@ class _Divide:
         """None: nothing changes."""
         if self.role is Role.PARAMETERS:
             known = all(len(shape) < 2 or shape in self.parameters for shape in all_shapes(call.arguments))
-            new = (
-                tuple(each(a, self._parameter) for a in call.arguments)
-                if known or call.phase == Phase.OPTIMIZER
-                else call.arguments
-            )
+            known |= call.phase == Phase.OPTIMIZER
+            new = tuple(each(a, self._parameter) for a in call.arguments) if known else call.arguments
         elif self.role is Role.INNER:
             new = tuple(each(argument, self._inner) for argument in call.arguments)
         else:
-            new = self._product(op_of(call.name), call.arguments)
+            name = op_of(call.name)  # of a product, or of what it calls for its arguments
+            is_product = name in PRODUCTS and len(_factors(name, call.arguments)[1]) == 2
+            new = self._product(name, call.arguments) if is_product else call.arguments
         if new == call.arguments:
             return None
         return new, with_shapes(call.name, call.arguments, new, call.recorded, call.dtype, 1 / self.ranks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,12 +19,12 @@ from gnnperf.whatif.tensor_parallel import TensorParallel
 from gnnperf.whatif.world_size import WorldSize
 from tests.generate.transformer.plans import small
 
-RUNS = "datasets/cpu-gloo"
+RUNS = Path("datasets/cpu-gloo")
 PRODUCTS = ("aten::addmm", "aten::mm", "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::gelu")
 
 
 def _recorded(run: str) -> ExecutionGraph:
-    return load_graph(f"{RUNS}/{run}").step(1).for_predictors()
+    return load_graph(RUNS / run).step(1).for_predictors()
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,17 @@ def test_a_plan_is_divided_as_the_plan_of_so_many_ranks_has_it() -> None:
     sizes = [Counter(own["message_bytes"]) for own in layers]
     assert not sizes[0] - sizes[1]
     assert sum(sizes[0].values()) == 4 * 4 * 2 * 3  # layers, micro-batches; halves forward, again and backward
+
+
+def test_a_run_on_one_gpu_gets_sums_that_nothing_measured() -> None:
+    """4 layers of 12 x 1024^2 weights are divided, the logits' 32,000 x 1024 are not; attention is a few percent."""
+    graph = _recorded("../h200/gpt_l4_w1024_s1024_b8_v32k_bfloat16_x1_lo/1")
+    edited = TensorParallel(2)(graph)
+    flops = [np.nansum(one.nodes["flops"][one.nodes["node_type"] == "compute"]) for one in (edited.graph, graph)]
+    assert flops[0] / flops[1] == pytest.approx((2 * 12 * 1024 + 32000) / (4 * 12 * 1024 + 32000), rel=0.03)
+    sums = _transfers(edited.graph)
+    assert len(sums) == 4 * 2 * 2 and set(sums["message_bytes"]) == {2.0 * 8 * 1024 * 1024}
+    assert sums["latency_us"].isna().all() and edited.graph.world_size == 2
 
 
 @pytest.mark.parametrize(
