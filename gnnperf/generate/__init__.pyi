@@ -10,6 +10,7 @@ from .folding.fold import fold as fold
 from .folding.fold import of_ranks as of_ranks
 from .folding.fold import restated as restated
 from .folding.messages import doubts as doubts
+from .folding.messages import is_sharded as is_sharded
 from .folding.messages import shard_messages as shard_messages
 from .folding.messages import shard_work as shard_work
 from .folding.messages import smaller as smaller
@@ -60,6 +61,7 @@ from .transformer.items import Op as Op
 from .transformer.orders import Pipeline as Pipeline
 from .transformer.pass_work import ItemTable as ItemTable
 from .transformer.pass_work import PlanItem as PlanItem
+from .transformer.pass_work import PlanRuns as PlanRuns
 from .transformer.pass_work import Run as Run
 from .transformer.pass_work import Runs as Runs
 from .transformer.pass_work import WorkBook as WorkBook

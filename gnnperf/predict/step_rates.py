@@ -128,7 +128,7 @@ def samples_of_card(card: Mapping[str, object], world_size: int) -> float | None
 
 def _edited_work(work: StepWork, edits: Sequence[Edit], edited: StepPrediction, unedited_ranks: int) -> StepWork:
     """Work of the edited step; the FLOPs of a plan follow the batch, others the edited shapes."""
-    from gnnperf.whatif import ResizeTables, ScaleBatch, ScaleSequence, WorldSize
+    from gnnperf.whatif import ResizeTables, ScaleBatch, ScaleSequence, TensorParallel, WorldSize
 
     samples, tokens, model, counted = work.samples, work.tokens, work.model_flops, work.model_flops is None
     for edit in edits:
@@ -138,6 +138,8 @@ def _edited_work(work: StepWork, edits: Sequence[Edit], edited: StepPrediction, 
             tokens, model = product(tokens, edit.factor), None
         elif isinstance(edit, ResizeTables):
             model = None
+        elif isinstance(edit, TensorParallel):  # its ranks share a batch
+            unedited_ranks *= edit.ranks
         elif isinstance(edit, WorldSize):  # every rank keeps its batch
             more = edit.ranks / unedited_ranks
             unedited_ranks = edit.ranks

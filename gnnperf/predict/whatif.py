@@ -37,6 +37,7 @@ from gnnperf.whatif import (
     ScaleBatch,
     ScaleSequence,
     Straggler,
+    TensorParallel,
     WaitLater,
     WorldSize,
 )
@@ -57,6 +58,7 @@ EDITS: Mapping[str, type] = {
     "horizontal": FuseHorizontally,
     "compress": CompressMessages,
     "world_size": WorldSize,
+    "tensor": TensorParallel,
     "block": Block,
     "overlap": WaitLater,
     "stream": MoveToStream,

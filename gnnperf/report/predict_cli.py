@@ -54,7 +54,7 @@ gnnperf what-if runs/trace_dir dtype=of:float32,to:bfloat16 --gpu h200
 
 EDIT: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
   batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, sequence,
-  stall, straggler, stream, table_size, world_size
+  stall, straggler, stream, table_size, tensor, world_size
 every setting: docs/how-to/predict.md, Edits
 """
 REPORT = """\

@@ -33,6 +33,7 @@ from .precision import CompressMessages as CompressMessages
 from .sequence import ScaleSequence as ScaleSequence
 from .streams import MoveToStream as MoveToStream
 from .table_size import ResizeTables as ResizeTables
+from .tensor_parallel import TensorParallel as TensorParallel
 from .waits import Block as Block
 from .waits import WaitLater as WaitLater
 from .world_size import WorldSize as WorldSize

@@ -23,15 +23,12 @@ from gnnperf.generate import (
     find_replicas,
     fold,
     of_ranks,
-    parse,
-    restated,
     shard_messages,
     shard_work,
     smaller,
-    tensors,
 )
-from gnnperf.graph import DTYPE_BYTES, EdgeList, ExecutionGraph, concat_tables, lane_keys, node_table, take
-from gnnperf.hardware import Placement
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, lane_keys, take
+from gnnperf.whatif.added_sums import NO_HOST, Sum, placed, templates, updated, with_sums
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, unedited
 
 SAME_BATCH = "whether the program keeps the batch of a rank: it stays, so that the global batch grows with the ranks"
@@ -76,21 +73,7 @@ class WorldSize:
         resized, touched = _resized(small, grows, factor)
         moved = _moved(resized, replicas, factor)
         unknown = (SAME_BATCH, *unequal, *doubts(small, grows), *_uneven(small, grows), ALGORITHM)
-        return Edited(_placed(moved, graph, self.ranks, stands_for), touched, came_from, unknown)
-
-
-def _placed(edited: ExecutionGraph, before: ExecutionGraph, ranks: int, stands_for: tuple[int, ...]) -> ExecutionGraph:
-    placement, warnings = _placement(before, ranks), restated(edited.warnings, stands_for)
-    return replace(edited, world_size=ranks, placement=placement, stands_for=stands_for, warnings=warnings).validate()
-
-
-def _placement(graph: ExecutionGraph, ranks: int) -> Placement | None:
-    """As many ranks on a machine as before; None: as many as the cluster has, where one machine of GPUs was enough."""
-    before = graph.placement
-    if before is None or (before.hosts == 1 and graph.runs_on_gpu):
-        return None
-    per_host = max(graph.world_size // before.hosts, 1)
-    return Placement(-(-ranks // per_host), before.bandwidth_bytes_per_s, before.bucket_bytes)
+        return Edited(placed(moved, graph, self.ranks, stands_for), touched, came_from, unknown)
 
 
 def _roles(
@@ -137,14 +120,9 @@ def _of_ranks(graph: ExecutionGraph, positions: np.ndarray) -> tuple[ExecutionGr
 #
 # before   backward |last kernel|          |update|
 # after    backward |last kernel|arrive >[all_reduce of all gradients]> exit|update|
-#
-# The new parts are copies of an all_reduce of the same rank: its measured latency, scaled by the model's ratio.
 
-# Ops of optimizers on every parameter once, the surest first: SGD multiplies its momentum once and adds twice.
-ONCE = ("fused", "foreach_addcdiv", "addcdiv", "foreach_mul_", "mul_", "foreach_add", "add_")
 ADDED = ("how gradients are divided into buckets, and how much of their sum overlaps with the backward: one all_reduce "
          "of {:.4g} MB per rank after it, in {}, the dtype of its products")  # fmt: skip
-NO_HOST = "what hosts and copies into buckets cost for it: no call is added"
 
 
 def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
@@ -155,107 +133,20 @@ def _replicated(graph: ExecutionGraph, ranks: int, factor: Fraction) -> Edited:
     if factor.denominator != 1:
         raise InputError(f"{ranks} ranks are no whole number of replicas", where="ranks of a world size",
                          allowed=f"a multiple of {graph.world_size}")  # fmt: skip
-    rows, source, anchors = _templates(graph) if graph.world_size > 1 else _new_parts(graph)
-    nodes, origin = concat_tables([graph.nodes, rows]), np.concatenate([np.arange(graph.num_nodes), source])
-    arrive = graph.num_nodes + 2 * np.arange(len(anchors))
-    transfer = graph.num_nodes + 2 * len(anchors) + np.arange(len(anchors))
-    added = np.arange(len(origin)) >= graph.num_nodes
-    rank = nodes["rank"].to_numpy()
-    of_rank = rank.copy()
-    of_rank[transfer] = rank[arrive]
-    products = chosen(nodes, NodeType.COMPUTE, phase=Phase.BACKWARD, family=OpFamily.GEMM)
-    known = nodes["dtype"][products & nodes["dtype"].isin(list(DTYPE_BYTES)).to_numpy()].astype(str).mode()
-    dtype = str(known.iloc[0]) if len(known) else "float32"
-    sizes = {one: _gradient_bytes(graph, one, dtype) for one in graph.ranks}
-    message = np.array([sizes.get(one, np.nan) for one in of_rank.tolist()])
-    columns: dict[str, tuple[np.ndarray | float, str]] = {
-        "group_size": (factor.numerator, "int32"), "group_stride": (graph.world_size, "int32"),
-        "group_first": (of_rank, "int32"), "message_bytes": (message, "float64"), "flops": (np.nan, "float64"),
-        "bytes": (np.nan, "float64"), "start_us": (np.nan, "float64"), "blocked_us": (0.0, "float64"),
-    }  # fmt: skip
-    stream = nodes["stream"].to_numpy()
-    free = {one: int(stream[rank == one].max()) + 1 for one in graph.ranks}
-    own = added & (rank >= 0)
-    nodes = nodes.assign(
-        node_id=np.arange(len(nodes)),
-        phase=nodes["phase"].where(~added, str(Phase.BACKWARD)),
-        input_dims=nodes["input_dims"].where(~added),
-        stream=np.where(own, [free.get(one, -1) for one in rank.tolist()], stream).astype(np.int64),
-        **{
-            name: np.where(added, value, nodes[name].to_numpy()).astype(kind) for name, (value, kind) in columns.items()
-        },
-    )
-    nodes = nodes.assign(latency_us=nodes["latency_us"].mask(added & (rank < 0)))
-    edges = EdgeList()
-    edges.add(arrive, transfer, Relation.JOINS)
-    edges.add(transfer, arrive + 1, Relation.RELEASES)
-    for place, anchor in enumerate(anchors.tolist()):
-        before, after = _around_optimizer(graph, anchor)
-        edges.add(before, np.full(len(before), arrive[place]), Relation.WAITS, "event")
-        edges.add(np.full(len(after), arrive[place] + 1), after, Relation.WAITS, "event")
-    placed = graph.edges["relation"].isin([str(Relation.RUNS_ON), str(Relation.CROSSES)])
-    # The nodes whose devices and links the new ones have.
-    like = np.concatenate([np.repeat(anchors, 2), source[2 * len(anchors) :]])
-    copies = [graph.edges[placed & (graph.edges["src"] == old)].assign(src=new)
-              for old, new in zip(like.tolist(), np.flatnonzero(added).tolist(), strict=True)]  # fmt: skip
-    tables = [part for part in (graph.edges, edges.table(), *copies) if len(part)]
-    larger = replace(graph, nodes=nodes, edges=concat_tables(tables))
+    like = templates(graph)
+    products = chosen(graph.nodes, NodeType.COMPUTE, phase=Phase.BACKWARD, family=OpFamily.GEMM)
+    known = graph.nodes["dtype"][products & graph.nodes["dtype"].isin(list(DTYPE_BYTES)).to_numpy()]
+    dtype = str(known.astype(str).mode().iloc[0]) if len(known) else "float32"
+    sizes = {one: float(DTYPE_BYTES[dtype] * sum(map(prod, updated(graph, one)))) for one in graph.ranks}
+    of_rank = graph.nodes["rank"].to_numpy()[like.anchors]
+    sums = [
+        Sum(place, sizes[rank], Phase.BACKWARD, *_around_optimizer(graph, anchor))
+        for place, (rank, anchor) in enumerate(zip(of_rank.tolist(), like.anchors.tolist(), strict=True))
+    ]
+    larger, added, origin = with_sums(graph, like, sums, factor.numerator, graph.world_size)
     stands_for = tuple(int(n * factor) for n in graph.multiplicity.values())
     unknown = (SAME_BATCH, ADDED.format(max(sizes.values()) / 1e6, dtype), NO_HOST, ALGORITHM)
-    return Edited(_placed(larger, graph, ranks, stands_for), added, origin, unknown)
-
-
-# Rows of arrive, exit, ... and transfers; origins; node of each rank.
-Added = tuple[pd.DataFrame, np.ndarray, np.ndarray]
-
-
-def _new_parts(graph: ExecutionGraph) -> Added:
-    """Of a run on one device, which has no sum to copy: the model predicts it, as it came from no measured node."""
-    nodes, kernels = graph.nodes, np.flatnonzero(chosen(graph.nodes, *ON_DEVICE, phase=Phase.BACKWARD))
-    unmeasured = np.flatnonzero(is_type(graph, NodeType.DEVICE))
-    if not len(kernels) or not len(unmeasured):
-        raise refusal(graph, "no backward pass", "a training step")
-    last = nodes.iloc[kernels[-1]]
-    rows = node_table(
-        3, node_type=np.array([NodeType.COMM, NodeType.COMM, NodeType.COLLECTIVE]), op_name="c10d::allreduce_",
-        segment=np.array([Segment.ARRIVE, Segment.EXIT, None], dtype=object), family=str(OpFamily.COLLECTIVE),
-        collective="all_reduce", rank=np.array([last["rank"], last["rank"], -1]), step=int(last["step"]),
-        device=np.array([last["device"], last["device"], -1]), latency_us=np.array([0.0, 0.0, np.nan]),
-    )  # fmt: skip
-    return rows, np.repeat(unmeasured[:1], 3), kernels[-1:]
-
-
-def _templates(graph: ExecutionGraph) -> Added:
-    """Copies of the last all_reduce of every rank and step; it may wait for untraced ranks."""
-    nodes = graph.nodes
-    reduces = chosen(nodes, NodeType.COMM, collective="all_reduce", segment=Segment.ARRIVE)
-    first, then = ends(graph, Relation.FOLLOWS)
-    waits = reduces[first] & (nodes["segment"] == Segment.PEER_WAIT).to_numpy()[then]
-    arrive_of = np.where(reduces, np.arange(len(nodes)), -1)
-    arrive_of[then[waits]] = first[waits]
-    part, transfer = ends(graph, Relation.JOINS)
-    part, transfer = arrive_of[part][arrive_of[part] >= 0], transfer[arrive_of[part] >= 0]
-    last = nodes.loc[part, ["rank", "step"]].assign(part=part, transfer=transfer).groupby(["rank", "step"]).last()
-    if len(last) < len(graph.ranks):
-        raise refusal(graph, "not every rank takes part in an all_reduce, so none can be copied for gradients",
-                      "a run with tensor parallelism or another sum over ranks")  # fmt: skip
-    parts, transfers = last["part"].to_numpy(), last["transfer"].to_numpy()
-    origin = np.concatenate([np.stack([parts, parts + 1], axis=1).ravel(), transfers])
-    return nodes.iloc[origin], origin, parts
-
-
-def _gradient_bytes(graph: ExecutionGraph, rank: int, dtype: str) -> float:
-    """Of the parameters that a rank updates in a step."""
-    nodes = graph.nodes
-    calls = chosen(nodes, NodeType.COMPUTE, phase=Phase.OPTIMIZER, rank=rank, step=graph.steps[0].step)
-    table = nodes.loc[calls & nodes["input_dims"].notna().to_numpy(), ["op_name", "input_dims"]].astype(str)
-    for name in ONCE:
-        own = table["input_dims"][table["op_name"].str.contains(name, regex=False)]
-        shapes = [shape for dims in own for shape in tensors(parse(dims)[0])]
-        if shapes:
-            return float(DTYPE_BYTES[dtype] * sum(map(prod, shapes)))
-    raise refusal(graph, f"no op whose shapes show the parameters that rank {rank} updates",
-                  "a step with an optimizer, recorded with record_shapes=True")  # fmt: skip
+    return Edited(placed(larger, graph, ranks, stands_for), added, origin, unknown)
 
 
 def _around_optimizer(graph: ExecutionGraph, part: int) -> tuple[np.ndarray, np.ndarray]:

@@ -38,7 +38,9 @@ from gnnperf.whatif import (
     ResizeTables,
     ScaleBatch,
     ScaleSequence,
+    TensorParallel,
     WaitLater,
+    WorldSize,
     apply,
 )
 from gnnperf.whatif.edit import Edited, unedited
@@ -53,6 +55,7 @@ BATCH = re.compile(r"_b(\d+)(?=_)")
 LOW, HALVED = "_bfloat16", 0.5
 LINK = re.compile(r"_(lo|[\d.]+g)$")
 ROWS = re.compile(r"_r(\d+)k(?=_)")
+TENSOR = re.compile(r"(gpt_l\d+_w\d+_s\d+_b)(\d+)_tp_x2_(\S+)")
 TRANSFORMER = re.compile(r"_w(\d+)_s(\d+)_b(\d+)")
 FIRST_CONVOLUTIONS = {"resnet_n1": (1, 3, 6)}  # of each block; the stem is 0, the wider blocks have a third one
 Graphs = Mapping[str, ExecutionGraph]  # run -> graph of its first recording
@@ -84,7 +87,8 @@ def declared_pairs(graphs: Graphs) -> list[DeclaredPair]:
         pair for pair in json.loads((DATASET / PAIRS).read_text())["pairs"] if {pair["a"], pair["b"]} <= set(graphs)
     ]
     result = [one for pair in listed for one in _intervention(pair)]
-    return [*result, *_links(graphs), *_tables(set(graphs)), *_sequences(set(graphs)), *shape_pairs(set(graphs))]
+    runs = set(graphs)
+    return [*result, *_links(graphs), *_tables(runs), *_sequences(runs), *shape_pairs(runs), *_tensors(runs)]
 
 
 def shape_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
@@ -177,8 +181,21 @@ def _sequences(runs: set[str]) -> Iterator[DeclaredPair]:
                 yield DeclaredPair("sequence", a, b, edits, trivial=ratio)
 
 
-KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "sequence", "batch", "dtype", "blocking",
-         "overlap")  # fmt: skip
+def _tensors(runs: set[str]) -> Iterator[DeclaredPair]:
+    """From one or two replicas to two ranks that divide the layers of one, perhaps with another batch."""
+    for b in sorted(runs):
+        match = TENSOR.fullmatch(b)
+        for a in sorted(runs) if match else ():
+            plain = re.fullmatch(rf"{match[1]}(\d+)(?:_mb[\d.]+)?_x([12])_{re.escape(match[3])}", a)  # type: ignore[index]
+            if plain:
+                ratio = int(match[2]) / int(plain[1])  # type: ignore[index]
+                larger = (ScaleBatch(ratio),) if ratio != 1 else ()
+                one = (WorldSize(2),) if plain[2] == "2" else ()
+                yield DeclaredPair("tensor", a, b, (*larger, TensorParallel(2), *one), trivial=HALVED * ratio)
+
+
+KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "sequence", "batch", "dtype", "tensor",
+         "blocking", "overlap")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -238,8 +255,8 @@ def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, flo
     dims, their_dims = (nodes["input_dims"].astype(object).to_numpy() for nodes in (mine.nodes, there))
     has = mine.nodes["input_dims"].notna().to_numpy()
     same = has & (matched >= 0) & (dims == their_dims)
-    ratio = float(np.nansum(mine.nodes["flops"].to_numpy()) / np.nansum(theirs.nodes["flops"].to_numpy()))
-    return float(same.sum() / has.sum()), ratio
+    flops = (np.nansum(one.nodes["flops"].to_numpy()) * one.world_size / len(one.ranks) for one in (mine, theirs))
+    return float(same.sum() / has.sum()), float(next(flops) / next(flops))
 
 
 def outcomes() -> tuple[list[Predicted], list[str]]:

@@ -3,13 +3,11 @@
     python -m research.benchmarks search --spaces                              20 small spaces, exhaustively
     python -m research.benchmarks search --large                               64 GPUs: seconds, candidates per second
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --vtrain   the pick's label against the best label
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --factors  the same of bounds with fitted factors
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks search --profiles layers of the labels, and their spread
 
-Without an option, all of them. `--factors` fits on the labels that it is compared with, to see what the picks lack;
-`--profiles` reads them only, to see whether any model can reach the right division.
-vTrain's labels (see `vtrain`) are read after the searches; no label is known to them. The global batch is part of what
-a search is given, so that its candidates are the configurations of one model, number of GPUs and global batch.
+Without an option, all of them. vTrain's labels (see `vtrain`) are read after the searches; no label is known to them.
+The global batch is part of what a search is given, so that its candidates are the configurations of one model, number
+of GPUs and global batch. Then layers of the labels are compared with each other, and picks with those of labels that
+are as uncertain as layers of equal work are apart: no model of the work can do better.
 """
 
 from __future__ import annotations
@@ -62,8 +60,7 @@ Pick = tuple[tuple[object, ...], int, int]  # (model, GPUs, batch), place of the
 
 def main(argv: list[str]) -> None:
     """Run the parts that are named, or all."""
-    parts: dict[str, Callable[[], None]] = {"--spaces": spaces, "--large": large, "--vtrain": vtrain,
-                                             "--factors": factors, "--profiles": profiles}  # fmt: skip
+    parts: dict[str, Callable[[], None]] = {"--spaces": spaces, "--large": large, "--vtrain": vtrain}
     if set(argv) - set(parts):
         raise InputError(f"no part {argv[0]!r}", where="research.benchmarks search", allowed=", ".join(parts))
     for name in argv or parts:
@@ -138,74 +135,24 @@ def vtrain() -> None:
         picked.append((tuple(key), by_name[outcome.options[0].plan.name], by_name[rule.plan.name] if rule else -1))
         if number % 20 == 0:
             print(f"{number} of {len(groups)} searches", file=sys.stderr, flush=True)
-    _print_picks(table.assign(label_us=iteration_us(folder, plans)), picked)
+    bound_us = np.array([bound.step_us for bound in bounds(plans, cluster)])
+    table = table.assign(label_us=iteration_us(folder, plans), bound_us=bound_us)
+    _print_picks(table, picked)
+    _print_divisions(table, picked, _profiles(table, cluster))
 
 
 GROUP, DIVISION = ["hidden", "layers", "gpus", "global_batch"], ["tensor", "pipeline", "data"]
-FACTORS = ("", "micro_batch", "tensor", "micro_batch tensor", "micro_batch tensor pipeline",
-           "hidden*micro_batch hidden*tensor pipeline", "hidden*tensor*micro_batch",
-           "hidden*tensor*micro_batch pipeline")  # fmt: skip
-
-
-def factors() -> None:
-    """Picks by lower bounds, times factors fitted on all labels, and on labels of the other hidden width only.
-
-    The former shows what a model of these columns might reach; the latter whether a factor has a cause that holds for
-    another model, too.
-    """
-    plans = configurations(mirror())
-    cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
-    bound_us = np.array([bound.step_us for bound in bounds(plans, cluster)])
-    table = columns_of(plans).assign(label_us=iteration_us(mirror(), plans))
-    ratio, width = np.log(table["label_us"].to_numpy() / bound_us), table["hidden"].to_numpy()
-    printed = right_aligned("factors for each value of", "mean error %", "right division %", "mean excess %",
-                            "other width: error %", "right division %", "mean excess %")  # fmt: skip
-    for names in FACTORS:
-        whole = _picked_by(table, bound_us * np.exp(_fitted(table, names, ratio, width, left_out=False)))
-        plain = names.replace("hidden*", "")
-        others = _picked_by(table, bound_us * np.exp(_fitted(table, plain, ratio, width, left_out=True)))
-        printed.add_row(names or "none", *(f"{100 * value:.1f}" for value in (*whole, *others)))
-    show(printed)
-
-
-def _fitted(
-    table: pd.DataFrame, names: str, ratio: np.ndarray, width: np.ndarray, *, left_out: bool
-) -> np.ndarray:  # fmt: skip
-    """[n] sums of logarithms of factors; `left_out`: those of a width are fitted on the other one."""
-    columns = [table[name.split("*")].astype(str).agg("-".join, axis=1) for name in names.split()]
-    if not columns:
-        return np.zeros(len(table))
-    known = np.column_stack([np.ones(len(table)), *(pd.get_dummies(column).to_numpy(float) for column in columns)])
-    result = np.empty(len(table))
-    for one in np.unique(width):
-        seen = (width != one) | (not left_out)
-        result[width == one] = known[width == one] @ np.linalg.lstsq(known[seen], ratio[seen], rcond=None)[0]
-    return result
-
-
-def _picked_by(table: pd.DataFrame, own_us: np.ndarray) -> tuple[float, float, float]:
-    """Mean error of steps; share of right divisions, and mean excess of the labels, where the least step is picked."""
-    given = table.assign(own_us=own_us)
-    places = given.groupby(GROUP)[["label_us", "own_us"]].idxmin()
-    best, pick = (given.loc[places[name]].reset_index() for name in ("label_us", "own_us"))
-    error, same = np.abs(own_us / given["label_us"] - 1).mean(), (pick[DIVISION] == best[DIVISION]).all(axis=1)
-    return float(error), float(same.mean()), float((pick["label_us"] / best["label_us"] - 1).mean())
-
-
 PROFILE = ["hidden", "tensor", "micro_batch"]
-DRAWS, HOST_BOUND = 100, 1.03  # perturbed labels; slowest layer that counts as the host's, over the fastest one
+DRAWS, HOST_BOUND = 100, 1.03  # of perturbed labels; slowest layer that counts as the host's, over the fastest one
+NEAR = (0, 1, 2, 3, 5, 10)  # %, that the best label of a division may be above the best label
 
 
-def profiles() -> None:
-    """Time of a layer as the labels have it, and how often labels that spread like it have the right division.
+def _profiles(table: pd.DataFrame, cluster: ClusterSpec) -> pd.Series:
+    """Time of a layer as the labels have it; [num_plans] name -> spread of each label that equal work has.
 
     The labels of a profile (hidden width, tensor size, micro-batch) are linear in layers and micro-batches. Profiles
     whose layer the host limits make the same calls on the same host, so that their layers ought to take as long.
     """
-    plans = configurations(mirror())
-    cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
-    bound_us = np.array([bound.step_us for bound in bounds(plans, cluster)])
-    table = columns_of(plans).assign(label_us=iteration_us(mirror(), plans), bound_us=bound_us)
     layers = pd.DataFrame({
         key: {"label_ms": _layer_ms(own, "label_us"), "bound_ms": _layer_ms(own, "bound_us")}
         for key, own in table[table["pipeline"] == 1].groupby(PROFILE)
@@ -218,10 +165,7 @@ def profiles() -> None:
     apart = host - host.groupby("tensor").transform("mean")
     spread = float(np.sqrt((apart**2).sum() / (len(apart) - host.groupby("tensor").ngroups)))
     print(f"layers of {len(host)} profiles that the host limits spread by {100 * spread:.1f} % within a tensor size")
-    for size in (0.03, 0.05, 0.07, spread):
-        each, some = (_perturbed(table, size * used) for used in (np.ones(len(layers)), layers["host"].to_numpy(float)))
-        print(f"labels times factors of {100 * size:.1f} % per profile: right division {each:.1f} %; of profiles that "
-              f"the host limits only: {some:.1f} %")  # fmt: skip
+    return layers["host"] * spread
 
 
 def _layer_ms(own: pd.DataFrame, column: str) -> float:
@@ -239,12 +183,44 @@ def _at_peak_ms(layer_ms: pd.Series, peak: float, sequence: int = 1024) -> pd.Se
     return layer_ms.groupby(PROFILE[:2]).shift() + 1e3 * flops / 2 / peak
 
 
-def _perturbed(table: pd.DataFrame, spread: np.ndarray) -> float:
-    """Share of right divisions, %, where labels times a lognormal factor of each profile are the prediction."""
+def _print_divisions(table: pd.DataFrame, picked: list[Pick], host: pd.Series) -> None:
+    """How often picks have the best label's division, or one of which a label is nearly as good.
+
+    `host` [profiles]: spread of the labels of each profile that the host limits; 0 of the others.
+    """
+    best = table.groupby(GROUP)["label_us"].transform("min")
+    apart = (table.groupby([*GROUP, *DIVISION])["label_us"].transform("min") / best - 1).to_numpy()
+    excess, spread = (table["label_us"] / best - 1).to_numpy(), float(host.max())
+    size = table.groupby(GROUP)["label_us"].transform("size").to_numpy(float)
+    search, rule = (np.array([pick[place] for pick in picked]) for place in (1, 2))
+    rows = {"search": search, RULE: rule[rule >= 0], "any candidate": np.arange(len(table)),
+            "fewest tensor ranks, then stages": _first(table, ["tensor", "pipeline", "micro_batch"])}  # fmt: skip
+    for own in (spread, 0.07, 0.05, 0.03):
+        rows[f"labels x {100 * own:.1f} % per profile"] = _redrawn(table, np.full(len(host), own))
+    rows[f"labels x {100 * spread:.1f} % per profile of the host"] = _redrawn(table, host.to_numpy())
+    printed = right_aligned("picks by", *(f"division within {limit} %" for limit in NEAR), "mean excess %", "p90")
+    for name, places in rows.items():
+        weights = 1 / size[places] if name == "any candidate" else None
+        near = (f"{100 * np.average(apart[places] <= limit / 100, weights=weights):.1f}" for limit in NEAR)
+        printed.add_row(name, *near, f"{100 * np.average(excess[places], weights=weights):.1f}",
+                        f"{100 * np.quantile(excess[places], 0.9):.1f}")  # fmt: skip
+    show(printed)
+
+
+def _first(table: pd.DataFrame, columns: list[str]) -> np.ndarray:
+    """[groups] place of the first configuration of each group."""
+    first: np.ndarray = table.sort_values(columns).groupby(GROUP)["place"].first().to_numpy()
+    return first
+
+
+def _redrawn(table: pd.DataFrame, spread: np.ndarray) -> np.ndarray:
+    """[groups x draws] places of the least labels, times a lognormal factor of each profile; `spread` [profiles]."""
     own = table.groupby(PROFILE).ngroup().to_numpy()
     draws = np.random.default_rng(0).standard_normal((DRAWS, len(spread)))
-    shares = [_picked_by(table, table["label_us"].to_numpy() * np.exp(spread * draw)[own])[1] for draw in draws]
-    return 100 * float(np.mean(shares))
+    return np.concatenate([
+        (table["label_us"] * np.exp(spread * draw)[own]).groupby([table[name] for name in GROUP]).idxmin().to_numpy()
+        for draw in draws
+    ])  # fmt: skip
 
 
 def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
@@ -260,7 +236,6 @@ def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
             "rule": np.nan if rule < 0 else table.loc[rule, "label_us"] / best["label_us"] - 1,
             "random": own["label_us"].mean() / best["label_us"] - 1,
             "family": bool((chosen[ways] == best[ways]).all()),
-            "division": own.loc[(own[ways] == chosen[ways]).all(axis=1), "label_us"].min() / best["label_us"] - 1,
         })  # fmt: skip
     result = pd.DataFrame(rows)
     printed = right_aligned("excess over the best label, %", "groups", "search mean", "median", "p90", "max",
@@ -276,10 +251,6 @@ def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
     save_result("search_vtrain", 100 * float(result["search"].mean()))
     save_result("search_family", 100 * float(result["family"].mean()))
     show(printed)
-    near = ", ".join(
-        f"{limit} %: {100 * (result['division'] <= limit / 100).mean():.1f} %" for limit in (0, 1, 2, 3, 5)
-    )
-    print(f"picks whose division has a label within X of the best label: {near}")
     within = 100 * float((pairs <= 0.05).mean())
     print(f"per model and number of GPUs, mean over global batches: {len(pairs)} pairs, "
           f"mean {100 * pairs.mean():.1f} %, max {100 * pairs.max():.1f} %, within 5 %: {within:.0f} %")  # fmt: skip

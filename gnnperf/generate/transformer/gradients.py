@@ -143,15 +143,19 @@ class Buckets(Around):
         if at.unit.kind is not UnitKind.LAYER:
             end = first_parameters(self.plan) if at.unit == FIRST else head_parameters(self.plan)
             return tuple(summed(self.plan, Count(end), B, awaited=at.unit == FIRST))
-        layers = [unit.layer for unit in at.units if unit.kind is UnitKind.LAYER]
-        step = layers_per_bucket(self.plan)
-        done = layers[-1] - at.unit.layer + 1  # of the chunk, so far
-        ends = at.unit.layer == layers[0]
-        if done % step and not ends:
-            return ()
-        filled = sum((parameters_of(self.plan, at.unit.layer + i) for i in range((done - 1) % step + 1)), Count(0))
-        final = ends and 0 < at.part < self.plan.parallelism.pipeline  # the first chunk ends with the embedding
+        layers, final = bucket_layers(self.plan, at, layers_per_bucket(self.plan))
+        filled = sum((parameters_of(self.plan, layer) for layer in layers), Count(0))
         return tuple(summed(self.plan, filled, B, awaited=final))
+
+
+def bucket_layers(plan: TransformerPlan, at: Visit, step: int) -> tuple[range, bool]:
+    """Layers whose gradients go after the visit of a layer, none until `step` are there; whether they are the last."""
+    own, latest = at.unit.layer, at.units[-1 - (at.units[-1] == LAST)].layer
+    done, ends = latest - own + 1, at.place == 0 or at.before == FIRST  # of the chunk, so far
+    if done % step and not ends:
+        return range(0), False
+    final = ends and 0 < at.part < plan.parallelism.pipeline  # the first chunk ends with the embedding
+    return range(own, own + (done - 1) % step + 1), final
 
 
 class Scattering(Around):

@@ -20,7 +20,7 @@ from gnnperf.generate.transformer.gradients import held_gradient_dtype
 from gnnperf.generate.transformer.orders import Order
 from gnnperf.generate.transformer.passes import Gradient, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import Count, owned_count, parameters_of, stage_count
+from gnnperf.generate.transformer.sizes import Count, parameters_of, stage_count
 from gnnperf.graph import DTYPE_BYTES
 
 FLOAT_BYTES = DTYPE_BYTES["float32"]
@@ -35,7 +35,8 @@ def held_bytes(plan: TransformerPlan) -> float:
 
 def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
     """The most of two moments: all micro-batches in flight, before the first gradient of a step; the update."""
-    whole_count, own, on_host = stage_count(plan, stage), owned_count(plan, stage), plan.offload.optimizer
+    whole_count, on_host = stage_count(plan, stage), plan.offload.optimizer
+    own = whole_count.over(plan) if plan.sharding.shards_update else whole_count
     every_pass, sum_dtype = plan.sharding.reduces_every_pass, held_gradient_dtype(plan)
     weights = _weights_bytes(plan, whole_count)
     sums = float(DTYPE_BYTES[sum_dtype] * (own if every_pass else whole_count).total)
@@ -67,9 +68,9 @@ def _part_bytes(plan: TransformerPlan, stage: int) -> float:
 def _kinds(plan: TransformerPlan, layers: range) -> Iterator[tuple[int, int]]:
     """A layer of each kind among some in a row, and how many there are."""
     known: dict[Hashable, list[int]] = {}
-    alike = plan.experts is None and plan.schedule.recomputed_layers is None
-    if alike and layers:
-        yield layers[0], len(layers)
+    if plan.alike and layers:
+        first = min(plan.schedule.recomputed_layers or 0, len(layers))  # of a chunk; others keep all
+        yield from ((layers[i], n) for i, n in ((0, first), (first, len(layers) - first)) if n)
         return
     for layer in layers:
         kind = plan.has_experts(layer), recomputed(plan, layer)

@@ -6,18 +6,21 @@ plan -- WorkBook --> kind of pass -> runs of items, and how often each       no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType
 from gnnperf.generate.transformer.activations import recomputed
-from gnnperf.generate.transformer.gradients import Unit, Visit
+from gnnperf.generate.transformer.copies import Store
+from gnnperf.generate.transformer.gradients import Unit, UnitKind, Visit, bucket_layers, layers_per_bucket
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.memory import Role, rank_of
-from gnnperf.generate.transformer.passes import PassKind
+from gnnperf.generate.transformer.orders import Order
+from gnnperf.generate.transformer.passes import Gradient, PassKind, steps
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
 from gnnperf.generate.transformer.program import StageProgram
 from gnnperf.generate.transformer.rows import item_rows, lane_of, transfer_rows
@@ -39,7 +42,21 @@ class Run:
 
 PlanItem = Item
 Runs = tuple[tuple[Run, int], ...]  # with how often each is run
-PlanRuns = tuple[dict[PassKind, Runs], tuple[Run, ...]]  # of each kind of pass; what follows the last pass of a stage
+
+
+@dataclass(frozen=True)
+class PlanRuns:
+    """What a plan's passes do.
+
+    Attributes:
+        passes: runs of each class of equal passes.
+        of_kind: [num_kinds] class of each kind of pass.
+        after: what follows the last pass of each stage.
+    """
+
+    passes: tuple[Runs, ...]
+    of_kind: tuple[int, ...]
+    after: tuple[Run, ...]
 
 
 class WorkBook:
@@ -50,43 +67,44 @@ class WorkBook:
         self._passes: dict[Hashable, Runs] = {}
         self._items: dict[Item, Item] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._classes: dict[Hashable, tuple[dict[Class, PassKind], tuple[int, ...]]] = {}
 
-    def of_plan(self, plan: TransformerPlan, kinds: Iterable[PassKind]) -> PlanRuns:
-        """The runs of each kind of pass, and what follows the last pass of each stage."""
-        units, all_ = self._number(_of_units(plan)), self._number((_of_units(plan), _of_sums(plan)))
-        programs = [StageProgram(plan, stage) for stage in range(plan.parallelism.pipeline)]
-        passes = {kind: self._of_pass(plan, programs[kind.stage], kind, units, all_) for kind in kinds}
-        return passes, tuple(self._after(plan, program, i, all_) for i, program in enumerate(programs))
+    def of_plan(self, plan: TransformerPlan, short: Order) -> PlanRuns:
+        """Of the kinds of passes of the plan's order, perhaps with fewer micro-batches."""
+        units, sums = _of_units(plan), _of_sums(plan)
+        unit, all_ = self._number(units), self._number((units, sums))
+        every_pass = plan.sharding.reduces_every_pass
+        key = short, plan.model.layers, plan.schedule.ends_as_layers, plan.experts, sums is None, every_pass
+        if key not in self._classes:
+            self._classes[key] = _classes(plan, steps(short).kinds)
+        classes, of_kind = self._classes[key]
+        passes = tuple(self._of_pass(plan, kind, of, unit, all_) for of, kind in classes.items())
+        after = self._number(_of_update(plan))
+        return PlanRuns(passes, of_kind, tuple(self._after(plan, i, after) for i in range(short.stages)))
 
-    def _of_pass(
-        self, plan: TransformerPlan, program: StageProgram, kind: PassKind, units: int, all_: int
-    ) -> Runs:  # fmt: skip
-        each, stages, last = kind.each, plan.parallelism.pipeline, plan.order.parts - 1
-        part = plan.order.part(kind.stage, each.chunk)
-        turns = each.chunk, kind.stage in (0, stages - 1)
-        ends = part == 0, part == last, turns if plan.order.pipeline.there_and_back else None
-        layers = plan.layers_of_part(part)
-        experts = plan.experts and tuple(map(plan.has_experts, layers))
-        flags = (kind.first, kind.final, 0 < part < stages) if _of_sums(plan) else None
-        key = (all_, len(layers), plan.schedule.recomputed_layers, experts, each.backward,
-               each.gradient, ends, flags)  # fmt: skip
+    def _of_pass(self, plan: TransformerPlan, kind: PassKind, of: Class, units: int, all_: int) -> Runs:
+        key, each = (units if of.flags is None else all_, plan.schedule.recomputed_layers, of), kind.each
+        has_around = of.flags is not None or plan.offload.activations is not Store.DEVICE
         if key not in self._passes:
-            messages = (units, "messages", each.backward, each.gradient, *ends)
+            program = StageProgram(plan, kind.stage)
+            messages = (units, "messages", each.backward, each.gradient, of.ends)
             runs = Counter((self._run(messages, lambda: program.messages_of(each)),))
-            for at in program.visits(each, first=kind.first, final=kind.final):
-                own = (units, each.backward, each.gradient, *_of_unit(plan, at.unit))
-                runs[self._run(own, lambda at=at: program.of_unit(each, at))] += 1  # type: ignore[misc]
-                if program.has_around:
-                    around = (all_, each.backward, each.gradient, "around", *_of_visit(plan, at))
-                    runs[self._run(around, lambda at=at: program.around(each, at))] += 1  # type: ignore[misc]
+            visits = program.visits(each, first=kind.first, final=kind.final)
+            for own, (at, n) in _counted((_of_unit(plan, at.unit), at) for at in visits):
+                name = (units, each.backward, each.gradient, *own)
+                runs[self._run(name, lambda at=at: program.of_unit(each, at))] += n  # type: ignore[misc]
+            step = layers_per_bucket(plan)
+            for own, (at, n) in _counted((_of_visit(plan, at, step), at) for at in visits if has_around):
+                name = (all_, each.backward, each.gradient, "around", *own)
+                runs[self._run(name, lambda at=at: program.around(each, at))] += n  # type: ignore[misc]
             self._passes[key] = tuple((run, n) for run, n in runs.items() if run.items)
         return self._passes[key]
 
-    def _after(self, plan: TransformerPlan, program: StageProgram, stage: int, settings: int) -> Run:
-        ways, layers = plan.parallelism, layers_of(plan, stage)
+    def _after(self, plan: TransformerPlan, stage: int, settings: int) -> Run:
+        layers = layers_of(plan, stage)
         kinds = () if plan.experts is None else tuple(plan.has_experts(layer) for layer in layers)
-        key = (settings, ways, plan.sharding, len(layers), stage == 0, stage == plan.last_stage, kinds)
-        return self._run(key, program.after_passes)
+        key = (settings, len(layers), stage == 0, stage == plan.last_stage, kinds)
+        return self._run(key, lambda: StageProgram(plan, stage).after_passes())
 
     def _run(self, key: Hashable, make: Callable[[], Iterable[Placed]]) -> Run:
         if key not in self._known:
@@ -96,6 +114,56 @@ class WorkBook:
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _counted(visits: Iterable[tuple[tuple[Hashable, ...], Visit]]) -> ItemsView[tuple[Hashable, ...], list[Any]]:
+    """What each visit depends on -> a visit, and how many there are."""
+    result: dict[tuple[Hashable, ...], list[Any]] = {}
+    for own, at in visits:
+        result.setdefault(own, [at, 0])[1] += 1
+    return result.items()
+
+
+class Class(NamedTuple):
+    """What passes have in common that do the same, next to settings of the plan."""
+
+    layers: int
+    experts: tuple[bool, ...] | None
+    backward: bool
+    gradient: Gradient
+    ends: tuple[Hashable, ...]  # of the model; where the order turns back: chunk and stage
+    flags: tuple[bool, ...] | None  # of sums around units
+
+
+def _classes(plan: TransformerPlan, kinds: Sequence[PassKind]) -> tuple[dict[Class, PassKind], tuple[int, ...]]:
+    """A kind of pass of each class; [num_kinds] place of each kind's class."""
+    result: dict[Class, PassKind] = {}
+    classes, order, stages = [], plan.order, plan.parallelism.pipeline
+    for kind in kinds:
+        part = order.part(kind.stage, kind.each.chunk)
+        turns = (kind.each.chunk, kind.stage in (0, stages - 1)) if order.pipeline.there_and_back else None
+        layers = plan.layers_of_part(part)
+        experts = None if plan.experts is None else tuple(map(plan.has_experts, layers))
+        flags = _flags(plan, kind, 0 < part < stages)
+        ends = part == 0, part == order.parts - 1, turns
+        classes.append(Class(len(layers), experts, kind.each.backward, kind.each.gradient, ends, flags))
+        result.setdefault(classes[-1], kind)
+    place = {one: i for i, one in enumerate(result)}
+    return result, tuple(place[one] for one in classes)
+
+
+def _flags(plan: TransformerPlan, kind: PassKind, between: bool) -> tuple[bool, ...] | None:
+    if plan.sharding.reduces_every_pass:
+        return kind.first, kind.final, between
+    fills = kind.final and kind.each.backward and _of_sums(plan) is not None
+    return (False, True, between) if fills else None
+
+
+def _of_update(plan: TransformerPlan) -> Hashable:
+    """What follows the last pass depends on, next to a stage's layers."""
+    s = plan.schedule
+    return ("update", plan.parallelism, plan.sharding, s.gradient_dtype, s.reduction, plan.model, plan.block,
+            plan.experts, plan.offload)  # fmt: skip
 
 
 def _of_units(plan: TransformerPlan) -> Hashable:
@@ -119,13 +187,15 @@ def _of_unit(plan: TransformerPlan, unit: Unit) -> tuple[Hashable, ...]:
     return unit.kind, plan.has_experts(unit.layer), recomputed(plan, unit.layer)
 
 
-def _of_visit(plan: TransformerPlan, at: Visit) -> tuple[Hashable, ...]:
+def _of_visit(plan: TransformerPlan, at: Visit, step: int) -> tuple[Hashable, ...]:
     """What settings do around a unit depends on."""
-    fills = at.final and plan.schedule.reduction is Reduction.BUCKETS  # how full a bucket is
+    filled: Hashable = None
+    if at.final and plan.schedule.reduction is Reduction.BUCKETS and at.unit.kind is UnitKind.LAYER:
+        layers, last = bucket_layers(plan, at, step)
+        filled = tuple(map(plan.has_experts, layers)), last
     return (
         *_of_unit(plan, at.unit), at.before and _of_unit(plan, at.before),
-        at.first, at.final, at.place == len(at.units) - 1,
-        (at.place, len(at.units), 0 < at.part < plan.parallelism.pipeline) if fills else None,
+        at.first, at.final, at.place == len(at.units) - 1, filled,
     )  # fmt: skip
 
 

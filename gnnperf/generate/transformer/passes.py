@@ -22,7 +22,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
+
+import numpy as np
 
 from gnnperf.generate.transformer.orders import Order, Pipeline
 from gnnperf.generate.transformer.plan import TransformerPlan
@@ -197,6 +199,38 @@ class Steps:
     kind: tuple[int, ...]
     before: tuple[int, ...]
     source: tuple[int, ...]
+
+    @cached_property
+    def stage(self) -> np.ndarray:
+        """[num_kinds] of each kind."""
+        return np.array([kind.stage for kind in self.kinds])
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """[num_kinds] passes of each kind."""
+        return np.bincount(self.kind, minlength=len(self.kinds))
+
+    @cached_property
+    def between(self) -> np.ndarray:
+        """[num_kinds] bool: neither first nor last."""
+        return np.array([not (kind.first or kind.final) for kind in self.kinds])
+
+    @cached_property
+    def last_gradients(self) -> np.ndarray:
+        """[n] kinds of the last passes backward through the first chunks."""
+        return np.flatnonzero([kind.final and kind.each.backward and not kind.each.chunk for kind in self.kinds])
+
+    @cached_property
+    def kind_of(self) -> np.ndarray:
+        """[num_passes] `kind`."""
+        return np.array(self.kind)
+
+    @cached_property
+    def first_last(self) -> tuple[np.ndarray, np.ndarray]:
+        """[stages] each: place of the first and the last pass of each stage."""
+        stage, num = self.stage[self.kind_of], len(self.kind)
+        _, last = np.unique(stage[::-1], return_index=True)
+        return np.unique(stage, return_index=True)[1], num - 1 - last
 
     def ends_us(self, length_us: Sequence[float]) -> list[float]:
         """[num_passes] when each ends, of kinds of passes that take `length_us` [num_kinds]."""

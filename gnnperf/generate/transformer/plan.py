@@ -401,6 +401,11 @@ class TransformerPlan:
         """Inner columns of the MLP."""
         return self.block.width or MLP_FACTOR * self.model.hidden
 
+    @property
+    def alike(self) -> bool:
+        """Whether all layers have the same parameters."""
+        return self.experts is None or self.experts.every == 1
+
     def has_experts(self, layer: int) -> bool:
         """Whether a layer of the model (from 0) has experts."""
         return self.experts is not None and self.experts.has(layer)

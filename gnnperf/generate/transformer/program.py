@@ -194,11 +194,6 @@ class StageProgram:
         """What settings do before and after a unit."""
         return tuple(placed for after in (False, True) for placed in self._around_unit(each, at, after=after))
 
-    @property
-    def has_around(self) -> bool:
-        """Whether settings do something around units."""
-        return bool(self._around)
-
     def after_passes(self) -> tuple[Placed, ...]:
         """After the last pass: what settings leave to do, sums of gradients, the update."""
         last = [item for setting in self._around for item in setting.after_passes()]

@@ -200,9 +200,9 @@ def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
 def stage_count(plan: TransformerPlan, stage: int) -> Count:
     """Of one rank of a stage."""
     layers = layers_of(plan, stage)
-    alike = Counter(map(plan.has_experts, layers))
-    first = {plan.has_experts(layer): layer for layer in layers}
-    count = sum((parameters_of(plan, first[kind]).times(n) for kind, n in alike.items()), Count(0))
+    kinds = [plan.alike] * len(layers) if plan.alike else [plan.has_experts(layer) for layer in layers]
+    first = dict(zip(reversed(kinds), reversed(layers), strict=True))
+    count = sum((parameters_of(plan, first[kind]).times(n) for kind, n in Counter(kinds).items()), Count(0))
     if stage == 0:
         count += Count(first_parameters(plan))
     if stage == plan.last_stage:

@@ -33,7 +33,15 @@ from omegaconf.errors import OmegaConfBaseException
 from gnnperf.core import InputError, complain, lasting_streams
 from gnnperf.hardware import DEVICE_GROUP, conf_dir
 from gnnperf.predict.composition.command_line import GROUPS, OwnFiles, escaped, literal, with_keys
-from gnnperf.predict.composition.messages import REMEDY, check_keys, explain, is_text, missing_choice, unreadable
+from gnnperf.predict.composition.messages import (
+    REMEDY,
+    check_keys,
+    explain,
+    is_text,
+    missing_choice,
+    refuse_settings_of_list,
+    unreadable,
+)
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
@@ -211,6 +219,7 @@ def as_text(words: Sequence[str], node: type) -> list[str]:
     result = []
     for word in words:
         key, separator, value = word.partition("=")
+        refuse_settings_of_list(node, key.lstrip("+~"), value)
         result.append(f"{key}={literal(value)}" if separator and is_text(node, key.lstrip("+")) else word)
     return result
 

@@ -39,10 +39,13 @@ class OwnFiles:
         self.contents: list[dict[str, object]] = []
 
     def overrides(self, words: Sequence[str]) -> list[str]:
-        """The words with a choice of Hydra's in place of each path, and settings of such groups as additions."""
+        """The words with a choice of Hydra's in place of each path, and settings of such groups and plans as additions.
+
+        A plan's file need not state every setting, so that Hydra knows none but those of the file.
+        """
         words = [one for word in words for one in several_devices(word)]
         replaced = [self._choice(word) for word in words]
-        own = {old.partition("=")[0] for old, new in zip(words, replaced, strict=True) if old != new}
+        own = {old.partition("=")[0] for old, new in zip(words, replaced, strict=True) if old != new} | {PLAN_GROUP}
         return [f"++{word}" if word.partition(".")[0] in own and "=" in word else word for word in replaced]
 
     def _choice(self, word: str) -> str:

@@ -60,6 +60,25 @@ def unreadable(override: str, message: str) -> InputError:
     return InputError(f"cannot read the override {override!r}: {_first_line(message)}", allowed="key=value")
 
 
+def refuse_settings_of_list(node: type, key: str, value: str) -> None:
+    """Refuse `whatif.batch=2`, with the right form: lists have no settings by name."""
+    first, _, rest = key.partition(".")
+    if not rest or typing.get_origin(_hint(node, first)) is not list:
+        return
+    from gnnperf.predict.whatif import EXAMPLE, KEY, parse_edit  # loads all edits
+
+    example = f"{first}=[{value}]"
+    if first == KEY:
+        try:
+            ((name, settings),) = parse_edit(f"{rest.replace('.', '=', 1)}{':' if '.' in rest else '='}{value}").items()
+            example = f"{KEY}=[{{{name}:{{{','.join(f'{k}:{v}' for k, v in settings.items())}}}}}]"
+        except InputError:
+            example = EXAMPLE
+    raise InputError(
+        "a list, which has no settings by name", where=key, allowed=f"{first}=[...]", remedy=f"give '{example}'"
+    )
+
+
 def check_keys(raw: DictConfig, node: type) -> None:
     """Refuse keys that were forced in (with +key=value) and mandatory values that no one gave."""
     allowed = set(schema_keys(node))

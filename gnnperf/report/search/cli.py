@@ -16,8 +16,8 @@ DESCRIPTION = """\
 How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
 FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
 
-Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow; how its
-layers are divided stays, as a trace does not show other divisions.
+Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow, and
+tensor-parallel ranks divide its layers if it is a data-parallel transformer.
 
 Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
 until no bound is below the best step.
@@ -28,6 +28,7 @@ gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64 --out best.yaml
 gnnperf search mine.yaml --gpu a100_sxm_80gb --devices 16,32,64 --by cost --price 2.5
 gnnperf predict --plan best.yaml --gpu h100_sxm                  the whole prediction of the best one
 gnnperf search runs/trace_dir --gpu h100_sxm --devices 8,16,64   a recorded run on so many of these
+gnnperf search runs/trace_dir --devices 16,64 --tensor 1,2,4     its layers divided over tensor-parallel ranks
 
 PLAN is a transformer of conf/plan, or a .yaml file in the same form. Its own parallelism is a baseline where it has as
 many devices. All else is a trace.
@@ -52,6 +53,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--price", type=float, metavar="USD", help="of a device and hour")
     parser.add_argument("--batches", default="1,2,4", metavar="X,X",
                         help="of a trace: batches of a device, over the recorded one (default 1,2,4)")  # fmt: skip
+    parser.add_argument("--tensor", default="1", metavar="T,T",
+                        help="of a trace: ranks that divide its layers (default 1)")  # fmt: skip
     parser.add_argument("--data-parallel", type=int, metavar="N",
                         help="of a trace: ranks of a data-parallel group, if not in it; 1: none")  # fmt: skip
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
@@ -107,7 +110,7 @@ def _search(args: argparse.Namespace) -> None:
 
 def _search_trace(args: argparse.Namespace) -> None:
     from gnnperf.predict import Request, composed
-    from gnnperf.report.search.trace import document, search_trace, text
+    from gnnperf.report.search.trace import TraceSettings, document, search_trace, text
 
     require(args.out is None, "--out", args.out, "nothing with a trace: there is no plan to write")
     hardware = {"hardware": args.gpu, "cluster": args.cluster}
@@ -116,7 +119,9 @@ def _search_trace(args: argparse.Namespace) -> None:
     request = composed("predict", Request, *chosen, "findings=false", trace=args.plan, **price)
     memory = _bytes(args.memory) if args.memory else None
     batches = _numbers(args.batches, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
-    result = search_trace(request, _devices(args.devices), batches, args.data_parallel, args.by, args.reserve, memory)
+    tensor = tuple(map(int, _numbers(args.tensor, "--tensor", "[0-9]{1,4}", "whole numbers from 1 up, as 1,2,4")))
+    settings = TraceSettings(_devices(args.devices), batches, tensor, args.data_parallel)
+    result = search_trace(request, settings, args.by, args.reserve, memory)
     print_result(args, lambda: document(result), lambda: text(result, args.top))
 
 

@@ -1,8 +1,6 @@
 """`gnnperf search TRACE`: the recorded run on other numbers of devices, with other batches of a device.
 
-    trace --world_size, batch--> edited steps, as `gnnperf what-if` predicts them --> time of a sample, memory, cost
-
-Replicas are what a recorded run can have more of: nothing in a trace shows how its layers would be divided otherwise.
+trace --batch, tensor, world_size--> edited steps, as `gnnperf what-if` predicts them --> time of a sample, memory, cost
 """
 
 from __future__ import annotations
@@ -24,11 +22,21 @@ MOST_SENTENCES = 3
 
 
 @dataclass(frozen=True)
+class TraceSettings:
+    """What is tried, every value with every other one."""
+
+    devices: Sequence[int]  # of the job
+    batches: Sequence[float]  # of a device, over the recorded one; with tensor parallelism of its ranks together
+    tensor: Sequence[int]  # ranks that divide the layers of a replica
+    data_parallel: int | None  # ranks of a data-parallel group now, where the trace does not show them
+
+
+@dataclass(frozen=True)
 class TraceSearch:
     """The result."""
 
     recorded: StepPrediction  # the step without edits, on the hardware that is requested
-    # [settings] devices, batch_factor, step_us, is_lower_bound, sample_us (of the job, per recorded sample of a
+    # [settings] devices, tensor, batch_factor, step_us, is_lower_bound, sample_us (of the job, per recorded sample of a
     # device), sample_device_us (of all devices), speed (1: as recorded), samples_per_s, gpu_hours_per_step,
     # usd_per_million_samples, peak_bytes (NaN: unknown), network_share (of the critical path), fits (None: unknown),
     # on_front; those that fit, or may, first, the best of them first
@@ -38,13 +46,12 @@ class TraceSearch:
 
 
 def search_trace(
-    request: Request, devices: Sequence[int], batches: Sequence[float], data_parallel: int | None, by: str,
-    reserve_share: float, memory_bytes: float | None,
-) -> TraceSearch:  # fmt: skip
-    """Every number of devices with every batch of a device (over the recorded one), of a request without edits.
+    request: Request, settings: TraceSettings, by: str, reserve_share: float, memory_bytes: float | None
+) -> TraceSearch:
+    """Every setting, of a request without edits.
 
-    `data_parallel`: ranks of a group now, where the trace does not show them; `by`: key of PLACE_OF; `reserve_share`:
-    of a device's memory that tensors do not get; `memory_bytes`: of a device, None: as the catalog has it.
+    `by`: key of PLACE_OF; `reserve_share`: of a device's memory that tensors do not get; `memory_bytes`: of a device,
+    None: as the catalog has it.
 
     Raises:
         InputError: no setting can be predicted, or none fits.
@@ -53,18 +60,21 @@ def search_trace(
     setup = setup_of(graph, request)
     prediction = setup.predict()
     recorded = setup.step_prediction(prediction)
-    ranks = {} if data_parallel is None else {"data_parallel": data_parallel}
+    ranks = {} if settings.data_parallel is None else {"data_parallel": settings.data_parallel}
     rows, unknown, errors = [], {}, dict[str, InputError]()
-    for count, batch in each(list(product(devices, batches)), "predicting", "settings"):
-        edits = [*([{"batch": {"factor": batch}}] if batch != 1 else []), {"world_size": {"ranks": count, **ranks}}]
+    tried = list(product(settings.devices, settings.tensor, settings.batches))
+    for count, tensor, batch in each(tried, "predicting", "settings"):
+        edits = [*([{"batch": {"factor": batch}}] if batch != 1 else []),
+                 *([{"tensor": {"ranks": tensor}}] if tensor != 1 else []),
+                 {"world_size": {"ranks": count, **ranks}}]  # fmt: skip
         try:
             own = setup_of(graph, replace(request, whatif=edits)).step_prediction(prediction).whatif
         except InputError as error:
-            errors[f"{count} devices, batch x {batch:g}"] = error
+            errors[f"{count} devices{f', tensor {tensor}' if tensor > 1 else ''}, batch x {batch:g}"] = error
             continue
         assert own is not None, "edits are requested"
-        rows.append(_row(own.prediction, count, batch, memory_bytes, reserve_share))
-        unknown[count, batch] = own.unknown
+        rows.append(_row(own.prediction, count, tensor, batch, memory_bytes, reserve_share))
+        unknown[count, tensor, batch] = own.unknown
     if not rows:
         raise next(iter(errors.values()))
     table = pd.DataFrame(rows).assign(speed=lambda t: recorded.step_time_us / graph.world_size / t["sample_us"])
@@ -77,19 +87,20 @@ def search_trace(
     table = table.sort_values(["too_large", PLACE_OF[by]]).drop(columns="too_large").reset_index(drop=True)
     best = table.iloc[0]
     return TraceSearch(recorded, table, {name: str(error) for name, error in errors.items()},
-                       unknown[int(best["devices"]), float(best["batch_factor"])])  # fmt: skip
+                       unknown[int(best["devices"]), int(best["tensor"]), float(best["batch_factor"])])  # fmt: skip
 
 
 def _row(
-    step: StepPrediction, devices: int, batch: float, memory_bytes: float | None, reserve_share: float
+    step: StepPrediction, devices: int, tensor: int, batch: float, memory_bytes: float | None, reserve_share: float
 ) -> dict[str, object]:
-    peaks, rates, us = step.peak_memory, step.throughput, step.step_time_us / batch
+    peaks, rates, us = step.peak_memory, step.throughput, step.step_time_us * tensor / batch
     assert rates is not None, "predictions of requests have rates"
-    known = bool(peaks) and not any(one.peak.missing for one in peaks)
+    known = tensor == 1 and bool(peaks) and not any(one.peak.missing for one in peaks)
     peak = max((one.peak.peak_bytes for one in peaks), default=0)
     memory = memory_bytes or (peaks[0].device_bytes if peaks else None)
     return {
-        "devices": devices, "batch_factor": batch, "step_us": step.step_time_us, "is_lower_bound": step.is_lower_bound,
+        "devices": devices, "tensor": tensor, "batch_factor": batch,
+        "step_us": step.step_time_us, "is_lower_bound": step.is_lower_bound,
         "sample_us": us / devices, "sample_device_us": us, "samples_per_s": rates.samples_per_s,
         "gpu_hours_per_step": rates.gpu_hours_per_step, "usd_per_million_samples": rates.usd_per_million_samples,
         "peak_bytes": float(peak) if known else np.nan,
@@ -113,17 +124,17 @@ def _lines(result: TraceSearch, top: int) -> Iterator[str]:
     cost = "usd_per_million_samples" if priced else "gpu_hours_per_step"
     yield ""
     head = "USD/M samples" if priced else "GPU-h/step"
-    yield f"    devices  batch   step         speed  samples/s  network  memory      {head}"
+    yield f"    devices  tensor  batch   step         speed  samples/s  network  memory      {head}"
     for one in table.head(top).to_dict("records"):
         at_least, size = ">= " if one["is_lower_bound"] else "", _known(one["peak_bytes"])
         memory = "unknown" if size is None else f"{size / GIB:.3g} GiB" + (" too large" if one["fits"] is False else "")
-        yield (f"{'*' if one['on_front'] else ' '}   {one['devices']:7,d}  x {one['batch_factor']:<4g}  "
-               f"{at_least + milliseconds(one['step_us']):10s}  {one['speed']:5.2f}x  "
+        yield (f"{'*' if one['on_front'] else ' '}   {one['devices']:7,d}  {one['tensor']:6d}  "
+               f"x {one['batch_factor']:<4g}  {at_least + milliseconds(one['step_us']):10s}  {one['speed']:5.2f}x  "
                f"{rounded(_known(one['samples_per_s']), ',.0f'):>9s}  {one['network_share']:7.1%}  {memory:10s}  "
                f"{rounded(_known(one[cost]), '.4g')}")  # fmt: skip
     yield "*   no other setting is better in time of a sample, memory and device time at once"
     yield "speed: samples per second over those of the recorded number of devices; network: of the critical path"
-    yield "memory: with the recorded number of replicas"
+    yield "memory: with the recorded number of replicas; unknown where tensor-parallel ranks divide layers"
     yield from (f"not predicted: {name}: {why}" for name, why in result.refused.items())
     yield from ("taken for granted or not known:" for _ in result.unknown[:1])
     yield from (f"  {sentence}" for sentence in result.unknown[:MOST_SENTENCES])

@@ -10,8 +10,8 @@ does the host's work.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,8 +24,8 @@ from gnnperf.generate import (
     Lane,
     Order,
     Parallelism,
-    PassKind,
     PlanItem,
+    PlanRuns,
     Run,
     Runs,
     Steps,
@@ -39,7 +39,7 @@ from gnnperf.generate import (
 )
 from gnnperf.hardware import ClusterSpec
 
-MOST_PASSES = 20_000  # that are placed one by one; of more a stage's way in, its work and its way out are added up
+MOST_PASSES = 2_000  # that are placed one by one; of more a stage's way in, its work and its way out are added up
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,13 @@ def bounds(plans: Sequence[TransformerPlan], cluster: ClusterSpec) -> list[Bound
 def _bounds(
     plans: Sequence[TransformerPlan], ways: Parallelism, kernels: _Kernels, book: WorkBook
 ) -> Iterator[Bound]:  # fmt: skip
-    orders = [plan.order for plan in plans]
-    work = [book.of_plan(plan, steps(_short(order)).kinds) for plan, order in zip(plans, orders, strict=True)]
-    own = {id(runs): runs for passes, _ in work for runs in passes.values()}
+    work = [book.of_plan(plan, _short(plan.order)) for plan in plans]
+    own = {id(runs): runs for one in work for runs in one.passes}
     of_passes = (run for runs in own.values() for run, _ in runs)
-    distinct = dict.fromkeys((*of_passes, *(run for _, after in work for run in after)))
+    distinct = dict.fromkeys((*of_passes, *(run for one in work for run in one.after)))
     lengths = _Lengths(list(distinct), ways, kernels)
-    for order, (passes, after) in zip(orders, work, strict=True):
-        yield _Step(order, passes, after, lengths).bound()
+    for plan, one in zip(plans, work, strict=True):
+        yield _Step(plan.order, one, lengths).bound()
 
 
 def _short(order: Order) -> Order:
@@ -85,7 +84,7 @@ def _short(order: Order) -> Order:
 
 # What a run takes, [3 + lanes] us: on the compute stream, of it kernels, of the host, on every other stream.
 LANES = len(Lane)
-COMPUTE, KERNELS, HOST, OTHERS = 0, 1, 2, slice(3, None)
+COMPUTE, KERNELS, HOST = 0, 1, 2  # then every other stream
 
 
 class _Kernels:
@@ -157,56 +156,51 @@ class _Lengths:
     def _made(self, run: Run, at: np.ndarray, device_us: np.ndarray) -> np.ndarray:
         lanes = np.bincount(self._lane[at] + 1, device_us, minlength=LANES + 1)[1:]
         kernels, host = float(device_us[self._is_kernel[at]].sum()), float(self._host_us[at].sum())
-        return np.r_[run_us(run, device_us.tolist()), kernels, host, lanes]
+        return np.concatenate([[run_us(run, device_us.tolist()), kernels, host], lanes])
 
 
 class _Step:
     """One plan's passes with their lengths."""
 
-    def __init__(
-        self, order: Order, passes: Mapping[PassKind, Runs], after: tuple[Run, ...], lengths: _Lengths
-    ) -> None:  # fmt: skip
-        self.order = order
-        self._placed: Steps = steps(_short(order))
-        self._after = [lengths.of(run, stage) for stage, run in enumerate(after)]
-        self._kinds = [lengths.of_pass(passes[kind], kind.stage) for kind in self._placed.kinds]
+    def __init__(self, order: Order, work: PlanRuns, lengths: _Lengths) -> None:
+        self.order, self._short = order, _short(order)
+        self._placed: Steps = steps(self._short)
+        self._after = np.array([lengths.of(run, stage) for stage, run in enumerate(work.after)])
+        kinds = zip(self._placed.kinds, work.of_kind, strict=True)
+        self._kinds = np.array([lengths.of_pass(work.passes[own], kind.stage) for kind, own in kinds])
 
     @cached_property
-    def _stages(self) -> list[np.ndarray]:
-        """[stages] all work of each; micro-batches that are not placed add passes that are neither first nor final."""
-        number, placed = Counter(self._placed.kind), self._placed.kinds
-        more = self.order.micro_batches - _short(self.order).micro_batches
-        result = list(self._after)
-        for i, (kind, length) in enumerate(zip(placed, self._kinds, strict=True)):
-            result[kind.stage] = result[kind.stage] + length * (number[i] + (0 if kind.first or kind.final else more))
+    def _stages(self) -> np.ndarray:
+        """[stages, 3 + lanes] all work; micro-batches that are not placed add passes neither first nor final."""
+        more = self.order.micro_batches - self._short.micro_batches
+        counts, result = self._placed.counts + more * self._placed.between, self._after.copy()
+        np.add.at(result, self._placed.stage, self._kinds * counts[:, None])
         return result
 
     def bound(self) -> Bound:
         """Of the step."""
         begins, ends = self._begins_ends_us()  # [stages] of the first and last pass of each
-        through = [ends[s] + self._after[s][COMPUTE] for s in range(self.order.stages)]
-        if self.order != _short(self.order):
-            through = [max(us, self._chain_us(s, begins[s])) for s, us in enumerate(through)]
+        through = ends + self._after[:, COMPUTE]
+        if self.order != self._short:
+            through = np.maximum(through, self._chains_us(begins))
         last = int(np.argmax(through))
         step, own = through[last], self._stages[last]
-        others = max(max(stage[HOST], stage[OTHERS].max()) for stage in self._stages)
+        others = self._stages[:, HOST:].max()
         parts = max(step, others), own[KERNELS], own[COMPUTE] - own[KERNELS], step - own[COMPUTE]
         return Bound(*map(float, parts))
 
-    def _chain_us(self, stage: int, begin_us: float) -> float:
-        """A stage's way in, its work, and the way out of its last gradient; gradients of weights need no way out."""
-        own = begin_us + self._stages[stage][COMPUTE]
+    def _chains_us(self, begins: np.ndarray) -> np.ndarray:
+        """[stages] way in, work, and way out of its last gradient; gradients of weights need no way out."""
+        own = begins + self._stages[:, COMPUTE]
         if self.order.pipeline.splits_backward:
             return own
-        out = sum(length[COMPUTE] for kind, length in zip(self._placed.kinds, self._kinds, strict=True)
-                  if kind.final and kind.each.backward and not kind.each.chunk and kind.stage < stage)  # fmt: skip
-        return max(own, own - self._after[stage][COMPUTE] + out + self._after[0][COMPUTE])
+        out, last = np.zeros(self.order.stages + 1), self._placed.last_gradients
+        np.add.at(out, self._placed.stage[last] + 1, self._kinds[last, COMPUTE])
+        through = own - self._after[:, COMPUTE] + np.cumsum(out)[:-1] + self._after[0, COMPUTE]
+        return np.maximum(own, through)
 
-    def _begins_ends_us(self) -> tuple[list[float], list[float]]:
-        begins, result = [float("inf")] * self.order.stages, [0.0] * self.order.stages
-        ends = self._placed.ends_us([length[COMPUTE] for length in self._kinds])
-        for i, end in zip(self._placed.kind, ends, strict=True):
-            stage = self._placed.kinds[i].stage
-            result[stage] = max(result[stage], end)
-            begins[stage] = min(begins[stage], end - self._kinds[i][COMPUTE])
-        return begins, result
+    def _begins_ends_us(self) -> tuple[np.ndarray, np.ndarray]:
+        """[stages] each."""
+        length = self._kinds[:, COMPUTE]
+        ends, (first, last) = np.array(self._placed.ends_us(length.tolist())), self._placed.first_last
+        return ends[first] - length[self._placed.kind_of[first]], ends[last]

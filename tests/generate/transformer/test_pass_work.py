@@ -53,12 +53,12 @@ def test_transfers_that_are_not_awaited_have_a_stream_of_their_own() -> None:
 )
 def test_runs_hold_the_items_of_the_program(plan: TransformerPlan) -> None:
     placed = steps(plan.order)
-    passes, after = WorkBook().of_plan(plan, placed.kinds)
+    work = WorkBook().of_plan(plan, plan.order)
     for stage in range(2):
-        counted = Counter[Item](after[stage].items)
+        counted = Counter[Item](work.after[stage].items)
         for place in placed.kind:
             if placed.kinds[place].stage == stage:
-                for run, number in passes[placed.kinds[place]]:
+                for run, number in work.passes[work.of_kind[place]]:
                     counted.update({item: number * n for item, n in Counter(run.items).items()})
         whole = Counter(each.item for each in stage_program(plan, stage))
         zeroed = whole - counted  # what is before the first pass
@@ -69,9 +69,7 @@ def test_runs_hold_the_items_of_the_program(plan: TransformerPlan) -> None:
 
 def test_plans_share_equal_runs() -> None:
     book, plans = WorkBook(), [small(1, 2, 2), small(1, 2, 2, order=Pipeline.GPIPE)]
-    first, second = (
-        {run for runs in book.of_plan(p, steps(p.order).kinds)[0].values() for run, _ in runs} for p in plans
-    )
+    first, second = ({run for runs in book.of_plan(p, p.order).passes for run, _ in runs} for p in plans)
     assert first == second
 
 
@@ -94,7 +92,7 @@ def test_messages_go_to_the_stage_after_and_the_last_one_goes_around() -> None:
 def test_sharded_parameters_are_gathered_around_every_unit() -> None:
     plan = TransformerPlan("fsdp", small().model, Parallelism(data=2), small(data=2).schedule,
                            sharding=Sharding(Sharded.PARAMETERS))  # fmt: skip
-    passes, _ = WorkBook().of_plan(plan, steps(plan.order).kinds)
-    forward = next(runs for kind, runs in passes.items() if not kind.each.backward)
+    work, kinds = WorkBook().of_plan(plan, plan.order), steps(plan.order).kinds
+    forward = next(work.passes[own] for own, kind in zip(work.of_kind, kinds, strict=True) if not kind.each.backward)
     gathers = sum(n * sum(isinstance(i, Transfer) and i.kind == "all_gather" for i in run.items) for run, n in forward)
     assert gathers == 4 + 1  # layers; with a tied embedding the ends are one unit

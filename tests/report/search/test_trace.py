@@ -53,6 +53,15 @@ def test_a_table_says_what_does_not_fit(result: dict[str, Any], capsys: pytest.C
     assert "no setting fits" in capsys.readouterr().err
 
 
+def test_layers_over_tensor_parallel_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert search("--json", "--tensor", "2,3", devices="4") == 0
+    shown = json.loads(capsys.readouterr().out)
+    (row,) = shown["settings"]
+    assert (row["devices"], row["tensor"], row["peak_bytes"]) == (4, 2, None)
+    assert row["samples_per_s"] == pytest.approx(2 * 8 / row["step_us"] * 1e6)  # of two groups of two ranks
+    assert list(shown["refused"]) == ["4 devices, tensor 3, batch x 1"]
+
+
 def test_what_cannot_be_predicted_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert search(batches="1,0.3") == 0
     assert "not predicted: 8 devices, batch x 0.3" in capsys.readouterr().out

@@ -1,0 +1,350 @@
+"""The layers of a recorded transformer divided over tensor-parallel ranks (Shoeybi et al. 2019, Megatron-LM).
+
+norm | qkv    attention  projection      | + norm | up     activation  down      | +      norm | logits
+       n / t  heads / t  k / t | sum |            n / t    / t         k / t | sum |             as before
+
+A half of a layer is what lies between two norms and has two products or more: its last product is divided along what
+it sums over, the others along their results. Backward, the sum of the input's gradient ends a half. What is outside of
+halves is on every rank: norms, embeddings, logits.
+
+    2 replicas   rank 0 | rank 1                    tensor-parallel groups of 2, all-reduces of layers
+    4 ranks      0 1    | 2 3                       data-parallel groups 0 2 and 1 3, half of the gradients each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from math import prod
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import InputError, NodeType, Phase, require
+from gnnperf.generate import Argument, Shape, each, is_sharded, parse, tensors
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, consecutive, lane_keys
+from gnnperf.whatif.added_sums import NO_HOST, Sum, placed, templates, updated, with_sums
+from gnnperf.whatif.batch_shapes import BATCHED, SHARDING, all_shapes, op_of
+from gnnperf.whatif.costs import Cost, DistinctCall, change_calls, with_shapes
+from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, is_type, refusal, unedited
+from gnnperf.whatif.units import call_table
+
+NORMS = ("layer_norm", "rms_norm")
+PRODUCTS = ("linear", "addmm", "mm", "matmul")
+NEAR = 3  # calls after a product, among which the gradient of its bias is
+ON_EVERY_RANK = "whether embeddings and logits are divided, too: they are taken to be on every rank, as norms are"
+AWAITED = "whether all-reduces of layers overlap with products: kernels after one are taken to wait for it"
+
+
+class Role(StrEnum):
+    """Which sizes of a call are divided."""
+
+    COLUMNS = "n"  # of the product's result
+    SUMMED = "k"  # what the product sums over
+    ROWS = "m"  # of the product's result
+    INNER = "inner"  # columns or heads of every tensor
+    PARAMETERS = "parameters"  # of what is a divided parameter
+
+
+@dataclass(frozen=True)
+class TensorParallel:
+    """Every rank becomes a tensor-parallel group, whose ranks divide the products of its layers."""
+
+    ranks: int  # of a group
+
+    def __post_init__(self) -> None:
+        require(self.ranks >= 1, "ranks of a tensor-parallel group", self.ranks, "a whole number from 1 up")
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Divide the calls of layers, and add their all-reduces.
+
+        Raises:
+            InputError: no layer shows in the trace, its sizes cannot be divided, or it is divided already.
+        """
+        if self.ranks == 1:
+            return unedited(graph)
+        _check(graph)
+        layers = _Layers(graph)
+        divided, touched = _divided(graph, layers, self.ranks)
+        larger, added, origin = with_sums(divided, templates(graph), layers.sums, self.ranks, 1)
+        nodes, t = larger.nodes, self.ranks
+        old = ~added & (nodes["group_stride"] > 0).to_numpy()
+        columns = {name: nodes[name].to_numpy(copy=True) for name in ("rank", "group_first", "group_stride")}
+        for name, values in columns.items():
+            values[(values > 0) & (old if name == "group_stride" else True)] *= t
+        ranks = tuple(rank * t for rank in graph.ranks)
+        wide = replace(larger, nodes=nodes.assign(**columns), ranks=ranks)
+        stands_for = tuple(n * t for n in graph.multiplicity.values())
+        result = placed(wide, graph, graph.world_size * t, stands_for)
+        return Edited(result, np.r_[touched, added[len(touched) :]], origin, (ON_EVERY_RANK, AWAITED, NO_HOST))
+
+
+def _check(graph: ExecutionGraph) -> None:
+    nodes = graph.nodes
+    if nodes["op_name"].astype(str).str.startswith(SHARDING).any() or is_sharded(graph, np.ones(len(nodes), bool)):
+        raise refusal(graph, "parameters are in shards over its replicas (FSDP)", "data parallelism that replicates")
+    sums = chosen(nodes, NodeType.COLLECTIVE, collective="all_reduce", phase=Phase.FORWARD)
+    if sums.any():
+        raise refusal(graph, "sums over ranks in its forward pass: its layers are divided already", "data parallelism")
+
+
+class _Layers:
+    """Roles of the calls of a graph, and the sums that layers add."""
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self.graph = graph
+        self.calls, self.unit = call_table(graph)
+        self._names, self.units = self.calls["op_name"].tolist(), self.calls["unit"].to_numpy()
+        self._dtype = graph.nodes["dtype"].astype(object).to_numpy()
+        self.arguments = [parse(dims) if dims else () for dims in self.calls["input_dims"]]
+        self.role: dict[int, Role] = {}  # of calls
+        self.weights: dict[Role, set[tuple[int, int]]] = {Role.COLUMNS: set(), Role.SUMMED: set()}  # (out, in)
+        self.sums: list[Sum] = []
+        self._num_products: dict[Shape, int] = {}  # of a half, by the [in, out] of its first one
+        last = np.full(int(self.unit.max(initial=0)) + 1, -1)
+        works = np.flatnonzero(is_type(graph, *ON_DEVICE) & (self.unit >= 0))
+        last[self.unit[works]] = works  # the last device work of each unit
+        self._work = last
+        before, after = consecutive(lane_keys(graph.nodes))
+        self._next = np.full(graph.num_nodes, -1)
+        self._next[before] = after
+        for phase in (Phase.FORWARD, Phase.BACKWARD):
+            own = self.calls[(self.calls["phase"] == phase) & (self.calls["num_works"] > 0) & (self.calls["step"] >= 0)]
+            for template, (_, of_step) in enumerate(own.groupby(["rank", "step"])):
+                self._of_phase(phase, template, of_step)
+        phases = {one.phase for one in self.sums}
+        if not phases or (len(phases) == 1 and (self.calls["phase"] == Phase.BACKWARD).any()):
+            raise refusal(graph, "no layers of a transformer: two norms with two products or more between them",
+                          "a trace with shapes of a transformer")  # fmt: skip
+        self.widths = {out for out, _ in self.weights[Role.COLUMNS]} | {in_ for _, in_ in self.weights[Role.SUMMED]}
+        self.heads = self._heads()
+
+    def _of_phase(self, phase: Phase, template: int, calls: pd.DataFrame) -> None:
+        norm = calls["op_name"].str.contains("|".join(NORMS)).to_numpy()
+        lanes = calls["lane"][norm].mode()
+        if lanes.empty:
+            return
+        own = (calls["lane"] == lanes.iloc[0]).to_numpy()
+        calls, norm = calls[own], norm[own]
+        for half in np.split(calls.index.to_numpy(), np.flatnonzero(norm)):
+            is_half = len(half) and any(one in self._name(half[0]) for one in NORMS)
+            products = [i for i in half.tolist() if is_half and self._is_product(i, phase)]
+            number = len(products) if phase is Phase.FORWARD else self._again(half, products)
+            if number > 1:
+                self._forward(half.tolist(), products[:number], template, phase)
+            if len(products) - number > 3:
+                self._backward(half.tolist(), products[number:], template)
+
+    def _again(self, half: np.ndarray, products: Sequence[int]) -> int:
+        """Products of a forward pass within the backward one: a half that begins with a norm is computed again."""
+        if not products or self._name(half[0]).endswith("backward"):
+            return 0
+        return self._num_products.get(_factors(self._name(products[0]), self.arguments[products[0]])[1], 0)
+
+    def _name(self, i: int) -> str:
+        return op_of(str(self._names[i]))
+
+    def _is_product(self, i: int, phase: Phase) -> bool:
+        """Of data and a parameter; backward: of gradients and one of the two."""
+        if self._name(i) not in PRODUCTS:
+            return False
+        a, b = _factors(self._name(i), self.arguments[i])
+        if len(b) != 2:
+            return False
+        if phase is Phase.FORWARD:
+            return True
+        sides = {frozenset((b[0], b[1])), frozenset((a[-2], b[1]))}
+        return any(frozenset(weight) in sides for own in self.weights.values() for weight in own)
+
+    def _forward(self, half: Sequence[int], products: Sequence[int], template: int, phase: Phase) -> None:
+        *columns, last = products
+        self._num_products[_factors(self._name(columns[0]), self.arguments[columns[0]])[1]] = len(products)
+        self._inner(half, columns[0], last)
+        for role, own in ((Role.COLUMNS, columns), (Role.SUMMED, [last])):
+            for i in own:
+                self.role[i] = role
+                k, n = _factors(self._name(i), self.arguments[i])[1]
+                self.weights[role].add((n, k))
+        self._sum(last, template, phase)
+
+    def _backward(self, half: Sequence[int], products: Sequence[int], template: int) -> None:
+        """Pairs of products: gradients of the input and of the weight, of the last product first."""
+        tail = half[half.index(products[-1]) :]
+        end = max(i for i in tail[: 1 + NEAR] if i == products[-1] or self._name(i) == "sum")  # gradients of biases
+        self._inner(half, products[0], end)
+        for place in range(0, len(products) - 1, 2):
+            role = Role.COLUMNS if place else Role.SUMMED
+            pair = products[place : place + 2]
+            first = self._of_input(pair[0], role) or not self._of_input(pair[1], role)
+            of_input, of_weight = pair if first else reversed(pair)
+            self.role[of_input] = Role.SUMMED if place else Role.COLUMNS
+            a, b = _factors(self._name(of_weight), self.arguments[of_weight])
+            across = (a[-2], b[1]) in self.weights[role]  # the result is [out, in], else its transpose
+            self.role[of_weight] = Role.ROWS if across == bool(place) else Role.COLUMNS
+            if place > 2:
+                self._whole(half, pair[0], end)
+        self._sum(of_input, template, Phase.BACKWARD, end)
+
+    def _of_input(self, i: int, role: Role) -> bool:
+        b = _factors(self._name(i), self.arguments[i])[1]
+        return (b[0], b[1]) in self.weights[role]
+
+    def _inner(self, half: Iterable[int], first: int, last: int) -> None:
+        self.role |= {i: Role.INNER for i in half if first < i <= last}
+
+    def _whole(self, half: Iterable[int], first: int, last: int) -> None:
+        """Gradients of one input by several products are added up whole."""
+        for i in half:
+            if first < i <= last and self._name(i) in ("add", "add_"):
+                self.role.pop(i, None)
+
+    def _sum(self, product: int, template: int, phase: Phase, end: int | None = None) -> None:
+        """Of the result of a product, after the call `end`."""
+        work = self._work[self.units[product if end is None else end]]
+        a, b = _factors(self._name(product), self.arguments[product])
+        dtype = str(self._dtype[self._work[self.units[product]]])
+        size = float(prod(a[:-1]) * b[1] * DTYPE_BYTES.get(dtype, 4))
+        after = self._next[work]
+        self.sums.append(Sum(template, size, phase, np.array([work]), np.array([after] if after >= 0 else [], int)))
+
+    def _heads(self) -> tuple[int, ...]:
+        """Numbers of heads of queries, and of keys where they are fewer."""
+        result: dict[int, None] = {}
+        whole, columns = ({side[place] for side in self.weights[role]}
+                          for place, role in ((1, Role.SUMMED), (0, Role.COLUMNS)))  # fmt: skip
+        for i, role in self.role.items():
+            for shape in all_shapes(self.arguments[i]) if role is Role.INNER else ():
+                for width in whole if len(shape) > 2 and shape[-1] else ():
+                    queries, rest = divmod(width, shape[-1])
+                    keys = [one // shape[-1] for out in columns for one in (out, (out - width) // 2)]
+                    merged = len(shape) == 3 and self._name(i) in BATCHED and not shape[0] % max(queries, 1)
+                    if rest == 0 and queries > 1 and (queries in shape[1:-1] or merged):
+                        result |= {n: None for n in (queries, *keys) if n > 1 and queries % n == 0}
+        return tuple(result)
+
+
+def _factors(name: str, arguments: tuple[Argument, ...]) -> tuple[Shape, Shape]:
+    """[.., m, k] and [k, n] of a product."""
+    shapes = [next(iter(tensors(argument)), ()) for argument in arguments]
+    a, b = shapes[1:3] if name == "addmm" else (*shapes, (), ())[:2]
+    return (a, b[::-1]) if name == "linear" else (a, b)
+
+
+def _divided(graph: ExecutionGraph, layers: _Layers, ranks: int) -> tuple[ExecutionGraph, np.ndarray]:
+    """Shapes, costs and messages of gradients; [num_nodes] bool: what has changed."""
+    parameters = dict(_parameters(layers, ranks))
+    of_unit = np.full(int(layers.unit.max(initial=0)) + 2, "", dtype=object)
+    own = layers.calls["phase"].isin([str(Phase.BACKWARD), str(Phase.OPTIMIZER)])
+    of_unit[layers.calls["unit"][own].to_numpy()] = Role.PARAMETERS
+    for i, role in layers.role.items():
+        of_unit[layers.units[i]] = role
+    role_of, nodes = of_unit[layers.unit], graph.nodes  # unit -1 has no role
+    columns = {name: nodes[name].astype(object).to_numpy(copy=True) for name in ("input_dims", "flops", "bytes")}
+    touched = np.zeros(graph.num_nodes, dtype=bool)
+    for role in Role:
+        rows = np.flatnonzero(role_of == role)
+        divide = _Divide(role, ranks, layers.widths, layers.heads, parameters)
+        changed = change_calls(nodes.iloc[rows], divide.of)
+        touched[rows] = changed.touched
+        for name, values in columns.items():
+            values[rows] = changed.nodes[name].astype(object)
+    sent = is_type(graph, NodeType.COMM, NodeType.COLLECTIVE) & (nodes["message_bytes"] > 0).to_numpy()
+    share = _share(graph, parameters) if sent.any() else 1.0
+    predicted = (touched & ~is_type(graph, NodeType.HOST)) | sent
+    edited = nodes.assign(
+        input_dims=pd.Categorical(columns["input_dims"]), flops=columns["flops"].astype(float),
+        bytes=columns["bytes"].astype(float), latency_us=nodes["latency_us"].mask(predicted),
+        message_bytes=nodes["message_bytes"].where(~sent, nodes["message_bytes"] * share),
+    )  # fmt: skip
+    return replace(graph, nodes=edited), touched | sent
+
+
+def _parameters(layers: _Layers, ranks: int) -> Iterator[tuple[Shape, Shape]]:
+    """Divided parameters and what a rank has of them; stored as [out, in] or the other way round."""
+    whole = {out for out, _ in layers.weights[Role.SUMMED]}
+    for role, own in layers.weights.items():
+        for out, in_ in own:
+            part = (_part(out, ranks), in_) if role is Role.COLUMNS else (out, _part(in_, ranks))
+            yield (out, in_), part
+            yield (in_, out), part[::-1]
+            if role is Role.COLUMNS and out not in whole:
+                yield (out,), part[:1]  # biases; where norms are as wide, all stay whole
+
+
+def _share(graph: ExecutionGraph, parameters: dict[Shape, Shape]) -> float:
+    """Of all gradients that a rank still has."""
+    shapes = updated(graph, graph.ranks[0])
+    return sum(prod(parameters.get(shape, shape)) for shape in shapes) / sum(map(prod, shapes))
+
+
+def _part(size: int, ranks: int) -> int:
+    if size % ranks:
+        raise InputError(f"{ranks} does not divide {size}", where="ranks of a tensor-parallel group",
+                         allowed="common divisors of heads and inner columns of layers")  # fmt: skip
+    return size // ranks
+
+
+@dataclass(frozen=True)
+class _Divide:
+    """The new shapes of calls with one role."""
+
+    role: Role
+    ranks: int
+    widths: set[int]
+    heads: tuple[int, ...]
+    parameters: dict[Shape, Shape] = field(default_factory=dict)
+
+    def of(self, call: DistinctCall) -> tuple[tuple[Argument, ...], Cost] | None:
+        """None: nothing changes."""
+        if self.role is Role.PARAMETERS:
+            known = all(len(shape) < 2 or shape in self.parameters for shape in all_shapes(call.arguments))
+            known |= call.phase == Phase.OPTIMIZER
+            new = tuple(each(a, self._parameter) for a in call.arguments) if known else call.arguments
+        elif self.role is Role.INNER:
+            new = tuple(each(argument, self._inner) for argument in call.arguments)
+        else:
+            name = op_of(call.name)  # of a product, or of what it calls for its arguments
+            is_product = name in PRODUCTS and len(_factors(name, call.arguments)[1]) == 2
+            new = self._product(name, call.arguments) if is_product else call.arguments
+        if new == call.arguments:
+            return None
+        return new, with_shapes(call.name, call.arguments, new, call.recorded, call.dtype, 1 / self.ranks,
+                                call.num_siblings)  # fmt: skip
+
+    def _parameter(self, shape: Shape) -> Shape:
+        return self.parameters.get(shape, shape)
+
+    def _product(self, name: str, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        """[m, k] x [k, n], behind a bias [n] with addmm, before it with linear, whose weight is [n, k]."""
+        first = int(name == "addmm")
+        of_a, of_b = {Role.ROWS: (-2, None), Role.SUMMED: (-1, 0), Role.COLUMNS: (None, 1)}[self.role]
+        if name == "linear" and of_b is not None:
+            of_b = 1 - of_b
+        result = list(arguments)
+        for place, at in ((first, of_a), (first + 1, of_b)):
+            if at is not None:
+                result[place] = self._at(tensors(arguments[place])[0], at)
+        bias = 0 if first else 2
+        if self.role is Role.COLUMNS and name in ("addmm", "linear") and len(arguments) > bias:
+            result[bias] = each(arguments[bias], lambda shape: self._at(shape, -1) if shape else shape)
+        return tuple(result)
+
+    def _inner(self, shape: Shape) -> Shape:
+        """By columns, or by heads in any layout; [batch x heads, ...] where three dimensions hold them."""
+        if shape in self.parameters:
+            return self.parameters[shape]
+        if shape and shape[-1] in self.widths:
+            return self._at(shape, -1)
+        for number in self.heads:
+            if number in shape[1:-1]:
+                return self._at(shape, 1 + shape[1:-1].index(number))
+            if len(shape) == 3 and shape[0] % number == 0:
+                _part(number, self.ranks)
+                return self._at(shape, 0)
+        return shape
+
+    def _at(self, shape: Shape, place: int) -> Shape:
+        result = list(shape)
+        result[place] = _part(result[place], self.ranks)
+        return tuple(result)
