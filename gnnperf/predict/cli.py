@@ -61,7 +61,9 @@ def _ops(arguments: argparse.Namespace) -> None:
 
 
 COVERAGE = """\
-Which source predicts which part of a trace.
+Which part of a step is predicted from what: a measured op, the trace itself, a model, or nothing (uncovered).
+
+--ops lists the calls that are worth measuring on the device.
 """
 COVERAGE_EXAMPLES = """\
 gnnperf coverage TRACE --checkpoint FILE                  shares by source, uncovered ops
@@ -75,9 +77,9 @@ gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64
 def _add_coverage(subparsers: Subparsers) -> None:
     short = "the predictor of each part of a trace, and what is uncovered"
     parser = add_command(subparsers, "coverage", short, COVERAGE, COVERAGE_EXAMPLES, _coverage)
-    parser.add_argument("trace", type=Path, help="trace file, directory of rank files, or archive")
-    parser.add_argument("--checkpoint", type=Path, help="a trained model")
-    parser.add_argument("--measured", type=Path, help="ops that you measured (gnnperf calibrate --ops)")
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="trace file, directory of rank files, or archive")
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="a trained network")
+    parser.add_argument("--measured", type=Path, metavar="FILE", help="ops that you measured (gnnperf calibrate --ops)")
     parser.add_argument("--hardware", metavar="NAME", help="device to predict for; default: the trace's own")
     parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
     parser.add_argument("--choose", type=int, metavar="N",

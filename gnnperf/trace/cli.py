@@ -17,7 +17,9 @@ MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 FOLDER = Path("datasets/public")
 CONNECTIONS = 4
 MAX_FAILURES = 20  # of files: then the network is down, and the rest is not tried
-INSPECT = "Say what a trace holds. Several paths are one run: Kineto files and their execution traces."
+INSPECT = (
+    "List what a trace holds and what is missing. Several paths are one run: Kineto files and their execution traces."
+)
 INSPECT_EXAMPLES = """\
 gnnperf inspect trace.json.gz
 gnnperf inspect runs/trace_dir --run 2 --json                the second recording of a folder, for a program to read
