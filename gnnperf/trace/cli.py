@@ -62,7 +62,9 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="file, as listed, or a pattern")
     parser.add_argument("--run", dest="runs", action="append", default=[], metavar="RUN", help="run, or a pattern")
-    parser.add_argument("--kind", dest="kinds", action="append", default=[], metavar="KIND", help="kind of file")
+    parser.add_argument(
+        "--kind", dest="kinds", action="append", default=[], metavar="KIND", help="kineto, op-table, ..."
+    )
 
 
 def inspect_paths(args: argparse.Namespace) -> None:
