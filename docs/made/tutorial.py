@@ -1,4 +1,6 @@
-"""Run the commands of the tutorial and of the what-if cookbook, as a reader would, and compare what they print.
+"""Run the commands of pages that show their output, as a reader would, and compare what they print.
+
+The tutorial, the what-if cookbook, and the walkthrough of a public trace (GNNPERF_DATA_MIRROR, or a network).
 
 python -m docs.made.tutorial             the quick ones
 python -m docs.made.tutorial --slow      also those below a comment <!-- slow: ... -->
@@ -25,7 +27,8 @@ from pathlib import Path
 from docs.made.markdown import Block, blocks
 from docs.made.pages import DOCS, ROOT
 
-PAGES = (ROOT / DOCS / "tutorial.md", ROOT / DOCS / "how-to/what-if.md")
+WALKTHROUGH = ROOT / DOCS / "how-to/gpu-walkthrough.md"  # of a public trace
+PAGES = (ROOT / DOCS / "tutorial.md", ROOT / DOCS / "how-to/what-if.md", WALKTHROUGH)
 NEEDED = ("datasets", "predict.py", "train.py")  # what a reader has in the folder where the commands are given
 SLOW, SHELL, OUTPUT = "slow", "sh", "text"
 TERMINAL = {"COLUMNS": "110", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}  # of a reader
