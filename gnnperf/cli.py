@@ -91,7 +91,7 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser with the subcommand requested, or with all of them (for --help and for misspelled ones)."""
     parser = argparse.ArgumentParser(
         prog="gnnperf",
-        description="Learned performance model for multi-GPU training: look at traces, build graphs, record runs.",
+        description="Predict the time of a training step from a trace or a plan, and what changes would do to it.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -118,13 +118,6 @@ def test_document_names_the_run_and_compares_like_with_like(predicted: Path) -> 
     assert sum(result["critical_path_share"].values()) == pytest.approx(1.0)
 
 
-def test_timeline_has_the_kernel_on_both_tracks(predicted: Path) -> None:
-    events = json.loads(gzip.decompress((predicted / "timeline.json.gz").read_bytes()))["traceEvents"]
-    kernels = [e for e in events if e["ph"] == "X" and e["args"].get("event") == "volta_sgemm_128x64_nn"]
-    assert sorted(e["cat"] for e in kernels if e["cat"] != "critical") == ["measured", "predicted"]
-    assert [e["dur"] for e in kernels if e["cat"] == "measured"] == [145.0]
-
-
 def test_metadata_of_the_trace_is_in_no_output(predicted: Path, trace: Path) -> None:
     for path in predicted.iterdir():
         content = path.read_bytes()
@@ -157,25 +150,6 @@ def test_what_if_on_the_traces_own_hardware(run: Run, trace: Path, tmp_path: Pat
     assert result["twice"]["step_time_error"] is None
     assert result["twice"]["traced_step_time_us"] == pytest.approx(200.0)
     assert result["twice"]["step_time_us"] < result["own"]["step_time_us"]
-
-
-def test_edits_are_reported_with_the_unedited_step(run: Run, trace: Path, tmp_path: Path) -> None:
-    edits = "whatif=[{latency:{op:aten::mm,factor:10}},{stall:{us:50}}]"
-    done = run(tmp_path, f"trace={trace}", "out=edited", edits, *PLAIN)
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "edited" / "prediction.json").read_text())
-    assert result["whatif"]["difference_us"] > 50.0
-    assert result["whatif"]["step_time_us"] == pytest.approx(result["step_time_us"] + result["whatif"]["difference_us"])
-    assert "what if: " in done.stdout
-    assert "stall=us:50" in (tmp_path / "edited" / "report.html").read_text()
-
-
-def test_another_device_in_another_cluster(run: Run, trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved", *PLAIN)
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "moved" / "prediction.json").read_text())
-    assert (result["hardware"], result["cluster"]) == ("h100_sxm", "hgx8")
-    assert result["step_time_us"] < 200.0
 
 
 def test_a_plan_that_no_one_ran(run: Run, tmp_path: Path) -> None:
@@ -233,19 +207,6 @@ def test_bad_input_is_one_message_exit_2_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_peak_memory_is_reported_with_the_measured_one(run: Run, tmp_path: Path) -> None:
-    recording = SCRIPT.parent / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1"
-    done = run(
-        tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", "findings=false", "batches_held=4"
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "out/prediction.json").read_text())
-    assert [rank["rank"] for rank in result["peak_memory"]] == [0, 1]
-    assert all(abs(rank["error"]) < 0.01 for rank in result["peak_memory"])
-    assert all(rank["step_name"] == result["step_name"] for rank in result["peak_memory"])
-    assert "peak memory of rank 1" in done.stdout
-
-
 def test_second_prediction_of_a_trace_imports_no_torch(run: Run, trace: Path, tmp_path: Path) -> None:
     first = run(tmp_path, f"trace={trace}", "out=first", "cache_dir=cache", "quiet=true")
     words = [f"trace={trace}", "out=second", "cache_dir=cache", "quiet=true"]
@@ -256,27 +217,6 @@ def test_second_prediction_of_a_trace_imports_no_torch(run: Run, trace: Path, tm
     assert "pandas" in loaded and loaded.isdisjoint({"torch", "torch_geometric", "lightning"})
     results = [json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("first", "second")]
     assert results[0]["peak_memory"] and results[0]["peak_memory"] == results[1]["peak_memory"]
-
-
-def test_a_network_that_no_one_ran_and_whether_it_fits(run: Run, tmp_path: Path) -> None:
-    for batch, fits in ((64, True), (4096, False)):
-        done = run(tmp_path, "plan=resnet18", "hardware=t4", f"plan.training.batch={batch}", "out=out", *PLAIN[1:])
-        assert done.returncode == 0, done.stderr
-        (rank,) = json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"]
-        assert (rank["rank"], rank["fits"]) == (0, fits)
-        assert ("memory fits" in done.stdout, "memory does not fit" in done.stdout) == (fits, not fits)
-
-
-def test_a_larger_batch_takes_more_memory(run: Run, tmp_path: Path) -> None:
-    recording = SCRIPT.parent / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1"
-    edits = "whatif=[{batch:{factor:2}},{stall:{us:100}}]"
-    done = run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", "findings=false", edits)
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "out/prediction.json").read_text())
-    for before, after in zip(result["peak_memory"], result["whatif"]["peak_memory"], strict=True):
-        assert after["parts_bytes"]["activations"] == 2 * before["parts_bytes"]["activations"]
-        assert after["parts_bytes"]["parameters"] == before["parts_bytes"]["parameters"]
-    assert "what if: peak memory of rank 1" in done.stdout
 
 
 def test_memory_is_left_out_where_it_is_not_requested_for(run: Run, trace: Path, tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
+FIRST = re.findall(r"^    ((?:pip|gnnperf) .*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)[:3]
+OFFLINE = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with what the wheel installs."""
+    """Folder with what README's first command installs, of this checkout and without its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT, check=True,
-                   capture_output=True)  # fmt: skip
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+    words = [str(ROOT) if word == "git+REPOSITORY" else word for word in shlex.split(FIRST[0])]
+    assert str(ROOT) in words
+    subprocess.run([sys.executable, "-m", *words, *OFFLINE, "--target", str(folder)], cwd=folder, check=True)
+    return folder
 
 
 def run(installed: Path, cwd: Path, *command: str) -> str:
@@ -39,19 +42,21 @@ def run(installed: Path, cwd: Path, *command: str) -> str:
 def test_everything_of_conf_and_no_research_is_inside(installed: Path) -> None:
     shipped = {p.relative_to(ROOT / "conf") for p in (ROOT / "conf").rglob("*.yaml")}
     assert {p.relative_to(installed / "gnnperf/conf") for p in (installed / "gnnperf/conf").rglob("*.yaml")} == shipped
-    assert {p.name for p in installed.iterdir()} == {"gnnperf", *(p.name for p in installed.glob("*.dist-info"))}
+    assert {p.name for p in installed.iterdir()} == {"gnnperf", "bin", *(p.name for p in installed.glob("*.dist-info"))}
     assert (installed / "gnnperf/report/__init__.pyi").is_file() and (installed / "gnnperf/py.typed").is_file()
-
-
-def test_a_device_loads_from_any_folder(installed: Path, tmp_path: Path) -> None:
-    program = "import gnnperf, gnnperf.hardware as h; print(gnnperf.__file__, h.load_device('h100_sxm').num_sms)"
-    file, num_sms = run(installed, tmp_path, "-c", program).split()
-    assert Path(file).is_relative_to(installed) and num_sms == "132"
 
 
 def test_a_checkout_named_like_the_package_does_not_hide_it(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "gnnperf/docs").mkdir(parents=True)  # the parent of a clone: a folder without __init__.py
     assert "gnnperf" in run(installed, tmp_path, "-m", "gnnperf", "--version")
+
+
+@pytest.mark.slow
+def test_readme_s_first_commands_lead_to_a_what_if_of_a_trace(installed: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1", tmp_path / "TRACE")
+    for command, shown in zip(FIRST[1:], ("measured period: 7.376 ms", "what if: "), strict=True):
+        program, *words = shlex.split(command)
+        assert shown in run(installed, tmp_path, str(installed / "bin" / program), *words)
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
-"""Run the tutorial's commands, in order, as a reader would, and hold what they print to what the page shows.
+"""Run the commands of pages that show their output, as a reader would, and compare what they print.
+
+The tutorial, the what-if cookbook, and the walkthrough of a public trace (GNNPERF_DATA_MIRROR, or a network).
 
 python -m docs.made.tutorial             the quick ones
 python -m docs.made.tutorial --slow      also those below a comment <!-- slow: ... -->
-python -m docs.made.tutorial --write     put what was printed into the page, line for line
+python -m docs.made.tutorial --write     put what was printed into the pages, line for line
 
 A block of commands (sh) may be followed by a block of what they print (text). It may leave lines out; those that it has
 must be printed in that order.
@@ -25,7 +27,8 @@ from pathlib import Path
 from docs.made.markdown import Block, blocks
 from docs.made.pages import DOCS, ROOT
 
-PAGE = ROOT / DOCS / "tutorial.md"
+WALKTHROUGH = ROOT / DOCS / "how-to/gpu-walkthrough.md"  # of a public trace
+PAGES = (ROOT / DOCS / "tutorial.md", ROOT / DOCS / "how-to/what-if.md", WALKTHROUGH)
 NEEDED = ("datasets", "predict.py", "train.py")  # what a reader has in the folder where the commands are given
 SLOW, SHELL, OUTPUT = "slow", "sh", "text"
 TERMINAL = {"COLUMNS": "110", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}  # of a reader
@@ -116,29 +119,33 @@ def prepare(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, compare, and write if requested to; the number of lines that are not as printed."""
+    """Run, compare, and write if requested to; returns the number of lines that are not as printed."""
     parser = argparse.ArgumentParser(prog="python -m docs.made.tutorial", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--slow", action="store_true", help="also the slow ones")
-    parser.add_argument("--write", action="store_true", help="bring the page up to date")
+    parser.add_argument("--write", action="store_true", help="bring the pages up to date")
     requested = parser.parse_args(arguments)
-    text = PAGE.read_text(encoding="utf-8")
+    return sum(_compared(page, requested.slow, requested.write) for page in PAGES)
+
+
+def _compared(page: Path, with_slow: bool, is_written: bool) -> int:
+    text = page.read_text(encoding="utf-8")
     lines, wrong = text.splitlines(), 0
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
         for part in parts_of(text):
-            if part.is_slow and not requested.slow:
+            if part.is_slow and not with_slow:
                 continue
             printed = run(part, Path(folder))
             shown = part.shown.lines if part.shown else ()
-            if requested.write and part.shown:
+            if is_written and part.shown:
                 lines[part.shown.first : part.shown.first + len(shown)] = renewed(shown, printed)
-            for line in missing(() if requested.write else shown, printed):
+            for line in missing(() if is_written else shown, printed):
                 print(f"{part.commands[-1]}\n  does not print: {line}")
                 wrong += 1
             print(f"ran {len(part.commands)}: {part.commands[-1]}", flush=True)
-    if requested.write:
-        PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if is_written:
+        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return wrong
 
 

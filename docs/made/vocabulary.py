@@ -13,7 +13,8 @@ from gnnperf.core.schema import words
 INTRODUCTION = """\
 # Words
 
-Made from `gnnperf/core/schema/words.py`: the values that columns of kinds take.
+Made from `gnnperf/core/schema/words.py`: the values that columns of kinds take. The [glossary](glossary.md) explains
+all other terms.
 """
 _MEMBER = re.compile(r'^    [A-Z0-9_]+ = "(\w+)"(?:\s+# (.*))?$', re.MULTILINE)
 

@@ -20,7 +20,7 @@ Every device of the catalog (conf/hardware), and what predictions for it rest on
   zero-shot    by specification: nothing of this device was measured
 
 Collectives: the fitted models that its default cluster names, else links by specification.
-A GPU of your own is a .yaml file of vendor numbers: hardware=mine.yaml.
+A GPU of your own is a .yaml file of vendor numbers: gnnperf predict trace.json.gz --gpu mine.yaml.
 """
 EXAMPLES = """\
 gnnperf devices

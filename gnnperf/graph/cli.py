@@ -31,8 +31,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the `import` command."""
     short = "trace file, directory or archive -> TraceTables and graph (Parquet)"
     parser = add_command(subparsers, "import", short, ABOUT, EXAMPLES, _import)
-    parser.add_argument("path", nargs="+", type=Path, help="files of ONE run: rank files, a directory, an archive")
-    parser.add_argument("--out", required=True, type=Path, help="directory to write: tables/ and graph/")
+    parser.add_argument("path", nargs="+", type=Path, metavar="PATH", help="files of one run, a folder or an archive")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="directory to write: tables/ and graph/")
     parser.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="which of several in one folder")
     parser.add_argument("--ranks", metavar="LIST", help="only these, e.g. 0-7,12; the rest is not decoded")
     parser.add_argument("--steps", metavar="A:B", help="only these, by the numbers of their marks, B excluded; 3:6")

@@ -16,11 +16,18 @@ from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 from gnnperf.whatif import (
     Batch,
+    Block,
+    ChangeCluster,
+    ChangeDevice,
     ChangeDtype,
+    ChangeLink,
+    DeclarePause,
     Edit,
     InputStall,
     OpLatency,
+    ResizeTables,
     ScaleBatch,
+    ScaleSequence,
     Straggler,
     find_batch,
     grown,
@@ -83,8 +90,8 @@ class AllCast(Variant):
 
 
 MIXED = "mixed"  # of ChangeDtype's scopes: autocast
-TIME_ONLY = (OpLatency, InputStall, Straggler)
-NOT_TOLD = "peak memory with {}: it is told without this edit"
+TIME_ONLY = (OpLatency, InputStall, Straggler, DeclarePause, Block, ChangeLink, ChangeCluster, ChangeDevice)
+RESIZES = (ScaleSequence, ResizeTables)  # tensors, in a way that no variant has
 SAME_OPS = "whether another batch makes the program keep other tensors: it is taken to make the same ones"
 
 
@@ -92,12 +99,13 @@ SAME_OPS = "whether another batch makes the program keep other tensors: it is ta
 class MemoryEdits:
     """What edits make of memory."""
 
-    variant: Variant  # of the step
-    unknown: tuple[str, ...]  # sentences: what is left out
+    variant: Variant | None  # of the step; None: an edit resizes tensors in a way that no variant has
+    left_out: tuple[Edit, ...]  # edits whose effect is unknown
+    unknown: tuple[str, ...]  # sentences: what is assumed
 
 
 def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) -> MemoryEdits:
-    """The variant with another batch or dtype; edits of time by itself change nothing, all others are named.
+    """The variant with another batch or dtype; edits of time by itself change nothing, all others are left out.
 
     Args:
         graph: of the step, unedited.
@@ -111,17 +119,18 @@ def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) 
     for edit in edits:
         factor *= edit.factor if isinstance(edit, ScaleBatch) else 1.0
     known = (*TIME_ONLY, ScaleBatch, ChangeDtype)
-    unknown = [NOT_TOLD.format(edit) for edit in edits if not isinstance(edit, known)]
+    left_out = tuple(edit for edit in edits if not isinstance(edit, known))
+    if any(isinstance(edit, RESIZES) for edit in edits):
+        return MemoryEdits(None, left_out, ())
     variant = Variant()
     if factor != 1.0:
         variant = ScaledBatch(batch=find_batch(graph), factor=factor)
-        unknown.append(SAME_OPS)
     for edit in edits:
         if isinstance(edit, ChangeDtype) and edit.scope == MIXED:
             variant = Autocast(variant, of=edit.of, to=edit.to, on_gpu=on_gpu)
         elif isinstance(edit, ChangeDtype):
             variant = AllCast(variant, of=edit.of, to=edit.to)
-    return MemoryEdits(variant, tuple(unknown))
+    return MemoryEdits(variant, left_out, (SAME_OPS,) if factor != 1.0 else ())
 
 
 # The step with another batch: data that the step reads grow, and what is made of them follows.

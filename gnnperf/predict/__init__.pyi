@@ -22,6 +22,7 @@ from .step_prediction import TRANSFER as TRANSFER
 from .step_prediction import Question as Question
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
+from .step_prediction import WhatIfPrediction as WhatIfPrediction
 from .step_prediction import WithoutProfiler as WithoutProfiler
 from .step_rates import peak_flops_per_s as peak_flops_per_s
 from .target import traced_name as traced_name

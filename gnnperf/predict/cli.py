@@ -29,8 +29,8 @@ Times are the device's own, without the launch. A row without a prediction state
 latency_us, the errors are printed as well.
 """
 OPS_EXAMPLES = """\
-gnnperf ops predict ops.jsonl --hardware h100_sxm
-gnnperf ops predict mine/ops.parquet --hardware mine/device.yaml --out predicted.csv
+gnnperf ops predict ops.jsonl --gpu h100_sxm
+gnnperf ops predict mine/ops.parquet --gpu mine/device.yaml --out predicted.csv
 """
 
 
@@ -39,7 +39,8 @@ def _add_ops(subparsers: Subparsers) -> None:
     actions = ops.add_subparsers(dest="action", required=True, metavar="ACTION")
     parser = add_command(actions, "predict", "predict an op table", OPS, OPS_EXAMPLES, _ops)
     parser.add_argument("table", type=Path, metavar="TABLE", help="op table: .parquet, .csv or .jsonl")
-    parser.add_argument("--hardware", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
+    parser.add_argument("--gpu", "--hardware", dest="hardware", required=True, metavar="NAME",
+                        help="one of `gnnperf devices`, or a .yaml file")  # fmt: skip
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write the table with its predictions: .parquet, .csv, .jsonl"
     )
@@ -61,13 +62,15 @@ def _ops(arguments: argparse.Namespace) -> None:
 
 
 COVERAGE = """\
-Which source predicts which part of a trace.
+Which part of a step is predicted from what: a measured op, the trace itself, a model, or nothing (uncovered).
+
+--ops lists the calls that are worth measuring on the device.
 """
 COVERAGE_EXAMPLES = """\
 gnnperf coverage TRACE --checkpoint FILE                  shares by source, uncovered ops
 gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
 gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
-gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64
+gnnperf coverage TRACE --gpu NAME --ops ops.jsonl --choose 64
                                                             64 calls that correct most of the others, on a new device
 """
 
@@ -75,13 +78,14 @@ gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64
 def _add_coverage(subparsers: Subparsers) -> None:
     short = "the predictor of each part of a trace, and what is uncovered"
     parser = add_command(subparsers, "coverage", short, COVERAGE, COVERAGE_EXAMPLES, _coverage)
-    parser.add_argument("trace", type=Path, help="trace file, directory of rank files, or archive")
-    parser.add_argument("--checkpoint", type=Path, help="a trained model")
-    parser.add_argument("--measured", type=Path, help="ops that you measured (gnnperf calibrate --ops)")
-    parser.add_argument("--hardware", metavar="NAME", help="device to predict for; default: the trace's own")
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="trace file, directory of rank files, or archive")
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="a trained network")
+    parser.add_argument("--measured", type=Path, metavar="FILE", help="ops that you measured (gnnperf calibrate --ops)")
+    parser.add_argument("--gpu", "--hardware", dest="hardware", metavar="NAME",
+                        help="predict for this device (default: the trace's)")  # fmt: skip
     parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
     parser.add_argument("--choose", type=int, metavar="N",
-                        help="list at most N calls by which predictions for the others are corrected")  # fmt: skip
+                        help="list at most N calls, whose measurements correct most of the others")  # fmt: skip
 
 
 def _coverage(arguments: argparse.Namespace) -> None:

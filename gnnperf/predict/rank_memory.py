@@ -15,6 +15,7 @@ from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
+from gnnperf.predict.whatif import written
 from gnnperf.trace import RunTrace
 
 if TYPE_CHECKING:
@@ -133,13 +134,17 @@ def _edited(
 ) -> StepPrediction:
     from gnnperf.memory import effects_cached_in, memory_edits, peak_memory
 
-    assert estimate.whatif is not None, "chosen so"
     runs_on_gpu = estimate.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
     edits = memory_edits(estimate.prediction.graph, request.edits(), on_gpu=runs_on_gpu)
+    without = "shown is that without this edit" if edits.variant is not None else "none is shown"
+    unknown = (*(f"peak memory with {written(edit)}; {without}" for edit in edits.left_out), *edits.unknown)
+    estimate = replace(estimate, notes=(*(f"What if: not known is {one}." for one in unknown), *estimate.notes))
+    if edits.variant is None:
+        return estimate
     with effects_cached_in(request.cache_folder):
         peaks = peak_memory(run, batches_held=request.batches_held, step=estimate.label.name, variant=edits.variant,
                             on_gpu=on_gpu)  # fmt: skip
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
-    sentences = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)
+    assert estimate.whatif is not None, "chosen so"
     whatif = replace(estimate.whatif, prediction=replace(estimate.whatif.prediction, peak_memory=result))
-    return replace(estimate, whatif=whatif, notes=(*sentences, *estimate.notes))
+    return replace(estimate, whatif=whatif)

@@ -47,7 +47,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the `train` command."""
     short = "the network on your own runs, compared with the analytical model"
     parser = add_command(subparsers, "train", short, DESCRIPTION, EXAMPLES, _train)
-    parser.add_argument("folder", metavar="FOLDER", help="your runs")
+    parser.add_argument("folder", metavar="FOLDER", help="folder of your runs")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--init", metavar="CHECKPOINT", help="a checkpoint.pt whose network trains on")
     start.add_argument("--source", metavar="FOLDER", help="the same runs, recorded on another machine")

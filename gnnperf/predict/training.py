@@ -102,7 +102,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
         tables = evaluate(model, data, config.evaluate_on)
         write_comparison(tables, out / "errors.csv")
-        log_outputs(log, model, data.steps["val"], tables, checkpoint.sha256)
+        log_outputs(log, model, data.steps["val"], tables, out / "checkpoint.pt", checkpoint.sha256)
         for part, table in tables.items():
             print_comparison(part, table, onto)
         for evaluation in evaluations:

@@ -14,9 +14,10 @@ from gnnperf.core import InputError, Subparsers, add_command, load_plugin, plugi
 RECIPES = "gnnperf.recipes"  # group of entry points
 Recipe = Callable[[argparse.Namespace], int]  # takes the parsed options, returns the exit code
 DESCRIPTION = """\
-Profile real training runs: any script, unchanged, or a recipe.
+Profile real training runs: any script, unchanged, or a recipe (a data set that a checkout records by itself).
 
-Nothing else should run on the machine while a recipe records: a probe rejects recordings during which it changed.
+A run directory holds a trace per rank and a card, run.json, with step times with and without the profiler. Nothing else
+should run on the machine while a recipe records: a probe rejects recordings during which it changed.
 """
 EXAMPLES = """\
 gnnperf record --out runs/mine -- torchrun --nproc-per-node 8 train.py   any training script, unchanged
@@ -38,11 +39,14 @@ def add_parsers(subparsers: Subparsers) -> None:
     record.add_argument("--resume", action="store_true", help="recipes: go on with what --raw and --out hold")
     record.add_argument("--minutes", type=float, default=math.inf, metavar="M",
                         help="recipes: no recording begins after that (default: no limit)")  # fmt: skip
-    record.add_argument("--warmup-steps", type=int, default=5, metavar="N", help="dropped (default: %(default)s)")
+    record.add_argument(
+        "--warmup-steps", type=int, default=5, metavar="N", help="dropped at first (default: %(default)s)"
+    )
     record.add_argument("--unprofiled-steps", type=int, default=20, metavar="N",
-                        help="timed without the profiler (default: %(default)s)")  # fmt: skip
+                        help="then timed without the profiler (default: %(default)s)")  # fmt: skip
     record.add_argument("--profiled-steps", type=int, default=5, metavar="N",
-                        help="timed and traced (default: %(default)s)")  # fmt: skip
+                        help="then timed and traced (default: %(default)s)")  # fmt: skip
+    record.usage = "%(prog)s --out DIR [options] -- COMMAND, or %(prog)s --out DIR --recipe NAME [options]"
     record.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the training command")
 
 

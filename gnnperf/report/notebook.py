@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gnnperf.core import bars_on_terminal, require
 from gnnperf.hardware import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP
-from gnnperf.predict import Request, StepPrediction, check, check_covered, composed
+from gnnperf.predict import Request, StepPrediction, WhatIfPrediction, check, check_covered, composed
 from gnnperf.predict import predict as estimate_of
 from gnnperf.report.compare.text import read_threshold
 from gnnperf.report.console import PIPE_WIDTH, summary
@@ -47,6 +47,11 @@ class Estimate:
     def step_time_interval_us(self) -> tuple[float, float] | None:
         """Lowest and highest step time at `step.interval_level`; None: a warning has the reason."""
         return self.step.step_time_interval_us
+
+    @property
+    def whatif(self) -> WhatIfPrediction | None:
+        """The step with edits; None: there are none."""
+        return self.step.whatif
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ gnnperf predict runs/trace_dir --gpu h200                           the same ste
 gnnperf predict runs/trace_dir --gpu h100_sxm,h200,b200             one table of several
 gnnperf predict trace.json.gz --what-if batch=2x                    after a change; --what-if may be repeated
 gnnperf predict trace.json.gz --what-if link=pcie_gen4_x16 --json   for a program to read
-gnnperf predict trace.json.gz --what-if latency=op:aten::mm,factor:0.5
+gnnperf predict trace.json.gz --set evidence=other_steps            a forecast from the other steps of the trace
+gnnperf predict trace.json.gz --set stalls=remove                   without stalls; profiler=remove: without its cost
 gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
 gnnperf predict --plan llama3_70b_fsdp --gpu h100_sxm --tokens 15e12 --usd-per-gpu-hour 2.5
 
@@ -52,10 +53,26 @@ gnnperf what-if trace.json.gz batch=2x link=pcie_gen4_x16           two changes,
 gnnperf what-if runs/trace_dir straggler=rank:1,factor:1.3 --json   for a program to read
 gnnperf what-if runs/trace_dir dtype=of:float32,to:bfloat16 --gpu h200
 
-EDIT: NAME, NAME=VALUE (the edit's first setting) or NAME=SETTING:VALUE,...
-  batch, block, cluster, compress, device, dtype, fuse, horizontal, latency, link, overlap, pause, sequence,
-  stall, straggler, stream, table_size, tensor, world_size
-every setting: docs/how-to/predict.md, Edits
+EDIT: NAME, NAME=VALUE (the first setting of the edit) or NAME=SETTING:VALUE,...
+  batch=2x                              samples of a step
+  sequence=2x                           tokens of a sample
+  dtype=of:float32,to:bfloat16          of products, convolutions and attention; scope:all: of all ops
+  latency=op:aten::mm,factor:0.5        of one op; us:100 sets it
+  fuse                                  elementwise ops in a row become one
+  horizontal=op:aten::mm                equal independent calls become one batched call
+  stream=op:aten::mm                    kernels run on a stream of their own
+  table_size=2x                         rows of embedding tables
+  straggler=rank:1,factor:1.3           one rank works slower
+  stall=us:5000                         every step waits for its input
+  pause=us:5000,rank:0                  one rank sleeps; place: start, backward, optimizer
+  world_size=64                         more or fewer data-parallel ranks
+  tensor=2                              tensor-parallel ranks divide the layers of a data-parallel transformer
+  overlap, block                        wait for collectives at the first use of the result, or at once
+  compress=to:float16                   messages of all-reduces; or ratio:4
+  device=h100_sxm                       another GPU; links and hosts stay (--gpu changes all)
+  link=pcie_gen4_x16                    other links; or bandwidth_factor:0.5, rate_gbit_per_s:100
+  cluster=nodes:2                       other nodes and hosts; or to:hgx_h100, host:grace
+every setting: docs/how-to/predict.md, Edits; recipes with real output: docs/how-to/what-if.md
 """
 REPORT = """\
 Predict one step and write its report: one page with the step time, what holds it up, what-ifs and a timeline.
@@ -83,7 +100,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         parser.add_argument("trace", nargs="?", metavar="TRACE", help="trace file, directory of rank files, or archive")
         parser.add_argument("--plan", metavar="NAME", help="a plan of conf/plan or a .yaml file, in place of a trace")
         parser.add_argument("--what-if", dest="edits", action="append", default=[], metavar="EDIT",
-                            help="e.g. batch=2x")  # fmt: skip
+                            help="a change, such as batch=2x; may be repeated")  # fmt: skip
         _add_options(parser)
     short = "the step after changes, next to the step without them"
     parser = add_command(subparsers, "what-if", short, WHAT_IF, WHAT_IF_EXAMPLES, _predict)
@@ -97,18 +114,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     """What all three share."""
     parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
                         help="any other key of predict.py; may be repeated")  # fmt: skip
-    parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file; a,b,c: one table")
+    parser.add_argument("--gpu", metavar="NAME", help="one of `gnnperf devices`, or a .yaml file; a,b,c: a table")
     parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
     parser.add_argument("--run", dest="recording", type=int, metavar="N", help="which of several recordings in TRACE")
-    parser.add_argument("--ranks", metavar="LIST", help="ranks of the trace that are read, e.g. 0-7,12")
-    parser.add_argument("--trace-steps", metavar="A:B", help="steps that are read, by the numbers of their marks")
-    parser.add_argument("--step", type=int, metavar="N", help="which step of the trace (default: the median one)")
-    parser.add_argument("--checkpoint", metavar="FILE", help="a trained network")
+    parser.add_argument("--ranks", metavar="LIST", help="read only these ranks, e.g. 0-7,12")
+    parser.add_argument("--trace-steps", metavar="A:B", help="read only these steps, by the numbers of their marks")
+    parser.add_argument("--step", type=int, metavar="N", help="which step, from 0 (default: the median one)")
+    parser.add_argument("--checkpoint", metavar="FILE", help="a trained network (checkpoint.pt of gnnperf train)")
     parser.add_argument("--out", metavar="DIR", help="folder for the files (default: outputs/predict/...)")
     parser.add_argument("--tables", metavar="DIR", help="also write CSV: ops, kernels, collectives, ranks")
     parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if the step takes longer")
-    parser.add_argument("--tokens", type=float, metavar="N", help="accelerator-hours of a run of so many tokens")
-    parser.add_argument("--steps", type=float, metavar="N", help="... or of so many steps")
+    parser.add_argument("--tokens", type=float, metavar="N", help="length of a run in tokens: gives its hours")
+    parser.add_argument("--steps", type=float, metavar="N", help="length of a run in steps, likewise")
     parser.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="price of a device: gives the cost")
     parser.add_argument("--verbose", action="store_true", help="print all warnings and notes")
     parser.add_argument("--quiet", action="store_true", help="print nothing")

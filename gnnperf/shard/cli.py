@@ -27,23 +27,26 @@ A `placement` in it, for as many ranks, is compared with. Tables may be held who
 memory holds parameters, optimizer state, and gradients of what is replicated.
 """
 EXAMPLES = """\
-gnnperf shard dlrm_criteo --devices 8 --hardware a100_sxm_80gb
-gnnperf shard mine.yaml --devices 64 --hardware h100_sxm --cluster hgx8 --out best.yaml
+gnnperf shard dlrm_criteo --devices 8 --gpu a100_sxm_80gb
+gnnperf shard mine.yaml --devices 64 --gpu h100_sxm --cluster hgx8 --out best.yaml
 gnnperf predict --plan best.yaml --gpu h100_sxm                    the whole step of the best one
 """
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add `shard`."""
-    parser = add_command(subparsers, "shard", "where to put embedding tables", DESCRIPTION, EXAMPLES, _shard)
+    parser = add_command(
+        subparsers, "shard", "where to put embedding tables of a recommendation model", DESCRIPTION, EXAMPLES, _shard
+    )
     parser.add_argument("tables", metavar="TABLES", help="a recommendation model of conf/plan, or a .yaml file")
     parser.add_argument("--devices", required=True, type=int, metavar="N", help="ranks, one device each")
-    parser.add_argument("--hardware", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
-    parser.add_argument("--cluster", metavar="NAME", help="its links and hosts; default: the device's own")
-    parser.add_argument("--top", type=int, default=3, metavar="K", help="placements to print (default 3)")
+    parser.add_argument("--gpu", "--hardware", dest="hardware", required=True, metavar="NAME",
+                        help="one of `gnnperf devices`, or a .yaml file")  # fmt: skip
+    parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
+    parser.add_argument("--top", type=int, default=3, metavar="K", help="placements to print (default: %(default)s)")
     parser.add_argument("--reserve", type=float, default=0.15, metavar="SHARE",
-                        help="of a device's memory that tables do not get (default 0.15)")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of the search and of random placements (default 0)")
+                        help="share of a device's memory that tables do not get (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of random numbers (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the plan with the best placement: a .yaml file")
 
 

@@ -17,7 +17,9 @@ MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 FOLDER = Path("datasets/public")
 CONNECTIONS = 4
 MAX_FAILURES = 20  # of files: then the network is down, and the rest is not tried
-INSPECT = "Say what a trace holds. Several paths are one run: Kineto files and their execution traces."
+INSPECT = (
+    "List what a trace holds and what is missing. Several paths are one run: Kineto files and their execution traces."
+)
 INSPECT_EXAMPLES = """\
 gnnperf inspect trace.json.gz
 gnnperf inspect runs/trace_dir --run 2 --json                the second recording of a folder, for a program to read
@@ -60,7 +62,9 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="file, as listed, or a pattern")
     parser.add_argument("--run", dest="runs", action="append", default=[], metavar="RUN", help="run, or a pattern")
-    parser.add_argument("--kind", dest="kinds", action="append", default=[], metavar="KIND", help="kind of file")
+    parser.add_argument(
+        "--kind", dest="kinds", action="append", default=[], metavar="KIND", help="kineto, op-table, ..."
+    )
 
 
 def inspect_paths(args: argparse.Namespace) -> None:

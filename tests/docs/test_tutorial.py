@@ -1,4 +1,4 @@
-"""The tutorial's quick commands run in order, and print what the page shows."""
+"""Quick commands of pages with output run in order, and print what the pages show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from docs.made.markdown import blocks
 from docs.made.pages import DOCS, ROOT
-from docs.made.tutorial import PAGE, TERMINAL, commands, missing, parts_of, prepare, renewed, run
+from docs.made.tutorial import PAGES, TERMINAL, WALKTHROUGH, commands, missing, parts_of, prepare, renewed, run
 from gnnperf.cli import main
 
 QUICK = "quick"  # the note above a block of another page that is run, too
@@ -41,9 +41,15 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run_here
 
 
-def test_quick_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path, call: Call) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.timeout(400)
+def test_quick_commands_print_what_the_page_shows(
+    page: Path, tmp_path: Path, call: Call, request: pytest.FixtureRequest
+) -> None:
+    if page == WALKTHROUGH:
+        request.getfixturevalue("mirror")  # or it is skipped
     prepare(tmp_path)
-    parts = [part for part in parts_of(PAGE.read_text(encoding="utf-8")) if not part.is_slow]
+    parts = [part for part in parts_of(page.read_text(encoding="utf-8")) if not part.is_slow]
     assert len(parts) >= 5
     for part in parts:
         assert part.shown is not None

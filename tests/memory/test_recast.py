@@ -8,7 +8,7 @@ from gnnperf.memory.edits import AllCast, Autocast, ScaledBatch, memory_edits
 from gnnperf.memory.given import Variant
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import TensorSlot
-from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch
+from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch, ScaleSequence
 from tests.whatif.programs import layer
 
 FULL, HALF, INDEX = TensorSlot((4,), "float32"), TensorSlot((4,), "bfloat16"), TensorSlot((4,), "int64")
@@ -48,9 +48,9 @@ def test_a_model_in_another_dtype_is_all_in_it() -> None:
 
 def test_edits_of_time_change_nothing_and_others_are_named() -> None:
     result = memory_edits(LAYER, (InputStall(10.0), CompressMessages(ratio=0.5)), on_gpu=False)
-    assert result.variant == Variant()
-    assert len(result.unknown) == 1
-    assert "CompressMessages" in result.unknown[0]
+    assert (result.variant, result.left_out, result.unknown) == (Variant(), (CompressMessages(ratio=0.5),), ())
+    longer = memory_edits(LAYER, (ScaleBatch(2.0), ScaleSequence(2.0)), on_gpu=False)
+    assert (longer.variant, longer.left_out) == (None, (ScaleSequence(2.0),))  # not that of the batch by itself
 
 
 def test_factors_multiply_and_dtypes_come_on_top() -> None:

@@ -123,6 +123,7 @@ def test_a_gradient_without_a_recorded_shape_is_passed_over() -> None:
 def test_an_edited_step_holds_what_the_other_program_held(before: str, after: str, edit: Edit) -> None:
     run, other = (read_run(DATASET / name / "1") for name in (before, after))
     variant = memory_edits(build_graph(run), (edit,), on_gpu=False).variant
+    assert variant is not None
     measured = measured_peaks(other.card)
     unchanged = measured_peaks(run.card)
     for peak in peak_memory(run, batches_held=4, variant=variant):

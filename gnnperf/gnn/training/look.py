@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.evaluation.metrics import is_measured, summarize
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import LoggerKind, TrainConfig
-from gnnperf.gnn.training.evaluate import predicted_us, processes
+from gnnperf.gnn.training.evaluate import predicted_us, processes, validation_gmae
 
 # Where a training run leaves what a person looks at: curves, tables, figures, facts.
 
@@ -53,6 +54,9 @@ class Log:
         self.facts[name] = value
         write_bytes(self._file(".", "facts.json"), to_json(self.facts))
 
+    def keep(self, path: Path) -> None:
+        """Keep a file with the run; on this machine it stays where it is."""
+
     def close(self, status: str) -> None:
         """End the run, "success" or "failed"; files need nothing."""
 
@@ -79,6 +83,7 @@ PRIVATE = {
 }
 
 
+SWEEP_RUN = "WANDB_RUN_ID"  # variable that `wandb agent` sets
 RUN_ID = "wandb_run"  # file below `out`: a resumed training goes on in the same run
 
 
@@ -97,7 +102,7 @@ class WandbLog(Log):
         self.logger = WandbLogger(
             project=config.logger.project,
             save_dir=config.out,
-            id=begun.read_text().strip() if config.resume is not None and begun.is_file() else None,
+            id=begun.read_text().strip() if config.resume is not None and begun.is_file() else os.getenv(SWEEP_RUN),
             offline=config.logger.offline,
             log_model=False,
             settings=PRIVATE,
@@ -123,6 +128,10 @@ class WandbLog(Log):
         """An entry of the run's summary, and of the file."""
         super().fact(name, value)
         self.logger.experiment.summary[name] = value
+
+    def keep(self, path: Path) -> None:
+        """An artifact: each training of the project adds a version."""
+        self.logger.experiment.log_artifact(path, name=path.stem, type="model")
 
     def close(self, status: str) -> None:
         """Send what is left and end the run."""
@@ -160,6 +169,8 @@ def _without_folders(value: Any) -> Any:
 
 DESCRIBED = ("node_type", "family", "op_name", "phase", "segment", "dtype", "input_dims")
 MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
+GROUPS = (("family", "node_type"), ("op_name", "node_type"), ("run",))  # of tables of errors
+MAX_WORST = 100  # of a table of the worst nodes
 
 
 def node_outputs(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
@@ -206,6 +217,17 @@ def sampled(nodes: pd.DataFrame, max_rows: int = MAX_ROWS, seed: int = 0) -> pd.
     return sample.assign(log_error=np.log(sample["predicted_us"] / sample["measured_us"]))
 
 
+def worst(nodes: pd.DataFrame, max_rows: int = MAX_WORST) -> pd.DataFrame:
+    """The nodes (rows of node_outputs) that err by most us, the worst first.
+
+    Columns: those of `nodes`, error_us (predicted - measured), error_share (of the sum of |error_us| over all nodes).
+    """
+    error_us = nodes["predicted_us"] - nodes["measured_us"]
+    rows = error_us.abs().nlargest(max_rows).index
+    share = error_us.abs() / error_us.abs().sum()
+    return nodes.loc[rows].assign(error_us=error_us[rows], error_share=share[rows]).reset_index(drop=True)
+
+
 # Figures of a trained network's predictions.
 
 AROUND = 0.1  # drawn next to the diagonal: 10 % too long, 10 % too short
@@ -226,10 +248,20 @@ def parity(nodes: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
+def family_bars(errors: pd.DataFrame, title: str) -> Figure:
+    """Error of the network and of what it corrects, two bars per row of `errors_by` family and node type."""
+    labels = errors["family"].astype(str) + ", " + errors["node_type"].astype(str)
+    figure = Figure(layout={"title": title, "barmode": "group", "yaxis": {"title": "GMAE", "tickformat": ".0%"}})
+    for column, name in (("gmae", "network"), ("base_gmae", "base")):
+        figure.add_bar(x=labels, y=errors[column], name=name)
+    return figure
+
+
 def log_outputs(
-    log: Log, network: TypedGNN, val: Sequence[Step], comparison: Mapping[str, pd.DataFrame], sha256: str
-) -> None:
-    """Log what the network predicts on the validation runs, how it compares, and which file holds it.
+    log: Log, network: TypedGNN, val: Sequence[Step], comparison: Mapping[str, pd.DataFrame], checkpoint: Path,
+    sha256: str,
+) -> None:  # fmt: skip
+    """Log what the network predicts on the validation runs, how it compares, and the file that holds it.
 
     Node by node only validation runs are shown: what is changed after a look at test runs was fitted on them.
 
@@ -238,17 +270,25 @@ def log_outputs(
         network: trained.
         val: steps of the validation runs.
         comparison: part -> every prediction's errors (evaluate).
+        checkpoint: the file.
         sha256: of the checkpoint.
     """
     nodes = node_outputs(network, val)
     sample = sampled(nodes)
-    for keys in (("family", "node_type"), ("op_name", "node_type"), ("run",)):
-        log.table(f"val_errors_by_{keys[0]}", errors_by(nodes, *keys))
+    tables = {
+        keys[0]: errors_by(nodes, *keys) for keys in (("family", "node_type"), ("op_name", "node_type"), ("run",))
+    }
+    for name, table in tables.items():
+        log.table(f"val_errors_by_{name}", table)
+    log.table("val_worst_nodes", worst(nodes))
     log.table("val_predictions", sample)
+    log.figure("val_errors_by_family", family_bars(tables["family"], "Errors of the validation runs by family"))
     log.figure("val_parity", parity(sample, "Node latencies of the validation runs"))
     for part, table in comparison.items():
         log.table(f"{part}_comparison", table)
+    log.fact("val_gmae", validation_gmae(comparison))
     log.fact("checkpoint_sha256", sha256)
+    log.keep(checkpoint)
 
 
 @contextmanager

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from gnnperf.record.calibrate.run import Machine
 
 DESCRIPTION = """\
-Measure the device at hand: sustained rates, bandwidth, launch floor, host overheads, embedding lookups, links.
+Measure this machine, for predictions on it: sustained rates, bandwidth, launch floor, host overheads, embedding
+lookups, links.
 
-A line of a list: {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
+A line of the list for --ops: {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
 with, if need be, "dtypes", "arguments", "direction" (forward, backward), "tables", "skew", "tf32", "transposed".
 Nothing else should run on the machine meanwhile. On a CPU, one core with one thread is measured, as a rank has it.
 """
@@ -29,7 +30,7 @@ DEFAULT_MINUTES = 5.0
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add `calibrate`."""
-    parser = add_command(subparsers, "calibrate", "measure the device at hand", DESCRIPTION, EXAMPLES, _calibrate)
+    parser = add_command(subparsers, "calibrate", "measure this machine's device", DESCRIPTION, EXAMPLES, _calibrate)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: CUDA where there is a device, else the CPU")
     parser.add_argument("--minutes", type=float, default=DEFAULT_MINUTES, metavar="M",

@@ -16,7 +16,7 @@ STDOUT = Path("-")
 DESCRIPTION = """\
 What changed from step A to step B: by node type, phase and op, as a waterfall whose parts add up to the change.
 
-A and B are each a folder that predict.py wrote (predicted) or a trace (measured). Each part is the time that the
+A and B are each a folder of gnnperf predict (predicted) or a trace (measured). Each part is the time that the
 critical path spends there; next to it are the latencies there, summed over all ranks.
 
 exit code: 0, or 4 where step B is beyond --max-step-ms or --max-regression, or 2 for input that cannot be used
@@ -32,7 +32,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the `compare` command."""
     short = "two predictions, or a prediction and a trace: what changed in the step"
     parser = add_command(subparsers, "compare", short, DESCRIPTION, EXAMPLES, _compare, has_json=False)
-    parser.add_argument("a", type=Path, metavar="A", help="a folder that predict.py wrote, or a trace")
+    parser.add_argument("a", type=Path, metavar="A", help="a folder of gnnperf predict, or a trace")
     parser.add_argument("b", type=Path, metavar="B", help="the same")
     parser.add_argument("--step", type=int, metavar="N", help="of traces: the step in the window (default: the median)")
     parser.add_argument("--json", type=Path, nargs="?", const=STDOUT, metavar="FILE",

@@ -8,12 +8,12 @@ from pathlib import Path
 from gnnperf.core import Subparsers, add_command, require_writable, to_json, write_out
 
 ROOFLINE = """\
-Which share of its device each op family reaches: FLOPs per byte, FLOPs per second, and the roof above.
+How much of its device each op family uses: FLOPs per byte, FLOPs per second, and the highest rate there (the roof).
 
-FOLDER is one that predict.py wrote. It has measured points where the step ran, on the device that it ran on.
+FOLDER is the --out of gnnperf predict. It has measured points where the step ran, on the device that it ran on.
 
 Roofs: the vendor's peaks; and sustained, what the analytical model lets large products and long streams reach, or what
-`gnnperf calibrate` measured. Ops' nodes only: copies between host and device, and transfers, have links as their roofs.
+`gnnperf calibrate` measured. Copies between host and device and transfers are left out: links are their roofs.
 """
 EXAMPLES = """\
 gnnperf roofline outputs/own
@@ -26,7 +26,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add `roofline`."""
     short = "op families of a step on the roofs of its device"
     parser = add_command(subparsers, "roofline", short, ROOFLINE, EXAMPLES, _roofline)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="what predict.py wrote")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of gnnperf predict")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write .html (one page, readable offline) or .csv")
 
 

@@ -19,8 +19,8 @@ FSDP, recomputation, order of pipeline passes and sequence parallelism. The glob
 Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow, and
 tensor-parallel ranks divide its layers if it is a data-parallel transformer.
 
-Memory cuts candidates, a lower bound of the step orders the others, and the schedule of a candidate's graph judges them
-until no bound is below the best step.
+Divisions that do not fit into memory are left out. The others are predicted in the order of a lower bound of their
+step, until no bound is below the best step.
 """
 EXAMPLES = """\
 gnnperf search llama3_70b_fsdp --gpu h100_sxm --devices 64
@@ -42,23 +42,25 @@ def add_parsers(subparsers: Subparsers) -> None:
     short = "the fastest or cheapest way to divide a plan's model over devices"
     parser = add_command(subparsers, "search", short, DESCRIPTION, EXAMPLES, _search)
     parser.add_argument("plan", metavar="PLAN|TRACE", help="a plan of conf/plan, a .yaml file, or a trace")
-    parser.add_argument("--gpu", metavar="NAME", help="a device of the catalog, or a .yaml file (default: the trace's)")
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="one of `gnnperf devices`, or a .yaml file (default: the trace's)"
+    )
     parser.add_argument("--devices", required=True, metavar="N", help="how many; a,b,c: one of several numbers")
     parser.add_argument("--cluster", metavar="NAME", help="links and hosts (default: the device's)")
     parser.add_argument("--memory", metavar="SIZE", help="of a device, as in 80GiB (default: the device's)")
     parser.add_argument("--reserve", type=float, default=0.08, metavar="SHARE",
-                        help="of that memory for the CUDA context, libraries and fragments (default 0.08)")  # fmt: skip
+                        help="share of that memory for CUDA and libraries (default: %(default)s)")  # fmt: skip
     parser.add_argument("--by", choices=("step", "tokens_per_s", "cost"), default="step",
-                        help="what is best (default step); with one number of devices all agree")  # fmt: skip
-    parser.add_argument("--price", type=float, metavar="USD", help="of a device and hour")
+                        help="what is best (default: %(default)s); with one number of devices all agree")  # fmt: skip
+    parser.add_argument("--price", type=float, metavar="USD", help="of a device for an hour; gives the cost")
     parser.add_argument("--batches", default="1,2,4", metavar="X,X",
-                        help="of a trace: batches of a device, over the recorded one (default 1,2,4)")  # fmt: skip
+                        help="of a trace: batches over the recorded one (default: %(default)s)")  # fmt: skip
     parser.add_argument("--tensor", default="1", metavar="T,T",
-                        help="of a trace: ranks that divide its layers (default 1)")  # fmt: skip
+                        help="of a trace: ranks that divide its layers (default: %(default)s)")  # fmt: skip
     parser.add_argument("--data-parallel", type=int, metavar="N",
-                        help="of a trace: ranks of a data-parallel group, if not in it; 1: none")  # fmt: skip
-    parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default 10)")
-    parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default 0)")
+                        help="of a trace that does not show it: ranks of a data-parallel group; 1: none")  # fmt: skip
+    parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the best plan: a .yaml file")
 
 

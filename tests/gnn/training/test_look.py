@@ -19,7 +19,17 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import DataConfig, ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
-from gnnperf.gnn.training.look import Log, errors_by, node_outputs, open_log, parity, sampled, settings_of
+from gnnperf.gnn.training.look import (
+    Log,
+    errors_by,
+    family_bars,
+    node_outputs,
+    open_log,
+    parity,
+    sampled,
+    settings_of,
+    worst,
+)
 
 SECRET = "f00f" * 10  # as long as a wandb key
 NODES = pd.DataFrame(
@@ -70,8 +80,11 @@ def test_a_run_holds_what_is_logged_and_nothing_of_the_machine(tmp_path: Path) -
         log.table("errors", pd.DataFrame({"family": ["gemm"], "gmae": [0.25]}))
         log.figure("parity", Figure(layout={"title": "what is shown"}))
         log.fact("checkpoint_sha256", "ab12")
+        (out / "checkpoint.pt").write_bytes(b"weights")
+        log.keep(out / "checkpoint.pt")
     (journal,) = journals(out)
-    wanted = (b'"learning_rate":0.003', b"\x04seed\x82\x01\x0241", b"val_loss", b"checkpoint_sha256", b"ab12")
+    wanted = (b'"learning_rate":0.003', b"\x04seed\x82\x01\x0241", b"val_loss", b"checkpoint_sha256", b"ab12",
+              b"checkpoint.pt", b"model")  # fmt: skip
     assert [text for text in wanted if text not in written(journal, wanted)] == []
     (table,), (figure,) = out.rglob("*.table.json"), out.rglob("*.plotly.json")
     assert '"data":[["gemm",0.25]]' in table.read_text() and "what is shown" in figure.read_text()
@@ -136,6 +149,20 @@ def test_errors_by_group_longest_time_first() -> None:
     assert gemm["median_ape"] == pytest.approx(0.15)
     assert gemm["bias"] == pytest.approx(math.sqrt(1.1 * 1.2) - 1)
     assert gemm["total_bias"] == pytest.approx(350 / 300 - 1)
+
+
+def test_the_worst_nodes_err_by_most_time() -> None:
+    table = worst(NODES, max_rows=2)
+    assert table["measured_us"].tolist() == [200.0, 100.0]
+    assert table["error_us"].tolist() == pytest.approx([40.0, 10.0])
+    assert table["error_share"].tolist() == pytest.approx([0.8, 0.2])
+
+
+def test_bars_are_errors_of_the_network_and_of_its_base() -> None:
+    network, base = family_bars(errors_by(NODES, "family", "node_type"), "what is shown").data
+    assert list(network.x) == ["copy, memory", "gemm, compute"]
+    assert list(network.y) == pytest.approx([0.001, math.sqrt(0.1 * 0.2)])
+    assert list(base.y) == pytest.approx([1.0, 0.5])
 
 
 def test_a_sample_is_bounded_and_the_same_every_time() -> None:

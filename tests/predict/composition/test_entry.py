@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
 import sys
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -141,3 +146,40 @@ def test_without_the_extra_one_message_states_what_to_install(
     assert "pip install 'gnnperf[sweep]'" in sentences
     assert sentences.count("\n") == 1
     assert not (tmp_path / "sweep").exists()
+
+
+def test_an_agent_of_wandb_trains_what_the_sweep_describes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, toy_data: None
+) -> None:
+    """The command as wandb's own agent makes it, offline: a sweep and its search by Optuna have the same settings."""
+    utils = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
+    sweep = yaml.safe_load((CONF_DIR / "wandb_sweep.yaml").read_text())
+    searched = yaml.safe_load((CONF_DIR / "experiment/sweep.yaml").read_text())["hydra"]["sweeper"]["params"]
+    assert {name: set(_bounds(one)) for name, one in sweep["parameters"].items()} == {
+        name: {float(number) for number in re.findall(r"[\d.]+", text)} for name, text in searched.items()
+    }
+    values = {name: {"value": min(_bounds(one))} for name, one in sweep["parameters"].items()}
+    parts = utils.create_sweep_command_args({"args": values}) | {"env": ["env"], "program": [sweep["program"]]}
+    command = [word for one in utils.create_sweep_command(sweep["command"])
+               for word in (parts[one[2:-1]] if one.startswith("${") else [one])]  # fmt: skip
+    for name, value in {"RUN_ID": "agent1", "MODE": "offline", "SILENT": "true", "DATA_DIR": str(tmp_path)}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    (tmp_path / "python").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")  # what the agent's shell gives to Python
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    given = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [*given, "trainer.max_epochs=1"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # wandb's own
+        train.main()
+    (out,) = (tmp_path / "outputs/sweep").iterdir()
+    assert (out.name, {path.name for path in out.rglob("*.wandb")}) == ("agent1", {"run-agent1.wandb"})
+    facts = json.loads((out / "facts.json").read_text())
+    errors = pd.read_csv(out / "errors.csv").query("node_type == 'all' and predictor == 'gnn'")
+    assert set(errors["part"]) == {"val"} and sweep["metric"] == {"name": "val_gmae", "goal": "minimize"}
+    assert facts["val_gmae"] == pytest.approx(errors["gmae"].item())
+
+
+def _bounds(parameter: dict[str, Any]) -> list[float]:
+    return parameter.get("values") or [parameter["min"], parameter["max"]]
