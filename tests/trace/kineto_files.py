@@ -62,6 +62,21 @@ def document(events: list[Event], rank: int | None = 0, world_size: int = 1, **t
     return {"schemaVersion": 1, "deviceProperties": devices, **info, "traceEvents": events, **top}
 
 
+def five_steps(**top: Any) -> dict[str, Any]:
+    """A file of five steps of 200 us on one V100: each launches one mm of 512 x 512 x 512 and waits for it."""
+    shapes = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
+    events = []
+    for number, at in ((10 + k, 1000.0 + 200.0 * k) for k in range(5)):
+        events += [
+            host(f"ProfilerStep#{number}", at, 199, "user_annotation"),
+            host("aten::mm", at + 5, 30, **shapes, **{"External id": number}),
+            host("cudaLaunchKernel", at + 15, 5, "cuda_runtime", correlation=number),
+            device("volta_sgemm_128x64_nn", at + 30, 145, number),
+            host("cudaDeviceSynchronize", at + 40, 140, "cuda_runtime", correlation=1000 + number),
+        ]
+    return document(events, **top)
+
+
 def write(path: Path, content: Any, *, packed: bool = False) -> Path:
     """Write JSON; return the path."""
     text = content if isinstance(content, (str, bytes)) else json.dumps(content, indent=1)

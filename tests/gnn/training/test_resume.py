@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from synthetic import prepared
+from synthetic import load_toys, prepared
 
 import gnnperf.gnn.data.prepare
 import train
@@ -50,36 +50,17 @@ def small(out: Path, **changes: object) -> TrainConfig:
     return made
 
 
-def run(folder: Path, name: str, environment: Mapping[str, str], is_ended: bool) -> None:
-    """train.py, as a process of its own runs it; what it prints goes to `<name>.out` and `.err`."""
-    os.environ.update(environment)
-    for stream, suffix in ((1, "out"), (2, "err")):
-        os.dup2(os.open(folder / f"{name}.{suffix}", os.O_CREAT | os.O_WRONLY), stream)
-    gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
-    if is_ended:
-        LatencyModule.on_train_batch_end = end_in_epoch_2  # type: ignore[assignment, method-assign]
-    sys.argv = ["train.py", *SMALL, f"out={folder / name.split('.')[0]}"]
-    train.main()
-
-
-def train_in_a_process(
-    folder: Path, name: str, environment: Mapping[str, str], is_ended: bool = False
-) -> multiprocessing.process.BaseProcess:
-    """A fork of a server that has loaded what training needs: this process may have threads, which forks lack."""
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["train", "lightning.pytorch", "torch._dynamo", "gnnperf.gnn.training.fit"])
-    process = server.Process(target=run, args=(folder, name, environment, is_ended))
-    process.start()
-    return process
-
-
 @pytest.mark.slow
-def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    ended = train_in_a_process(tmp_path, "parts", {}, is_ended=True)
-    ended.join(100)
-    printed = (tmp_path / "parts.err").read_text()
-    assert ended.exitcode == 143, printed
-    assert "stopped by SIGTERM; resume=auto goes on" in printed
+def test_an_ended_training_resumes_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+        load_toys(patch, tmp_path / "cache")
+        patch.setattr(LatencyModule, "on_train_batch_end", end_in_epoch_2)
+        patch.setattr(sys, "argv", ["train.py", *SMALL, f"out={tmp_path / 'parts'}"])
+        train.main()
+    assert ended.value.code == 143
+    assert "stopped by SIGTERM; resume=auto goes on" in capsys.readouterr().err
     assert not (tmp_path / "parts" / "checkpoint.pt").exists()
     assert torch.load(tmp_path / "parts" / "last.ckpt", weights_only=True)["epoch"] == 1
 
@@ -156,6 +137,16 @@ def val_log_errors(out: Path) -> np.ndarray:
     return pd.read_csv(curves)["val_log_error"].dropna().to_numpy()
 
 
+def train_as(folder: Path, rank: int, environment: Mapping[str, str]) -> None:
+    """train.py, as a process of its own runs it; what it prints goes to `<rank>.out` and `.err`."""
+    os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank))
+    for stream, suffix in ((1, "out"), (2, "err")):
+        os.dup2(os.open(folder / f"{rank}.{suffix}", os.O_CREAT | os.O_WRONLY), stream)
+    gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
+    sys.argv = ["train.py", *SMALL, f"out={folder / 'two'}"]
+    train.main()
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_path: Path, data: PreparedData) -> None:
     for seed in (0, 1, 2):
@@ -167,14 +158,16 @@ def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_pat
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
     }
-    ranks = [
-        train_in_a_process(tmp_path, f"two.{rank}", {**of_torchrun, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(2)
-    ]
+    # Forks of a server that has loaded what training needs: this process may have threads, which forks lack.
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["train", "lightning.pytorch", "torch._dynamo", "gnnperf.gnn.training.fit"])
+    ranks = [server.Process(target=train_as, args=(tmp_path, rank, of_torchrun)) for rank in range(2)]
+    for process in ranks:
+        process.start()
     for rank, process in enumerate(ranks):
         process.join(100)
-        assert process.exitcode == 0, (tmp_path / f"two.{rank}.err").read_text()
-    printed = "".join((tmp_path / f"two.{rank}.out").read_text() for rank in range(2))
+        assert process.exitcode == 0, (tmp_path / f"{rank}.err").read_text()
+    printed = "".join((tmp_path / f"{rank}.out").read_text() for rank in range(2))
     assert printed.count("sha256") == printed.count("train: 4 steps") == 1  # printed once
     assert [path.name for path in (tmp_path / "two").rglob("*.pt")] == ["checkpoint.pt"]
     assert load_checkpoint(tmp_path / "two" / "checkpoint.pt").sha256 in printed
