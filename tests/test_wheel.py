@@ -62,10 +62,12 @@ def test_a_device_loads_from_any_folder_even_if_that_holds_a_clone(installed: Pa
 def test_training_and_prediction_work_from_any_folder(installed: Path, tmp_path: Path) -> None:
     for name in ("gpt_l1_w192_s64_b8_x2_lo", "bert_l1_w256_s128_b8_x2_lo"):
         shutil.copytree(ROOT / "datasets/cpu-gloo" / name / "1", tmp_path / "mine" / name / "1")
-    keys = [f"data.cache_dir={tmp_path / 'cache'}", "trainer.max_epochs=1", "model.hidden_channels=8"]
+    keys = [f"data.cache_dir={tmp_path / 'cache'}", "trainer.max_epochs=1", "model.hidden_channels=8",
+            "model.num_layers=1"]  # fmt: skip
     trace = str(tmp_path / "mine/gpt_l1_w192_s64_b8_x2_lo/1")
     train = f"train mine --json {' '.join(f'--set {key}' for key in keys)}"
-    printed = run(installed, tmp_path, "-c", COMMANDS, train, f"predict {trace} --set evidence=none --json")
+    predict = f"predict {trace} --set evidence=none --set findings=false --set memory=false --json"
+    printed = run(installed, tmp_path, "-c", COMMANDS, train, predict)
     document, prediction = map(json.loads, printed.split(MARK)[:2])  # both in one process: torch is loaded once
     assert document["num_runs"] == {"train": 1, "val": 1}
     assert (tmp_path / document["checkpoint"]).is_file()

@@ -18,6 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from gnnperf.trace import read_run
+
 Event = dict[str, Any]
 LAUNCH = {"grid": [16, 2, 1], "block": [128, 1, 1], "registers per thread": 90, "shared memory": 4096,
           "est. achieved occupancy %": 38}  # fmt: skip
@@ -60,6 +64,13 @@ def document(events: list[Event], rank: int | None = 0, world_size: int = 1, **t
     info = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size}}
     devices = [{"id": 0, "name": "Tesla V100-SXM2-32GB", "totalGlobalMem": 34_000_000_000, "numSms": 80}]
     return {"schemaVersion": 1, "deviceProperties": devices, **info, "traceEvents": events, **top}
+
+
+def events_of(folder: Path, events: list[Event], rank: int = 0, world_size: int = 1, **info: Any) -> pd.DataFrame:
+    """What is read of a file in `folder` with these events; `info` goes into its distributedInfo."""
+    content = document(events, rank, world_size)
+    content["distributedInfo"] |= info
+    return read_run(write(folder / "t.json", content)).tables[0].events
 
 
 def five_steps(**top: Any) -> dict[str, Any]:

@@ -40,7 +40,6 @@ def _read(tmp_path: Path, content: Any) -> RunTrace:
     ("content", "message"),
     [
         (TEXT[:-40], "is not readable JSON.*cut off"),
-        (TEXT[: len(TEXT) // 2], "is not readable JSON.*cut off"),
         (gzip.compress(TEXT)[:-20], "cut off or damaged"),
         (gzip.compress(TEXT)[:15], "cut off or damaged"),
         (b"\x1f\x8b rubbish", "cut off or damaged"),
@@ -49,7 +48,6 @@ def _read(tmp_path: Path, content: Any) -> RunTrace:
         (b"hello", "is not a trace file"),
         (b"{}", "is JSON but not a trace"),
         (b'{"traceEvents": 5}', "is JSON but not a trace"),
-        (b'{"traceEvents": {"ph": "X"}}', "is JSON but not a trace"),
         (b'{"traceEvents": []}', "no event that can be used"),
         (b"[]", "no event that can be used"),
         (b"[1, 2]", "no event that can be used"),

@@ -23,13 +23,15 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.training.config import OptimConfig, TrainConfig, TrainerConfig
+from gnnperf.gnn.training.config import OptimConfig, TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.gnn.training.module import LatencyModule
 from gnnperf.gnn.training.resume import resume_path
+from tests.gnn.training.test_fit import config
 
-SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "data.batch_size=2", "trainer.max_epochs=4")
+SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "model.num_layers=1", "data.batch_size=2",
+         "trainer.max_epochs=4")  # fmt: skip
 
 
 def end_in_epoch_2(module: LatencyModule, outputs: object, batch: object, batch_idx: int) -> None:
@@ -40,14 +42,7 @@ def end_in_epoch_2(module: LatencyModule, outputs: object, batch: object, batch_
 
 def small(out: Path, **changes: object) -> TrainConfig:
     """The configuration that SMALL makes."""
-    made = TrainConfig(
-        out=str(out),
-        model=ModelConfig(hidden_channels=8),
-        trainer=TrainerConfig(progress_bar=False, max_epochs=4),
-        **changes,  # type: ignore[arg-type]
-    )
-    made.data.batch_size = 2
-    return made
+    return config(out, epochs=4, model=ModelConfig(hidden_channels=8, num_layers=1), **changes)
 
 
 @pytest.mark.slow
@@ -66,7 +61,7 @@ def test_an_ended_training_resumes_to_the_same_bits(
 
     data = prepared(tmp_path / "cache")
     configs = (small(tmp_path / "parts", resume="auto"), small(tmp_path / "whole"))
-    resumed, whole = (fit(config, data, build_model(config, data)).state_dict() for config in configs)
+    resumed, whole = (fit(each, data, build_model(each, data)).state_dict() for each in configs)
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
     last = [torch.load(tmp_path / out / "last.ckpt", weights_only=True) for out in ("parts", "whole")]
     assert last[0]["epoch"] == last[1]["epoch"] == 3
@@ -150,8 +145,8 @@ def train_as(folder: Path, rank: int, environment: Mapping[str, str]) -> None:
 @pytest.mark.slow
 def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_path: Path, data: PreparedData) -> None:
     for seed in (0, 1, 2):
-        config = small(tmp_path / str(seed), seed=seed)
-        fit(config, data, build_model(config, data))
+        made = small(tmp_path / str(seed), seed=seed)
+        fit(made, data, build_model(made, data))
     of_torchrun = {
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "2",
