@@ -20,7 +20,7 @@ from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.predict.gnn import GnnPredictor
 from research.evaluation.records import read_records
 
-SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8", "model.num_layers=1")
+SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 
 
 @pytest.fixture(scope="module", autouse=True)
