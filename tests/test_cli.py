@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,10 +11,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from gnnperf import __version__, cli
+from gnnperf.cli import main
 from gnnperf.core.errors import InputError
+from gnnperf.core.plugins import load_plugin, plugin_names
 from gnnperf.core.terminal import BROKEN_PIPE
+from tests.report.search.test_command import RAW as LAYERS
+from tests.shard.test_command import RAW as TABLES
 
 
 def _command_module(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:
@@ -109,15 +115,19 @@ def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_inspect_of_a_missing_path_exits_2_without_torch() -> None:
-    code = (
-        "import sys; from gnnperf.cli import main; status = main(['inspect', '/no/such/trace.json']);"
-        "assert 'torch' not in sys.modules; sys.exit(status)"
-    )
-    done = _python("-c", code)
-    assert done.returncode == 2, done.stderr
-    assert "/no/such/trace.json" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_commands_on_traces_and_plans_load_no_torch(tmp_path: Path) -> None:
+    """One process runs them all and prints their exit codes."""
+    ops, tables, plan = (tmp_path / name for name in ("ops.jsonl", "tables.yaml", "plan.yaml"))
+    ops.write_text(json.dumps({"op": "aten::mm", "shapes": [[4, 4], [4, 4]], "dtype": "bfloat16"}))
+    tables.write_text(yaml.safe_dump(TABLES))
+    plan.write_text(yaml.safe_dump(LAYERS))
+    commands = ("inspect /no/such/trace.json", f"ops predict {ops} --hardware t4",
+                f"shard {tables} --devices 1 --hardware a100_sxm_80gb",
+                f"search {plan} --devices 1 --gpu a100_sxm_80gb")  # fmt: skip
+    code = "import sys; from gnnperf.cli import main; codes = [main(words.split()) for words in sys.argv[1:]]"
+    done = _python("-c", f"{code}; print(*codes, 'torch' in sys.modules)", *commands)
+    assert done.stdout.split()[-5:] == ["2", "0", "0", "0", "False"], done.stderr
+    assert "/no/such/trace.json" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -164,3 +174,16 @@ def test_help_loads_no_numerical_library(arguments: list[str]) -> None:
     assert done.returncode == 0 and "argparse" in loaded
     assert loaded.isdisjoint({"numpy", "pandas", "numba", "torch"})
     assert "import" in done.stdout or "Keys (key=value):" in done.stdout
+
+
+# Optional parts of other distributions.
+
+
+def test_an_entry_point_of_an_installed_distribution_is_loaded() -> None:
+    assert "gnnperf" in plugin_names("console_scripts")
+    assert load_plugin("console_scripts", "gnnperf", "script") is main
+
+
+def test_a_name_that_nothing_offers_is_refused_with_the_names_that_exist_and_the_remedy() -> None:
+    with pytest.raises(InputError, match=r"--recipe: 'none' is not installed\. .*pip install --editable ./research"):
+        load_plugin("gnnperf.no_such_group", "none", "--recipe")

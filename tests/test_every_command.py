@@ -45,7 +45,7 @@ TESTED_IN = {  # what takes seconds has one test only
     "noise-floor": "tests/research/evaluation/test_cli.py",
     "train": "tests/predict/test_train_command.py",
     "capture": "tests/generate/test_capture_command.py",
-    "improvement": "tests/research/evaluation/test_improvement_command.py",
+    "improvement": "tests/research/evaluation/test_improvement.py",
 }
 WITHOUT_RESULT = {"completion"}  # prints a script
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -24,14 +23,6 @@ SCRIPTS = {
 }
 
 
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"examples_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_all_of_them_are_tested_and_none_has_more_than_a_hundred_lines() -> None:
     lengths = {path.stem: len(path.read_text().splitlines()) for path in FOLDER.glob("*.py")}
     assert set(lengths) == set(SCRIPTS) and max(lengths.values()) <= 100
@@ -46,6 +37,6 @@ def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(datasets, "prepared", lambda *_: data)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
     monkeypatch.syspath_prepend(FOLDER)  # as Python does for a script
-    module = loaded(name)
-    module.main(*words) if name == "predict_trace" else module.main()
+    main = runpy.run_path(str(FOLDER / f"{name}.py"))["main"]
+    main(*words) if name == "predict_trace" else main()
     assert expected in capsys.readouterr().out

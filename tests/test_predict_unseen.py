@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +15,11 @@ from gnnperf.gnn.checkpoint import save_checkpoint
 from gnnperf.predict import api
 from gnnperf.predict.target import Target
 from tests.predict.doubled import doubling
-from tests.predict.test_gnn import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, fallback_graph, measured_table
+from tests.predict.predictions import op_table
+from tests.predict.test_gnn import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, fallback_graph
+from tests.test_predict_script import PLAIN, Run, _run  # noqa: F401  # a fixture
+from tests.trace.kineto_files import device, document, host, write
 
-SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 DEVICE = "v100_sxm2_32gb"
 KERNELS = {  # op -> kernel and us; None: no op is around the launch
     "my_extension::attend": ("attend_kernel<float>", 40.0),
@@ -29,52 +29,29 @@ KERNELS = {  # op -> kernel and us; None: no op is around the launch
 }
 
 
-def _run(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """The script in this process: its exit code."""
-    spec = importlib.util.spec_from_file_location("predict_script", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    monkeypatch.chdir(folder)
-    fixed = ("memory=false", "findings=false", "cache_dir=null", "quiet=true", "out=out")
-    monkeypatch.setattr(sys, "argv", ["predict.py", *words, *fixed])
-    try:
-        script.main()
-    except SystemExit as error:
-        return int(error.code or 0)
-    return 0
-
-
-def _event(kind: str, name: str, ts: float, dur: float, tid: int, **args: object) -> dict[str, object]:
-    pid = 0 if kind == "kernel" else 100
-    return {"ph": "X", "cat": kind, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid, "args": args}
+FIXED = (*PLAIN, "quiet=true", "out=out")
 
 
 @pytest.fixture
 def strange(tmp_path: Path) -> Path:
     """A step of 300 us: an extension's op, Triton kernels, one without any op, and a product; no shapes anywhere."""
-    events, at = [_event("user_annotation", "ProfilerStep#1", 0, 299, 1)], 5.0
+    events, at = [host("ProfilerStep#1", 0, 299, "user_annotation")], 5.0
     for number, (op, (kernel, us)) in enumerate(KERNELS.items(), start=1):
         if op is not None:
-            events.append(_event("cpu_op", op, at, 20, 1, **{"External id": number}))
-        events.append(_event("cuda_runtime", "cuLaunchKernel", at + 5, 5, 1, correlation=number))
-        events.append(_event("kernel", kernel, 50 * number, us, 7, correlation=number, device=0, stream=7))
+            events.append(host(op, at, 20, **{"External id": number}))
+        events.append(host("cuLaunchKernel", at + 5, 5, "cuda_runtime", correlation=number))
+        events.append(device(kernel, 50 * number, us, number))
         at += 25
-    events.append(_event("cuda_runtime", "cudaDeviceSynchronize", at, 280 - at, 1, correlation=99))
-    document = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-32GB", "numSms": 80}],
-                "distributedInfo": {"rank": 0, "world_size": 1, "backend": "nccl"}, "traceEvents": events}  # fmt: skip
-    path = tmp_path / "strange.json"
-    path.write_text(json.dumps(document))
-    return path
+    events.append(host("cudaDeviceSynchronize", at, 280 - at, "cuda_runtime", correlation=99))
+    return write(tmp_path / "strange.json", document(events))
 
 
 @pytest.mark.parametrize("trained", [False, True], ids=["shipped", "checkpoint"])
 def test_a_trace_of_ops_never_seen_completes_and_states_what_it_does_not_know(
-    strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: bool
+    run: Run, strange: Path, tmp_path: Path, trained: bool
 ) -> None:
     words = [f"checkpoint={_checkpoint(tmp_path)}"] if trained else []
-    assert _run(tmp_path, monkeypatch, f"trace={strange}", "evidence=none", *words) == 0
+    assert run(tmp_path, f"trace={strange}", "evidence=none", *words, *FIXED).returncode == 0
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet")
     result = json.loads((tmp_path / "out/prediction.json").read_text())
     work = nodes[~nodes["node_type"].astype(str).isin(["device", "link"])]
@@ -91,29 +68,25 @@ def test_a_trace_of_ops_never_seen_completes_and_states_what_it_does_not_know(
     assert result["step_time_is_lower_bound"]
 
 
-def test_measured_nodes_of_unknown_ops_are_covered_by_the_trace(
-    strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _run(tmp_path, monkeypatch, f"trace={strange}") == 0
-    document = json.loads((tmp_path / "out/prediction.json").read_text())
-    assert document["uncovered_ops"] == {}
-    assert document["step_time_us"] == pytest.approx(document["measured_step_time_us"], rel=0.01)
+def test_measured_nodes_of_unknown_ops_are_covered_by_the_trace(run: Run, strange: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, f"trace={strange}", *FIXED).returncode == 0
+    result = json.loads((tmp_path / "out/prediction.json").read_text())
+    assert result["uncovered_ops"] == {}
+    assert result["step_time_us"] == pytest.approx(result["measured_step_time_us"], rel=0.01)
 
 
-def test_too_much_that_is_not_covered_is_refused(
-    strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run(tmp_path, monkeypatch, f"trace={strange}", "evidence=none", "fallback.max_uncovered_share=0.1") == 3
-    assert "my_extension::attend" in capsys.readouterr().err
+def test_too_much_that_is_not_covered_is_refused(run: Run, strange: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, f"trace={strange}", "evidence=none", "fallback.max_uncovered_share=0.1", *FIXED)
+    assert done.returncode == 3 and "my_extension::attend" in done.stderr
 
 
-def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rung_models_for_one_kernel(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda *_: fallback_graph())
     monkeypatch.setattr(api, "choose_target", lambda graph, *_: Target(cluster(), None))
     trace = tmp_path / "toy.json"
     trace.write_text("{}")
-    words = (f"trace={trace}", f"checkpoint={_checkpoint(tmp_path, 'v100')}", f"measured={measured_table(tmp_path)}")
-    assert _run(tmp_path, monkeypatch, *words) == 0
+    words = (f"trace={trace}", f"checkpoint={_checkpoint(tmp_path, 'v100')}", f"measured={op_table(tmp_path)}")
+    assert run(tmp_path, *words, *FIXED).returncode == 0
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet").set_index("node_id")
     kernels = nodes[nodes["node_type"].astype(str) == "compute"]
     assert kernels["source"].astype(str).to_dict() == {

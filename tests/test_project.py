@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import importlib
 import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from research.vocabulary import count, identifiers, private_words
+
 ROOT = Path(__file__).resolve().parents[1]
 WITHOUT_TORCH = (
-    "cli",
-    "trace.public",
-    "analytic",
-    "schedule",
-    "graph",
-    "trace",
-    "hardware",
-    "gnn.evaluation",
-    "predict",
-)
+    "cli", "trace.public", "analytic", "schedule", "graph", "trace", "hardware", "gnn.evaluation", "predict",
+)  # fmt: skip
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md", "SECURITY.md", "CHANGELOG.md")
 MAX_LINES = 450
 
@@ -48,8 +44,9 @@ def test_looking_at_traces_does_not_load_torch() -> None:
     assert not loaded & {"torch", "lightning", "torch_geometric", "wandb", "hydra"}
 
 
-def test_listing_public_data_loads_no_tables_either() -> None:
+def test_listing_data_loads_no_tables_and_reading_or_recording_no_torch() -> None:
     assert not _loaded_by("gnnperf.cli", "gnnperf.trace.cli") & {"torch", "pandas", "numba"}
+    assert not _loaded_by("gnnperf.trace", "gnnperf.record.cli", "gnnperf.record.wrap") & {"torch", "numba"}
 
 
 def test_make_installs_the_torch_that_is_pinned() -> None:
@@ -111,3 +108,35 @@ def test_modules_hold_one_concept_each() -> None:
 def _project() -> dict[str, list[str]]:
     project: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return project
+
+
+# Names of tests are the same in every process that collects them.
+
+
+NOW = gzip.compress(b"a", mtime=time.time_ns() % 2**32)  # other bytes in every process
+
+
+@pytest.mark.parametrize(("content", "size"), [(NOW, 1), (b"plain", 5)])
+def test_bytes_do_not_name_a_test(request: pytest.FixtureRequest, content: bytes, size: int) -> None:
+    assert len(gzip.decompress(content) if content is NOW else content) == size
+    assert request.node.callspec.id in ("content-1", "content-5")
+
+
+# Identifiers use the words of the field.
+
+
+def test_every_identifier_of_a_module_is_listed_once_per_occurrence(tmp_path: Path) -> None:
+    path = tmp_path / "told_us.py"
+    path.write_text("from a.said import b\n\ndef f(asked: int) -> int:\n    return g(found=asked.cells)\n")
+    assert list(identifiers(path)).count("asked") == 2
+    assert {"told_us", "b", "f", "g", "found", "cells"} <= set(identifiers(path))
+
+
+def test_words_are_parts_of_an_identifier_and_terms_of_libraries_do_not_count() -> None:
+    assert private_words("AloneAnswer") == {"alone"}
+    assert private_words("told_us") == {"told"}
+    assert private_words("FileNotFoundError") == private_words("toldest") == set()
+
+
+def test_fewer_than_a_hundred_identifiers_of_the_former_vocabulary_are_left() -> None:
+    assert sum(names.total() for names in count().values()) < 100

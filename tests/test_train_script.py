@@ -12,13 +12,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import cluster, prepared, toy_run
+from synthetic import cluster, load_toys, toy_run
 
 import train
 from gnnperf.cli import main as gnnperf
 from gnnperf.gnn.checkpoint import load_checkpoint
-from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData
-from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
 from research.evaluation.records import read_records
 
@@ -27,16 +25,8 @@ SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_cha
 
 @pytest.fixture(scope="module", autouse=True)
 def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    cache = tmp_path_factory.mktemp("cache")
-
-    def load(
-        config: DataConfig, hardware: DeviceSpec | None, links: ClusterSpec | None, earlier: Earlier | None = None
-    ) -> PreparedData:
-        return prepared(cache, earlier=earlier)
-
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("gnnperf.gnn.load_data", "gnnperf.gnn.data.prepare.load_data"):  # the export, and its module
-            patch.setattr(place, load)
+        load_toys(patch, tmp_path_factory.mktemp("cache"))
         yield
 
 

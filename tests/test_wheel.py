@@ -14,6 +14,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+MARK = "----"
+COMMANDS = f"""
+import sys
+from gnnperf.cli import main
+for words in sys.argv[1:]:
+    assert main(words.split()) == 0
+    print({MARK!r}, flush=True)
+"""
 
 
 FIRST = re.findall(r"^    ((?:pip|gnnperf) .*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)[:3]
@@ -46,9 +54,11 @@ def test_everything_of_conf_and_no_research_is_inside(installed: Path) -> None:
     assert (installed / "gnnperf/report/__init__.pyi").is_file() and (installed / "gnnperf/py.typed").is_file()
 
 
-def test_a_checkout_named_like_the_package_does_not_hide_it(installed: Path, tmp_path: Path) -> None:
+def test_a_device_loads_from_any_folder_even_if_that_holds_a_clone(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "gnnperf/docs").mkdir(parents=True)  # the parent of a clone: a folder without __init__.py
-    assert "gnnperf" in run(installed, tmp_path, "-m", "gnnperf", "--version")
+    program = "import gnnperf, gnnperf.hardware as h; print(gnnperf.__file__, h.load_device('h100_sxm').num_sms)"
+    file, num_sms = run(installed, tmp_path, "-c", program).split()
+    assert Path(file).is_relative_to(installed) and num_sms == "132"
 
 
 @pytest.mark.slow
@@ -63,11 +73,13 @@ def test_readme_s_first_commands_lead_to_a_what_if_of_a_trace(installed: Path, t
 def test_training_and_prediction_work_from_any_folder(installed: Path, tmp_path: Path) -> None:
     for name in ("gpt_l1_w192_s64_b8_x2_lo", "bert_l1_w256_s128_b8_x2_lo"):
         shutil.copytree(ROOT / "datasets/cpu-gloo" / name / "1", tmp_path / "mine" / name / "1")
-    keys = [f"data.cache_dir={tmp_path / 'cache'}", "trainer.max_epochs=1", "model.hidden_channels=8"]
-    words = [word for key in keys for word in ("--set", key)]
-    document = json.loads(run(installed, tmp_path, "-m", "gnnperf", "train", "mine", "--json", *words))
-    assert document["num_runs"] == {"train": 1, "val": 1}
+    keys = [f"data.cache_dir={tmp_path / 'cache'}", "trainer.max_epochs=1", "model.hidden_channels=8",
+            "model.num_layers=1"]  # fmt: skip
     trace = str(tmp_path / "mine/gpt_l1_w192_s64_b8_x2_lo/1")
+    train = f"train mine --json {' '.join(f'--set {key}' for key in keys)}"
+    predict = f"predict {trace} --set evidence=none --set findings=false --set memory=false --json"
+    printed = run(installed, tmp_path, "-c", COMMANDS, train, predict)
+    document, prediction = map(json.loads, printed.split(MARK)[:2])  # both in one process: torch is loaded once
+    assert document["num_runs"] == {"train": 1, "val": 1}
     assert (tmp_path / document["checkpoint"]).is_file()
-    predict = ["predict", trace, "--set", "evidence=none", "--json"]  # torch was loaded once
-    assert json.loads(run(installed, tmp_path, "-m", "gnnperf", *predict))["step_time_us"] > 0
+    assert prediction["step_time_us"] > 0

@@ -10,13 +10,15 @@ rank 1 host  [T2 10][T4 5][T3 10]          [T1 5]  <- waits for the exit of its 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import schema
 from gnnperf.core.schema import Evidence, NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
+from gnnperf.graph.tables import concat_tables
 
 DEFAULTS: dict[str, object] = {
     "rank": 0, "step": 0, "thread": -1, "device": -1, "stream": -1, "op_name": None, "event_name": None,
@@ -106,3 +108,17 @@ def two_rank_graph() -> ExecutionGraph:
     edges += [(base + 4, link, Relation.CROSSES) for base in (0, 7)]
     label = StepLabel(0, "ProfilerStep#0", None, 185.0, (0.0, 0.0), (185.0, 185.0))
     return make_graph(rows, edges, ranks=(0, 1), steps=(label,))
+
+
+def several_steps(*labels: StepLabel) -> ExecutionGraph:
+    """The graph drawn above once per label, without edges between the steps; the hardware is there once."""
+    graph = two_rank_graph()
+    work = (graph.nodes["step"] >= 0).to_numpy()
+    nodes, edges, first = [], [], 0
+    for label in labels:
+        own, between = take(graph.nodes, graph.edges, work | (first == 0))
+        step = own["step"].where(own["step"] < 0, label.step).astype("int32")
+        nodes.append(own.assign(step=step, node_id=own["node_id"] + first))
+        edges.append(between.assign(src=between["src"] + first, dst=between["dst"] + first))
+        first += len(own)
+    return replace(graph, nodes=concat_tables(nodes), edges=concat_tables(edges), steps=labels).validate()

@@ -137,13 +137,8 @@ def words(data: HeteroData, own: OwnColumns) -> np.ndarray:
 
 def _varying(graphs: Sequence[HeteroData]) -> np.ndarray:
     """Features that differ between the nodes of some step."""
-    differ = np.any([_differ(senders(g)) for g in graphs], axis=0)
+    differ = np.any([(x != x[:1]).any(axis=0) for x in map(senders, graphs)], axis=0)  # [num_features]
     return np.flatnonzero(differ[:-NUM_TEXT_FEATURES])
-
-
-def _differ(values: np.ndarray) -> np.ndarray:
-    """[num_features] bool: columns of [n, num_features] with two values."""
-    return (values != values[:1]).any(axis=0)
 
 
 def _most_neighbors(data: HeteroData, side: Side) -> int:

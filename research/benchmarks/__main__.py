@@ -31,14 +31,11 @@ def main(requested: Sequence[str]) -> int:
     if unknown:
         print(f"no benchmark {unknown[0]!r}. Allowed: {', '.join(names()) or 'none yet'}.", file=sys.stderr)
         return 2
-    failed = [name for name in requested or _usual() if _run(name, options) != 0]
+    usual = [name for name in names() if name not in BY_NAME]
+    failed = [name for name in requested or usual if _run(name, options) != 0]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _usual() -> tuple[str, ...]:
-    return tuple(name for name in names() if name not in BY_NAME)
 
 
 def _run(name: str, options: Sequence[str]) -> int:

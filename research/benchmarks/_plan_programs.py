@@ -144,18 +144,18 @@ class Scattered(torch.autograd.Function):
 
 
 class Exchange(torch.autograd.Function):
-    """Rows to other ranks, and gradients back."""
+    """What is sent to other ranks becomes what arrives from them, of another shape; and gradients back."""
 
     @staticmethod
-    def forward(ctx: Context, rows: Tensor, arriving: int) -> Tensor:
-        """[sent, hidden] to [arriving, hidden]."""
-        ctx.sent = rows.shape[0]
-        return torch.empty(arriving, rows.shape[1], dtype=rows.dtype)
+    def forward(ctx: Context, sent: Tensor, *arriving: int) -> Tensor:
+        """[...] to [*arriving]."""
+        ctx.shape = sent.shape
+        return torch.empty(arriving, dtype=sent.dtype)
 
     @staticmethod
-    def backward(ctx: Context, *grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Context, *grad: Tensor) -> tuple[Tensor | None, ...]:
         """The other way round."""
-        return torch.empty(ctx.sent, grad[0].shape[1], dtype=grad[0].dtype), None
+        return torch.empty(ctx.shape, dtype=grad[0].dtype), None, None
 
 
 def _gathered(x: Tensor, ways: int) -> Tensor:
@@ -277,13 +277,13 @@ class Experts(nn.Module):
     def _there_and_back(self, rows: Tensor) -> Tensor:
         r, sent = self.routed, rows.shape[0]
         if self.exchanges:
-            rows = Exchange.apply(rows, r.arriving)  # type: ignore[no-untyped-call]
+            rows = Exchange.apply(rows, r.arriving, rows.shape[1])  # type: ignore[no-untyped-call]
             rows = rows.index_select(0, torch.empty(r.arriving, dtype=torch.int64)) if r.local > 1 else rows
         rows = torch.bmm(self._activated(torch.bmm(rows.view(r.local, r.computed, -1), self.up)), self.down)
         rows = rows.flatten(0, 1)
         if self.exchanges:
             rows = rows.index_select(0, torch.empty(r.arriving, dtype=torch.int64)) if r.local > 1 else rows
-            rows = Exchange.apply(rows, sent)  # type: ignore[no-untyped-call]
+            rows = Exchange.apply(rows, sent, rows.shape[1])  # type: ignore[no-untyped-call]
         return rows
 
     def _activated(self, wide: Tensor) -> Tensor:

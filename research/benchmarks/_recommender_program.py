@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,9 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from gnnperf.generate import INDEX_BYTES, STATES, Part, RecommendationPlan, Travel, parts_of
 from gnnperf.generate.recommendation.lookups import SORTED_BYTES
 from gnnperf.generate.recommendation.network import bottom_widths, top_widths, vectors
-from research.benchmarks._plan_programs import StorageTracker, fake_ranks
-
-Context = Any  # of autograd functions
+from research.benchmarks._plan_programs import Context, Exchange, StorageTracker, fake_ranks
 
 
 class LookUp(torch.autograd.Function):
@@ -41,21 +38,6 @@ class LookUp(torch.autograd.Function):
         ordered = torch.empty(2 * indices.numel() * SORTED_BYTES, dtype=torch.uint8)
         del rows, ordered
         return None, None, None, None
-
-
-class Exchange(torch.autograd.Function):
-    """Vectors of own tables for all samples to vectors of all tables for own samples, and gradients back."""
-
-    @staticmethod
-    def forward(ctx: Context, mine: Tensor, samples: int, width: int) -> Tensor:
-        """[batch, own width] to [samples, width]."""
-        ctx.shape = mine.shape
-        return torch.empty(samples, width)
-
-    @staticmethod
-    def backward(ctx: Context, *grad: Tensor) -> tuple[Tensor, None, None]:
-        """The other way round."""
-        return torch.empty(ctx.shape), None, None
 
 
 def perceptron(widths: Sequence[int], *, sigmoid: bool) -> nn.Sequential:

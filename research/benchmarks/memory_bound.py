@@ -67,15 +67,11 @@ def nearest(device: DeviceSpec, seen: pd.DataFrame, devices: dict[str, DeviceSpe
     return theirs[POINT].assign(**{NEAREST: theirs["latency_us"] * ratio[best]})
 
 
-def kind_of(table: str) -> str:
-    return {LAYER_NORM: "layer norm", SOFTMAX: "softmax"}.get(table, "elementwise")
-
-
 def main() -> None:
     """Print one line per class, device and prediction, then the means over devices."""
     rows, devices = memory_rows()
     judged = pd.concat(held_out(rows, devices), ignore_index=True)
-    judged["kind"] = judged["table"].map(kind_of)
+    judged["kind"] = judged["table"].map({LAYER_NORM: "layer norm", SOFTMAX: "softmax"}).fillna("elementwise")
     printed = Table("class", "unseen GPU", "predictor", *ERROR_COLUMNS)
     means: dict[tuple[str, str], list[float]] = {}
     for (kind, name), part in judged.groupby(["kind", "device"]):

@@ -59,13 +59,14 @@ def measure(name: str, graph: ExecutionGraph) -> Row:
     """Replay every pair of steps of one run."""
     results = [replay_step(graph, i, j) for i, j in pairs(graph)]
     labels = [(graph.steps[i], graph.steps[j]) for i, j in pairs(graph)]
+    start_errors_us = [np.abs(r.schedule.start_us - r.measured_start_us) for r in results]
     row = Row(
         name=name,
         period=np.array([_ratio(r.period_us, r.measured.period_us) for r in results]),
         makespan=np.array([_ratio(r.makespan_us, r.measured.makespan_us) for r in results]),
         trivial_period=np.array([_ratio(i.period_us, j.period_us) for i, j in labels]),
         trivial_makespan=np.array([_ratio(i.makespan_us, j.makespan_us) for i, j in labels]),
-        start_error_us=float(np.nanmedian(np.concatenate([_start_errors(r) for r in results]))),
+        start_error_us=float(np.nanmedian(np.concatenate(start_errors_us))),
         aligned=float(np.mean([r.aligned_share for r in results])),
         medians=float(np.mean([r.median_time_share for r in results])),
         peers=float(np.mean([r.peer_time_share for r in results])),
@@ -76,10 +77,6 @@ def measure(name: str, graph: ExecutionGraph) -> Row:
 
 def _ratio(predicted: float | None, measured: float | None) -> float:
     return float("nan") if predicted is None or measured is None else predicted / measured - 1
-
-
-def _start_errors(result: ReplayResult) -> np.ndarray:
-    return np.abs(result.schedule.start_us - result.measured_start_us)
 
 
 def cause(graph: ExecutionGraph, results: list[ReplayResult]) -> str:

@@ -58,7 +58,7 @@ def measured_calls() -> pd.DataFrame:
     """One row per op call of every recording: measured us, and every prediction."""
     result = [_calls(recording, *imported(recording)) for recording in gpu_recordings()]
     calls = pd.concat([f for f in result if len(f)], ignore_index=True)
-    calls[OTHER_RUNS] = median_of_others(calls)
+    calls[OTHER_RUNS] = median_of_others(calls["measured_us"], calls["op_name"], calls["run"])
     return calls.assign(share=calls["measured_us"] / calls.groupby("gpu")["measured_us"].transform("sum"))
 
 
@@ -94,13 +94,13 @@ def _owners(run: RunTrace, graph: ExecutionGraph, nodes: pd.DataFrame) -> np.nda
     return np.where(result >= 0, result, -1 - np.arange(len(nodes)))
 
 
-def median_of_others(calls: pd.DataFrame) -> np.ndarray:
-    """[n] the median time of the op's name over the calls of other runs; NaN: it is in no other."""
-    result = np.full(len(calls), np.nan)
-    for _, part in calls.groupby("op_name"):
-        for name in part["run"].unique():
-            own = part["run"] == name
-            result[part.index[own]] = part.loc[~own, "measured_us"].median()
+def median_of_others(values: pd.Series, kind: pd.Series, source: pd.Series) -> np.ndarray:
+    """[n] the median value of a row's kind over rows of other sources; NaN: it is in no other."""
+    result = np.full(len(values), np.nan)
+    for rows in kind.groupby(kind).groups.values():
+        for name in source[rows].unique():
+            own = (source[rows] == name).to_numpy()
+            result[rows[own]] = values[rows[~own]].median()
     return result
 
 
@@ -190,12 +190,8 @@ def threads(nodes: pd.DataFrame) -> np.ndarray:
 
 def per_thread_of_others(kernels: pd.DataFrame) -> np.ndarray:
     """[n] us by the median time per thread of that kernel in other projects; NaN: it is in no other."""
-    per_thread, result = kernels["measured_us"] / kernels["threads"], np.full(len(kernels), np.nan)
-    for _, part in kernels.groupby("kernel"):
-        for project in part["project"].unique():
-            own = part["project"] == project
-            result[part.index[own]] = per_thread[part.index[~own]].median()
-    return result * kernels["threads"].to_numpy()
+    per_thread = kernels["measured_us"] / kernels["threads"]
+    return median_of_others(per_thread, kernels["kernel"], kernels["project"]) * kernels["threads"].to_numpy()
 
 
 def print_coverage(kernels: pd.DataFrame) -> None:

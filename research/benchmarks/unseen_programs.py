@@ -164,7 +164,9 @@ def main() -> None:
     folds = [Fold(program, {n: r for n, r in unseen.items() if r.workload == program}, default_constants("cpu"))
              for program in programs]  # fmt: skip
     result = pd.DataFrame([row for fold in folds for row in rows_of(fold, graphs)])
-    others = partial(_from, _seen_runs())
+    seen, of_seen = recordings(), recorded_graphs()  # of the embedded data set; one recording of each run counts
+    labels = pd.DataFrame([labels_of(of_seen[name], r) for name, r in seen.items() if is_first(r, seen)])
+    others = partial(_from, labels)
     when = {program: group for group, programs in LOOKED_AT.items() for program in programs}
     for group, rows in result.groupby(result["workload"].map(when).fillna(REST)):
         _print(str(group), rows, others)
@@ -177,12 +179,6 @@ def _print(title: str, result: pd.DataFrame, others: Callable[[pd.DataFrame, str
     print(f"\nprograms {title}")
     show(figures(result, runs, others), by_workload(runs), width=140)
     print_means(result, runs)
-
-
-def _seen_runs() -> pd.DataFrame:
-    """Labels and totals of the first recording of every run of the embedded data set."""
-    seen, graphs = recordings(), recorded_graphs()
-    return pd.DataFrame([labels_of(graphs[name], r) for name, r in seen.items() if is_first(r, seen)])
 
 
 def _from(seen: pd.DataFrame, runs: pd.DataFrame, label: str) -> pd.DataFrame:

@@ -9,7 +9,7 @@ fixed before any model is trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -89,17 +89,13 @@ def floor_tables(recordings: Mapping[str, Repeats], load: Load | None = None) ->
     steps, nodes = [], []
     for repeats in each(list(recordings.values()), "comparing recordings", "runs"):
         typical = {k: typical_step(read(r)) for k, r in repeats.items()} if len(repeats) > 1 else {}
-        for one, other in _ordered(repeats):
+        for one, other in permutations(repeats.values(), 2):
             about = _about(one, other)
             steps.append({**about, "unprofiled": _log_ratio(one.unprofiled_us, other.unprofiled_us),
                           "profiled": _log_ratio(one.profiled_us, other.profiled_us)})  # fmt: skip
             results = node_errors(typical[one.repeat], typical[other.repeat])
             nodes += [{**about, "node": kind, **errors} for kind, errors in results.items()]
     return pd.DataFrame(steps), pd.DataFrame(nodes)
-
-
-def _ordered(repeats: Repeats) -> Iterator[tuple[Recording, Recording]]:
-    yield from permutations(repeats.values(), 2)
 
 
 def _about(one: Recording, other: Recording) -> dict[str, object]:

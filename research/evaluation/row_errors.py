@@ -162,15 +162,9 @@ def step_table(title: str, rows: Rows) -> Table:
     for row, records in rows.items():
         result, fit_s = step_figures(records), sum(record.fit_s for record in records) / len(records)
         table.add_row(
-            row,
-            str(len(records)),
-            str(result.count),
-            f"{fit_s:.0f}",
-            _percent(result.gmae),
-            _interval(result),
-            *_spread(result),
-            f"{result.mean_log:.3f}",
-        )
+            row, str(len(records)), str(result.count), f"{fit_s:.0f}", _percent(result.gmae), _interval(result),
+            *_spread(result), f"{result.mean_log:.3f}",
+        )  # fmt: skip
     return table
 
 
@@ -186,20 +180,12 @@ def program_table(title: str, rows: Rows) -> Table:
 
 def seed_table(title: str, rows: Rows) -> Table:
     """Errors of nodes and of steps, seed by seed, of rows that have several."""
-    seeds = sorted(
-        {
-            seed
-            for records in rows.values()
-            if len(records) > 1
-            for record in records
-            if (seed := record.origin.seed) is not None
-        }
-    )
+    several = {row: records for row, records in rows.items() if len(records) > 1}
+    seeds = sorted({c.origin.seed for records in several.values() for c in records if c.origin.seed is not None})
     table = _table(f"{title}: by seed, GMAE of nodes / geomean of steps in % (steps)", ("row", *map(str, seeds)))
-    for row, records in rows.items():
+    for row, records in several.items():
         by_seed = {record.origin.seed: record for record in records}
-        if len(records) > 1:
-            table.add_row(row, *[_pair([by_seed[seed]]) if seed in by_seed else "-" for seed in seeds])
+        table.add_row(row, *[_pair([by_seed[seed]]) if seed in by_seed else "-" for seed in seeds])
     return table
 
 

@@ -39,7 +39,7 @@ def cpu_gloo() -> Plan:
             **{f"workload-{kind}": _held_out(plain, partial(_is_of_kind, kind)) for kind in kinds},
             "link": _held_out(plain, lambda run: run.link == SLOW),
             "world_size": _held_out(plain, lambda run: run.world_size == 4),
-            "parallelism": _held_out(plain, _is_of_held_out_parallelism),
+            "parallelism": _held_out(plain, lambda run: parallelism(run) in HELD_OUT_PARALLELISM),
         },
         axes={
             "run": "configurations; those held out lie between trained ones in size",
@@ -83,10 +83,6 @@ def parallelism(run: RunSpec) -> str:
 
 def _is_of_kind(kind: str, run: RunSpec) -> bool:
     return run.workload.kind == kind
-
-
-def _is_of_held_out_parallelism(run: RunSpec) -> bool:
-    return parallelism(run) in HELD_OUT_PARALLELISM
 
 
 def _by_run(runs: Sequence[RunSpec]) -> Split:

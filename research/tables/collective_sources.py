@@ -146,20 +146,12 @@ def _vtrain_file(path: Path) -> Iterator[CollectiveTable]:
     for time, place in zip(times, ("out of place", "in place"), strict=True):
         yield collective_table(
             {
-                "kind": "all_reduce",
-                "message_bytes": result["size(B)"],
-                "group_size": ranks,
-                "nodes": 1,
-                "device": device,
-                "platform": device,
-                "link": VTRAIN_LINKS[device],
-                "dtype": "float32",
-                "latency_us": result[time] / NS_PER_US,
-                "source": VTRAIN,
-                "method": f"nccl-tests, {place}",
+                "kind": "all_reduce", "message_bytes": result["size(B)"], "group_size": ranks, "nodes": 1,
+                "device": device, "platform": device, "link": VTRAIN_LINKS[device], "dtype": "float32",
+                "latency_us": result[time] / NS_PER_US, "source": VTRAIN, "method": f"nccl-tests, {place}",
             },
             len(result),
-        )
+        )  # fmt: skip
 
 
 def _left_out(source: str, reason: str, count: int) -> CollectiveTable:

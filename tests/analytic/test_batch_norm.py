@@ -6,13 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gnnperf.analytic.batch_norm import (
-    ApplyKernel,
-    ChannelKernel,
-    apply_us,
-    channel_us,
-    default_batch_norm_constants,
-)
+from gnnperf.analytic.batch_norm import ApplyKernel, ChannelKernel, apply_us, channel_us, default_batch_norm_constants
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.hardware import load_device

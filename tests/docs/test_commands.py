@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import runpy
 from collections.abc import Sequence
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DO
 # A name that is there, in place of a file of the reader's own, or of NAME.
 SHIPPED = {"hardware": "h100_sxm", "cluster": "hgx8", "plan": "dlrm_criteo", "collectives": "specification"}
 SWITCHES = ("--multirun", "-m", "--cfg", "job")
+FLAGS = runpy.run_path(str(ROOT / "predict.py"))["FLAGS"]
 
 
 def _every(program: str) -> list[list[str]]:
@@ -37,15 +36,6 @@ def _every(program: str) -> list[list[str]]:
                 given = words[words.index(program) + 1 :]
                 result[tuple(given[: given.index(">")] if ">" in given else given)] = None  # > FILE is the shell's
     return [list(words) for words in result]
-
-
-@cache
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{name}_script", ROOT / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _overrides(words: Sequence[str]) -> list[str]:
@@ -76,7 +66,7 @@ def test_options_of_gnnperf_exist(words: list[str]) -> None:
 
 @pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("predict.py")])
 def test_keys_of_predict_exist(words: list[str]) -> None:
-    request = composed("predict", Request, *_overrides(with_keys(words, _script("predict").FLAGS, Request)))
+    request = composed("predict", Request, *_overrides(with_keys(words, FLAGS, Request)))
     request.cluster_spec(), request.plan_spec()
     assert len(request.edits()) == len(request.whatif)
 

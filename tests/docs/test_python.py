@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
@@ -77,3 +78,22 @@ def test_what_is_not_there_is_detected() -> None:
         "gnnperf.nothing", "gnnperf.graph.build_grape",
     ]  # fmt: skip
     assert len(BLOCKS) >= 5
+
+
+@pytest.fixture
+def forms() -> ModuleType:
+    """Docstrings as the reference reads them."""
+    return pytest.importorskip("docs.made.docstring_forms", reason="the extra 'docs' is missing", exc_type=ImportError)
+
+
+def test_a_drawing_becomes_a_block(forms: ModuleType) -> None:
+    text = "What it does.\n\nstep 0   |-- host --|\n         |   gpu  --|\n\nMore words."
+    assert forms.with_drawings(text).split("\n\n")[1] == "```text\nstep 0   |-- host --|\n         |   gpu  --|\n```"
+    assert forms.with_drawings("Args:\n    a: words   apart.") == "Args:\n    a: words   apart."
+
+
+def test_an_entry_of_two_becomes_two(forms: ModuleType) -> None:
+    text = "Attributes:\n    low, high: bounds,\n        of both.\n    other: one."
+    assert forms.with_entries(text) == (
+        "Attributes:\n    low: bounds,\n        of both.\n    high: bounds,\n        of both.\n    other: one."
+    )

@@ -6,6 +6,7 @@ warped    |-A-|--B--|-------C-------|       every distance changes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,13 +134,6 @@ def gloo_step(number: int, at: float) -> list[Event]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_run_on_host_threads(seed: int) -> None:
-    steps = [[e for n in range(3) for e in gloo_step(n, 300.0 * n + 7 * rank)] for rank in (0, 1)]
-    tables = [trace(*events, rank=rank, world_size=2, backend="gloo") for rank, events in enumerate(steps)]
-    assert_only_labels_changed(run_of(*tables), seed)
-
-
 def message(kind: str, called: float, returned: float, until: float, channel: str) -> list[Event]:
     """A send or receive of a host thread."""
     name = "c10d::send" if kind == "send" else "c10d::recv_"
@@ -165,8 +159,10 @@ def stage(rank: int, number: int, at: float) -> list[Event]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_pipeline_on_host_threads(seed: int) -> None:
-    steps = [[e for n in range(3) for e in stage(rank, n, 300.0 * n)] for rank in (0, 1)]
+@pytest.mark.parametrize("step_of", [lambda rank, n: gloo_step(n, 300.0 * n + 7 * rank),
+                                     lambda rank, n: stage(rank, n, 300.0 * n)], ids=["alike", "pipeline"])  # fmt: skip
+def test_runs_on_host_threads(step_of: Callable[[int, int], list[Event]], seed: int) -> None:
+    steps = [[e for n in range(3) for e in step_of(rank, n)] for rank in (0, 1)]
     tables = [trace(*events, rank=rank, world_size=2, backend="gloo") for rank, events in enumerate(steps)]
     assert_only_labels_changed(run_of(*tables), seed)
 

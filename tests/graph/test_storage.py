@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from gnnperf.graph import build_graph, load_graph, read_graph, storage, write_gr
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace.storage import write_run
 from gnnperf.trace.table import RunTrace
+from tests.trace.kineto_files import call as call_of
+from tests.trace.kineto_files import device, document, host, write
 
 
 def run(gemm_us: float = 50.0) -> RunTrace:
@@ -50,25 +51,23 @@ def test_writing_again_replaces(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["graph"]
 
 
-def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InputError, match="cannot be written"):
-        write_graph(two_rank_graph(), tmp_path / "file" / "graph")
-    assert (tmp_path / "file").read_text() == "in the way"
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "graph": lambda folder: write_graph(two_rank_graph(), folder), "tables": lambda folder: write_run(run(), folder),
+}  # fmt: skip
 
 
-def test_a_failed_write_leaves_the_earlier_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_graph(build_graph(run(50)), tmp_path / "graph")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(storage, "_write", full)
-    with pytest.raises(InputError, match="No space left"):
-        write_graph(build_graph(run(70)), tmp_path / "graph")
-    monkeypatch.undo()
-    assert_equal(read_graph(tmp_path / "graph"), build_graph(run(50)))
-    assert [p.name for p in tmp_path.iterdir()] == ["graph"]
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_not_ours_is_not_replaced(name: str, tmp_path: Path) -> None:
+    mine, file = tmp_path / "folder" / "thesis.tex", tmp_path / "file"
+    mine.parent.mkdir()
+    for path in (mine, file):
+        path.write_text("not yours")
+    for folder, message in ((mine.parent, "holds other files.*thesis"), (file, "is a file"),
+                            (file / "in", "cannot be written")):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            WRITERS[name](folder)
+    assert [path.read_text() for path in (mine, file)] == ["not yours"] * 2
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "thesis.tex"]
 
 
 @pytest.mark.parametrize("damage", ["empty", "no_edges", "not_parquet", "no_metadata", "other_columns"])
@@ -99,15 +98,12 @@ def test_edges_that_end_nowhere_are_refused() -> None:
 
 def kineto(path: Path, gemm_us: int) -> Path:
     """A Kineto file of one op, one launch and one kernel."""
-    lane, ids = {"ph": "X", "pid": 1, "tid": 1}, {"correlation": 1, "External id": 1}
     events = [
-        {**lane, "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 30, "args": {"External id": 1}},
-        {**lane, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 5, "args": ids},
-        {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": "gemm", "ts": 12, "dur": gemm_us,
-         "args": {**ids, "device": 0, "stream": 7}},
-    ]  # fmt: skip
-    path.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()))
-    return path
+        host("aten::mm", 0, 30, **{"External id": 1}),
+        call_of("cudaLaunchKernel", 5, 5, 1),
+        device("gemm", 12, gemm_us, 1),
+    ]
+    return write(path, document(events, None), packed=True)
 
 
 def test_the_fingerprint_changes_with_the_bytes_of_the_input(tmp_path: Path) -> None:
@@ -151,18 +147,6 @@ def test_saved_tables_and_their_run_give_the_same_graph(tmp_path: Path) -> None:
 def test_an_absent_input_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         load_graph(tmp_path / "absent.json")
-
-
-def test_what_is_no_graph_is_not_replaced(tmp_path: Path) -> None:
-    mine = tmp_path / "graph" / "mine.txt"
-    mine.parent.mkdir()
-    mine.write_text("not yours")
-    with pytest.raises(InputError, match="holds other files"):
-        write_graph(two_rank_graph(), tmp_path / "graph")
-    (tmp_path / "file").write_text("a file")
-    with pytest.raises(InputError, match="is a file"):
-        write_graph(two_rank_graph(), tmp_path / "file")
-    assert mine.read_text() == "not yours" and (tmp_path / "file").read_text() == "a file"
 
 
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:

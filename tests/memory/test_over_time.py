@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gnnperf.generate import HeldFor, Hold, Pair, RankTensors
 from gnnperf.generate.uses import Stretch, Use, use
 from gnnperf.memory import Part, planned_timeline
 from gnnperf.memory.over_time import MOST_POINTS, timeline
-from gnnperf.memory.planned import planned_peak
-from gnnperf.memory.recorded import Stay, timeline_of
+from gnnperf.memory.planned import cpu_block_bytes, planned_peak
+from gnnperf.memory.recorded import Stay, peak_of, timeline_of
 
 # Forward: a 3 stays, b 5 goes; y 10 leaves. Backward: dy 10 comes, makes a gradient of 7.
 PAIR = Pair(
@@ -60,3 +62,38 @@ def test_recorded_tensors_come_and_go_at_their_times() -> None:
     result = timeline_of(stays, 1_000, 9_000)
     assert result.time_us == (0.0, 1.0, 4.0, 7.0, 8.0)
     assert result.total_bytes == (100, 140, 190, 150, 100)
+
+
+def test_the_peak_is_where_most_is_there_at_one_time() -> None:
+    # 100 all the time; 40 in [1, 5]; 50 in [4, 8]; 70 in [6, 7]: 100, 140, 190, 220 at 6
+    stays = [
+        Stay(100, 0, 9, Part.PARAMETERS, ""),
+        Stay(40, 1, 5, Part.ACTIVATIONS, "a"),
+        Stay(50, 4, 8, Part.GRADIENTS, "b"),
+        Stay(70, 6, 7, Part.TEMPORARY, "c"),
+    ]
+    parts, at = peak_of(stays, cpu_block_bytes)
+    assert at == "c"
+    rounding = (128 - 100) + (64 - 50) + (128 - 70)
+    assert parts == {Part.PARAMETERS: 100, Part.GRADIENTS: 50, Part.TEMPORARY: 70, Part.ROUNDING: rounding}
+
+
+def test_what_an_op_takes_and_what_it_returns_are_there_together() -> None:
+    parts, _ = peak_of([Stay(64, 0, 3, Part.ACTIVATIONS, "a"), Stay(64, 3, 5, Part.ACTIVATIONS, "b")], cpu_block_bytes)
+    assert parts[Part.ACTIVATIONS] == 128
+
+
+stay = st.builds(
+    lambda size, begin, length: Stay(size, begin, begin + length, Part.ACTIVATIONS, ""),
+    st.integers(1, 1_000), st.integers(0, 50), st.integers(0, 50),
+)  # fmt: skip
+
+
+@given(st.lists(stay, min_size=1), stay)
+def test_one_tensor_more_is_never_a_lower_peak_and_never_more_than_its_size_higher(
+    stays: list[Stay], one: Stay
+) -> None:
+    before = peak_of(stays, lambda n: n)[0][Part.ACTIVATIONS]
+    assert max(timeline_of(stays, 0, 100).total_bytes) == before
+    after = peak_of([*stays, one], lambda n: n)[0][Part.ACTIVATIONS]
+    assert before <= after <= before + one.num_bytes

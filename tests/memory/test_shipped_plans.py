@@ -9,20 +9,12 @@ from gnnperf.hardware import conf_dir, load_device, read_yaml
 from gnnperf.memory import most_reserved_bytes, planned_peak
 
 STATED = {  # plan -> device of its source
-    "dlrm_benchmark": "v100_sxm2_32gb",
-    "dlrm_criteo": "a100_sxm_80gb",
-    "dlrm_criteo_multi_hot": "a100_sxm_80gb",
-    "gpt2_345m": "v100_sxm2_32gb",
-    "gpt_405b": "h100_sxm",
-    "llama2_13b_fsdp": "a100_sxm_80gb",
-    "llama2_70b_fsdp": "a100_sxm_80gb",
-    "llama3_70b_fsdp": "a100_sxm_80gb",
-    "megatron_18b": "a100_sxm_80gb",
-    "megatron_39b": "a100_sxm_80gb",
-    "mixtral_8x7b": "h100_sxm",
-    "resnet18": "v100_sxm2_16gb",
+    "dlrm_benchmark": "v100_sxm2_32gb", "dlrm_criteo": "a100_sxm_80gb", "dlrm_criteo_multi_hot": "a100_sxm_80gb",
+    "gpt2_345m": "v100_sxm2_32gb", "gpt_405b": "h100_sxm", "llama2_13b_fsdp": "a100_sxm_80gb",
+    "llama2_70b_fsdp": "a100_sxm_80gb", "llama3_70b_fsdp": "a100_sxm_80gb", "megatron_18b": "a100_sxm_80gb",
+    "megatron_39b": "a100_sxm_80gb", "mixtral_8x7b": "h100_sxm", "resnet18": "v100_sxm2_16gb",
     "resnet50": "v100_sxm2_16gb",
-}
+}  # fmt: skip
 
 
 def test_every_shipped_plan_has_stated_hardware() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +19,15 @@ from gnnperf.predict.step_prediction import StepPrediction
 from tests.toys import two_rank_graph
 
 GEMM_0, GEMM_1, COLLECTIVE = 3, 10, 14  # node ids in two_rank_graph
+ROW = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,
+       "launch_included": False, "device": "a card of mine"}  # fmt: skip
+
+
+def op_table(folder: Path, *rows: dict[str, object]) -> Path:
+    """A measured op table of these rows, or of ROW."""
+    path = folder / "ops.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows or (ROW,)))
+    return path
 
 
 @dataclass(frozen=True)

@@ -30,20 +30,15 @@ def _requested(predicted_us: float, *, same_hardware: bool) -> StepPrediction:
     )  # fmt: skip
 
 
-def test_on_the_trace_s_own_hardware_the_measured_step_is_looked_at() -> None:
-    prediction = _requested(300.0, same_hardware=True)
-    assert prediction.step_time_us == 365.0
-    assert prediction.findings is not None
+@pytest.mark.parametrize(
+    ("same_hardware", "basis", "gain_us"), [(True, Basis.MEASURED, 20.0), (False, Basis.PREDICTED, 200.0)]
+)
+def test_the_step_of_the_requested_hardware_is_looked_at(same_hardware: bool, basis: Basis, gain_us: float) -> None:
+    prediction = _requested(300.0, same_hardware=same_hardware)
+    assert prediction.step_time_us == 365.0 and prediction.findings is not None
     straggler = next(one for one in prediction.findings if one.rule == "straggler")
-    assert (straggler.basis, straggler.gain_us) == (Basis.MEASURED, 20.0)
-
-
-def test_on_other_hardware_the_predicted_step_is_looked_at() -> None:
-    prediction = _requested(300.0, same_hardware=False)
-    assert prediction.findings is not None
-    straggler = next(one for one in prediction.findings if one.rule == "straggler")
-    assert (straggler.basis, straggler.gain_us) == (Basis.PREDICTED, pytest.approx(200.0))
-    assert straggler.gain_share == pytest.approx(200.0 / 365.0)
+    assert (straggler.basis, straggler.gain_us) == (basis, pytest.approx(gain_us))
+    assert same_hardware or straggler.gain_share == pytest.approx(200.0 / 365.0)
 
 
 def test_a_replay_needs_no_predictor() -> None:

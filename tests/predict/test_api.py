@@ -16,8 +16,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.generate.recommendation.plan import RecommendationPlan
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
-from gnnperf.graph.tables import concat_tables
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import Placement, load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api, replay
@@ -27,7 +26,7 @@ from gnnperf.predict.target import missing_bucket, trained_bucket_bytes
 from gnnperf.whatif import ChangeDtype, ScaleBatch, Straggler
 from tests.predict.doubled import toy_data
 from tests.predict.predictions import GEMM_1, Fixed
-from tests.toys import two_rank_graph
+from tests.toys import several_steps, two_rank_graph
 
 
 def test_analytic_predicts_every_gemm(trace: Path) -> None:
@@ -111,22 +110,8 @@ def test_replay_of_one_step_of_one_rank_is_refused(trace: Path, monkeypatch: pyt
 
 
 def _two_steps() -> ExecutionGraph:
-    """The toy twice, as steps 0 and 1, without edges between them."""
-    first, second = two_rank_graph(), two_rank_graph()
-    work = second.nodes["step"] >= 0
-    nodes = second.nodes.assign(step=second.nodes["step"].where(~work, 1).astype("int32"))
-    moved, edges = take(nodes, second.edges, work.to_numpy())
-    offset = first.num_nodes
-    moved = moved.assign(node_id=moved["node_id"] + offset)
-    edges = edges.assign(src=edges["src"] + offset, dst=edges["dst"] + offset)
-    steps = (first.steps[0], StepLabel(1, "ProfilerStep#1", None, 370.0, (0.0, 0.0), (370.0, 370.0)))
-    both = replace(
-        first,
-        nodes=concat_tables([first.nodes, moved]),
-        edges=concat_tables([first.edges, edges]),
-        steps=steps,
-    )
-    return both.validate()
+    first = two_rank_graph().steps[0]
+    return several_steps(first, StepLabel(1, "ProfilerStep#1", None, 370.0, (0.0, 0.0), (370.0, 370.0)))
 
 
 @pytest.mark.parametrize(
@@ -199,11 +184,7 @@ def test_the_analytical_model_predicts_with_what_a_checkpoints_training_runs_rep
     [("Xeon", None, True), ("Epyc", None, False), ("Xeon", load_device("h100_sxm"), False)],
 )
 def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_why(
-    trace: Path,
-    tmp_path: Path,
-    processor: str,
-    hardware: DeviceSpec | None,
-    is_stated: bool,
+    trace: Path, tmp_path: Path, processor: str, hardware: DeviceSpec | None, is_stated: bool
 ) -> None:
     recorded = tmp_path / "recorded"
     recorded.mkdir()

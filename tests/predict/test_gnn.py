@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_lin
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.predictors import Predictors
 from tests.predict.doubled import OTHERS, doubling, toy_data
+from tests.predict.predictions import op_table
 
 
 @pytest.fixture
@@ -96,17 +96,9 @@ def fallback_graph() -> ExecutionGraph:
     return replace(graph, nodes=nodes.astype({c.name: c.dtype for c in NODE_COLUMNS}))
 
 
-def measured_table(folder: Path) -> Path:
-    row = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,
-           "launch_included": False, "device": "a card of mine"}  # fmt: skip
-    path = folder / "ops.jsonl"
-    path.write_text(json.dumps(row) + "\n")
-    return path
-
-
 def test_each_rung_models_for_one_kernel_and_states_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
     network = GnnPredictor(checkpoint)
-    fallback_order = Predictors((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
+    fallback_order = Predictors((read_measured(op_table(tmp_path), network.analytic), BlendedPredictor(network)))
     estimate = fallback_order.predict(fallback_graph(), cluster())
     rungs = {
         TABLED: (Source.MEASURED, "measured"),

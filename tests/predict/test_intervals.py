@@ -83,11 +83,7 @@ def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
     ("hardware", "intervals", "sentences"),
     [
         ("v100", None, "it comes with a checkpoint"),
-        (
-            "h100_sxm",
-            STEPS,
-            "No interval of the step time for h100_sxm: the checkpoint was calibrated on v100 only",
-        ),
+        ("h100_sxm", STEPS, "No interval of the step time for h100_sxm: the checkpoint was calibrated on v100 only"),
     ],
 )
 def test_without_an_interval_it_is_stated_why(hardware: str, intervals: StepIntervals | None, sentences: str) -> None:

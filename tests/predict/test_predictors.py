@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from gnnperf.schedule.step_measurements import measured_step
 from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, cluster_after
 from gnnperf.whatif.edit import Edited
 from tests.generate.transformer.plans import small
-from tests.predict.predictions import GEMM_0, GEMM_1, Fixed
+from tests.predict.predictions import GEMM_0, GEMM_1, ROW, Fixed, op_table
 from tests.toys import make_graph, two_rank_graph
 
 NETWORK = Fixed({GEMM_0: 70.0, GEMM_1: np.nan}, source=Source.GNN, warnings=("network",))
@@ -78,11 +77,6 @@ def test_uncovered_ops_are_named_by_event_or_peer_wait_where_there_is_no_op() ->
     assert uncovered_ops(graph, np.full(4, np.nan)) == {"(unnamed)": 1, "peer_wait": 1, "triton_kernel": 1}
 
 
-GEMM_0_US, GEMM_1_US = 3, 10
-ROW = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,
-       "launch_included": False, "device": "a card of mine"}  # fmt: skip
-
-
 def _graph(**columns: object) -> ExecutionGraph:
     """The toy whose first gemm has the row's shapes, the second one others."""
     graph = two_rank_graph()
@@ -90,31 +84,25 @@ def _graph(**columns: object) -> ExecutionGraph:
     for name, values in {"input_dims": ["[[64,32],[32,16]]", "[[64,32],[32,8]]"], "dtype": ["float32"] * 2,
                          "num_siblings": [1, 1], **columns}.items():  # fmt: skip
         column = nodes[name].astype(object)
-        column[[GEMM_0_US, GEMM_1_US]] = values
+        column[[GEMM_0, GEMM_1]] = values
         nodes[name] = column.astype(nodes[name].dtype if name == "num_siblings" else "category")
     return replace(graph, nodes=nodes)
 
 
-def _table(folder: Path, *rows: dict[str, object]) -> Path:
-    path = folder / "ops.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def test_a_node_with_the_rows_call_takes_its_latency(tmp_path: Path) -> None:
-    predictor = read_measured(_table(tmp_path, ROW, {**ROW, "latency_us": 50.0}), AnalyticPredictor())
+    predictor = read_measured(op_table(tmp_path, ROW, {**ROW, "latency_us": 50.0}), AnalyticPredictor())
     estimate = predictor.predict(_graph(), cluster())
-    assert estimate.latency_us[GEMM_0_US] == 40.0  # the median of both rows
-    assert np.isnan(estimate.latency_us[GEMM_1_US])
-    assert estimate.source[GEMM_0_US] == Source.MEASURED
+    assert estimate.latency_us[GEMM_0] == 40.0  # the median of both rows
+    assert np.isnan(estimate.latency_us[GEMM_1])
+    assert estimate.source[GEMM_0] == Source.MEASURED
     assert np.isfinite(estimate.latency_us).sum() == 1
 
 
 def test_the_other_predictors_cover_for_the_rest(tmp_path: Path) -> None:
-    table = read_measured(_table(tmp_path, ROW), AnalyticPredictor())
+    table = read_measured(op_table(tmp_path, ROW), AnalyticPredictor())
     estimate = Predictors((table, AnalyticPredictor())).predict(_graph(), cluster())
-    assert estimate.latency_us[GEMM_0_US] == 30.0
-    assert [estimate.source[n] for n in (GEMM_0_US, GEMM_1_US)] == [Source.MEASURED, Source.ANALYTIC]
+    assert estimate.latency_us[GEMM_0] == 30.0
+    assert [estimate.source[n] for n in (GEMM_0, GEMM_1)] == [Source.MEASURED, Source.ANALYTIC]
 
 
 @pytest.mark.parametrize(
@@ -126,13 +114,13 @@ def test_the_other_predictors_cover_for_the_rest(tmp_path: Path) -> None:
     ],
 )
 def test_another_call_is_left_to_others(tmp_path: Path, columns: dict[str, object]) -> None:
-    predictor = read_measured(_table(tmp_path, ROW), AnalyticPredictor())
+    predictor = read_measured(op_table(tmp_path, ROW), AnalyticPredictor())
     assert np.isnan(predictor.predict(_graph(**columns), cluster()).latency_us).all()
 
 
 def test_a_table_of_another_device_is_refused(tmp_path: Path) -> None:
     named = {**ROW, "device": "NVIDIA H200"}
-    predictor = read_measured(_table(tmp_path, named), AnalyticPredictor())
+    predictor = read_measured(op_table(tmp_path, named), AnalyticPredictor())
     requested = cluster()
     other = replace(requested, device=replace(requested.device, name="v100_sxm2_32gb"))
     with pytest.raises(InputError, match=r"was measured on NVIDIA H200, the prediction is for v100_sxm2_32gb"):
@@ -142,7 +130,7 @@ def test_a_table_of_another_device_is_refused(tmp_path: Path) -> None:
 def test_calls_with_their_launch_say_nothing_of_kernels(tmp_path: Path) -> None:
     own = {**ROW, "device": "my own", "launch_included": True}
     with pytest.raises(InputError, match="has no row that shows the device's own time"):
-        read_measured(_table(tmp_path, own), AnalyticPredictor()).predict(_graph(), cluster())
+        read_measured(op_table(tmp_path, own), AnalyticPredictor()).predict(_graph(), cluster())
 
 
 @pytest.mark.parametrize(
@@ -157,7 +145,7 @@ def test_what_is_no_table_of_one_device_is_refused(
     tmp_path: Path, rows: tuple[dict[str, object], ...], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        read_measured(_table(tmp_path, *rows), AnalyticPredictor())
+        read_measured(op_table(tmp_path, *rows), AnalyticPredictor())
 
 
 def test_shapes_of_tensors_among_arguments() -> None:

@@ -30,21 +30,19 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copied(tmp_path_factory.mktemp("runs") / "mine", "cpu-gloo", RUNS)
 
 
-def trained(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> dict[str, Any]:
-    keys = ("--set", f"data.cache_dir={tmp_path / 'cache'}", "--json")
-    assert cli.main(["train", *words, *keys]) == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return document
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Words that keep what is made of the recordings for the next training."""
+    return "--set", f"data.cache_dir={tmp_path_factory.mktemp('cache')}"
 
 
 @pytest.fixture(scope="module")
-def first(mine: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def first(mine: Path, cached: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a training of the folder prints as JSON."""
     folder, printed = tmp_path_factory.mktemp("first"), io.TextIOWrapper(io.BytesIO())
-    keys = ("--set", f"data.cache_dir={folder / 'cache'}", "--json")
     before = sorted(mine.rglob("*"))
     with redirect_stdout(printed):
-        assert cli.main(["train", str(mine), "--out", str(folder / "out"), *SMALL, *keys]) == 0
+        assert cli.main(["train", str(mine), "--out", str(folder / "out"), *SMALL, *cached, "--json"]) == 0
         printed.flush()
     assert sorted(mine.rglob("*")) == before
     document: dict[str, Any] = json.loads(printed.buffer.getvalue())  # type: ignore[attr-defined]
@@ -62,10 +60,9 @@ def test_a_folder_without_splits_gives_a_checkpoint_and_the_evidence(first: dict
 
 
 def test_init_takes_the_sizes_of_the_checkpoint_and_the_last_lines_state_which_model_to_use(
-    first: dict[str, Any], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    first: dict[str, Any], mine: Path, cached: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keys = ("trainer.progress_bar=false", f"data.cache_dir={tmp_path / 'cache'}", "trainer.max_epochs=1")
-    words = [word for key in keys for word in ("--set", key)]
+    words = (*cached, "--set", "trainer.progress_bar=false", "--set", "trainer.max_epochs=1")
     start = ("--init", first["checkpoint"], "--out", str(tmp_path / "second"))
     assert cli.main(["train", str(mine), *start, *words]) == 0
     *_, evidence, advice, stated, following = capsys.readouterr().out.splitlines()
@@ -77,10 +74,13 @@ def test_init_takes_the_sizes_of_the_checkpoint_and_the_last_lines_state_which_m
     assert training["init_from"] == first["sha256"] and training["optim"]["learning_rate"] == 1e-3
 
 
-def test_source_trains_a_network_for_transfer(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_source_trains_a_network_for_transfer(
+    mine: Path, cached: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     there = copied(tmp_path / "there", "cpu-again", RUNS[1:])
     words = (str(mine), "--source", str(there), "--out", str(tmp_path / "moved"))
-    document = trained(capsys, tmp_path, *words, "--set", "trainer.max_epochs=1")
+    assert cli.main(["train", *words, *cached, "--json", "--set", "trainer.max_epochs=1"]) == 0
+    document = json.loads(capsys.readouterr().out)
     checkpoint = load_checkpoint(Path(document["checkpoint"]))
     assert checkpoint.source_constants is not None and checkpoint.model.hidden_channels == 32
     assert document["step_error"]["analytic"] > 0

@@ -17,6 +17,7 @@ import torch
 from gnnperf.core.errors import InputError
 from gnnperf.record import record
 from gnnperf.record.card import status
+from gnnperf.record.recorder import kineto_without_environment
 
 FAST: dict[str, Any] = {"warmup_steps": 1, "unprofiled_steps": 3, "profiled_steps": 2}
 
@@ -159,3 +160,31 @@ def test_the_execution_trace_is_of_one_step(run: Path) -> None:
 def test_the_execution_trace_can_be_left_out(tmp_path: Path) -> None:
     assert train(tmp_path, execution_trace=False) == 1 + 3 + 2 + 2 + 3
     assert not (tmp_path / "rank_0.et.json.gz").exists()
+
+
+TRACE = b"""
+ {
+    "schemaVersion": 1,
+    "deviceProperties": [],
+    "distributedInfo": {"rank": 1, "pg_config": [{"ranks": [0, 1]}]},
+      "host_name": "somewhere",
+      "a_key_of_the_future": {"user": "somebody"},
+    "traceEvents": [
+  {"ph": "X", "name": "a [b] ]", "args": {"Input Dims": [[2, 3]]}}
+  ],"traceName": "/home/somebody/trace.json" }
+"""
+
+
+def test_events_and_wanted_keys_stay() -> None:
+    cleaned = json.loads(kineto_without_environment(TRACE))
+    assert cleaned == {
+        "schemaVersion": 1,
+        "deviceProperties": [],
+        "distributedInfo": {"rank": 1, "pg_config": [{"ranks": [0, 1]}]},
+        "traceEvents": [{"ph": "X", "name": "a [b] ]", "args": {"Input Dims": [[2, 3]]}}],
+    }
+
+
+def test_a_file_without_events_is_refused() -> None:
+    with pytest.raises(ValueError, match="not found"):
+        kineto_without_environment(b"{}")

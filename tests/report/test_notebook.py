@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,7 +18,7 @@ from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.notebook import Estimate
 from tests.predict.predictions import GEMM_1, toy_prediction
-from tests.test_predict_script import _step
+from tests.trace.kineto_files import five_steps, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "python.md"
@@ -31,12 +29,7 @@ def _trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Five steps of 200 us on one V100, as trace.json.gz of the working folder; no graph is kept outside of it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    events = [event for k in range(5) for event in _step(10 + k, 1000.0 + 200.0 * k)]
-    document = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-32GB"}],
-                "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": events}  # fmt: skip
-    path = tmp_path / "trace.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(document).encode()))
-    return path
+    return write(tmp_path / "trace.json.gz", five_steps(), packed=True)
 
 
 @pytest.fixture(name="toy")

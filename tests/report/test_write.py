@@ -11,16 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gnnperf import cli
 from gnnperf.core.documents import to_json
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import device_from
-from gnnperf.report import check_output, write, write_report
+from gnnperf.report import check_output, write_report, write_tables
 from gnnperf.report.json_document import document
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.write import FILES
 from tests.predict.predictions import GEMM_1, toy_prediction
+from tests.trace import kineto_files as files
 
 
 def _names(folder: Path) -> list[str]:
@@ -64,51 +66,6 @@ def test_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         check_output(tmp_path / "out")
     with pytest.raises(InputError, match="cannot be written to"):
         check_output(tmp_path / "out" / "deeper")
-
-
-@pytest.mark.parametrize("earlier", [False, True])
-@pytest.mark.parametrize(
-    ("error", "seen"),
-    [(OSError(28, "No space left on device"), InputError), (KeyboardInterrupt(), KeyboardInterrupt)],
-)
-def test_what_fails_leaves_nothing_half_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, seen: type[BaseException], earlier: bool
-) -> None:
-    if earlier:
-        write_report(toy_prediction({GEMM_1: 305.0}), tmp_path / "out")
-
-    def fails(*prediction: object) -> str:
-        raise error
-
-    monkeypatch.setattr(write, "html_report", fails)
-    with pytest.raises(seen, match="No space left" if seen is InputError else None):
-        write_report(toy_prediction(), tmp_path / "out")
-    assert _names(tmp_path) == (["out"] if earlier else [])
-    if earlier:
-        assert _names(tmp_path / "out") == sorted(FILES)
-        assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_ctrl_c_between_the_two_renames_brings_the_earlier_one_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
-) -> None:
-    """Interrupted before the first of them, or after it: the earlier prediction is where it was."""
-    write_report(toy_prediction({GEMM_1: 305.0}), tmp_path / "out")
-    rename, calls = Path.rename, list[Path]()
-
-    def interrupted(path: Path, target: Path) -> Path:
-        calls.append(path)
-        if len(calls) == place + 1:
-            raise KeyboardInterrupt
-        return rename(path, target)
-
-    monkeypatch.setattr("gnnperf.core.files._exchange", lambda one, other: False)  # as on some file systems
-    monkeypatch.setattr(Path, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_report(toy_prediction(), tmp_path / "out")
-    assert _names(tmp_path) == ["out"]
-    assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0
 
 
 GOLDEN = {
@@ -175,3 +132,33 @@ def test_nodes_have_the_vocabulary_and_keep_holes() -> None:
     assert gemm["start_us"] == 10.0
     assert nodes["segment"].isna().sum() == 2 + 1 + 3  # kernels, the collective, hardware
     assert nodes.loc[0, "segment"] == "T2"
+
+
+# CSV tables of a prediction: by the command, and their sums.
+
+
+def test_tables_hold_the_sums_over_ranks(tmp_path: Path) -> None:
+    written = write_tables(toy_prediction({GEMM_1: 305.0}), tmp_path / "deep" / "tables")
+    tables = {path.stem: pd.read_csv(path) for path in written}
+    gemm = tables["ops"].query("op_name == 'aten::mm' and node_type == 'compute'").iloc[0]
+    assert (gemm["num_nodes"], gemm["predicted_us"], gemm["measured_us"]) == (2, 405.0, 220.0)
+    assert tables["kernels"]["predicted_us"].sum() == 405.0
+    assert tables["collectives"][["op_name", "predicted_us"]].to_numpy().tolist() == [["c10d::allreduce_", 50.0]]
+    parts = ["active_us", "transfer_us", "wait_us", "host_us", "idle_us"]
+    assert tables["ranks"][parts].sum(axis=1).tolist() == [370.0, 370.0]
+
+
+def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = files.write_ranks(tmp_path / "traces", 2)
+    arguments = ["--out", str(tmp_path / "out"), "--tables", str(tmp_path / "csv"), "--set", "cache_dir=null"]
+    assert cli.main(["predict", str(trace), *arguments]) == 0
+    assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == [
+        "collectives.csv", "kernels.csv", "ops.csv", "ranks.csv",
+    ]  # fmt: skip
+    assert f"wrote {tmp_path / 'csv' / 'ops.csv'}" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written to"):
+        write_tables(toy_prediction(), tmp_path / "file")

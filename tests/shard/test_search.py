@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 
-from gnnperf.generate.tables import Placed, Placement, Split
-from gnnperf.shard.problem import on_ranks, ways
-from gnnperf.shard.search import SEARCHED, Effort, candidates, rank, seeds
+from gnnperf.core.errors import InputError
+from gnnperf.generate.tables import Placed, Placement, Split, Table
+from gnnperf.shard.problem import Loads, on_ranks, ways
+from gnnperf.shard.search import (
+    SEARCHED,
+    Effort,
+    by_rows,
+    candidates,
+    greedy,
+    lookup_weights,
+    random_placements,
+    rank,
+    seeds,
+    size_weights,
+)
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
 
@@ -59,3 +72,59 @@ def test_one_device_has_one_placement() -> None:
     costs = surrogate(problem(tables(3), 1))
     (only,) = candidates(seeds(costs.loads).values(), costs, QUICK)
     assert only == (Placed(Split.TABLE, (0,)),) * 3
+
+
+# Greedy placements by hand, random ones that fit, and one sentence where nothing does.
+
+
+OWN = (Table("a", 1000, 8, pooling=1), Table("b", 900, 8, pooling=9), Table("c", 800, 8, pooling=5),
+       Table("d", 700, 8, pooling=4))  # fmt: skip
+
+
+def _ranks(placement: tuple[Placed, ...]) -> list[int]:
+    assert all(placed.split is Split.TABLE for placed in placement)
+    return [placed.ranks[0] for placed in placement]
+
+
+def test_by_size_and_by_lookups_by_hand() -> None:
+    """Sizes 1000 | 900, 800 to the 900, 700 to the 1000; lookups b | c, d to c (4 + 5 = 9), a to the first."""
+    loads = Loads(problem(OWN, 2))
+    assert _ranks(greedy(size_weights(loads), loads)) == [0, 1, 1, 0]
+    assert _ranks(greedy(lookup_weights(loads), loads)) == [0, 0, 1, 1]
+
+
+def test_a_table_without_slack_is_divided_by_rows() -> None:
+    """Room for 1.2 MB per device: a table of 2 MB is divided, the small one is not."""
+    own = (Table("large", 62_500, 8), Table("small", 1000, 8))
+    tight = problem(own, 2, capacity_bytes=1.2e6)
+    result = greedy(size_weights(Loads(tight)), Loads(tight))
+    assert result == (Placed(Split.ROW, (0, 1)), Placed(Split.TABLE, (0,)))
+
+
+def test_what_fits_nowhere_is_refused_in_one_sentence() -> None:
+    loads = Loads(problem(OWN, 2, capacity_bytes=0.0))
+    with pytest.raises(InputError, match=r"4 tables with sgd take .* GiB per device even if"):
+        greedy(size_weights(loads), loads)
+    with pytest.raises(InputError, match="more devices"):
+        by_rows(loads)
+
+
+def test_random_placements_fit_and_are_those_of_the_seed() -> None:
+    own = tables(8)
+    need = max(t.rows for t in own) * 256.0
+    loads = Loads(problem(own, 4, capacity_bytes=1.1 * need))
+    result = random_placements(loads, 5, seed=1)
+    assert result == random_placements(loads, 5, seed=1) != random_placements(loads, 5, seed=2)
+    assert len(result) == 5
+    for placement in result:
+        used = np.bincount(_ranks(placement), [t.rows * 256.0 for t in own], 4)
+        assert used.max() <= 1.1 * need
+
+
+def test_ways_to_hold_a_table() -> None:
+    requested = problem((Table("a", 6, 64), Table("b", 100, 64)), 16)
+    assert ways(requested, requested.tables[0]) == (
+        (Split.TABLE, 1), *((Split.COLUMN, n) for n in (2, 4, 8, 16)), (Split.REPLICATED, 16)
+    )  # fmt: skip
+    assert [n for split, n in ways(requested, requested.tables[1]) if split is Split.ROW] == [8, 16]
+    assert ways(problem(OWN, 1), OWN[0]) == ((Split.TABLE, 1),)

@@ -18,6 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from gnnperf.trace import read_run
+
 Event = dict[str, Any]
 LAUNCH = {"grid": [16, 2, 1], "block": [128, 1, 1], "registers per thread": 90, "shared memory": 4096,
           "est. achieved occupancy %": 38}  # fmt: skip
@@ -60,6 +64,28 @@ def document(events: list[Event], rank: int | None = 0, world_size: int = 1, **t
     info = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size}}
     devices = [{"id": 0, "name": "Tesla V100-SXM2-32GB", "totalGlobalMem": 34_000_000_000, "numSms": 80}]
     return {"schemaVersion": 1, "deviceProperties": devices, **info, "traceEvents": events, **top}
+
+
+def events_of(folder: Path, events: list[Event], rank: int = 0, world_size: int = 1, **info: Any) -> pd.DataFrame:
+    """What is read of a file in `folder` with these events; `info` goes into its distributedInfo."""
+    content = document(events, rank, world_size)
+    content["distributedInfo"] |= info
+    return read_run(write(folder / "t.json", content)).tables[0].events
+
+
+def five_steps(**top: Any) -> dict[str, Any]:
+    """A file of five steps of 200 us on one V100: each launches one mm of 512 x 512 x 512 and waits for it."""
+    shapes = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
+    events = []
+    for number, at in ((10 + k, 1000.0 + 200.0 * k) for k in range(5)):
+        events += [
+            host(f"ProfilerStep#{number}", at, 199, "user_annotation"),
+            host("aten::mm", at + 5, 30, **shapes, **{"External id": number}),
+            host("cudaLaunchKernel", at + 15, 5, "cuda_runtime", correlation=number),
+            device("volta_sgemm_128x64_nn", at + 30, 145, number),
+            host("cudaDeviceSynchronize", at + 40, 140, "cuda_runtime", correlation=1000 + number),
+        ]
+    return document(events, **top)
 
 
 def write(path: Path, content: Any, *, packed: bool = False) -> Path:

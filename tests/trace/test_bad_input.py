@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gnnperf.core import untrusted
 from gnnperf.core.errors import InputError
@@ -42,7 +40,6 @@ def _read(tmp_path: Path, content: Any) -> RunTrace:
     ("content", "message"),
     [
         (TEXT[:-40], "is not readable JSON.*cut off"),
-        (TEXT[: len(TEXT) // 2], "is not readable JSON.*cut off"),
         (gzip.compress(TEXT)[:-20], "cut off or damaged"),
         (gzip.compress(TEXT)[:15], "cut off or damaged"),
         (b"\x1f\x8b rubbish", "cut off or damaged"),
@@ -51,7 +48,6 @@ def _read(tmp_path: Path, content: Any) -> RunTrace:
         (b"hello", "is not a trace file"),
         (b"{}", "is JSON but not a trace"),
         (b'{"traceEvents": 5}', "is JSON but not a trace"),
-        (b'{"traceEvents": {"ph": "X"}}', "is JSON but not a trace"),
         (b'{"traceEvents": []}', "no event that can be used"),
         (b"[]", "no event that can be used"),
         (b"[1, 2]", "no event that can be used"),
@@ -249,33 +245,3 @@ def test_secrets_in_free_form_metadata_go_nowhere(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         _read(tmp_path, json.dumps(document)[:-5])
     assert secret not in str(caught.value)
-
-
-@settings(max_examples=150)
-@given(st.integers(0, len(TEXT) - 1), st.binary(max_size=6), st.integers(0, 40))
-def test_no_damage_ends_in_a_traceback(position: int, inserted: bytes, removed: int) -> None:
-    damaged = TEXT[:position] + inserted + TEXT[position + removed :]
-    try:
-        table = assemble(damaged, "t.json")
-    except InputError:
-        return
-    assert len(table) <= 8
-
-
-KEYS = ["ph", "cat", "name", "ts", "dur", "tid", "pid", "args", "traceEvents", "correlation", "External id", "X"]
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=150)
-@given(JSON, JSON)
-def test_no_json_ends_in_a_traceback(top: Any, event: Any) -> None:
-    for content in (top, {"traceEvents": [event, *files.step_events()], "deviceProperties": top, "distributedInfo": top,
-                          "baseTimeNanoseconds": event}):  # fmt: skip
-        try:
-            assemble(json.dumps(content).encode(), "t.json")
-        except InputError:
-            continue

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.trace import read_run
 from gnnperf.trace.collectives import dtype_name, elements, kind_of_host_name, kind_of_kernel_name, kind_of_word
 from tests.trace import kineto_files as files
 
@@ -58,16 +57,10 @@ def _call(op: str, range_name: str, op_args: dict[str, Any], range_args: dict[st
     ]
 
 
-def _read(tmp_path: Path, events: list[dict[str, Any]], **info: Any) -> pd.DataFrame:
-    document = files.document(events)
-    document["distributedInfo"] |= info
-    return read_run(files.write(tmp_path / "t.json", document)).tables[0].events
-
-
 def test_shapes_on_the_host_reach_the_kernel_but_not_the_bare_second_event(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[64], [32], [], [], [], []], "Input type": ["float", "float", "", "", "", "Scalar"]}
     ranged = {"Input Dims": [[32]], "Input type": ["float"]}
-    events = _read(tmp_path, _call("c10d::alltoall_base_", "nccl:all_to_all", shapes, ranged, {}, {}))
+    events = files.events_of(tmp_path, _call("c10d::alltoall_base_", "nccl:all_to_all", shapes, ranged, {}, {}))
     given = events[events["collective"].notna()]
     assert given["name"].tolist()[:3] == ["c10d::alltoall_base_", "record_param_comms", "nccl:all_to_all"]
     assert len(given) == 4 and given["kind"].tolist()[3] == "kernel"
@@ -80,7 +73,7 @@ def test_shapes_on_the_host_reach_the_kernel_but_not_the_bare_second_event(tmp_p
 def test_metadata_names_group_size_and_dtype(tmp_path: Path) -> None:
     stated = {"Collective name": "allreduce", "In msg nelems": 6144, "Out msg nelems": 6144, "Group size": 2,
               "dtype": "Float", "Process Group Name": "13", "Process Group Ranks": "[0, 1]"}  # fmt: skip
-    events = _read(tmp_path, _call("c10d::allreduce_", "nccl:all_reduce", {}, {}, stated, stated))
+    events = files.events_of(tmp_path, _call("c10d::allreduce_", "nccl:all_reduce", {}, {}, stated, stated))
     given = events[events["collective"].notna()]
     assert len(given) == 4
     assert set(given["group"]) == {"[0,1]"} and set(given["group_size"]) == {2}
@@ -89,7 +82,7 @@ def test_metadata_names_group_size_and_dtype(tmp_path: Path) -> None:
 
 def test_a_wait_is_no_collective(tmp_path: Path) -> None:
     wait = files.host("record_param_comms", 5, 3, **{"Collective name": "wait", "Group size": 1, "In msg nelems": 0})
-    events = _read(tmp_path, [*files.step_events(), wait])
+    events = files.events_of(tmp_path, [*files.step_events(), wait])
     assert events["collective"].isna().all()
 
 
@@ -98,7 +91,7 @@ def test_a_groups_ranks_come_from_its_name_or_its_stride(tmp_path: Path) -> None
              "Process Group Ranks": "[0, ..., 7]"}  # fmt: skip
     strided = {"Collective name": "allgather", "In msg nelems": 10, "Group size": 3, "Global rank start": 1,
                "Global rank stride": 2}  # fmt: skip
-    events = _read(
+    events = files.events_of(
         tmp_path,
         [files.device("a", 1, 1, 1, **named), files.device("b", 5, 1, 2, **strided)],
         pg_config=[{"pg_name": "3", "ranks": [4, 6]}],
@@ -109,7 +102,7 @@ def test_a_groups_ranks_come_from_its_name_or_its_stride(tmp_path: Path) -> None
 
 def test_a_kernel_isolated_has_a_kind_and_unknown_size(tmp_path: Path) -> None:
     kernels = [files.device("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", 1, 1, 1), files.device("gemm", 5, 1, 2)]
-    events = _read(tmp_path, kernels)
+    events = files.events_of(tmp_path, kernels)
     assert events["collective"].tolist()[0] == "all_to_all" and pd.isna(events["collective"].tolist()[1])
     assert np.isnan(events["in_elements"]).all()
 
@@ -117,6 +110,6 @@ def test_a_kernel_isolated_has_a_kind_and_unknown_size(tmp_path: Path) -> None:
 def test_gloo_ranges_are_collectives(tmp_path: Path) -> None:
     ranged = files.host("gloo:all_reduce", 5, 9, "user_annotation", thread=3,
                         **{"Input Dims": [[100], [20]], "Input type": ["float", "float"]})  # fmt: skip
-    events = _read(tmp_path, [*files.step_events(), ranged])
+    events = files.events_of(tmp_path, [*files.step_events(), ranged])
     row = events[events["collective"].notna()].iloc[0]
     assert (row["collective"], row["in_elements"], row["out_elements"]) == ("all_reduce", 120.0, 120.0)

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnperf.trace import read_run
 from gnnperf.trace.groups import channel, is_channel, name_groups, peer_of_inputs, peer_of_name
 from gnnperf.trace.table import TraceTable
 from tests.trace import kineto_files as files
@@ -37,12 +36,6 @@ def test_peers_of_names_and_inputs() -> None:
         assert peer_of_inputs(f"c10d::{name}", values) == expected, (name, values)
 
 
-def _read(tmp_path: Path, events: list[dict[str, Any]], rank: int, world_size: int, **info: Any) -> pd.DataFrame:
-    document = files.document(events, rank, world_size)
-    document["distributedInfo"] |= info
-    return read_run(files.write(tmp_path / "t.json", document)).tables[0].events
-
-
 SEND = {"Input Dims": [[[8, 4]], [], [], []], "Concrete Inputs": ["", "", "1", "0"],
         "Input type": ["TensorList", "", "Scalar", "Scalar"]}  # fmt: skip
 
@@ -59,7 +52,7 @@ SEND = {"Input Dims": [[[8, 4]], [], [], []], "Concrete Inputs": ["", "", "1", "
 def test_a_gloo_send_goes_to_a_rank_of_the_only_group(
     tmp_path: Path, rank: int, world_size: int, info: dict[str, Any], expected: str | None
 ) -> None:
-    events = _read(tmp_path, [files.host("c10d::send", 10, 20, **SEND)], rank, world_size, **info)
+    events = files.events_of(tmp_path, [files.host("c10d::send", 10, 20, **SEND)], rank, world_size, **info)
     result = events.loc[events["name"] == "c10d::send", ["group", "group_size"]].iloc[0].tolist()
     assert (result[0] if isinstance(result[0], str) else None, result[1]) == (expected, 2 if expected else -1)
 
@@ -67,7 +60,7 @@ def test_a_gloo_send_goes_to_a_rank_of_the_only_group(
 def test_metadata_of_an_nccl_receive_reaches_its_kernel(tmp_path: Path) -> None:
     stated = {"Collective name": "recv", "dtype": "Float", "Group size": 2, "Process Group Ranks": "[4, 6]",
               "In msg nelems": 32, "Out msg nelems": 32, "Src Rank": 1}  # fmt: skip
-    events = _read(tmp_path, [
+    events = files.events_of(tmp_path, [
         files.host("record_param_comms", 10, 30, **stated), files.call("cudaLaunchKernelExC", 20, 5, 901),
         files.device("ncclDevKernel_SendRecv(x)", 60, 30, 901, **stated),
     ], rank=4, world_size=8)  # fmt: skip
@@ -76,7 +69,7 @@ def test_metadata_of_an_nccl_receive_reaches_its_kernel(tmp_path: Path) -> None:
 
 
 def test_the_name_of_an_nccl_range_gives_the_channel_of_its_kernel(tmp_path: Path) -> None:
-    events = _read(tmp_path, [
+    events = files.events_of(tmp_path, [
         files.host("nccl:send 0->1", 10, 30, "user_annotation", **{"External id": 1}),
         files.host("record_param_comms", 12, 20, **{"External id": 2}),
         files.call("cudaLaunchKernelExC", 20, 5, 901), files.device("ncclDevKernel_SendRecv(x)", 60, 30, 901),

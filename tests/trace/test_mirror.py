@@ -61,7 +61,8 @@ def test_every_file_and_folder_imports_or_is_refused_with_one_sentence(
 
     A file that is read by itself after its folder is decoded once.
     """
-    monkeypatch.setattr(reader, "_assemble", lru_cache(maxsize=8)(reader._assemble))
+    for name in ("_assemble", "read_execution_trace"):
+        monkeypatch.setattr(reader, name, lru_cache(maxsize=8)(getattr(reader, name)))
     folders: dict[Path, list[dict[str, str]]] = defaultdict(list)
     for row in _catalog(mirror):
         folders[(mirror / row["file"]).parent].append(row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import sqlite3
 import stat
 import time
@@ -311,21 +310,6 @@ def test_values_of_other_kinds_are_unknown(tmp_path: Path, change: Callable[[Exp
     change(export)
     (table,) = read_run(export.write(tmp_path / "rank_0.sqlite")).tables
     assert len(table.events) >= 7
-
-
-def test_no_damage_ends_in_another_error(tmp_path: Path) -> None:
-    data = three_steps().write(tmp_path / "whole.sqlite").read_bytes()
-    rng, path, outcomes = random.Random(0), tmp_path / "rank_0.sqlite", set()
-    for _ in range(300):
-        damaged = bytearray(data[: rng.choice([len(data), len(data), rng.randrange(17, len(data))])])
-        for _ in range(rng.randrange(1, 20)):
-            damaged[rng.randrange(16, len(damaged))] = rng.randrange(256)
-        path.write_bytes(damaged)
-        try:
-            outcomes.add(len(read_run(path).tables))
-        except InputError:
-            outcomes.add(0)
-    assert outcomes == {0, 1}
 
 
 def test_a_file_is_read_in_place_and_nothing_is_written_next_to_it(tmp_path: Path) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,36 +100,6 @@ def test_an_earlier_result_is_replaced_and_nothing_else_is_left(tmp_path: Path, 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "traces"]
 
 
-def test_other_peoples_files_are_not_touched(tmp_path: Path, run: RunTrace) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(InputError, match=r"holds other files.*thesis"):
-        write_run(run, tmp_path / "mine")
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="is a file"):
-        write_run(run, tmp_path / "file")
-
-
-def test_a_failed_write_leaves_nothing(tmp_path: Path, run: RunTrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object, **kwargs: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("gnnperf.trace.storage.pq.ParquetWriter", full)
-    with pytest.raises(InputError, match="No space left"):
-        write_run(run, tmp_path / "saved")
-    assert [p.name for p in tmp_path.iterdir()] == ["traces"]
-
-
-def test_an_unwritable_place_is_stated(tmp_path: Path, run: RunTrace) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="cannot be written"):
-        write_run(run, tmp_path / "file" / "saved")
-    if os.geteuid() != 0:
-        (tmp_path / "locked").mkdir(mode=0o500)
-        with pytest.raises(InputError, match="cannot be written"):
-            write_run(run, tmp_path / "locked" / "saved")
-
-
 def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
     path = tmp_path / "saved" / "events.parquet"
@@ -149,26 +115,6 @@ def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) ->
     path.write_bytes(whole)
     with pytest.raises(InputError, match="not a JSON object"):
         read_run(tmp_path / "saved")
-
-
-@cache
-def _saved() -> bytes:
-    """The file of two small ranks."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_run(run_of(*(trace(op("a", 0, 9), op("b", 1, 2, external_id=i), rank=i) for i in range(2))), Path(folder))
-        return (Path(folder) / "events.parquet").read_bytes()
-
-
-@given(st.data())
-def test_no_damage_ends_in_a_traceback(data: st.DataObject) -> None:
-    """Any bytes changed: the same tables, other tables or one message."""
-    damaged = bytearray(_saved())
-    for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
-        damaged[place] = data.draw(st.integers(0, 255))
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "events.parquet").write_bytes(damaged)
-        with contextlib.suppress(InputError):
-            assert all(isinstance(table.events, pd.DataFrame) for table in read_tables(Path(folder)))
 
 
 def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:

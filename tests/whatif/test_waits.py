@@ -162,8 +162,7 @@ def test_a_result_that_is_needed_at_once_or_before_closes_no_cycle(takers: tuple
 
 @pytest.mark.mirror
 @pytest.mark.parametrize(
-    ("run", "until"),
-    [("megatron-tp2", None), ("dlrm-8", None), ("tracelens-mi300-resnet_act_checkpoint", "optimizer")],
+    ("run", "until"), [("megatron-tp2", None), ("dlrm-8", None), ("tracelens-mi300-resnet_act_checkpoint", "optimizer")]
 )
 def test_overlap_on_public_runs_closes_no_cycle(mirror: Path, run: str, until: str | None) -> None:
     """Before, 3,587 to 10,278 nodes of these runs waited for each other."""

@@ -237,17 +237,11 @@ def table_bytes(rng: random.Random) -> bytes:
 
 
 CARD: dict[str, Any] = {
-    "format": "gnnperf run",
-    "version": 1,
-    "workload": "gpt",
-    "parameters": {"layers": 2},
-    "world_size": 2,
-    "link": {"hosts": [[0], [1]], "rate_gbit_per_s": 1.0, "bucket_bytes": 70000},
-    "devices": ["cpu"],
-    "hosts": [{"name": "x", "processor": "y", "cores": 2}],
-    "peak_memory_bytes": [1, 2],
+    "format": "gnnperf run", "version": 1, "workload": "gpt", "parameters": {"layers": 2}, "world_size": 2,
+    "link": {"hosts": [[0], [1]], "rate_gbit_per_s": 1.0, "bucket_bytes": 70000}, "devices": ["cpu"],
+    "hosts": [{"name": "x", "processor": "y", "cores": 2}], "peak_memory_bytes": [1, 2],
     "steps": {"profiled_us": [1.0]},
-}
+}  # fmt: skip
 SPLITS: dict[str, Any] = {"run": {"train": ["a/1", "b/1"], "val": ["c/1"], "test": ["d/1"]}}
 OPS: tuple[dict[str, Any], ...] = (
     {
@@ -260,15 +254,9 @@ OPS: tuple[dict[str, Any], ...] = (
     {"op": "aten::gelu", "shapes": [[32, 4096]], "dtypes": ["bfloat16"], "direction": "backward"},
 )
 PREDICTION: dict[str, Any] = {
-    "format": FORMAT,
-    "format_version": FORMAT_VERSION,
-    "step_time_us": 10.0,
-    "step_time_kind": "period",
-    "step_time_is_lower_bound": False,
-    "run": "x",
-    "mode": "hybrid",
-    "hardware": "h200",
-}
+    "format": FORMAT, "format_version": FORMAT_VERSION, "step_time_us": 10.0, "step_time_kind": "period",
+    "step_time_is_lower_bound": False, "run": "x", "mode": "hybrid", "hardware": "h200",
+}  # fmt: skip
 
 
 def of_value(value: Any) -> Make:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.convolutional.build import buckets, build_network
+from gnnperf.generate.convolutional.build import buckets, build_network, replica_tensors
 from gnnperf.generate.convolutional.network import network_passes
+from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, NetworkOptimizer
+from gnnperf.generate.families import read_plan
+from gnnperf.generate.uses import Stretch
+from gnnperf.memory.measured import Part, PeakMemory
+from gnnperf.memory.planned import ASKED, KEPT, courses, in_blocks, planned_peak
 from tests.generate.convolutional.networks import shipped, tiny
 
 
@@ -82,3 +90,98 @@ def test_half_precision_casts_every_parameter_of_a_product_once() -> None:
     assert (names == "triton_poi_fused_layout").sum() == 53 * 4 - 1  # images need no gradient
     last = build_network(shipped("resnet50", dtype="float16", channels_last=True)).nodes
     assert (last["op_name"].astype(str) == "triton_poi_fused_layout").sum() == 0
+
+
+# What a rank of a residual network holds, by hand.
+
+
+PARAMETERS = 435
+
+
+def _peak(plan: ConvolutionalPlan) -> PeakMemory:
+    return planned_peak(*replica_tensors(plan))
+
+
+def test_between_the_passes_of_tiny() -> None:
+    """Five images of 4 channels (three convolutions' results, their norms' where ReLU and sum are in place, less one).
+
+    stem, its norm; conv 0, norm 0; conv 1, norm 1: six of 2 x 4 x 8 x 8 float32; mean and deviation of three norms;
+    the mean over the image [2, 4] and the logarithms [2, 3].
+    """
+    first = replica_tensors(tiny())[0].stretches[0]
+    assert isinstance(first, Stretch)
+    forward, backward, _ = courses(first.pair, in_blocks(lambda n: n))
+    image = 4 * 2 * 4 * 8 * 8
+    assert forward.net[ASKED] == 6 * image + 3 * 2 * 4 * 4 + 4 * (2 * 4 + 2 * 3)
+    assert (forward.net + backward.net)[ASKED] == 0
+    assert backward.net[KEPT] == 4 * PARAMETERS
+
+
+def test_what_is_always_there() -> None:
+    """Parameters and momentum; images, labels, statistics and counters; DDP's copies of gradients."""
+    result = _peak(tiny(replicas=2))
+    assert result.parts_bytes[Part.PARAMETERS] == result.parts_bytes[Part.OPTIMIZER_STATE] == 4 * PARAMETERS
+    assert result.parts_bytes[Part.INPUTS] == 4 * 2 * 3 * 8 * 8 + 2 * 8 + 3 * (4 + 4) * 4 + 3 * 8
+    assert result.buckets_bytes == 2048  # 1740 bytes in blocks of 512
+    assert _peak(tiny()).buckets_bytes == 0
+
+
+@pytest.mark.parametrize("optimizer", list(NetworkOptimizer))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_all_is_let_go_at_the_end(optimizer: NetworkOptimizer, dtype: str) -> None:
+    """`planned_peak` asserts it."""
+    plan = shipped("resnet18", replicas=2, optimizer=optimizer, dtype=dtype)
+    assert _peak(plan).peak_bytes > 3 * 4 * 11_689_512
+
+
+def test_memory_grows_with_the_batch_and_falls_with_the_dtype() -> None:
+    one, two = (_peak(shipped("resnet50", batch=n)).parts_bytes[Part.ACTIVATIONS] for n in (32, 64))
+    assert two == pytest.approx(2 * one, rel=1e-3)
+    half = _peak(shipped("resnet50", batch=32, dtype="float16")).parts_bytes[Part.ACTIVATIONS]
+    assert 0.5 < half / one < 0.6  # and copies of parameters
+
+
+# A mapping becomes a plan, or one message.
+
+
+RAW: dict[str, Any] = {
+    "name": "a",
+    "network": {"block": "basic", "blocks": [1, 2], "widths": [8, 16], "strides": [1, 2]},
+    "training": {"batch": 4, "optimizer": "fused", "bucket_bytes": 1000},
+}
+
+
+def test_values_are_read_and_the_rest_is_default() -> None:
+    plan = read_plan(RAW, "plan")
+    assert isinstance(plan, ConvolutionalPlan)
+    assert (plan.network.block, plan.network.blocks, plan.network.image) == (Block.BASIC, (1, 2), 224)
+    training = plan.training
+    assert (training.optimizer, training.bucket_bytes, plan.replicas.data) == (NetworkOptimizer.FUSED, 1000.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("network", "block", "wide", "bad value 'wide'"),
+        ("network", "blocks", "three", "bad value 'three'. Allowed: a list"),
+        ("network", "blocks", [1, 2, 3], "network.widths"),
+        ("network", "strides", [0, 1], "network.strides"),
+        ("network", "stem_kernel", 4, "an odd number"),
+        ("network", "stem_pool", 1, "true or false"),
+        ("network", "depth", 50, "unknown key 'depth'"),
+        ("training", "batch", 0, "training.batch"),
+        ("training", "batch", True, "a whole number"),
+        ("training", "dtype", "float8", "training.dtype"),
+    ],
+)
+def test_what_cannot_be_is_one_message(section: str, key: str, value: object, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        read_plan({**RAW, section: {**RAW[section], key: value}}, "plan")
+    assert section in str(refused.value)
+
+
+def test_a_missing_key_and_an_unknown_section_are_named() -> None:
+    with pytest.raises(InputError, match="batch is required"):
+        read_plan({**RAW, "training": {}}, "plan")
+    with pytest.raises(InputError, match="unknown key 'parallelism'"):
+        read_plan({**RAW, "parallelism": {}}, "plan")

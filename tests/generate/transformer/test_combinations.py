@@ -69,7 +69,7 @@ def _states(ways: Parallelism) -> list[Sharded]:
     return list(Sharded)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(plan=plans())
 def test_what_is_accepted_is_a_graph_that_computes_what_the_model_does(plan: TransformerPlan) -> None:
     reduced, whole = build_plan(plan), build_plan(plan, every_rank(plan.parallelism))

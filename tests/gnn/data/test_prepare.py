@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic import SPLIT, cluster, prepared, read, toy_run
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
 from gnnperf.gnn.data.cache import content_digest
-from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
+from gnnperf.gnn.data.module import EpochShuffle, SharedBatches, StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
 from gnnperf.hardware import COLLECTIVES_GROUP, load_device, path_of
@@ -222,3 +224,36 @@ def test_what_differs_has_another_hash(one: object, other: object) -> None:
 def test_a_set_is_refused() -> None:
     with pytest.raises(TypeError, match="sort it"):
         content_digest({"a": {1, 2}})
+
+
+# Every step of an epoch goes to exactly one process, in batches as large as those of one process.
+
+
+def shares(size: int, batch_size: int, count: int) -> list[list[list[int]]]:
+    """Process -> its batches."""
+    return [list(SharedBatches(EpochShuffle(size, seed=3), batch_size, rank, count)) for rank in range(count)]
+
+
+def test_one_process_takes_whole_batches() -> None:
+    order = list(EpochShuffle(7, seed=3))
+    assert shares(7, 3, 1) == [[order[:3], order[3:6], order[6:]]]
+
+
+def test_two_processes_divide_each_batch_and_a_single_last_step_joins_the_batch_before() -> None:
+    order = list(EpochShuffle(7, seed=3))
+    assert shares(7, 3, 2) == [
+        [[order[0], order[2]], [order[3], order[5]]],  # the second batch has 4 steps: 3, 4, 5 and the lone 6
+        [[order[1]], [order[4], order[6]]],
+    ]
+
+
+@given(size=st.integers(1, 60), batch_size=st.integers(1, 9), count=st.integers(1, 5))
+def test_each_step_once_and_no_process_without_work(size: int, batch_size: int, count: int) -> None:
+    if min(size, batch_size) < count:
+        with pytest.raises(InputError, match=r"data\.batch_size: .* processes share batches"):
+            shares(size, batch_size, count)
+        return
+    result = shares(size, batch_size, count)
+    assert sorted(step for batches in result for batch in batches for step in batch) == list(range(size))
+    assert {len(batches) for batches in result} == {len(SharedBatches(EpochShuffle(size, 3), batch_size, 0, count))}
+    assert all(batch for batches in result for batch in batches)

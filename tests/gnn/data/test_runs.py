@@ -39,8 +39,7 @@ def labels(step: RunStep) -> set[float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "run"),
-    [("gpt/1", "gpt"), ("gpt/12", "gpt"), ("gpt", "gpt"), ("torchrec/a2a", "torchrec/a2a"), ("1", "1")],
+    ("name", "run"), [("gpt/1", "gpt"), ("gpt/12", "gpt"), ("gpt", "gpt"), ("torchrec/a2a", "torchrec/a2a"), ("1", "1")]
 )
 def test_repeats_belong_to_one_run(name: str, run: str) -> None:
     assert run_of(name) == run

@@ -103,10 +103,7 @@ def test_one_constant_per_op() -> None:
 
 
 def test_the_run_that_shares_most_work_is_copied() -> None:
-    runs = {
-        "near": nodes([1, 2, 3, 1, 2, 3], [10.0, 20.0, 30.0, 12.0, 20.0, 30.0]),
-        "far": nodes([1, 9], [5.0, 6.0]),
-    }
+    runs = {"near": nodes([1, 2, 3, 1, 2, 3], [10.0, 20.0, 30.0, 12.0, 20.0, 30.0]), "far": nodes([1, 9], [5.0, 6.0])}
     model = fit_nearest_run(runs)
     requested = nodes([1, 3, 7], [0.0, 0.0, 0.0])
     assert model.nearest(requested) == "near"

@@ -13,11 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.intervals.devices import (
-    group_names,
-    load_device_intervals,
-    shipped_device_intervals,
-)
+from gnnperf.gnn.intervals.devices import group_names, load_device_intervals, shipped_device_intervals
 from gnnperf.gnn.intervals.nodes import (
     MIN_NODES,
     MIN_RUNS,

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from synthetic import prepared
+from synthetic import load_toys, prepared
 
 import gnnperf.gnn.data.prepare
 import train
@@ -23,13 +23,15 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.training.config import OptimConfig, TrainConfig, TrainerConfig
+from gnnperf.gnn.training.config import OptimConfig, TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.gnn.training.module import LatencyModule
 from gnnperf.gnn.training.resume import resume_path
+from tests.gnn.training.test_fit import config
 
-SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "data.batch_size=2", "trainer.max_epochs=4")
+SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "model.num_layers=1", "data.batch_size=2",
+         "trainer.max_epochs=4")  # fmt: skip
 
 
 def end_in_epoch_2(module: LatencyModule, outputs: object, batch: object, batch_idx: int) -> None:
@@ -40,52 +42,26 @@ def end_in_epoch_2(module: LatencyModule, outputs: object, batch: object, batch_
 
 def small(out: Path, **changes: object) -> TrainConfig:
     """The configuration that SMALL makes."""
-    made = TrainConfig(
-        out=str(out),
-        model=ModelConfig(hidden_channels=8),
-        trainer=TrainerConfig(progress_bar=False, max_epochs=4),
-        **changes,  # type: ignore[arg-type]
-    )
-    made.data.batch_size = 2
-    return made
-
-
-def run(folder: Path, name: str, environment: Mapping[str, str], is_ended: bool) -> None:
-    """train.py, as a process of its own runs it; what it prints goes to `<name>.out` and `.err`."""
-    os.environ.update(environment)
-    for stream, suffix in ((1, "out"), (2, "err")):
-        os.dup2(os.open(folder / f"{name}.{suffix}", os.O_CREAT | os.O_WRONLY), stream)
-    gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
-    if is_ended:
-        LatencyModule.on_train_batch_end = end_in_epoch_2  # type: ignore[assignment, method-assign]
-    sys.argv = ["train.py", *SMALL, f"out={folder / name.split('.')[0]}"]
-    train.main()
-
-
-def train_in_a_process(
-    folder: Path, name: str, environment: Mapping[str, str], is_ended: bool = False
-) -> multiprocessing.process.BaseProcess:
-    """A fork of a server that has loaded what training needs: this process may have threads, which forks lack."""
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["train", "lightning.pytorch", "torch._dynamo", "gnnperf.gnn.training.fit"])
-    process = server.Process(target=run, args=(folder, name, environment, is_ended))
-    process.start()
-    return process
+    return config(out, epochs=4, model=ModelConfig(hidden_channels=8, num_layers=1), **changes)
 
 
 @pytest.mark.slow
-def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    ended = train_in_a_process(tmp_path, "parts", {}, is_ended=True)
-    ended.join(100)
-    printed = (tmp_path / "parts.err").read_text()
-    assert ended.exitcode == 143, printed
-    assert "stopped by SIGTERM; resume=auto goes on" in printed
+def test_an_ended_training_resumes_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+        load_toys(patch, tmp_path / "cache")
+        patch.setattr(LatencyModule, "on_train_batch_end", end_in_epoch_2)
+        patch.setattr(sys, "argv", ["train.py", *SMALL, f"out={tmp_path / 'parts'}"])
+        train.main()
+    assert ended.value.code == 143
+    assert "stopped by SIGTERM; resume=auto goes on" in capsys.readouterr().err
     assert not (tmp_path / "parts" / "checkpoint.pt").exists()
     assert torch.load(tmp_path / "parts" / "last.ckpt", weights_only=True)["epoch"] == 1
 
     data = prepared(tmp_path / "cache")
     configs = (small(tmp_path / "parts", resume="auto"), small(tmp_path / "whole"))
-    resumed, whole = (fit(config, data, build_model(config, data)).state_dict() for config in configs)
+    resumed, whole = (fit(each, data, build_model(each, data)).state_dict() for each in configs)
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
     last = [torch.load(tmp_path / out / "last.ckpt", weights_only=True) for out in ("parts", "whole")]
     assert last[0]["epoch"] == last[1]["epoch"] == 3
@@ -156,25 +132,37 @@ def val_log_errors(out: Path) -> np.ndarray:
     return pd.read_csv(curves)["val_log_error"].dropna().to_numpy()
 
 
+def train_as(folder: Path, rank: int, environment: Mapping[str, str]) -> None:
+    """train.py, as a process of its own runs it; what it prints goes to `<rank>.out` and `.err`."""
+    os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank))
+    for stream, suffix in ((1, "out"), (2, "err")):
+        os.dup2(os.open(folder / f"{rank}.{suffix}", os.O_CREAT | os.O_WRONLY), stream)
+    gnnperf.gnn.data.prepare.load_data = lambda *_: prepared(folder / "cache")  # type: ignore[assignment]
+    sys.argv = ["train.py", *SMALL, f"out={folder / 'two'}"]
+    train.main()
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_path: Path, data: PreparedData) -> None:
     for seed in (0, 1, 2):
-        config = small(tmp_path / str(seed), seed=seed)
-        fit(config, data, build_model(config, data))
+        made = small(tmp_path / str(seed), seed=seed)
+        fit(made, data, build_model(made, data))
     of_torchrun = {
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
     }
-    ranks = [
-        train_in_a_process(tmp_path, f"two.{rank}", {**of_torchrun, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(2)
-    ]
+    # Forks of a server that has loaded what training needs: this process may have threads, which forks lack.
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["train", "lightning.pytorch", "torch._dynamo", "gnnperf.gnn.training.fit"])
+    ranks = [server.Process(target=train_as, args=(tmp_path, rank, of_torchrun)) for rank in range(2)]
+    for process in ranks:
+        process.start()
     for rank, process in enumerate(ranks):
         process.join(100)
-        assert process.exitcode == 0, (tmp_path / f"two.{rank}.err").read_text()
-    printed = "".join((tmp_path / f"two.{rank}.out").read_text() for rank in range(2))
+        assert process.exitcode == 0, (tmp_path / f"{rank}.err").read_text()
+    printed = "".join((tmp_path / f"{rank}.out").read_text() for rank in range(2))
     assert printed.count("sha256") == printed.count("train: 4 steps") == 1  # printed once
     assert [path.name for path in (tmp_path / "two").rglob("*.pt")] == ["checkpoint.pt"]
     assert load_checkpoint(tmp_path / "two" / "checkpoint.pt").sha256 in printed

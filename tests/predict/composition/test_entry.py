@@ -16,11 +16,10 @@ import pandas as pd
 import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
-from synthetic import prepared
+from synthetic import load_toys
 
 import train
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import LearnerKind, TrainConfig
 from gnnperf.predict.composition import CONF_DIR, composed
@@ -102,11 +101,7 @@ def test_what_the_rows_of_networks_are_reported() -> None:
 
 @pytest.fixture
 def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def load(*_: object) -> PreparedData:
-        return prepared(tmp_path / "cache")
-
-    for place in ("gnnperf.gnn.load_data", "gnnperf.gnn.data.prepare.load_data"):  # the export, and its module
-        monkeypatch.setattr(place, load)
+    load_toys(monkeypatch, tmp_path / "cache")
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:

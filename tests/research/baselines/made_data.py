@@ -10,6 +10,15 @@ from synthetic import SPLIT, read
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.runs import RunGraph
+from gnnperf.gnn.settings import ModelConfig
+from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from research.baselines.network import Network
+
+
+def learner() -> Network:
+    """The network at its smallest."""
+    return Network(TrainConfig(model=ModelConfig(hidden_channels=8, num_layers=1),
+                               trainer=TrainerConfig(max_epochs=2, progress_bar=False)))  # fmt: skip
 
 
 def twice_recorded(cache: Path) -> PreparedData:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from synthetic import prepared
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
 from gnnperf.gnn.training.look import Log
+from research.baselines.hops import OneHop
 from research.baselines.judge import Fit, fitted
-from research.baselines.rows import TRIVIAL
+from research.baselines.rows import TRIVIAL, requested_fits, simpler
+from research.baselines.table import Place, SplitData, ensure_record
 from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records
+from research.baselines.trees import TREE_SETTINGS, Own
 from research.baselines.whole_steps import SameStep
 from research.evaluation.records import read_records
 from research.evaluation.row_errors import REPEAT
-from tests.research.baselines.made_data import Scaled
+from tests.research.baselines.made_data import Scaled, twice_recorded
 
 
 def test_rows_and_records(repeated_data: PreparedData, tmp_path: Path) -> None:
@@ -66,3 +72,60 @@ def test_a_part_without_runs_is_left_out(repeated_data: PreparedData) -> None:
 def test_data_that_are_reported_something_else_are_another_variant() -> None:
     assert variant_of(DataConfig()) == ""
     assert variant_of(DataConfig(bucket_bytes=7e4)) == "bucket_bytes=70000.0"
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> SplitData:
+    return SplitData(twice_recorded(tmp_path_factory.mktemp("cache")))
+
+
+def fits(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.is_file() else 0
+
+
+def test_a_table_goes_on_record_by_record(tmp_path: Path, split: SplitData) -> None:
+    counted = tmp_path / "fits"
+    learner, places = Scaled(1.2, counted), [Place(tmp_path, "scaled", seed) for seed in (0, 1)]
+    assert ensure_record(places[0], learner, split)
+    assert fits(counted) == 1  # killed here
+    assert [ensure_record(place, learner, split) for place in places] == [False, True]
+    assert fits(counted) == 2
+    assert [record.origin.seed for record in read_records(tmp_path)] == [0, 1]
+
+
+def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, split: SplitData) -> None:
+    counted, place = tmp_path / "fits", Place(tmp_path, "scaled", None)
+    ensure_record(place, Scaled(1.2, counted), split)
+    other = replace(split, data=replace(split.data, fingerprint="of other inputs"))
+    assert ensure_record(place, Scaled(1.2, counted), other)
+    assert read_records(tmp_path)[0].origin.data == "of other inputs"
+    assert ensure_record(place, Scaled(1.3, counted), other)
+    assert ensure_record(replace(place, part="val"), Scaled(1.3, counted), other)
+    assert fits(counted) == 4
+
+
+# Which learner a configuration asks for, and what it is given.
+
+
+@pytest.mark.parametrize(("kind", "choice"), [(LearnerKind.trees, Own()), (LearnerKind.trees_hops, OneHop())])
+def test_the_kind_decides_the_columns_and_settings_are_those_by_hand(kind: LearnerKind, choice: object) -> None:
+    result = simpler(LearnerConfig(kind))
+    assert (result.choice, result.settings) == (choice, TREE_SETTINGS)
+
+
+def test_a_setting_takes_the_place_of_the_one_by_hand() -> None:
+    trees = simpler(LearnerConfig(LearnerKind.trees, {"num_leaves": 63.0, "lambda_l2": 2.5}))
+    assert trees.settings == {**TREE_SETTINGS, "num_leaves": 63, "lambda_l2": 2.5}
+    assert isinstance(trees.settings["num_leaves"], int)  # LightGBM refuses 63.0
+
+
+def test_fits(tmp_path: Path) -> None:
+    """A fit carries the row's name, its seed and what was given; where nothing is learned there is none."""
+    data = prepared(tmp_path)
+    assert requested_fits(LearnerConfig(LearnerKind.trivial), "none", data, 3) == {}
+    requested = LearnerConfig(LearnerKind.trees, {"num_leaves": 4})
+    result = requested_fits(requested, "small", data, 3)
+    assert list(result) == ["small"]
+    assert result["small"].seed == 3 and result["small"].fit_s > 0
+    assert result["small"].given == repr(simpler(requested)) and "'num_leaves': 4" in result["small"].given
+    assert result["small"].estimate.step_us(data.steps["test"][0]) > 0

@@ -10,17 +10,10 @@ import pytest
 from synthetic import prepared
 
 from gnnperf.gnn.data.step_time import contended_step_time_us
-from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
-from research.baselines.network import Network
 from research.benchmarks import _networks
 from research.benchmarks._networks import CachedNetwork, Hybrid
-
-
-def learner(epochs: int = 2) -> Network:
-    return Network(TrainConfig(model=ModelConfig(hidden_channels=8, num_layers=1),
-                               trainer=TrainerConfig(max_epochs=epochs, progress_bar=False)))  # fmt: skip
+from tests.research.baselines.made_data import learner
 
 
 def test_a_row_is_trained_once_for_what_the_data_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

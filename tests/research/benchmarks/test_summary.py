@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from docs.made.leaderboard import COLUMNS, FILE, PAGE, page
+from gnnperf import datasets
+from gnnperf.analytic.device_evidence import shipped_evidence
 from gnnperf.core import InputError
-from research.benchmarks import _results, summary
+from research.baselines.rows import TRIVIAL
+from research.benchmarks import _results, leaderboard, summary
 from research.benchmarks._results import FOLDER, STATEMENTS, Result, read_result, row, save_result, start_saving
+from research.benchmarks.device_evidence import cpu_evidence, gpu_evidence
+from tests.predict.doubled import toy_data
 
 RESULT = Result((0.5, 7.0), (0.4, 0.6), "abc", "2026-11-25", "command")
 
@@ -51,3 +59,43 @@ def test_results_are_saved_on_request_with_the_commit(tmp_path: Path, monkeypatc
     (tmp_path / "code.py").write_text("2")
     with pytest.raises(InputError, match="commit them first"):
         start_saving()
+
+
+# The leaderboard: its page is what the saved results give, and its rows are all baselines of the repository.
+
+
+def test_the_page_is_what_the_saved_results_give() -> None:
+    given = json.loads(FILE.read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == page(given)
+    rows = given["rows"]
+    assert set(rows) == set(leaderboard.learners(Path())) and set(TRIVIAL) < set(rows)
+    assert {key for values in rows.values() for key in values} == set(COLUMNS)
+    assert len(given["commit"]) == 8
+
+
+def test_rows_are_evaluated_by_the_fixed_metrics(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = toy_data()
+    for module in (datasets, leaderboard):
+        monkeypatch.setattr(module, "prepared", lambda *_: data)
+    monkeypatch.setattr(
+        leaderboard, "learners", lambda _: {name: TRIVIAL[name] for name in ("analytic", "median-step")}
+    )
+    leaderboard.main()
+    rows = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
+    assert list(rows) == ["analytic", "median-step"] and "nan" not in rows["analytic"]
+    assert set(ast.literal_eval(rows["analytic"])) == set(COLUMNS) > set(ast.literal_eval(rows["median-step"]))
+
+
+# conf/analytic/evidence.yaml is what its command counts.
+
+
+def test_recordings_and_tables_of_cpus_are_as_shipped() -> None:
+    assert tuple(cpu_evidence()) == tuple(one for one in shipped_evidence() if one.constants == "cpu.yaml")
+
+
+@pytest.mark.mirror
+def test_op_tables_of_gpus_are_as_counted_in_the_mirror(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNPERF_DATA_MIRROR", str(mirror))
+    assert tuple(gpu_evidence()) == tuple(one for one in shipped_evidence() if one.constants != "cpu.yaml")

@@ -5,26 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from research.benchmarks.trace_evidence import Forecast, OwnGpu, forecast_table, forecasts, own_gpu, own_table
-from tests.toys import two_rank_graph
+from tests.toys import several_steps, two_rank_graph
 
 
 def _three_steps(*period_us: float) -> ExecutionGraph:
     """The toy three times, each step with its period."""
-    one = two_rank_graph()
-    steps = tuple(replace(one.steps[0], step=step, period_us=us) for step, us in enumerate(period_us))
-    nodes, edges = [], []
-    for step in range(len(period_us)):
-        nodes.append(one.nodes.assign(step=step))
-        shifted = one.edges[["src", "dst"]] + step * one.num_nodes
-        edges.append(one.edges.assign(src=shifted["src"], dst=shifted["dst"]))
-    return replace(
-        one, nodes=pd.concat(nodes, ignore_index=True), edges=pd.concat(edges, ignore_index=True), steps=steps
-    )
+    first = two_rank_graph().steps[0]
+    return several_steps(*(replace(first, step=step, period_us=us) for step, us in enumerate(period_us)))
 
 
 def test_the_default_is_the_measured_step_and_leaves_no_measured_node_uncovered() -> None:

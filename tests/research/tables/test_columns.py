@@ -3,11 +3,14 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.analytic.memory_bound.constants import EventGap
 from gnnperf.record.calibrate import ops_file
 from research.tables.columns import COLUMNS, product_columns, shapes_json
+from research.tables.observation import between_events_us
 
 SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes", "cache", "launch_included", "device",
           "latency_us")  # fmt: skip
@@ -28,3 +31,19 @@ def test_shapes_are_written_as_json_does(sizes: list[tuple[int, int, int]]) -> N
 def test_a_product_by_hand() -> None:
     columns = product_columns("aten::mm", [2], [3], [4], "bfloat16")
     assert columns["flops"] == [48.0] and columns["moved_bytes"] == [2 * (8 + 12 + 6)]
+
+
+# What a pair of events reads.
+
+
+GAP = EventGap(call_us=20.0, issue_share=0.5)
+
+
+def test_short_kernels_read_the_call_and_long_ones_their_time_after_the_issue() -> None:
+    assert between_events_us(np.array([0.0, 2.0, 1000.0]), GAP) == pytest.approx([20.0, 20.0, 1010.0], rel=0.01)
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_longer_kernels_never_read_shorter(one: float, other: float) -> None:
+    first, second = between_events_us(np.sort(np.array([one, other])), GAP)
+    assert 20.0 <= first <= second * (1 + 1e-12)

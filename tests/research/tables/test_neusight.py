@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import match_device
-from research.tables import read_neusight
+from research.tables import read_aiconfigurator, read_neusight
+from research.tables.aiconfigurator import PATTERN
+from research.tables.model_labels import ROOT, node_times, peer_us, read_model_labels, run_of
 from research.tables.neusight import FOLDER
 
 
@@ -35,14 +40,8 @@ def test_a_linear_layer_has_its_weight_by_rows(tmp_path: Path) -> None:
 
 def test_a_convolution_counts_the_products_of_its_windows(tmp_path: Path) -> None:
     size = {
-        "B": 2,
-        "Input_Channel": 3,
-        "Output_Channel": 4,
-        "Kernel_Szie": 3,
-        "Input_Size": 5,
-        "Stride": 2,
-        "Padding": 1,
-    }
+        "B": 2, "Input_Channel": 3, "Output_Channel": 4, "Kernel_Szie": 3, "Input_Size": 5, "Stride": 2, "Padding": 1,
+    }  # fmt: skip
     _write(tmp_path, "conv", [{"Latency": 1.0, **size}, {"Latency": 2.0, **size, "B": 1}])
     rows = read_neusight(tmp_path).rows
     row = rows.iloc[0]
@@ -83,3 +82,71 @@ def test_the_mirror_holds_five_gpus(mirror: Path) -> None:
     assert rows["latency_us"].between(20, 2e7).all()
     peak = products["device"].map({"Tesla T4": 8.1e12, "Tesla P100-PCIE-16GB": 9.3e12})
     assert not (products["flops"] / products["latency_us"] * 1e6 > peak).any()
+
+
+def _write_label(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_a_name_states_what_was_run() -> None:
+    run = run_of("gpt2_large-train-1024-4-dp4")
+    assert (run.model, run.training, run.length, run.batch, run.variant) == ("gpt2_large", True, 1024, 4, "dp4")
+    assert run_of("opt_13-inf-2048-2").variant == ""
+    with pytest.raises(InputError, match="run 'opt'"):
+        run_of("opt")
+
+
+def test_labels_are_in_microseconds_and_zero_is_not_measured(tmp_path: Path) -> None:
+    raw = {"num_layer": 0, "e2e_latency": 3.0, "fw_latency": 2.0, "bwall_latency": 0}
+    _write_label(tmp_path / ROOT / "label" / "Tesla_T4" / "m-inf-8-1.json", json.dumps(raw))
+    (label,) = read_model_labels(tmp_path)
+    assert (label.device, label.total_us, label.forward_us) == ("Tesla T4", 3000.0, 2000.0)
+    assert math.isnan(label.backward_us)
+    assert math.isnan(peer_us(tmp_path, label, "neusight")) and node_times(tmp_path, label) is None
+
+
+def test_peers_and_nodes_belong_to_a_label(tmp_path: Path) -> None:
+    raw = {"e2e_latency": 3.0, "fw_latency": 2.0, "bwall_latency": 1.0}
+    _write_label(tmp_path / ROOT / "label" / "Tesla_T4" / "m-train-8-1.json", json.dumps(raw))
+    _write_label(tmp_path / ROOT / "label" / "Tesla_T4" / "m-train-8-1.csv",
+           "Name,fw_latency,bw_latency,acc_latency\nadd,0.5,0.25,0.125\n")  # fmt: skip
+    peers = tmp_path / ROOT / "results" / "prediction" / "Tesla_T4" / "micro"
+    _write_label(peers / "m-train-8-1.json", json.dumps({"e2e_latency": 4.0}))
+    (label,) = read_model_labels(tmp_path)
+    assert peer_us(tmp_path, label, "micro") == 4000.0
+    times = node_times(tmp_path, label)
+    assert times is not None and times.loc["add"].tolist() == [500.0, 375.0]
+
+
+def _write_gemm(mirror: Path, rows: list[tuple[str, int, int, int, float]]) -> None:
+    path = mirror / PATTERN.replace("*", "x")
+    path.parent.mkdir(parents=True)
+    columns = ["gemm_dtype", "m", "n", "k", "latency"]
+    pd.DataFrame(rows, columns=columns).assign(device="NVIDIA H200").to_parquet(path)
+
+
+def test_milliseconds_become_microseconds_and_empty_products_are_counted(tmp_path: Path) -> None:
+    _write_gemm(tmp_path, [("bfloat16", 2, 3, 4, 0.005), ("bfloat16", 0, 3, 4, 0.001), ("fp8", 2, 3, 4, 0.004)])
+    table = read_aiconfigurator(tmp_path)
+    assert len(table.rows) == 1
+    row = table.rows.iloc[0]
+    assert row["latency_us"] == 5.0 and row["flops"] == 48.0 and row["moved_bytes"] == 2 * (8 + 12 + 6)
+    assert row["shapes"] == "[[2, 4], [3, 4]]" and row["dtypes"] == '["bfloat16", "bfloat16"]'
+    assert row["op"] == "aten::linear" and row["turns"] == 6
+    assert not row["launch_included"] and row["device"] == "NVIDIA H200"
+    assert sorted(table.dropped.values()) == [1, 1]
+
+
+def test_eight_bits_have_our_name_and_size(tmp_path: Path) -> None:
+    _write_gemm(tmp_path, [("bfloat16", 2, 3, 4, 0.005), ("fp8", 2, 3, 4, 0.004), ("fp8_block", 2, 3, 4, 0.003)])
+    rows = read_aiconfigurator(tmp_path, ("bfloat16", "fp8")).rows
+    assert rows["dtype"].tolist() == ["bfloat16", "float8"]
+    assert rows["moved_bytes"].tolist() == [2 * (8 + 12 + 6), 8 + 12 + 6]
+
+
+def test_the_mirror_holds_the_same_shapes_on_every_gpu(mirror: Path) -> None:
+    rows = read_aiconfigurator(mirror).rows
+    shapes = rows.groupby("device")["shapes"].nunique()
+    assert len(shapes) >= 4 and (shapes == shapes.iloc[0]).all()
+    assert rows["latency_us"].between(1.0, 2e6).all()

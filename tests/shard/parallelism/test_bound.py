@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gnnperf.generate import Pipeline, TransformerPlan, held_bytes
-from gnnperf.shard.parallelism import bound as module
+from gnnperf.generate import Parallelism, Pipeline, Recompute, Schedule, Sharded, Sharding, TransformerPlan, held_bytes
+from gnnperf.shard.parallelism import bound as bound_module
+from gnnperf.shard.parallelism import judge as judge_module
 from gnnperf.shard.parallelism.bound import bounds
-from gnnperf.shard.parallelism.judge import judged, peak_bytes
+from gnnperf.shard.parallelism.judge import judged, layer_passes, peak_bytes, with_micro_batches
 from gnnperf.shard.parallelism.space import candidates, settings_text
+from tests.generate.transformer.plans import step_us
 from tests.shard.parallelism.plans import base, cluster
 
 
@@ -25,7 +27,7 @@ def _some(plan: TransformerPlan, number: int) -> list[TransformerPlan]:
 
 @pytest.mark.parametrize("experts", [False, True])
 def test_no_judged_step_is_below_its_bound(experts: bool) -> None:
-    plans = _some(base(experts=experts), 2)
+    plans = _some(base(experts=experts), 1)
     for plan, bound in zip(plans, bounds(plans, cluster()), strict=True):
         step_us = judged(plan, cluster()).step_us
         assert 0.0 < bound.step_us <= step_us * (1 + 1e-9), settings_text(plan)
@@ -48,7 +50,7 @@ def test_a_long_step_is_bounded_without_placing_every_pass(order: Pipeline, monk
     plans = [p for p in candidates(base(batch=64), [4]) if p.schedule.pipeline is order and p.parallelism.pipeline == 4
              and p.schedule.micro_batch == 1]  # fmt: skip
     whole = [bound.step_us for bound in bounds(plans, cluster())]
-    monkeypatch.setattr(module, "MOST_PASSES", 200)
+    monkeypatch.setattr(bound_module, "MOST_PASSES", 200)
     short = [bound.step_us for bound in bounds(plans, cluster())]
     assert all(0.9 * a < b <= a * (1 + 1e-9) for a, b in zip(whole, short, strict=True))
 
@@ -66,3 +68,39 @@ def test_a_stage_that_waits_has_a_bubble() -> None:
 def test_the_closed_form_of_memory_is_below_the_account_of_tensors(experts: bool) -> None:
     for plan in _some(base(experts=experts), 6):
         assert held_bytes(plan) <= 1.001 * peak_bytes(plan), settings_text(plan)
+
+
+# The judge: the schedule of the graph; of long steps, two short ones.
+
+
+def _plan(order: Pipeline, count: int) -> TransformerPlan:
+    stages, chunks = 2, 2 if order.has_chunks else 1
+    schedule = Schedule(count, 1, order, chunks, Recompute.NONE)
+    return replace(base(), parallelism=Parallelism(pipeline=stages), schedule=schedule)
+
+
+@pytest.mark.parametrize("order", list(Pipeline))
+def test_a_long_step_is_extended_by_its_period(order: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = _plan(order, 24)
+    whole = judged(plan, cluster())
+    monkeypatch.setattr(judge_module, "MOST_LAYER_PASSES", 1)
+    extended = judged(plan, cluster())
+    few = 2 * order.warm_up
+    assert (whole.extended, whole.layer_passes) == (False, 4 * 24)
+    assert (extended.extended, extended.layer_passes) == (True, 4 * 3 * few) == (True, layer_passes(plan))
+    assert extended.step_us == pytest.approx(whole.step_us, rel=2e-3)
+
+
+def test_other_micro_batches_change_the_batch_only() -> None:
+    plan = replace(base(), sharding=Sharding(Sharded.OPTIMIZER))
+    assert with_micro_batches(plan, 3).schedule.global_batch == 24
+    assert with_micro_batches(plan, 3).num_micro_batches == 3
+
+
+def test_a_short_step_is_that_of_its_graph() -> None:
+    from gnnperf.generate import build_graph_of
+    from gnnperf.hardware import default_cluster, load_device
+
+    plan = replace(base(), parallelism=Parallelism(tensor=2), schedule=Schedule(2, 1))
+    same = judged(plan, default_cluster(load_device("a100_sxm_80gb")))
+    assert same.step_us == pytest.approx(step_us(build_graph_of(plan)))

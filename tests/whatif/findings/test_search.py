@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif.declared import ScaleNodes
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings import Observed, Suspect, Way, find
+from gnnperf.whatif.findings.communication import length_us, outside_us, union
 from gnnperf.whatif.findings.search import LEAST_GAIN, Rule
 from tests.whatif.findings.steps import Steps
 
@@ -85,3 +89,32 @@ def test_a_step_without_anything_has_no_findings() -> None:
     step = Steps()
     step.work(100.0)
     assert find(step.observed()) == ()
+
+
+# Stretches of time as sets.
+
+
+def spans(*pairs: tuple[float, float]) -> np.ndarray:
+    return np.array(pairs, dtype=float).reshape(-1, 2)
+
+
+def test_union_by_hand() -> None:
+    assert union(spans((5, 7), (0, 2), (1, 3), (3, 4), (9, 9))).tolist() == [[0, 4], [5, 7]]
+    assert union(spans((0, 10), (1, 2), (3, 4))).tolist() == [[0, 10]]  # inside
+    assert len(union(spans())) == 0
+
+
+def test_outside_by_hand() -> None:
+    assert outside_us(spans((0, 10)), spans((2, 3), (8, 12))) == 7.0
+    assert outside_us(spans(), spans((0, 1))) == 0.0
+
+
+pairs = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=8)
+
+
+@given(pairs, pairs)
+def test_as_a_set_of_whole_microseconds(one: list[list[int]], other: list[list[int]]) -> None:
+    a, b = ({at for low, high in result for at in range(low, high)} for result in (one, other))
+    first, second = (np.array(result, dtype=float).reshape(-1, 2) for result in (one, other))
+    assert length_us(first) == pytest.approx(len(a))
+    assert outside_us(first, second) == pytest.approx(len(a - b))

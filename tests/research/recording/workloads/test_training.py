@@ -8,14 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
-from research.recording.workloads.cnn import Cnn, Layout
+from research.recording.workloads.cnn import Bottleneck, Cnn, Layout, ResNet
 from research.recording.workloads.moe import Moe
 from research.recording.workloads.random_graph import RandomGraph
-from research.recording.workloads.rl import Rl
+from research.recording.workloads.rl import PythonCartPoles, Rl, TensorCartPoles, returns_of
 from research.recording.workloads.transformer import Transformer
 from research.recording.workloads.workload import Workload
 from tests.research.recording.programs import TINY_DLRM, exchange_ranks
+from tests.research.recording.workloads.expert_checks import compare
+from tests.research.recording.workloads.one_rank import PROGRAMS as ISOLATED
+from tests.research.recording.workloads.one_rank import isolated
 from tests.research.recording.workloads.ranks import Ranks, results_of, train
 
 CNN = Cnn(blocks=1, channels=4, image=8, batch=4)
@@ -84,3 +89,71 @@ def test_exchange_sends_rows_forward_and_gradients_back(tmp_path: Path) -> None:
     assert result[0] == {"received": [0.0, 10.0], "gradient": [1.0, 2.0]}
     assert result[1] == {"received": [1.0, 11.0], "gradient": [1.0, 2.0]}
     assert "GLOO_SOCKET_IFNAME" not in os.environ and "KINETO_LOG_LEVEL" not in os.environ
+
+
+@pytest.fixture(scope="module")
+def expert_ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    return results_of(compare, tmp_path_factory.mktemp("compared"))
+
+
+@pytest.mark.parametrize("dispatch", ["padded", "uneven"])
+def test_dispatched_tokens_are_as_those_of_experts_in_one_place(expert_ranks: Ranks, dispatch: str) -> None:
+    for rank in expert_ranks:
+        assert set(rank[dispatch]) == {"answers", "tokens", "gates", "up", "down"}
+        assert max(rank[dispatch].values()) < 1e-5, rank[dispatch]
+
+
+def test_tokens_outside_the_capacity_are_left_out(expert_ranks: Ranks) -> None:
+    assert [rank["dropping"] for rank in expert_ranks] == [[True, False, False, False, True]] * 2
+
+
+def test_capacity_is_the_share_of_an_expert() -> None:
+    # 1.25 x 8 x 32 tokens / 4 experts
+    assert Moe().capacity == 80 and Moe(top=2).capacity == 160 and Moe(batch=1, sequence=1).capacity == 1
+
+
+# The residual network.
+
+
+def test_bottlenecks_widen_fourfold() -> None:
+    model = ResNet(Cnn(blocks=2, channels=8, layout=Layout.BOTTLENECK), 1)
+    blocks = [block for block in model.blocks if isinstance(block, Bottleneck)]
+    kernels = [[part.kernel_size[0] for part in block.convolutions if isinstance(part, nn.Conv2d)] for block in blocks]
+    assert kernels == [[1, 3, 1]] * 6
+    assert [block.channels for block in blocks] == [32, 32, 64, 64, 128, 128]
+    assert model.output.in_features == 128
+
+
+def test_a_pushed_cart_moves_as_the_equations_say() -> None:
+    carts = PythonCartPoles([[0.0, 0.0, 0.0, 0.0]], seed=0)
+    assert carts.push(torch.tensor([1.0])).tolist() == [1.0]
+    # upright and at rest: push 10 / 1.1; angular -push / (0.5 (4/3 - 0.1 / 1.1)); linear push - 0.05 angular / 1.1
+    push = 10 / 1.1
+    angular = -push / (0.5 * (4 / 3 - 0.1 / 1.1))
+    linear = push - 0.05 * angular / 1.1
+    assert carts.states().tolist() == [pytest.approx([0.0, 0.02 * linear, 0.0, 0.02 * angular], rel=1e-6)]
+
+
+def test_both_kinds_of_carts_move_alike_until_they_fall() -> None:
+    starts = [[0.01, 0.0, 0.02, 0.0], [-0.04, 0.03, -0.01, 0.02], [2.3, 3.0, 0.0, 0.0]]
+    one, together = PythonCartPoles([list(s) for s in starts], seed=0), TensorCartPoles(starts, seed=0)
+    for move in range(6):
+        actions = torch.tensor([move % 2, 1 - move % 2, 1.0])
+        assert one.push(actions).tolist() == together.push(actions).tolist() == [1.0, 1.0, 0.0 if move == 1 else 1.0]
+        assert torch.allclose(one.states()[:2], together.states()[:2], atol=1e-5)
+        fallen = torch.stack([one.states()[2], together.states()[2]])
+        assert move != 1 or (fallen.abs() <= 0.05).all()  # it begins again near the middle
+
+
+def test_returns_end_where_a_cart_falls() -> None:
+    # cart 0 balances twice and falls; cart 1 balances to the end
+    returns = returns_of([torch.tensor([1.0, 1.0]), torch.tensor([1.0, 1.0]), torch.tensor([0.0, 1.0])])
+    assert torch.stack(returns).tolist() == [pytest.approx([1.95, 2.8525]), pytest.approx([1.0, 1.95]), [0.0, 1.0]]
+
+
+def test_a_rank_without_peers_talks_to_no_one(tmp_path: Path) -> None:
+    (result,) = results_of(isolated, tmp_path, world_size=1)
+    assert result["difference"] < 1e-6
+    for name in ISOLATED:
+        assert result[name]["collectives"] == []
+        assert all(map(math.isfinite, result[name]["losses"])) and len(set(result[name]["losses"])) == 3
