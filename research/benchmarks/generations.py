@@ -151,7 +151,8 @@ def share_errors() -> pd.DataFrame:
             own = calls[GENERATION] == generation
             both = calls[own].merge(calls[~own], on=CALL, suffixes=("", "_from"))
             both["family"] = both[KIND].map(FAMILIES) + ", " + DTYPES[campaign]
-            off = {share: (retained(both["residual_from"], share) - both["residual"]).abs() for share in SHARES}
+            here, there = (both[name].to_numpy() for name in ("residual_from", "residual"))
+            off = {share: np.abs(retained(here, share) - there) for share in SHARES}
             parts.append(pd.DataFrame(off).groupby([both[name] for name in PAIR]).mean())
     return pd.concat(parts)
 
