@@ -3,6 +3,7 @@
 node                                       latency                                          source
 not touched, on the traced cluster         measured                                         trace
 touched by an edit, or on other hardware   measured x model after / model before            trace
+a kernel with a closed form on both GPUs   model after x retained(measured / model before)  trace
 the same, and the model does not know it   measured x ratio of its family's modeled nodes,  scaled
                                            without any that of memory or link bandwidths
 host work on another host                  measured x ratio of single-thread speeds         trace
@@ -20,9 +21,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, Relation, Segment, Source
+from gnnperf.analytic import has_forms
+from gnnperf.core import NodeType, OpFamily, Relation, Segment, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only
-from gnnperf.hardware import ClusterSpec
+from gnnperf.hardware import ClusterSpec, DeviceSpec
+from gnnperf.predict.ratios import retained
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited, ends
 
@@ -33,6 +36,7 @@ BY_FAMILY = "measured in this trace, times the ratio of modeled nodes of its fam
 SET = "set by an edit from a measurement"
 SHORT = 2.0  # times the launch floor: a kernel that does little but start
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
+FORMED = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ELEMENTWISE, OpFamily.NORM, OpFamily.SOFTMAX)
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,9 @@ class TracePredictor:
             by_family = np.where(np.isnan(by_family) & on_link, by_link, by_family)
             by_family = np.nan_to_num(by_family, nan=1.0)  # nothing that was modeled changed: as measured
             ratio = np.where(np.isfinite(by_model), by_model, by_family)
+            if _are_modeled(self.traced.device, cluster.device):
+                formed = np.isfinite(by_model) & graph.nodes["family"].isin(FORMED).to_numpy()
+                ratio[formed] *= _lost(measured_us[formed], self._before_us[came_from][formed])
             ratio[by_host] = 1.0 / host_ratio(self.traced, cluster)
             ratio[~changed] = 1.0
             guessed = changed & ~by_host & ~np.isfinite(by_model) & (ratio != 1.0)
@@ -146,6 +153,18 @@ class TracePredictor:
         now_us = graph.nodes["latency_us"].to_numpy(np.float64)
         own_us = self.measured.graph.nodes["latency_us"].to_numpy(np.float64)[came_from]
         return np.where(touched & np.isfinite(now_us) & (now_us != own_us), now_us, np.nan)
+
+
+def _lost(measured_us: np.ndarray, before_us: np.ndarray) -> np.ndarray:
+    """[n] factor of what the closed form missed on the traced GPU and does not miss on another one."""
+    known = (measured_us > 0) & (before_us > 0)
+    residual = np.log(np.divide(measured_us, before_us, out=np.ones(len(known)), where=known))
+    return np.exp(retained(residual) - residual)
+
+
+def _are_modeled(before: DeviceSpec, after: DeviceSpec) -> bool:
+    """Whether these are two GPUs with closed forms."""
+    return before != after and has_forms(before) and has_forms(after)
 
 
 def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> np.ndarray:

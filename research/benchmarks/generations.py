@@ -11,11 +11,13 @@ of calls of a family, so a score is of PROGRAM calls together, from a GPU of ano
 that is left out: log(measured there, summed / (measured here x predicted ratio), summed). Group `unmodeled` holds the
 ratio of memory bandwidths instead, over all calls: it judges kernels without a closed form. --write: bounds that ship
 (conf/analytic/gpu_ratio.yaml).
+Before it, single calls predicted by the closed form, by the ratio, and by the share of the first GPU's residual that
+other generations choose: mean |log(measured / predicted)|, over pairs of GPUs, then generations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -27,7 +29,7 @@ from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import FILE
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE as RATIO_FILE
-from gnnperf.predict.ratios import UNMODELED
+from gnnperf.predict.ratios import UNMODELED, retained
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
 from research.fitting.device_intervals import fit_device_intervals, pooled_deviation, save_device_intervals
@@ -47,7 +49,9 @@ OUT = Path("outputs/generations")  # fitted constants
 TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of each device and kind
 FITTED_ROWS, JUDGED_CALLS = 300, 400  # of each device and kind; of each kind
 PROGRAM = 20  # calls that are summed
+SHARES = tuple(round(0.1 * place, 1) for place in range(11))  # of a residual; 0: closed form, 1: ratio
 CALL = [KIND, "table", "op", "shapes", "dtype", "tf32", "stride", "padding", "calls_before"]
+PAIR = ["family", GENERATION, f"{GENERATION}_from", "device", "device_from"]
 HEAD = ("group", "generation left out", "scores", "median error", "within the bounds of the others", "high/low")
 PROVENANCE = (
     "what closed forms missed on rows of public op tables (aiconfigurator, Apache-2.0; NeuSight, MIT), each generation "
@@ -79,18 +83,20 @@ def main(arguments: Sequence[str]) -> None:
         parser.error("--write ships bounds of products: leave out --ops")
     OUT.mkdir(parents=True, exist_ok=True)
     if given.ratios:
+        print_head("family", "share of the residual", "closed form", "ratio", "with the share")
+        for row in judged_shares(share_errors()):
+            print_row(*row)
         parts = [part for name in (GEMM, OPS) for part in ratio_scores(name)]
     else:
         parts = list(scores_of(OPS if given.ops else GEMM))
     scores = pd.concat(parts, ignore_index=True)
     print_head(*HEAD)
-    pooled = _pooled if given.ratios else _own
-    for row in judged(scores, pooled):
+    for row in judged(scores, pools=given.ratios):
         print_row(*row)
     if given.write:
         devices = ", ".join(sorted(set(scores["device"])))
         provenance, file = (RATIO_PROVENANCE, RATIO_FILE) if given.ratios else (PROVENANCE, FILE)
-        fitted = fit_device_intervals(scores, LEVEL, pooled(scores))
+        fitted = fit_device_intervals(scores, LEVEL, pooled_deviation(scores, LEVEL) if given.ratios else None)
         save_device_intervals(
             replace(fitted, provenance=provenance.format(devices=devices)), conf_dir("analytic") / file
         )
@@ -114,10 +120,9 @@ def scores_of(campaign: str) -> Iterator[pd.DataFrame]:
         })  # fmt: skip
 
 
-def ratio_scores(campaign: str) -> Iterator[pd.DataFrame]:
-    """Columns generation (of the second GPU), device, family, dtype, score; one table per generation left out."""
+def ratio_calls(campaign: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """(generation left out, calls on its GPUs and the same calls on others), predicted for the device and as read."""
     rows = tables()[campaign]
-    rows = rows.fillna(dict.fromkeys(("stride", "padding", "calls_before"), -1.0))
     for generation in sorted(rows[GENERATION].unique()):
         out = (rows[GENERATION] == generation).to_numpy()
         others = rows[~out].reset_index(drop=True)
@@ -126,9 +131,46 @@ def ratio_scores(campaign: str) -> Iterator[pd.DataFrame]:
         calls = rows[out].drop_duplicates(CALL)
         calls = calls.iloc[sampled(calls, JUDGED_CALLS, [KIND], seed=1)][CALL]
         chosen = rows.merge(calls, on=CALL).drop_duplicates([*CALL, "device"]).reset_index(drop=True)
-        bandwidth = chosen["device"].map(lambda name: spec_of(str(name)).memory_bandwidth_bytes_per_s)
         predicted_us = base_us(chosen.assign(calls_before=np.nan), constants)
-        yield _pairs(chosen.assign(predicted=predicted_us, bound=1.0 / bandwidth), generation, DTYPES[campaign])
+        read_us = fit_observation(train, constants).of(chosen).read_us(base_us(chosen, constants))
+        yield generation, chosen.assign(predicted=predicted_us, residual=np.log(chosen["latency_us"] / read_us))
+
+
+def ratio_scores(campaign: str) -> Iterator[pd.DataFrame]:
+    """Columns generation (of the second GPU), device, family, dtype, score; one table per generation left out."""
+    for generation, calls in ratio_calls(campaign):
+        bandwidth = calls["device"].map(lambda name: spec_of(str(name)).memory_bandwidth_bytes_per_s)
+        yield _pairs(calls.assign(bound=1.0 / bandwidth), generation, DTYPES[campaign])
+
+
+def share_errors() -> pd.DataFrame:
+    """Mean |log(measured / predicted)| of calls, a column per share; by family, generations and devices of a pair."""
+    parts = []
+    for campaign in (GEMM, OPS):
+        for generation, calls in ratio_calls(campaign):
+            own = calls[GENERATION] == generation
+            both = calls[own].merge(calls[~own], on=CALL, suffixes=("", "_from"))
+            both["family"] = both[KIND].map(FAMILIES) + ", " + DTYPES[campaign]
+            here, there = (both[name].to_numpy() for name in ("residual_from", "residual"))
+            off = {share: np.abs(retained(here, share) - there) for share in SHARES}
+            parts.append(pd.DataFrame(off).groupby([both[name] for name in PAIR]).mean())
+    return pd.concat(parts)
+
+
+def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    """Each family by its closed form, by the ratio, and by the share that pairs without the target choose."""
+    rows = errors.groupby(["family", GENERATION]).mean()
+    shared = {}
+    for generation in rows.index.unique(GENERATION):
+        others = errors.drop(generation, level=GENERATION).drop(generation, level=f"{GENERATION}_from")
+        of_family = others.groupby(["family", GENERATION]).mean().groupby("family").mean()
+        shared[generation] = of_family.div(of_family[SHARES[0]], axis=0).mean().idxmin()
+    for family, of_family in rows.groupby("family"):
+        given = {generation: shared[generation] for generation in of_family.index.unique(GENERATION)}
+        own = np.mean([of_family.loc[(family, generation), share] for generation, share in given.items()])
+        errors_of = (of_family[SHARES[0]].mean(), of_family[SHARES[-1]].mean(), own)
+        chosen = ", ".join(f"{generation} {share}" for generation, share in given.items())
+        yield str(family), chosen, *(f"{100 * error:.1f} %" for error in errors_of)
 
 
 def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
@@ -151,20 +193,14 @@ def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).replace([np.inf, -np.inf], np.nan).dropna()
 
 
-def _pooled(scores: pd.DataFrame) -> float | None:
-    """Ratios have three or four generations per group, too few to show how far one more may be off."""
-    return pooled_deviation(scores, LEVEL)
+def judged(scores: pd.DataFrame, pools: bool) -> Iterator[tuple[str, ...]]:
+    """Each generation by the bounds that the other generations give; no group holds rows of it.
 
-
-def _own(scores: pd.DataFrame) -> float | None:
-    return None
-
-
-def judged(scores: pd.DataFrame, pooled: Callable[[pd.DataFrame], float | None]) -> Iterator[tuple[str, ...]]:
-    """Each generation by the bounds that the other generations give; no group holds rows of it."""
+    `pools`: ratios have three or four generations per group, too few to show how far one more may be off.
+    """
     for (family, dtype), rows in scores.groupby(["family", "dtype"]):
         for generation, own in rows.groupby(GENERATION):
-            moderated = pooled(scores[scores[GENERATION] != generation])
+            moderated = pooled_deviation(scores[scores[GENERATION] != generation], LEVEL) if pools else None
             others = fit_device_intervals(rows[rows[GENERATION] != generation], LEVEL, moderated)
             families, dtypes = (np.full(len(own), name, dtype=object) for name in (family, dtype))
             low, high = others.bounds_us(families, dtypes, np.ones(len(own)))

@@ -185,7 +185,6 @@ def _busy_us(graph: ExecutionGraph) -> float:
 # Trials by kind of change, for people and for programs.
 
 ALL, WITHOUT_SLEEP = "all", "all without sleep"
-NO_CHANGE_ERROR = 1.0  # |0 - measured| / |measured|
 PROPERTIES = ("error", "summed_error", "remeasured_error", "above_noise", "sign_right")
 
 
@@ -200,6 +199,7 @@ def summarize_trials(trials: Sequence[Trial]) -> pd.DataFrame:
     kind, pairs, trials     a pair is tried in both directions and from several repeats
     error_*                 of |predicted - measured| / |measured|; low and high: 95 % of the median, over pairs
     above_noise             trials whose measured change exceeds the noise floor; sign_*: of these, over pairs
+    perfect_error_above_noise  of the true change: a second measurement errs by both, so by root 2 times as much
     summed_error_median     of the prediction without a graph: what the edit adds, summed, divided among the ranks
     remeasured_error_median of a second measurement as the prediction: the noise of the change itself
     touched_share           median share of a graph's time that is in touched nodes
@@ -219,7 +219,8 @@ def _summary(kind: str, table: pd.DataFrame) -> dict[str, object]:
         "error_low": error_low, "error_high": error_high, "error_p90": table["error"].quantile(0.9),
         "above_noise": len(loud), "error_median_above_noise": loud["error"].median(),
         "sign_right": loud["sign_right"].mean(), "sign_low": sign_low, "sign_high": sign_high,
-        "no_change_error": NO_CHANGE_ERROR, "summed_error_median": table["summed_error"].median(),
+        "perfect_error_above_noise": loud["remeasured_error"].median() / np.sqrt(2.0),
+        "summed_error_median": table["summed_error"].median(),
         "remeasured_error_median": table["remeasured_error"].median(),
         "touched_share": table["touched_share"].median(),
     }  # fmt: skip

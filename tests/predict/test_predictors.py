@@ -24,6 +24,7 @@ from gnnperf.predict.api import NO_CHECKPOINT, predict
 from gnnperf.predict.measured import read_measured, tensor_shapes
 from gnnperf.predict.measurements import COPY
 from gnnperf.predict.predictors import Predictors
+from gnnperf.predict.ratios import retained
 from gnnperf.predict.request import Mode, Request, TraceEvidence
 from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document
@@ -187,8 +188,10 @@ def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_thei
     estimate = predict(Request(trace=trace, hardware=H100))
     here, there = (AnalyticPredictor().predict(estimate.prediction.graph, cluster)
                    for cluster in (DGX1, replace(load_cluster("hgx_h100"), device=H100)))  # fmt: skip
-    ratio = there.latency_us[GEMM_0] / here.latency_us[GEMM_0]
-    assert estimate.prediction.latency_us[GEMM_0] == pytest.approx(MEASURED_US[GEMM_0] * ratio)
+    residual = np.log(MEASURED_US[GEMM_0] / here.latency_us[GEMM_0])
+    kept = there.latency_us[GEMM_0] * np.exp(retained(residual))
+    assert estimate.prediction.latency_us[GEMM_0] == pytest.approx(kept)
+    assert retained(np.array([0.1, -0.1, 1.4])) == pytest.approx([0.02, -0.02, 1.08])  # 1.4 = 0.4 + 1.0: 0.08 + 1.0
     speed = host_ratio(DGX1, load_cluster("hgx_h100"))
     assert speed > 1
     assert estimate.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)

@@ -143,7 +143,7 @@ def test_summary_by_hand() -> None:
     assert link.error_median == pytest.approx(2.0)
     assert link.error_median_above_noise == pytest.approx(0.5 * 2.2)
     assert (both.kind, both.trials, rest.kind, rest.trials) == ("all", 6, "all without sleep", 3)
-    assert (both.no_change_error, both.summed_error_median) == (1.0, 0.5)
+    assert (both.perfect_error_above_noise, both.summed_error_median) == (pytest.approx(0.2 / 2**0.5), 0.5)
     assert both.remeasured_error_median == pytest.approx(0.2)
     assert sleep.error_low <= sleep.error_median <= sleep.error_high
 
