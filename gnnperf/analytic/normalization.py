@@ -154,10 +154,8 @@ def rows_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """
     sizes = sized(calls, _rows_and_columns, 2)
     result = np.full(len(calls), np.nan)
-    kinds, turns = (
-        [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls],
-        column(calls, "turns"),
-    )
+    kinds = [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls]
+    turns = column(calls, "turns")
     for kind in {k for k in kinds if k is not None}:
         same = np.array([k == kind for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))

@@ -140,23 +140,21 @@ def _key(family: str) -> str:
     return family if family in BY_KERNELS else f"{family}_matrix"
 
 
-def fit_together(
-    data: Measured, start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
-) -> Members:
+def fit_together(data: Measured) -> Members:
     """For devices of other generations: one member per tile set, since which tiles they use is not known."""
-    begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
-    spread = OFFSET_SPREAD
+    begin = {**starts(data.family), "base_clock_share": OTHERS_BASE_CLOCK}
+    confidence, spread = OTHERS_CONFIDENCE, OFFSET_SPREAD
     if data.family in QUANTIZED:  # serving kernels and two terms more: the tables have more to tell
         confidence, spread = OWN_CONFIDENCE, OWN_OFFSET_SPREAD
     return tuple(_fit(data, tiles, STEPS, begin, confidence, spread)[0] for tiles in TILES[data.family])
 
 
-def fit_by_kernels(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
+def fit_by_kernels(rows: pd.DataFrame) -> Members:
     """One member per set of kernels, of the tiles that fit its rows best: which tiles they use shows in the rows."""
     result = []
     for kernels, part in rows.groupby(rows["generation"].map(kernels_of)):
         data = measured(part)
-        begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
+        begin = {**starts(data.family), "base_clock_share": OTHERS_BASE_CLOCK}
         fits = [_fit(data, tiles, STEPS, begin, OTHERS_CONFIDENCE) for tiles in TILES[data.family]]
         best = min(fits, key=lambda fit: fit[1])[0]
         result.append(replace(best, kernels=str(kernels)))
@@ -177,10 +175,10 @@ def flops_per_joule() -> Mapping[str, float]:
     return {str(name): float(np.exp(log)) for name, log in logs.items() if name not in (LATEST_KERNELS, *KERNELS_OF)}
 
 
-def fit_for_others(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
+def fit_for_others(rows: pd.DataFrame) -> Members:
     """Members for other GPUs than those of the rows: `fit_by_kernels` or `fit_together`, as the family needs."""
     data = measured(rows)
-    return fit_by_kernels(rows, start) if data.family in BY_KERNELS else fit_together(data, start)
+    return fit_by_kernels(rows) if data.family in BY_KERNELS else fit_together(data)
 
 
 def fit_generations(rows: pd.DataFrame) -> Members:

@@ -43,7 +43,7 @@ PROVENANCE = (
 )
 LAYER_NORM, SOFTMAX = "ln", "softmax"
 HEAVY = {"pow": "pow", "powu": "pow"}  # tables whose op costs more instructions than an add: op of the lane cycles
-# Training programs of datasets/h200, where kernels take longer than their bytes; max pooling: mean with a V100's traces.
+# Training programs of datasets/h200, where kernels outlast their bytes; max pooling: mean with a V100's traces.
 RECORDED = {"index_add": 277.0, "max_pool2d_backward": 267.0, "cast": 97.0}
 DIGITS = 4  # significant, in the file
 ITEM_BYTES = 4

@@ -196,17 +196,11 @@ def _one_us(
     result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits,
     quantized: bool,
 ) -> Array:  # fmt: skip
-    parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(result.m), CHUNK_ROWS)]
-    kernels = [
-        kernel_us(
-            result.part(p),
-            numbers.part(p),
-            candidates(result.part(p), numbers.part(p), constants.tiles, splits),
-            constants,
-        )
-        for p in parts
-    ]
-    us = np.concatenate([*kernels, np.empty(0)])
+    us = np.empty(len(result.m))
+    for at in range(0, len(us), CHUNK_ROWS):
+        rows = slice(at, at + CHUNK_ROWS)
+        part, device = result.part(rows), numbers.part(rows)
+        us[rows] = kernel_us(part, device, candidates(part, device, constants.tiles, splits), constants)
     if constants.quantize is not None and not quantized:
         us = us + quantize_us(result, numbers, constants, constants.quantize)
     return observed_us(us, constants, launch_included)
