@@ -169,9 +169,10 @@ def flops_per_joule() -> Mapping[str, float]:
 
     Those of P4 and T4, whose rates a power limit holds down, say 64 and 70 GFLOP/J; the fit, 58 and 66.
     """
-    boards = [d for d in map(load_device, device_names()) if d.base_clock_hz and d.power_limit_w]
-    logs = pd.Series([np.log(d.flops_per_s["float32"] / d.power_limit_w * (d.base_clock_hz / d.clock_hz) ** 0.5)
-                      for d in boards]).groupby([str(d.architecture) for d in boards]).mean()  # fmt: skip
+    stated = [(str(d.architecture), d.flops_per_s["float32"] / d.power_limit_w * (d.base_clock_hz / d.clock_hz) ** 0.5)
+            for d in map(load_device, device_names()) if d.base_clock_hz and d.power_limit_w]  # fmt: skip
+    names, values = zip(*stated, strict=True)
+    logs = pd.Series(np.log(values)).groupby(list(names)).mean()
     return {str(name): float(np.exp(log)) for name, log in logs.items() if name not in (LATEST_KERNELS, *KERNELS_OF)}
 
 
