@@ -26,7 +26,7 @@ from gnnperf.analytic.gemm.constants import typical
 from gnnperf.analytic.gemm.model import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.analytic.memory_bound.streams import stream_us
+from gnnperf.analytic.memory_bound.streams import stream_us, traffic_us
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec
 
@@ -49,10 +49,18 @@ class Attentions:
     @property
     def pairs(self) -> np.ndarray:
         """Query-key pairs [calls] that are not masked, over all heads; the mask is aligned at the top left."""
+        return self._pairs(1.0)
+
+    @property
+    def computed_pairs(self) -> np.ndarray:
+        """Pairs [calls] that blocks compute: those on the diagonal do not skip what is masked."""
+        return self._pairs(BLOCK_QUERIES)
+
+    def _pairs(self, block: float) -> np.ndarray:
         diagonal = np.minimum(self.queries, self.keys)
         below = np.maximum(self.queries - self.keys, 0.0) * self.keys
-        visible = np.where(self.causal, diagonal * (diagonal + 1) / 2 + below, self.queries * self.keys)
-        return self.batch * self.heads * visible
+        visible = np.where(self.causal, diagonal * (diagonal + block) / 2 + below, self.queries * self.keys)
+        return self.batch * self.heads * np.minimum(visible, self.queries * self.keys)
 
 
 def flops(calls: Attentions, backward: bool = False) -> np.ndarray:
@@ -77,13 +85,23 @@ def fused_us(
     along = calls.keys if backward else calls.queries
     blocks = calls.batch * calls.heads * np.ceil(along / BLOCK_QUERIES)  # [calls]
     idle = np.ceil(blocks / device.num_sms) * device.num_sms / np.maximum(blocks, 1.0)  # [calls] from 1 up
-    work = flops(calls, backward) * ((width + pair_columns) / calls.head_dim) * idle  # [calls]
+    work = flops(calls, backward) * calls.computed_pairs / calls.pairs  # [calls]
+    work *= (width + pair_columns) / calls.head_dim * idle
     compute = work / (peak_flops_per_s * share) * 1e6 + device.launch_floor_us  # [calls]
-    return np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
+    own = np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
+    sums = calls.batch * calls.heads * calls.queries * calls.head_dim * SUMS_BYTES  # [calls]
+    return own + (traffic_us(sums, 1.0, device, constants) if backward else 0.0)
 
 
 EXPONENTIALS_PER_CLOCK = 16.0
+# Backward, kernels of their own multiply the result with its gradient (16 bits each), clear the sums of the queries'
+# gradient in 32 bits, read them and write them in 16 bits: bytes for each element of the queries.
+SUMS_BYTES = 2 + 2 + 4 + 4 + 2
 WARP_SHARE: Mapping[str, float] = {"hopper": 0.63}
+# Of training programs of datasets/h200: what cuDNN's backward kernels reach of that, and how much longer its forward
+# kernel takes that draws a mask of dropout, next to a second one.
+BACKWARD_SHARE: Mapping[str, float] = {"hopper": 0.7}
+DROPOUT_SLOWDOWN, CUDNN = 2.4, "cudnn_attention"
 FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (Dao 2023, section 4.1)
 DTYPES = ("float16", "bfloat16")  # fused kernels in float32 use neither the full rate of TF32 nor that of the lanes
 _SDPA = "aten::_scaled_dot_product_"
@@ -115,7 +133,8 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         device = as_specified(setting, dtype)
         result[rows] = fused_us(requested, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
-    return result
+    dropped = [call.op_name == _SDPA + CUDNN and call.num_kernels > 1 for call in calls]
+    return result * np.where(dropped, DROPOUT_SLOWDOWN, 1.0)
 
 
 def _whole(positions: Array) -> Array:
@@ -127,6 +146,7 @@ def fused_rates(setting: Setting, dtype: str, backward: bool) -> tuple[float, fl
     """A fused kernel's share of the units' peak in full waves, and its softmax per pair as columns of a head."""
     device = as_specified(setting, dtype)
     share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
+    share *= BACKWARD_SHARE.get(device.architecture, 1.0) if backward else 1.0
     per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM
     columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
     return share, columns

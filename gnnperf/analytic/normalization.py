@@ -29,6 +29,12 @@ REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from 
 WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once
 WARP_THREADS = 32.0
 VECTOR_BYTES = 16  # of one load
+# Before Ampere, rows that no sector starts with take so much more traffic of a warp, whose loads of 128 bytes touch 5
+# sectors and not 4, partly from caches: mean over NeuSight's tables of V100, T4, P100 and P4 (1.12, 1.07, 1.05, 1.03).
+SECTOR_BYTES, UNALIGNED_TRAFFIC = 32, dict.fromkeys(("pascal", "volta", "turing"), 1.067)
+# Threads walk down all rows to sum scale's and shift's gradients, unless there are many rows and few columns
+# (layer_norm_kernel.cu). Clocks of a row: training programs of datasets/h200.
+SPLIT_ROWS, ROW_CLOCKS = 64 * 1024, 7.5
 SHARED_BYTES = 48 * 1024  # of a block (CUDA C++ programming guide), what SoftMax.cu compares a row with
 WORD_BYTES = 4  # as long do elements take that no vector load can read (TraceLens, MIT: bf16 rows of 3137 and 5185)
 NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
@@ -89,7 +95,10 @@ def layer_norm_backward_us(
     kernel = constants.row_kernel("layer_norm", device.architecture)
     grad_input = row_kernel_us(rows, columns, item_bytes, device, constants, kernel, NORM_BACKWARD, turns)
     moved = 2.0 * rows * columns * item_bytes  # [n]
-    return grad_input + stream_us(moved, device, constants, missing_share(moved, turns, device, constants))
+    sums = stream_us(moved, device, constants, missing_share(moved, turns, device, constants))  # [n]
+    split = (rows > SPLIT_ROWS) & (columns / WARP_THREADS < device.num_sms / 2)  # [n]
+    walk = device.launch_floor_us + rows * ROW_CLOCKS / device.clock_hz * US  # [n]
+    return grad_input + np.where(split, sums, np.maximum(sums, walk))
 
 
 def softmax_us(
@@ -111,10 +120,12 @@ def softmax_us(
     tensors = SOFTMAX_BACKWARD if backward else (1, 1)
     aligned = columns * item_bytes % VECTOR_BYTES == 0  # [n]
     in_block = np.where(aligned, item_bytes, max(item_bytes, WORD_BYTES))  # [n]
+    more = UNALIGNED_TRAFFIC.get(device.architecture or "", 1.0)
+    in_warp = item_bytes * np.where(columns * item_bytes % SECTOR_BYTES == 0, 1.0, more)  # [n]
     warp, block = (
         row_kernel_us(rows / s, columns * s, item, device, constants,
                       constants.row_kernel(name, device.architecture), tensors, turns)
-        for name, s, item in (("softmax_warp", sharing, item_bytes), ("softmax_block", 1.0, in_block))
+        for name, s, item in (("softmax_warp", sharing, in_warp), ("softmax_block", 1.0, in_block))
     )  # fmt: skip
     if staged and not backward:
         once = constants.row_kernel("softmax_warp", device.architecture)
@@ -143,10 +154,8 @@ def rows_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """
     sizes = sized(calls, _rows_and_columns, 2)
     result = np.full(len(calls), np.nan)
-    kinds, turns = (
-        [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls],
-        column(calls, "turns"),
-    )
+    kinds = [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls]
+    turns = column(calls, "turns")
     for kind in {k for k in kinds if k is not None}:
         same = np.array([k == kind for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))

@@ -17,7 +17,6 @@ TABLES = ("gemm", "bmm", "linear", "gemm float8", "gemm float8_block", "gemm flo
 GEMM_DTYPES = ("bfloat16", "fp8", "fp8_block", "nvfp4")  # of aiconfigurator
 SHAPE = ["batch", "m", "n", "k"]
 SEED = 0
-HELD_OUT_BUCKETS, BUCKETS = 1, 5  # of weight shapes
 
 
 def product_rows(mirror: Path) -> pd.DataFrame:
@@ -37,12 +36,6 @@ def sample(rows: pd.DataFrame, per_device: int) -> pd.DataFrame:
     """At most so many rows of each device, the same in every run."""
     mixed = rows.sample(frac=1.0, random_state=SEED)
     return mixed[mixed.groupby("device").cumcount() < per_device].sort_index()
-
-
-def is_held_out(rows: pd.DataFrame) -> np.ndarray:
-    """[rows] whether the weight's shape (n, k) falls into the bucket that no fit sees: a fifth of them, by hash."""
-    keys = (rows["n"].astype("int64") * 2**20 + rows["k"].astype("int64")).to_numpy()
-    return pd.util.hash_array(keys) % BUCKETS < HELD_OUT_BUCKETS
 
 
 def peak_flops_per_s(device: DeviceSpec, dtype: str) -> float:
@@ -75,15 +68,6 @@ def scaled_nearest_us(rows: pd.DataFrame, device: DeviceSpec, others: pd.DataFra
     known = others[others["device"] == nearest].set_index(SHAPE)["latency_us"]
     there = known[~known.index.duplicated()].reindex(pd.MultiIndex.from_frame(rows[SHAPE])).to_numpy()
     return there * peak_flops_per_s(spec_of(nearest), dtype) / peak_flops_per_s(device, dtype), nearest
-
-
-def scaled_neighbor_us(rows: pd.DataFrame, seen: pd.DataFrame) -> np.ndarray:
-    """[rows] us of the most similar seen shape (smallest distance of log sizes), times the ratio of FLOPs."""
-    log_seen, log_rows = np.log(seen[SHAPE].to_numpy()), np.log(rows[SHAPE].to_numpy())
-    norm = (log_seen**2).sum(axis=1)
-    nearest = np.concatenate([(norm - 2 * part @ log_seen.T).argmin(axis=1) for part in np.array_split(log_rows, 32)])
-    rate = (seen["flops"] / seen["latency_us"]).to_numpy()[nearest]
-    return rows["flops"].to_numpy() / rate
 
 
 CONVOLUTION_TABLE = "conv"

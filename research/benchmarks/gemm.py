@@ -1,13 +1,13 @@
 """Matrix products by formula: on GPUs of a generation that no constant was fitted on, and on unseen weight shapes.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [own]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices]
 
-Fits and judges; without arguments, all three. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
+Fits and judges; without arguments, both. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
 gemm float8, float8_block, float4: with the kernel that quantizes) and float32 of NeuSight (bmm, linear: with the wait
 for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
-shipped constants are. own: constants fitted on that GPU; a fifth of the weight shapes (n, k), by hash, is never seen.
+shipped constants are.
 Next to the model the trivial predictions on the same rows. "own launch" is the model with the one number that is the
 host's, the wait for the launch, read off the unseen machine.
 """
@@ -25,12 +25,10 @@ from gnnperf.gnn import summarize
 from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._op_tables import (
     TABLES,
-    is_held_out,
     product_rows,
     roofline_us,
     sample,
     scaled_nearest_us,
-    scaled_neighbor_us,
 )
 from research.benchmarks._public_runs import mirror
 from research.fitting.gemm import (
@@ -38,7 +36,6 @@ from research.fitting.gemm import (
     FAMILY,
     Measured,
     fit_for_others,
-    fit_gemm,
     fit_generations,
     measured,
     predicted_us,
@@ -46,7 +43,6 @@ from research.fitting.gemm import (
 from research.tables import spec_of
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
-OWN_ROWS = 1500  # to judge the same GPU
 JUDGED_ROWS = 4000  # of each GPU
 CHUNK = 4000
 FASTEST = 0.02  # quantile of latencies that is taken for the wait for the launch
@@ -56,7 +52,7 @@ Estimates = Mapping[str, np.ndarray]
 def main(requested: Iterable[str]) -> None:
     """Print the tables."""
     rows = product_rows(mirror())
-    parts = {"unseen": unseen, "devices": devices, "own": own}
+    parts = {"unseen": unseen, "devices": devices}
     for name in requested or parts:
         parts[name](rows)
 
@@ -102,25 +98,6 @@ def _generations(here: pd.DataFrame) -> list[str]:
     """Those that can be left out."""
     names = sorted(map(str, here["generation"].unique()))
     return names if len(names) > 1 else []
-
-
-def own(rows: pd.DataFrame) -> None:
-    """Constants fitted on the same GPU, judged on weight shapes that the fit did not see."""
-    _header("Same GPU, unseen weight shapes", ("most similar shape x FLOPs", "roofline"))
-    every: list[list[float]] = []
-    for table in TABLES:
-        means = []
-        for name, part in rows[rows["table"] == table].groupby("device"):
-            held_out = is_held_out(part)
-            constants = fit_gemm(measured(sample(part[~held_out], OWN_ROWS)))
-            judged = sample(part[held_out], JUDGED_ROWS)
-            estimates = {"model": _predicted_us(judged, constants),
-                       "similar": scaled_neighbor_us(judged, part[~held_out]),
-                       "roofline": roofline_us(judged, spec_of(str(name)))}  # fmt: skip
-            means.append(_print(f"{table} | {name}", judged, estimates))
-        _print_mean(table, means)
-        every += means
-    _print_mean("all", every)
 
 
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:

@@ -10,8 +10,8 @@ SHARPNESS = 8.0  # of the maximum below: host times scatter by some percent
 # Class of a node -> what a pair of events around the node adds in NeuSight's node tables, another campaign than its op
 # tables. Fitted on the forward nodes of P4, P100, V100, T4 and A100-40GB (`research.benchmarks.whole_models --gaps`).
 NODE_GAPS = {
-    "elementwise": EventGap(25.1, 0.38), "layer norm": EventGap(44.7, 0.39), "softmax": EventGap(16.3, 0.24),
-    "linear": EventGap(46.8, 0.65), "bmm": EventGap(91.0, 0.47),
+    "elementwise": EventGap(25.1, 0.38), "layer norm": EventGap(44.7, 0.39), "softmax": EventGap(20.2, 0.27),
+    "linear": EventGap(46.3, 0.64), "bmm": EventGap(86.7, 0.47),
 }  # fmt: skip
 
 

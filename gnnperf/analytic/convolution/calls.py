@@ -16,14 +16,27 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution.model import Algorithms, ConvolutionPass, Convolutions, algorithms, convolution_us
+from gnnperf.analytic.convolution.model import (
+    Algorithms,
+    ConvolutionPass,
+    Convolutions,
+    algorithms,
+    convolution_us,
+    moved_bytes,
+)
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
-from gnnperf.analytic.gemm.constants import ANY_KERNELS
+from gnnperf.analytic.gemm.constants import ANY_KERNELS, of_tables
 from gnnperf.analytic.gemm.model import ITEM_BYTES, ProductTime, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.analytic.memory_bound.streams import issue_us, traffic_us
 from gnnperf.graph import UnknownCost
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
+# Lane cycles of a depthwise multiply-add: ConvNeXt on an H200 (datasets/h200), windows of 7 x 7, four sizes of images.
+DEPTHWISE_CYCLES = {FORWARD: 13.5, GRAD_INPUT: 13.5, GRAD_WEIGHT: 178.0}
+# With so many kernels forward and backward, cuDNN turns images [N, C, H, W] for matrix units and the result back: each
+# is read and written, in 16 bits as slowly as in 32.
+LAYOUT_KERNELS, LAYOUT_BYTES = (3, 5), 2 * 4
 TF32 = True  # torch.backends.cudnn.allow_tf32 is True by default (torch 1.7 and later)
 DIGITS = 6  # of an edge that follows from FLOPs
 Shape = tuple[int, ...]
@@ -37,8 +50,6 @@ def _geometry(image: Shape, weight: Shape, result_pixels: float) -> tuple[float,
     if rank < 1 or len(image) != len(weight) or not min(*image, *weight) or not 0 < result_pixels < np.inf:
         raise UnknownCost
     groups = image[1] / weight[1]
-    if weight[1] == 1 and groups > 1:
-        raise UnknownCost  # depthwise: kernels of their own, no products
     pixels = float(prod(image[2:]))
     height, width = (float(image[2]), pixels / image[2])
     window_height, window_width = float(weight[2]), float(prod(weight[3:]))
@@ -114,7 +125,7 @@ BOTH, SIZES_OF_BOTH = "aten::convolution_backward", _from_tensors(1, 2, 0)
 
 
 def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of convolutions; NaN: depthwise, another op, sizes that do not follow, or a dtype without a rate."""
+    """[n] us of convolutions; NaN: another op, sizes that do not follow, or a dtype without a rate."""
     result = np.zeros(len(calls))
     covered = np.zeros(len(calls), bool)
     for which in ConvolutionPass:
@@ -149,9 +160,17 @@ def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setti
         if rate_key(setting.device, dtype, TF32).endswith("_matrix"):
             products_us = convolved_us(setting, dtype, TF32)
             how = ITEM_BYTES[dtype], setting.device, setting.memory
-            result[rows] = convolution_us(requested, which, *how, products_us)
+            turned = [calls[r].num_kernels >= LAYOUT_KERNELS[calls[r].op_name == BOTH] for r in rows]
+            passes_of = [len(passes(calls[r])) for r in rows]
+            layouts = traffic_us(moved_bytes(requested, LAYOUT_BYTES), 1.0, setting.device, setting.memory)  # [rows]
+            result[rows] = convolution_us(requested, which, *how, products_us) + layouts * turned / passes_of
         else:
             result[rows] = lanes_algorithms(requested, which, dtype, setting).fastest_us(setting.convolution)
+        adds = requested.images * requested.out_channels * requested.out_height * requested.out_width
+        adds = adds * requested.window_height * requested.window_width  # [rows]
+        depthwise = setting.device.launch_floor_us + issue_us(adds, DEPTHWISE_CYCLES[which], setting.device)
+        result[rows] = np.where((requested.groups > 1) & (requested.groups == requested.in_channels),
+                                depthwise, result[rows])  # fmt: skip
     return result
 
 
@@ -162,7 +181,7 @@ def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, se
 
 def convolved_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
     """The products inside cuDNN's kernels, as all sets of cuBLAS's in the mean: they are not the generation's own."""
-    every = {family: tuple(replace(member, kernels=ANY_KERNELS) for member in members)
+    every = {family: tuple(replace(member, kernels=ANY_KERNELS) for member in members if of_tables(member))
              if family.startswith("vector") else members for family, members in setting.gemm.items()}  # fmt: skip
     return product_us(replace(setting, gemm=every), dtype, tf32)
 

@@ -99,10 +99,8 @@ def odd_us(requested: Products, dtype: str, tf32: bool, device: DeviceSpec) -> A
     if not key.endswith("_matrix") or ITEM_BYTES[dtype] != 2:
         return np.zeros(len(odd))
     flops = 2.0 * requested.batch * requested.m * requested.n * requested.k  # [n]
-    entries = requested.batch * (
-        requested.m * requested.k + requested.k * requested.n + requested.m * requested.n
-    )  # [n]
-    memory = entries * ITEM_BYTES[dtype] / device.memory_bandwidth_bytes_per_s
+    m, n, k = requested.m, requested.n, requested.k
+    memory = requested.batch * (m * k + k * n + m * n) * ITEM_BYTES[dtype] / device.memory_bandwidth_bytes_per_s
     return np.where(odd, ODD_SLOWDOWN * np.maximum(flops / device.flops_per_s[key], memory) * US_PER_S, 0.0)
 
 

@@ -104,6 +104,11 @@ def kernels_of(architecture: str) -> str:
     return KERNELS_OF.get(architecture, LATEST_KERNELS)
 
 
+def of_tables(member: GemmConstants) -> bool:
+    """Whether float32 kernels are a set of the tables; others are LATEST_KERNELS at another energy per FLOP."""
+    return member.kernels == LATEST_KERNELS or member.kernels not in MATRIX_KERNELS
+
+
 def matrix_kernels_of(device: DeviceSpec) -> str:
     """The generation whose kernels on matrix units a device runs."""
     board = device.memory_bus_bits is not None and device.memory_bus_bits <= WORKSTATION_BUS_BITS

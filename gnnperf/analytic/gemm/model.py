@@ -115,6 +115,9 @@ WHOLE: Splits = (1.0,)  # kernels that sum all of k in one tile
 SHORTEST_SPLIT = 32.0  # steps along k that a part keeps
 SM_ELEMENTS = 2 * 128 * 128  # of results that one SM's registers hold at a time
 MOST_TILES_PER_SM = 8.0
+# Steps along k that tiles in flight are apart, so long is what they read in the cache. Of 128, 512 and no limit, the
+# least error of float32 products on generations left out.
+LIVE_STEPS = 512.0
 LIMIT_POWER = 6.0  # p of the soft maximum: a power limit acts on what is beyond it only
 REREAD_SHARPNESS = 3.0  # of a quantized row that leaves the cache between its passes
 SOFT = 2.0  # sharpness of misses that are fitted by one constant only
@@ -140,6 +143,7 @@ class Candidates:
     tiles_per_sm: Array
     resident: Array  # [candidates] tiles that one SM works on at a time
     span_elements: Array  # of the operands that tiles in flight read
+    live_elements: Array  # the same of those that they read at about the same time
     read_elements: Array  # of operands, by all tiles
 
 
@@ -192,17 +196,11 @@ def _one_us(
     result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits,
     quantized: bool,
 ) -> Array:  # fmt: skip
-    parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(result.m), CHUNK_ROWS)]
-    kernels = [
-        kernel_us(
-            result.part(p),
-            numbers.part(p),
-            candidates(result.part(p), numbers.part(p), constants.tiles, splits),
-            constants,
-        )
-        for p in parts
-    ]
-    us = np.concatenate([*kernels, np.empty(0)])
+    us = np.empty(len(result.m))
+    for at in range(0, len(us), CHUNK_ROWS):
+        rows = slice(at, at + CHUNK_ROWS)
+        part, device = result.part(rows), numbers.part(rows)
+        us[rows] = kernel_us(part, device, candidates(part, device, constants.tiles, splits), constants)
     if constants.quantize is not None and not quantized:
         us = us + quantize_us(result, numbers, constants, constants.quantize)
     return observed_us(us, constants, launch_included)
@@ -216,15 +214,17 @@ def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Spli
     tiles_in_all = result.batch[:, None] * np.ceil(m / height) * np.ceil(n / width) * parts
     side = np.sqrt(device.num_sms[:, None] * resident)  # tiles in flight, arranged as a square
     load = np.minimum(m, height) + np.minimum(n, width)
+    in_flight, k = np.minimum(m, side * height) + np.minimum(n, side * width), result.k[:, None]
     return Candidates(
         tile_elements=height * width,
         splits=parts,
-        steps=np.maximum(result.k[:, None] / parts, np.minimum(result.k, SHORTEST_SPLIT)[:, None]),
+        steps=np.maximum(k / parts, np.minimum(k, SHORTEST_SPLIT)),
         load_elements=load,
         tiles_per_sm=tiles_in_all / device.num_sms[:, None],
         resident=resident,
-        span_elements=result.k[:, None] * (np.minimum(m, side * height) + np.minimum(n, side * width)),
-        read_elements=tiles_in_all / parts * load * result.k[:, None],
+        span_elements=k * in_flight,
+        live_elements=np.minimum(k, LIVE_STEPS) * in_flight,
+        read_elements=tiles_in_all / parts * load * k,
     )
 
 
@@ -315,7 +315,7 @@ def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: G
     written = result.item_bytes if c.quantize is None else QUANTIZED_FROM_BYTES  # of an element of the result
     operands = result.m * result.k + result.k * result.n  # elements
     moved = (result.batch * (operands * result.item_bytes + result.m * result.n * written))[:, None]
-    again = counts.read_elements * item * c.reread_share * _missing(counts.span_elements * item / cache, SOFT)
+    again = counts.read_elements * item * c.reread_share * _missing(counts.live_elements * item / cache, SOFT)
     dram = moved * _missing(result.turns[:, None] * moved / cache, c.l2_sharpness) + again
     bandwidth = device.bandwidth_bytes_per_s[:, None] * c.memory_share / US_PER_S  # bytes per us
     return dram / bandwidth + moved / _l2_bytes_per_us(device, c)

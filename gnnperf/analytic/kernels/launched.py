@@ -6,7 +6,7 @@ torch launches one thread for a fixed number of elements (aten/src/ATen/native/c
 block for a chunk of a list of tensors (MultiTensorApply.cuh). Names are C++ templates: they hold the number of tensors
 or the arguments of the function, and its type. The grid of a concatenation is capped (Shape.cu), so its elements are
 those of the kernels that made its parts or that read its result. Its cycles per element are fitted, nothing else
-(`research.fitting.concatenation`). Gemms need the launches of a layer's other passes (`launched_gemms`). Convolutions
+(`lane_cycles`). Gemms need the launches of a layer's other passes (`launched_gemms`). Convolutions
 have no such form: time per wave of a kernel's kind misses by a factor of three to four on other projects.
 """
 

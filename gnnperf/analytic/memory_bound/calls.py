@@ -42,7 +42,17 @@ from gnnperf.core import OpFamily
 from gnnperf.graph import UnknownCost, broadcast, lookup, supported_ops
 
 TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cuh: depth_to_max_tensors
-CONCATENATIONS = ("aten::cat", "aten::concat", "aten::concatenate")
+# A sum of columns takes longer than its bytes: parts of a column meet, and threads walk down rows (datasets/h200,
+# training programs).
+COLUMN_US, ROW_CLOCKS = 7.0, 1.2
+SCAN_CLOCKS, WARP = 336.0, 32  # of a row of a cumsum that walks down a matrix of few columns (datasets/h200: 8 columns)
+CASTS, WIDENED_BYTES = "cast", 2 + 4
+# Ops that issue more than loads and stores -> key of lane_cycles
+ISSUED = {**dict.fromkeys(("aten::cat", "aten::concat", "aten::concatenate"), CONCATENATION),
+          "aten::index_add": "index_add", "aten::max_pool2d_with_indices_backward": "max_pool2d_backward",
+          "aten::copy": CASTS}  # fmt: skip
+# nll_loss_backward in two axes runs in one block: clocks for each target (datasets/h200, training programs).
+LOSS_CLOCKS = 1.95
 BROADCAST_STREAMS = 3.0  # that pass between two sweeps of a broadcast operand: itself, another one, the result
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
 
@@ -52,10 +62,35 @@ def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     moved = column(calls, "moved_bytes")
     missing = _missing(moved, calls, setting)
     us = stream_us(moved, setting.device, setting.memory, missing)
-    elements = moved / 2 / column(calls, "item_bytes")
-    joined = elementwise_us(CONCATENATION, elements, moved, setting.device, setting.memory, missing)
-    us = np.where([call.op_name in CONCATENATIONS for call in calls], joined, us)
+    issued = [ISSUED.get(call.plain_name) for call in calls]
+    for key in {key for key in issued if key is not None}:
+        rows = np.array([row for row, own in enumerate(issued) if own == key])
+        elements = sized([calls[row] for row in rows], _issued_elements, 1)[:, 0]
+        known = rows[~np.isnan(elements)]
+        us[known] = elementwise_us(key, elements[~np.isnan(elements)], moved[known], setting.device, setting.memory,
+                                   missing[known])  # fmt: skip
+    losses = sized(calls, _targets, 1)[:, 0] * LOSS_CLOCKS / setting.device.clock_hz * US
+    us = np.where(np.isnan(losses), us, setting.device.launch_floor_us + losses)
     return _no_faster_than_arithmetic(us, calls, setting)
+
+
+def _issued_elements(call: KernelCall) -> tuple[float]:
+    """What is divided among threads. Raises UnknownCost: a copy that does not widen 16 bits."""
+    parsed, key = call.parsed(), ISSUED[call.plain_name]
+    if key == CONCATENATION:
+        return (call.moved_bytes / 2 / call.item_bytes,)
+    if key == CASTS:
+        elements = float(parsed.tensor(0).numel)
+        if call.moved_bytes != elements * WIDENED_BYTES or call.known_dtype != "float32":
+            raise UnknownCost
+        return (elements,)
+    return (float(parsed.tensor(3 if key == "index_add" else 1).numel),)
+
+
+def _targets(call: KernelCall) -> tuple[float]:
+    if call.plain_name != "aten::nll_loss_backward":
+        raise UnknownCost
+    return (float(call.parsed().tensor(2).numel),)
 
 
 def _missing(moved: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -79,18 +114,28 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
         result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows])
-    return _no_faster_than_arithmetic(result, calls, setting)
+    scans = sized(calls, _scanned_rows, 1)[:, 0] * SCAN_CLOCKS / setting.device.clock_hz * US
+    return _no_faster_than_arithmetic(np.fmax(result, setting.device.launch_floor_us + scans), calls, setting)
+
+
+def _scanned_rows(call: KernelCall) -> tuple[float]:
+    shape = call.parsed().tensor(0).shape
+    if call.plain_name != "aten::cumsum" or len(shape) != 2 or shape[1] > WARP:
+        raise UnknownCost
+    return (float(shape[0]),)
 
 
 def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes only."""
     elements, items, turns = sized(calls, _first_elements, 1)[:, 0], column(calls, "item_bytes"), column(calls, "turns")
     results = np.maximum(column(calls, "moved_bytes") / items - elements, 1.0)  # what the input leaves of the bytes
+    rows_summed = np.nan_to_num(sized(calls, _rows_of_columns, 1)[:, 0])
+    columns = np.where(rows_summed > 0, COLUMN_US + rows_summed * ROW_CLOCKS / setting.device.clock_hz * US, 0.0)
     result = streams_us(calls, setting)
     for item in np.unique(items):
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
         sizes = elements[rows], results[rows], int(item)
-        result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows])
+        result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows]) + columns[rows]
     return _no_faster_than_arithmetic(result, calls, setting)
 
 
@@ -144,6 +189,15 @@ def _first_elements(call: KernelCall) -> tuple[float]:
     if call.plain_name in ("aten::sort", "aten::argsort", "aten::topk", "aten::nonzero"):
         raise UnknownCost  # several passes: their bytes are counted, their results are not what bytes leave over
     return (float(call.parsed().tensor(0).numel),)
+
+
+def _rows_of_columns(call: KernelCall) -> tuple[float]:
+    """Rows that a sum over all but the last axis adds up. Raises UnknownCost: another reduction."""
+    shape = call.parsed().tensor(0).shape
+    if call.plain_name != "aten::sum" or len(shape) < 2:
+        raise UnknownCost
+    results = round(call.moved_bytes / call.item_bytes - prod(shape))
+    return (prod(shape[:-1]) if results == shape[-1] else 0.0,)
 
 
 def _list_sizes(call: KernelCall) -> tuple[float, float, float]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.gemm.constants import default_gemm_constants
-from research.fitting.gemm import TILES, fit_for_others, fit_gemm, measured, predicted_us
+from research.fitting.gemm import TILES, fit_for_others, fit_generations, measured, predicted_us
 
 # Nothing but arithmetic costs anything: the other terms are as good as free.
 
@@ -37,6 +37,6 @@ def test_a_fit_finds_what_made_the_measurements() -> None:
     )  # fmt: skip
     truth = (replace(default_gemm_constants()["matrix"][0], compute_share=0.7, memory_share=0.6),)
     rows["latency_us"] = predicted_us(measured(rows), truth)
-    result = fit_gemm(measured(rows), steps=10)
+    result = fit_generations(rows.assign(table="gemm", generation="hopper"))
     error = np.abs(predicted_us(measured(rows), result) / rows["latency_us"] - 1)
     assert error.mean() < 0.02
