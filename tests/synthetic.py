@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from toys import two_rank_graph
 
 from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData, prepare
-from gnnperf.gnn.data.runs import RunGraph
+from gnnperf.gnn.data.runs import RunGraph, RunStep, typical
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
@@ -47,6 +48,11 @@ def read(run: str) -> RunGraph:
     return RunGraph(run, toy_run(ord(run)), cluster())
 
 
+def typical_of(read: Callable[[str], RunGraph]) -> Callable[[str], RunStep]:
+    """The typical steps of the runs that `read` returns."""
+    return lambda run: typical(read(run))
+
+
 def prepared(tmp_path: Path, split: Split = SPLIT, earlier: Earlier | None = None) -> PreparedData:
     """The data set, cached below `tmp_path`."""
-    return prepare(DataConfig(cache_dir=str(tmp_path)), split, read, earlier)
+    return prepare(DataConfig(cache_dir=str(tmp_path)), split, typical_of(read), earlier)
