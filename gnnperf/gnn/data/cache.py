@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sized
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,12 +57,12 @@ def read_graph(path: Path) -> HeteroData:
     return HeteroData.from_dict(torch.load(path, weights_only=True, map_location="cpu", mmap=True))
 
 
-def digest_of_each(items: Iterable[object], count: int) -> str:
-    """The `content_digest` of a list of `count` items, of which one at a time is in memory."""
-    digest = hashlib.sha256(f"tuple 1 list {count} ".encode())
-    for item in items:
-        _add(digest, item)
-    return digest.hexdigest()[:32]
+class Listed(list[Any]):
+    """Counts as the list of a function's results, of which one at a time is in memory."""
+
+    def __init__(self, items: Iterable[object], function: Callable[[Any], object]) -> None:
+        super().__init__(items)
+        self.function = function
 
 
 def content_digest(*parts: object) -> str:
@@ -78,7 +79,8 @@ def content_digest(*parts: object) -> str:
 
 def _add(digest: hashlib._Hash, value: object) -> None:
     """Type and length come first, so that a list is not taken for the elements next to it."""
-    digest.update(f"{type(value).__name__} {len(value) if isinstance(value, Sized) else 0} ".encode())
+    name = "list" if isinstance(value, Listed) else type(value).__name__
+    digest.update(f"{name} {len(value) if isinstance(value, Sized) else 0} ".encode())
     if isinstance(value, torch.Tensor):
         value = value.detach().numpy(force=True)
     if is_dataclass(value):
@@ -93,7 +95,7 @@ def _add(digest: hashlib._Hash, value: object) -> None:
             for item in value.items():
                 _add(digest, item)
         case list() | tuple() | np.ndarray():
-            for one in value:
+            for one in map(value.function, value) if isinstance(value, Listed) else value:
                 _add(digest, one)
         case set() | frozenset():
             raise TypeError("a set has another order in every process: sort it")

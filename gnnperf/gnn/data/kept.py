@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
-MAX_NODES = 1_000_000  # of all values in memory, some 700 bytes per node; the embedded data sets have fewer
+MAX_NODES = 500_000  # of all values in memory; the embedded data sets have fewer
 
 
 class Kept(Generic[T]):

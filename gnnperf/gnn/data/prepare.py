@@ -20,7 +20,7 @@ from gnnperf.analytic import (
     read_calibrated_calls,
 )
 from gnnperf.core import InputError, each
-from gnnperf.gnn.data.cache import content_digest, digest_of_each, fingerprint, read_graph, stored_graphs
+from gnnperf.gnn.data.cache import Listed, content_digest, fingerprint, read_graph, stored_graphs
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.kept import Kept
@@ -111,14 +111,6 @@ class Step:
     def nodes(self) -> pd.DataFrame:
         """Node table of the step."""
         return self.graph.nodes
-
-    def holding(
-        self, *, graph: ExecutionGraph | None = None, base: Prediction | None = None, data: HeteroData | None = None
-    ) -> Step:
-        """The step with other content, which is not on disk."""
-        work, example = (graph or self.graph, base or self.base), data or self.data
-        kept = Kept(lambda: work, self.work.num_nodes), Kept(lambda: example, self.example.num_nodes)
-        return replace(self, work=kept[0], example=kept[1], segments=None)
 
     def stored(self, name: str) -> np.ndarray:
         """[num_nodes] a column of `data`; NaN at device and link nodes."""
@@ -230,12 +222,14 @@ class StoredRun:
         return self.step.num_nodes
 
 
-def stored_run(named: tuple[str, Sequence[str]], read: Callable[[str], RunStep]) -> StoredRun:
-    """The run of a name and its recordings, which `read` reads."""
+def stored_run(
+    named: tuple[str, Sequence[str]], read: Callable[[str], RunStep], scaled: Mapping[str, RunStep]
+) -> StoredRun:
+    """The run of a name and its recordings, which are `scaled`, or which `read` reads."""
     name, recordings = named
 
     def make() -> RunStep:
-        (step,) = merged([read(one) for one in recordings])
+        (step,) = merged([scaled[one] if one in scaled else read(one) for one in recordings])
         return replace(step, run=name)
 
     step = make()
@@ -276,18 +270,13 @@ def encode(
 ) -> Encoded:  # fmt: skip
     """Fit on the training runs what features need, and write those of all runs. Arguments: see `prepare`."""
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
-    machine_scales: dict[str, MachineScales] = {}
-    if others:  # scaled by all pairs of runs at once
+    scaled, machine_scales = dict[str, RunStep](), dict[str, MachineScales]()
+    if others:  # by all pairs of runs at once
         steps, machine_scales = in_own_scale([read(name) for name in split.train], others)
-        split = replace(split, train=tuple(step.run for step in steps))
-        by_name, read_other = {step.run: step for step in steps}, read
-
-        def read(name: str) -> RunStep:
-            return by_name[name] if name in by_name else read_other(name)
-
+        scaled, split = {step.run: step for step in steps}, replace(split, train=tuple(step.run for step in steps))
     units = {"train": _by_run(split.train), "val": _by_run(split.val), "test": [(name, [name]) for name in split.test],
              INTERVALS: [(name, [name]) for name in split.val]}  # fmt: skip
-    runs = {part: mapped(partial(stored_run, read=read), of_part, f"reading recordings, {part}")
+    runs = {part: mapped(partial(stored_run, read=read, scaled=scaled), of_part, f"reading recordings, {part}")
             for part, of_part in units.items()}  # fmt: skip
     _check_kinds(config, runs, earlier)
     fitted_on = [run.step() for run in sampled(runs["train"])]
@@ -317,19 +306,18 @@ def prepare(
     """PreparedData from typical steps that `read` supplies by name; `source`: what another machine measured."""
     encoded = encode(config, split, read, earlier, source)
     train, encoder = encoded.runs["train"], encoded.encoder
-    of_sample = {run.run for run in sampled(train)}
     paths = {run.run: path for run, path in zip(train, encoded.paths["train"], strict=True)}
-    normalizer = fit_normalizer([read_graph(paths[run]) for run in of_sample],
-                                (read_graph(path) for run, path in paths.items() if run not in of_sample))  # fmt: skip
+    first = [paths.pop(run.run) for run in sampled(train)]
+    normalizer = fit_normalizer(list(map(read_graph, first)), map(read_graph, paths.values()))
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
     steps = {part: tuple(encoder.step(run, path, normalizer)
                          for run, path in zip(encoded.runs[part], encoded.paths[part], strict=True))
              for part in encoded.runs}  # fmt: skip
     recordings = tuple(sampled(steps.pop(INTERVALS)))
-    given = {part: digest_of_each(map(_predicted, of_part), len(of_part)) for part, of_part in steps.items()}
+    given = {part: content_digest(Listed(of_part, _predicted)) for part, of_part in steps.items()}
     fitted = encoder.vocabulary, encoder.floors, normalizer
-    learned_from = content_digest(given["train"], given["val"], [_predicted(step) for step in recordings], *fitted)
+    learned_from = content_digest(given["train"], given["val"], Listed(recordings, _predicted), *fitted)
     whole = content_digest(learned_from, given["test"])
     return PreparedData(
         encoded.split, steps, recordings, encoder.vocabulary, encoder.constants, encoder.floors, normalizer, whole,

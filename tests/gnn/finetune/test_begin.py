@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from synthetic import SPLIT, prepared, read, typical_of
+from synthetic import SPLIT, holding, prepared, read, typical_of
 from torch import Tensor
 
 from gnnperf.core.errors import InputError
@@ -78,7 +78,7 @@ def test_it_predicts_as_before_on_the_runs_it_knows(start: Checkpoint, again: Pr
 
 def test_new_words_are_what_unknown_words_were(start: Checkpoint, new: PreparedData) -> None:
     """Two vocabularies, one prediction: the earlier network gets the unknown token, and nothing that never varied."""
-    data = replace(new, steps={"test": tuple(step.holding(data=step.data.clone()) for step in new.steps["test"])})
+    data = replace(new, steps={"test": tuple(holding(step, data=step.data.clone()) for step in new.steps["test"])})
     assert data.vocabulary.words["compute"]["op_name"] == ("aten::mm", "mine::op")
     network, codes = begun(start, data), data.steps["test"][0].data["compute"].codes
     assert int(codes.max()) == 2
