@@ -133,11 +133,9 @@ def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         with client:
             yield client
         return
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as own,
-    ):
-        yield own
+    here = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR")
+    with here, Client(here) as client:
+        yield client
 
 
 def mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
