@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -170,15 +171,15 @@ def read_step(
     folder = cache_dir / "steps" / key
     if not folder.is_dir():
         step = typical(read_run(root, name, cache_dir, hardware, cluster, bucket_bytes))
-        labels = {"usual_us": step.isolated.usual_us, "steady_us": step.isolated.steady_us, "step_us": step.step_us,
-                  "cross_step": step.graph.cross_step}  # fmt: skip
+        labels: dict[str, Any] = {"usual_us": step.isolated.usual_us, "steady_us": step.isolated.steady_us,
+                                  "step_us": step.step_us, "cross_step": step.graph.cross_step}  # fmt: skip
         with replacing_folder(folder) as temporary:
             storage.write_files(step.graph, temporary)
             np.savez(temporary / LABELS, **labels)
         return step
-    with untrusted.reading(folder, "is damaged", remedy="remove it"), np.load(folder / LABELS) as labels:
-        graph = replace(read_graph(folder), cross_step=labels["cross_step"])
-        isolated, step_us = IsolatedLabels(labels["usual_us"], labels["steady_us"]), float(labels["step_us"])
+    with untrusted.reading(folder, "is damaged", remedy="remove it"), np.load(folder / LABELS) as stored:
+        graph = replace(read_graph(folder), cross_step=stored["cross_step"])
+        isolated, step_us = IsolatedLabels(stored["usual_us"], stored["steady_us"]), float(stored["step_us"])
     run = RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
     run = run if bucket_bytes is None else with_token_buckets(run, bucket_bytes)
     return RunStep(name, run.graph, run.cluster, step_us, isolated, run.workload)

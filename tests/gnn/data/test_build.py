@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[distributed.LocalCluster]:
+def cluster() -> Iterator[Any]:
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         yield cluster
 
@@ -44,8 +45,10 @@ def _kill_once_a_run_is_built(worker: int, out: Path) -> None:
     os.kill(worker, signal.SIGKILL)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # workers import torch, and one of them twice
 def test_a_killed_worker_loses_nothing_and_a_second_build_makes_nothing(
-    raw: Path, cluster: distributed.LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    raw: Path, cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     out, before = tmp_path / "out", {nanny.pid for nanny in cluster.workers.values()}
