@@ -91,10 +91,10 @@ ENCODER = Settings({"hidden_size": 1, "intermediate_size": 4}, {"num_attention_h
                    fixed={"num_hidden_layers": 3, "vocab_size": VOCABULARY})  # fmt: skip
 GROUPED = replace(ENCODER, times={"hidden_size": 1, "intermediate_size": 2},
                   heads={"num_attention_heads": 1, "num_key_value_heads": 0.5})  # fmt: skip
-EXPERTS = replace(GROUPED, fixed=GROUPED.fixed | {"num_local_experts": 4, "num_hidden_layers": 2})
-RELATIVE = replace(ENCODER, fixed=ENCODER.fixed | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"],
+EXPERTS = replace(GROUPED, fixed={**GROUPED.fixed, "num_local_experts": 4, "num_hidden_layers": 2})
+RELATIVE = replace(ENCODER, fixed={**ENCODER.fixed, "relative_attention": True, "pos_att_type": ["c2p", "p2c"],
                                                    "num_hidden_layers": 2})  # fmt: skip
-NARROW = replace(ENCODER, times=ENCODER.times | {"embedding_size": 0.5}, fixed=ENCODER.fixed | {"num_labels": 100})
+NARROW = replace(ENCODER, times={**ENCODER.times, "embedding_size": 0.5}, fixed={**ENCODER.fixed, "num_labels": 100})
 GPT = Settings({"n_embd": 1}, {"n_head": 1}, fixed={"n_layer": 3, "vocab_size": VOCABULARY})
 PERMUTED = Settings({"d_model": 1, "d_inner": 4}, {"n_head": 1}, fixed={"n_layer": 2, "vocab_size": VOCABULARY})
 STATE_SPACE = Settings({"hidden_size": 1},
@@ -104,17 +104,17 @@ T5 = Settings({"d_model": 1, "d_ff": 4}, {"num_heads": 1},
 TWO_STACKS = Settings({"d_model": 1, "encoder_ffn_dim": 4, "decoder_ffn_dim": 4},
                       {"encoder_attention_heads": 1, "decoder_attention_heads": 1},
                       fixed={"encoder_layers": 2, "decoder_layers": 2, "vocab_size": VOCABULARY})  # fmt: skip
-WHISPER = replace(TWO_STACKS, fixed=TWO_STACKS.fixed | {
+WHISPER = replace(TWO_STACKS, fixed={**TWO_STACKS.fixed,
     "num_mel_bins": MEL, "max_source_positions": FRAMES // 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "decoder_start_token_id": 1, "suppress_tokens": None, "begin_suppress_tokens": None})  # fmt: skip
 PART = Settings({"hidden_size": 1, "intermediate_size": 4}, {"num_attention_heads": 1}, fixed={"num_hidden_layers": 2})
-WAVES = replace(PART, fixed=PART.fixed | {"mask_time_prob": 0.0, "layerdrop": 0.0, "num_conv_pos_embedding_groups": 4,
+WAVES = replace(PART, fixed={**PART.fixed, "mask_time_prob": 0.0, "layerdrop": 0.0, "num_conv_pos_embedding_groups": 4,
                                           "num_conv_pos_embeddings": 32})  # fmt: skip
-SPECTRUM = replace(PART, fixed=PART.fixed | {"max_length": FRAMES, "num_mel_bins": MEL, "num_labels": 100})
+SPECTRUM = replace(PART, fixed={**PART.fixed, "max_length": FRAMES, "num_mel_bins": MEL, "num_labels": 100})
 MASKED_IMAGES = replace(
-    PART, times=PART.times | {"decoder_hidden_size": 1, "decoder_intermediate_size": 4},
+    PART, times={**PART.times, "decoder_hidden_size": 1, "decoder_intermediate_size": 4},
     heads={"num_attention_heads": 1, "decoder_num_attention_heads": 1}, sizes=("image_size",),
-    fixed=PART.fixed | {"patch_size": 8, "decoder_num_hidden_layers": 1})  # fmt: skip
+    fixed={**PART.fixed, "patch_size": 8, "decoder_num_hidden_layers": 1})  # fmt: skip
 SERIES = Settings(
     {"d_model": 1, "ffn_dim": 4},
     {"num_attention_heads": 1},
