@@ -70,13 +70,14 @@ def test_what_there_is_to_look_at(trained: tuple[Path, str]) -> None:
     out, _ = trained
     names = {f"val_{name}" for name in ("comparison", "errors_by_family", "errors_by_op_name", "errors_by_run")}
     stems = {path.stem for path in (out / "tables").iterdir() if path.stem.startswith("val")}
-    assert stems == {*names, "val_predictions", "val_rows"}
+    assert stems == {*names, "val_predictions", "val_rows", "val_worst_nodes"}
     by_family = pd.read_csv(out / "tables" / "val_errors_by_family.csv")
     assert by_family["time_share"].sum() == pytest.approx(1.0)
     assert by_family["nodes"].sum() == len(pd.read_csv(out / "tables" / "val_predictions.csv")) == 11
     assert "Node latencies of the validation runs" in (out / "figures" / "val_parity.html").read_text()
     written = json.loads((out / "facts.json").read_text())
-    assert written == {"checkpoint_sha256": load_checkpoint(out / "checkpoint.pt").sha256}
+    assert written.pop("checkpoint_sha256") == load_checkpoint(out / "checkpoint.pt").sha256
+    assert set(written) == {"val_gmae"} and 0 < written["val_gmae"] < 1
 
 
 def test_the_network_and_the_hybrid_stand_with_trivial_predictors(trained: tuple[Path, str]) -> None:

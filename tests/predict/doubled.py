@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 import numpy as np
 import torch
@@ -21,9 +23,10 @@ OTHERS = Shares(0.75, 0.25)  # of the corrections of kernels, in programs that t
 
 @cache
 def toy_data() -> PreparedData:
-    """The data set of the toy runs, prepared once for all tests."""
-    with TemporaryDirectory() as folder:
-        return prepared(Path(folder))
+    """The data set of the toy runs, prepared once for all tests, which read it from this folder."""
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    return prepared(folder)
 
 
 @cache

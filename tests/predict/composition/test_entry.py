@@ -148,6 +148,7 @@ def test_an_agent_of_wandb_trains_what_the_sweep_describes(
 ) -> None:
     """The command as wandb's own agent makes it, offline: a sweep and its search by Optuna have the same settings."""
     utils = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
+    pytest.importorskip("wandb").teardown()  # the settings of an earlier test's runs
     sweep = yaml.safe_load((CONF_DIR / "wandb_sweep.yaml").read_text())
     searched = yaml.safe_load((CONF_DIR / "experiment/sweep.yaml").read_text())["hydra"]["sweeper"]["params"]
     assert {name: set(_bounds(one)) for name, one in sweep["parameters"].items()} == {
