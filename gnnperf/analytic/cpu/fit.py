@@ -25,7 +25,8 @@ START_US = {
     "call": 3.0, "cold_call": 3.0, "product": 0.3, "tensor": 1.0, "byte": 1e-4, "far_byte": 1e-4, "left": 1e-4,
     "right": 1e-4, "result": 1e-4, "row": 1e-2, "missed_row": 5e-2, "flop": 2e-5, "lane_flop": 2e-4, "element": 1e-4,
 }  # fmt: skip
-FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH = 0.3, 1.0, 0.1  # of the draw to the start, the family, and to 1
+FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH = 0.1, 1.0, 0.1  # of the draw to the start, the family, and to 1
+SLOWEST_TRAFFIC = 10.0  # times its start: what few small calls show of traffic says nothing of large ones
 ROBUST_SCALE = 0.3  # of a log latency: larger misses count linearly
 SHORTEST_US = 0.3  # below it a clock of 1 ns and a profiler's own cost decide
 TIME_POWER = 0.5  # weight = (time spent in the call in all)^power: neither each shape alike nor long ones only
@@ -107,6 +108,8 @@ class _Problem:
         self.weight = _weights(rows)
         self.is_call = np.array([count in CALLS for count in layout.counts], float)  # [J]
         self.is_traffic = np.array([count in TRAFFIC for count in layout.counts], float)  # [J]
+        of_family = np.where(self.is_traffic, np.log(SLOWEST_TRAFFIC), np.inf)  # [J]
+        self.most = np.concatenate([of_family, np.full(sum(layout.sizes[1:]), np.inf)])  # [P]
         self.start = np.log([START_US[count] for count in layout.counts])  # [J]
         parts = zip((FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH, SHARED_STRENGTH), layout.sizes, strict=True)
         self.draw = np.concatenate([np.full(size, strength**2 / len(rows)) for strength, size in parts])  # [P]
@@ -119,7 +122,7 @@ class _Problem:
             normal, gradient = self._slopes(x, terms)
             while damping < MOST_DAMPING:
                 step = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), gradient)
-                moved = x + np.clip(step, -LARGEST_MOVE, LARGEST_MOVE)
+                moved = np.minimum(x + np.clip(step, -LARGEST_MOVE, LARGEST_MOVE), self.most)
                 moved_terms, moved_loss = self._evaluate(moved)
                 if moved_loss < loss:
                     break
