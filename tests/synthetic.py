@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from toys import two_rank_graph
 
-from gnnperf.gnn.data.kept import Kept
-from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData, Step, prepare
-from gnnperf.gnn.data.runs import RunGraph, RunStep, typical
+from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData, prepare
+from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
@@ -51,21 +48,9 @@ def read(run: str) -> RunGraph:
     return RunGraph(run, toy_run(ord(run)), cluster())
 
 
-def typical_of(read: Callable[[str], RunGraph]) -> Callable[[str], RunStep]:
-    """The typical steps of the runs that `read` returns."""
-    return lambda run: typical(read(run))
-
-
 def prepared(tmp_path: Path, split: Split = SPLIT, earlier: Earlier | None = None) -> PreparedData:
     """The data set, cached below `tmp_path`."""
-    return prepare(DataConfig(cache_dir=str(tmp_path)), split, typical_of(read), earlier)
-
-
-def holding(step: Step, **content: Any) -> Step:
-    """The step with another graph, base or data, which are not on disk."""
-    given = {name: content.get(name, getattr(step, name)) for name in ("graph", "base", "data")}
-    work = Kept(lambda: (given["graph"], given["base"]), step.num_nodes)
-    return replace(step, work=work, example=Kept(lambda: given["data"], step.num_nodes), segments=None)
+    return prepare(DataConfig(cache_dir=str(tmp_path)), split, read, earlier)
 
 
 def load_toys(patch: pytest.MonkeyPatch, cache: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gzip
-import hashlib
 import json
 import os
 import secrets
@@ -16,13 +15,11 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
 from gnnperf.core.errors import InputError
 
 GZIP_LEVEL = 6
-PACKAGE = Path(__file__).resolve().parents[1]
 LINE_LENGTH = 120
 NAME_CHARS = 50  # of the result's name in the temporary one: names are limited to 255 bytes
 SUFFIX = ".tmp"
@@ -187,18 +184,6 @@ def readable(content: object, indent: int = 0) -> str:
 def write_gzip(path: Path, content: bytes) -> None:
     """Compressed, without a time stamp or file name inside: the same content gives the same bytes."""
     write_bytes(path, gzip.compress(content, GZIP_LEVEL, mtime=0))
-
-
-@cache
-def code_of(*sources: str, package: Path = PACKAGE) -> str:
-    """Hash of the source of packages and modules, named by their paths in `package`."""
-    digest = hashlib.sha256()
-    for name in sources:
-        path = package / name
-        assert path.exists(), f"{path} was moved"
-        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def read_json(path: Path) -> dict[str, object] | None:

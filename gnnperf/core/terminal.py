@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import io
 import os
 import sys
@@ -140,11 +139,7 @@ class Streams:
 
 @contextmanager
 def lasting_streams() -> Iterator[Streams]:
-    """Let standard output and standard error last for as long as the work does; characters they lack are escaped.
-
-    The whole command collects cycles seldom: imports and tables make hardly any, and looking takes a short one 5 %.
-    """
-    gc.set_threshold(100_000)
+    """Let standard output and standard error last for as long as the work does; characters they lack are escaped."""
     before = sys.stdout, sys.stderr
     try:
         yield Streams()

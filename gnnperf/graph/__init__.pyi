@@ -1,4 +1,3 @@
-from . import storage as storage
 from .build import INTER as INTER
 from .build import INTRA as INTRA
 from .build import add_hardware as add_hardware

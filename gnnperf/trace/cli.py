@@ -1,4 +1,4 @@
-"""`gnnperf inspect PATH...` and `gnnperf data list | fetch`; `data build` is added by another package."""
+"""`gnnperf inspect PATH...` and `gnnperf data list | fetch`."""
 
 from __future__ import annotations
 
@@ -40,16 +40,12 @@ gnnperf data fetch --kind '*' --mirror MIRROR      everything, from a folder
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add `inspect`."""
+    """Add `inspect`, `data` and the two commands of `data`."""
     short = "what a trace holds: ranks, steps, shapes, collectives, and what is missing"
     inspecting = add_command(subparsers, "inspect", short, INSPECT, INSPECT_EXAMPLES, inspect_paths)
     inspecting.add_argument("path", nargs="+", type=Path, metavar="PATH", help="file, directory of rank files, archive")
     inspecting.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="of several in one folder")
-
-
-def add_data_parsers(subparsers: Subparsers) -> Subparsers:
-    """Add `data` with two of its commands; returns what takes others."""
-    data = subparsers.add_parser("data", help="fetch public measurements, build data sets")
+    data = subparsers.add_parser("data", help="list and fetch public measurements")
     commands = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
     listing = add_command(commands, "list", "runs and tables, or single files", LIST, LIST_EXAMPLES, list_entries)
     _add_selection(listing)
@@ -61,7 +57,6 @@ def add_data_parsers(subparsers: Subparsers) -> Subparsers:
                           help=f"folder for files (default: {FOLDER})")  # fmt: skip
     fetching.add_argument("--mirror", type=Path, metavar="DIR",
                           help=f"take files from this folder (default: ${MIRROR_VARIABLE}, if set)")  # fmt: skip
-    return commands
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:

@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, Segment, code_of
+from gnnperf.core import InputError, NodeType, Segment
 from gnnperf.gnn import node_kinds, run_of
-from gnnperf.gnn.data.cache import content_digest
+from gnnperf.gnn.data.cache import code_of, content_digest
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import filled_us
 from gnnperf.gnn.evaluation.metrics import is_measured

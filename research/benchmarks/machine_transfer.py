@@ -26,7 +26,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn import build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import PreparedData, Step, prepare
 from gnnperf.gnn.data.recordings import Repeats, read_recordings
-from gnnperf.gnn.data.runs import read_step, run_of
+from gnnperf.gnn.data.runs import read_run, run_of
 from gnnperf.gnn.data.source import source_runs, with_model_ratio
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.data.step_time import contended_step_time_us
@@ -93,7 +93,7 @@ def _split(here: Mapping[str, Repeats], shared: Sequence[str], num_runs: int, se
 def _prepared(folder: Path, split: Split, seed: int) -> tuple[PreparedData, TrainConfig]:
     data_config = DataConfig(path=str(folder))
     cache = Path(data_config.cache_dir).expanduser()
-    data = prepare(data_config, split, lambda name: read_step(folder, name, cache), None, source_runs(FIRST, cache))
+    data = prepare(data_config, split, lambda name: read_run(folder, name, cache), None, source_runs(FIRST, cache))
     trainer = TrainerConfig(progress_bar=False)
     return data, TrainConfig(data=data_config, model=MODEL, optim=OPTIM, trainer=trainer, seed=seed)
 

@@ -1,24 +1,36 @@
-"""Hashes of content, and graphs on disk by such a hash. Plain tensors only: nothing is unpickled."""
+"""Hashes of code and of content, and graphs on disk by such a hash. Plain tensors only: nothing is unpickled."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.core import code_of, write_bytes
+from gnnperf.core import write_bytes
 
-COUNT = "count"  # file with the number of graphs
+PACKAGE = Path(__file__).resolve().parents[2]
 _SOURCES = ("core", "hardware", "graph", "analytic", "gnn/data")
+
+
+@cache
+def code_of(*sources: str, package: Path = PACKAGE) -> str:
+    """Hash of the source of packages and modules, named by their paths in `package`."""
+    digest = hashlib.sha256()
+    for name in sources:
+        path = package / name
+        assert path.exists(), f"{path} was moved"
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def code_fingerprint() -> str:
@@ -34,35 +46,18 @@ def fingerprint(*parts: object) -> str:
     return digest.hexdigest()[:32]
 
 
-def stored_graphs(folder: Path, key: str, build: Callable[[], Iterable[HeteroData]]) -> list[Path]:
-    """The files of graphs stored as `key`, or of those that `build` makes; files that cannot be read are made anew."""
-    folder = folder / "features" / key
-    with suppress(Exception):  # a damaged file can fail anywhere in torch's reader
-        paths = [folder / f"{number}.pt" for number in range(int((folder / COUNT).read_text()))]
-        if all(read_graph(path) for path in paths):
-            return paths
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for number, graph in enumerate(build()):
-        held = io.BytesIO()
-        torch.save(graph.to_dict(), held)
-        paths.append(folder / f"{number}.pt")
-        write_bytes(paths[-1], held.getvalue())
-    write_bytes(folder / COUNT, str(len(paths)).encode())  # last: it states that all are there
-    return paths
-
-
-def read_graph(path: Path) -> HeteroData:
-    """A stored graph, whose tensors are mapped into memory."""
-    return HeteroData.from_dict(torch.load(path, weights_only=True, map_location="cpu", mmap=True))
-
-
-class Listed(list[Any]):
-    """Counts as the list of a function's results, of which one at a time is in memory."""
-
-    def __init__(self, items: Iterable[object], function: Callable[[Any], object]) -> None:
-        super().__init__(items)
-        self.function = function
+def cached_graphs(folder: Path, key: str, build: Callable[[], list[HeteroData]]) -> list[HeteroData]:
+    """The graphs stored as `key`, or those that `build` makes; a file that cannot be read is made anew."""
+    path = folder / "features" / f"{key}.pt"
+    if path.is_file():
+        with suppress(Exception):  # a damaged file can fail anywhere in torch's reader
+            return [HeteroData.from_dict(d) for d in torch.load(path, weights_only=True, map_location="cpu")]
+    graphs = build()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held = io.BytesIO()
+    torch.save([g.to_dict() for g in graphs], held)
+    write_bytes(path, held.getvalue())
+    return graphs
 
 
 def content_digest(*parts: object) -> str:
@@ -79,8 +74,7 @@ def content_digest(*parts: object) -> str:
 
 def _add(digest: hashlib._Hash, value: object) -> None:
     """Type and length come first, so that a list is not taken for the elements next to it."""
-    name = "list" if isinstance(value, Listed) else type(value).__name__
-    digest.update(f"{name} {len(value) if isinstance(value, Sized) else 0} ".encode())
+    digest.update(f"{type(value).__name__} {len(value) if isinstance(value, Sized) else 0} ".encode())
     if isinstance(value, torch.Tensor):
         value = value.detach().numpy(force=True)
     if is_dataclass(value):
@@ -95,7 +89,7 @@ def _add(digest: hashlib._Hash, value: object) -> None:
             for item in value.items():
                 _add(digest, item)
         case list() | tuple() | np.ndarray():
-            for one in map(value.function, value) if isinstance(value, Listed) else value:
+            for one in value:
                 _add(digest, one)
         case set() | frozenset():
             raise TypeError("a set has another order in every process: sort it")

@@ -8,7 +8,7 @@ slower, and what one kind learned of that link does not hold for another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -72,11 +72,8 @@ class Normalizer:
         return inside.all(1) & (kind < len(low))
 
 
-def fit_normalizer(graphs: Sequence[HeteroData], more: Iterable[HeteroData] = ()) -> Normalizer:
-    """Statistics over all nodes of a type in these graphs; a type without nodes gets mean 0 and an infinite scale.
-
-    `more` graphs widen the ranges only; one of them at a time is in memory.
-    """
+def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
+    """Statistics over all nodes of a type in these graphs; a type without nodes gets mean 0 and an infinite scale."""
     mean, scale, low, high = {}, {}, {}, {}
     for node_type in graphs[0].node_types:
         x = torch.cat([g[node_type].x for g in graphs]).double()  # [all nodes of the type, num_features]
@@ -88,24 +85,8 @@ def fit_normalizer(graphs: Sequence[HeteroData], more: Iterable[HeteroData] = ()
         low[node_type] = (x.amin(0) if len(x) else zero).float()
         high[node_type] = (x.amax(0) if len(x) else zero).float()
         scale[node_type] = torch.where(sigma > 1e-6, sigma, torch.full_like(sigma, float("inf"))).float()
-    seen = {t for t in low if any(len(g[t].x) for g in graphs)}
-    of_kinds = _of_kinds([g[COLLECTIVE] for g in graphs if COLLECTIVE in g.node_types])
-    for graph in more:
-        for t in (t for t in low if len(graph[t].x)):
-            least, most = graph[t].x.amin(0), graph[t].x.amax(0)
-            low[t] = torch.minimum(low[t], least) if t in seen else least
-            high[t] = torch.maximum(high[t], most) if t in seen else most
-            seen.add(t)
-        of_kinds = _of_both_kinds(of_kinds, _of_kinds([graph[COLLECTIVE]] if COLLECTIVE in graph.node_types else []))
-    return Normalizer(mean, scale, low, high, of_kinds)
-
-
-def _of_both_kinds(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Ranges by kind of collective that contain both."""
-    more = max(len(ranges["low"]) for ranges in (one, other))
-    low, high = ([_extended(ranges[end], more, fill) for ranges in (one, other)]
-                 for end, fill in (("low", torch.inf), ("high", -torch.inf)))  # fmt: skip
-    return {"low": torch.minimum(*low), "high": torch.maximum(*high)}
+    collectives = [g[COLLECTIVE] for g in graphs if COLLECTIVE in g.node_types]
+    return Normalizer(mean, scale, low, high, _of_kinds(collectives))
 
 
 def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:
@@ -126,8 +107,12 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     A feature with another constant now varies between the two. A node type that did not occur then is as it is later.
     """
     both = {t: _of_both(earlier, later, t) for t in later.mean}
+    more = max(len(n.of_kinds["low"]) for n in (earlier, later))
+    low, high = ([_extended(n.of_kinds[end], more, fill) for n in (earlier, later)]
+                 for end, fill in (("low", torch.inf), ("high", -torch.inf)))  # fmt: skip
+    of_kinds = {"low": torch.minimum(*low), "high": torch.maximum(*high)}
     mean, scale, lowest, highest = ({t: result[place] for t, result in both.items()} for place in range(4))
-    return Normalizer(mean, scale, lowest, highest, _of_both_kinds(earlier.of_kinds, later.of_kinds))
+    return Normalizer(mean, scale, lowest, highest, of_kinds)
 
 
 def _extended(rows: Tensor, count: int, fill: float) -> Tensor:

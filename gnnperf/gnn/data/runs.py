@@ -8,19 +8,17 @@ quarter of a node's mean, and absent from the median step.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import default_contention
-from gnnperf.core import InputError, NodeType, code_of, replacing_folder, untrusted
+from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.recordings import CARD, program_in, read_json
-from gnnperf.graph import ExecutionGraph, load_graph, read_graph, storage
+from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import (
     ClusterSpec,
     DeviceSpec,
@@ -155,34 +153,6 @@ def read_run(
     graph = load_graph(root / name, cache_dir)
     run = RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
     return run if bucket_bytes is None else with_token_buckets(run, bucket_bytes)
-
-
-LABELS = "labels.npz"
-_SOURCES = ("hardware", "schedule", "gnn/data/runs.py")  # that a typical step depends on, next to those of a graph
-
-
-def read_step(
-    root: Path, name: str, cache_dir: Path, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
-    bucket_bytes: float | None = None,
-) -> RunStep:  # fmt: skip
-    """The typical step of what `read_run` reads, kept in `cache_dir`."""
-    given = f"{code_of(*_SOURCES)} {hardware} {cluster} {bucket_bytes} {default_contention()}"
-    key = hashlib.sha256(f"{storage.fingerprint([root / name])} {given}".encode()).hexdigest()[:24]
-    folder = cache_dir / "steps" / key
-    if not folder.is_dir():
-        step = typical(read_run(root, name, cache_dir, hardware, cluster, bucket_bytes))
-        labels: dict[str, Any] = {"usual_us": step.isolated.usual_us, "steady_us": step.isolated.steady_us,
-                                  "step_us": step.step_us, "cross_step": step.graph.cross_step}  # fmt: skip
-        with replacing_folder(folder) as temporary:
-            storage.write_files(step.graph, temporary)
-            np.savez(temporary / LABELS, **labels)
-        return step
-    with untrusted.reading(folder, "is damaged", remedy="remove it"), np.load(folder / LABELS) as stored:
-        graph = replace(read_graph(folder), cross_step=stored["cross_step"])
-        isolated, step_us = IsolatedLabels(stored["usual_us"], stored["steady_us"]), float(stored["step_us"])
-    run = RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
-    run = run if bucket_bytes is None else with_token_buckets(run, bucket_bytes)
-    return RunStep(name, run.graph, run.cluster, step_us, isolated, run.workload)
 
 
 def with_token_buckets(run: RunGraph, bucket_bytes: float) -> RunGraph:

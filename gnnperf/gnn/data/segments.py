@@ -106,9 +106,3 @@ class SegmentedGraph:
             senders = src[hops[dst] == near]
             hops[senders] = np.minimum(hops[senders], near + 1)
         return hops
-
-
-def segments_of(data: HeteroData, max_nodes: int, num_hops: int) -> Iterator[HeteroData]:
-    """A graph in segments of at most `max_nodes` nodes."""
-    whole = SegmentedGraph(data, num_hops)
-    yield from (whole.cut(window).data for window in whole.windows(max_nodes))

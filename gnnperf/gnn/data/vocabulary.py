@@ -47,14 +47,6 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
     return Vocabulary({t: {f: tuple(sorted(words)) for f, words in fields.items()} for t, fields in seen.items()})
 
 
-def united(one: Vocabulary, other: Vocabulary) -> Vocabulary:
-    """The words of both, sorted."""
-    return Vocabulary(
-        {t: {f: tuple(sorted({*words, *other.words[t][f]})) for f, words in fields.items()}
-         for t, fields in one.words.items()}
-    )  # fmt: skip
-
-
 def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:
     """The earlier words with the codes that they have, and behind them the later ones that are new."""
     return Vocabulary(

@@ -74,21 +74,17 @@ class TrainerConfig:
 
     Attributes:
         max_epochs: passes over the training steps.
-        accumulated_batches: batches whose gradients one optimizer step adds up: larger batches in the same memory.
         progress_bar: draw one.
         threads: CPU threads; 1 keeps results bit-identical on every machine with the same libraries.
     """
 
     max_epochs: int = 60
-    accumulated_batches: int = field(default=1, repr=False)  # evaluation records are named by the repr of the rest
     progress_bar: bool = True
     threads: int = 1
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         require(self.max_epochs >= 1, "trainer.max_epochs", self.max_epochs, "a whole number >= 1")
-        require(self.accumulated_batches >= 1, "trainer.accumulated_batches", self.accumulated_batches,
-                "a whole number >= 1")  # fmt: skip
         require(1 <= self.threads <= 1024, "trainer.threads", self.threads, "1 to 1024")
 
 

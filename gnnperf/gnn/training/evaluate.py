@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import console, csv_text, each, write_text
-from gnnperf.gnn.data.prepare import PreparedData, Step, sampled
+from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
 from gnnperf.gnn.evaluation.metrics import ALL, compare
@@ -52,7 +52,7 @@ def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALU
     Predictors: gnn; base (analytical, else typed floor), which the network corrects; analytic; one constant per op;
     a copy of the nearest training run.
     """
-    nearest = fit_nearest_run({step.run: step.nodes for step in sampled(data.steps["train"])})
+    nearest = fit_nearest_run({step.run: step.nodes for step in data.steps["train"]})
     return {part: _compare(network, data.steps[part], nearest, part) for part in parts if data.steps[part]}
 
 

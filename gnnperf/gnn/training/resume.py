@@ -42,7 +42,6 @@ def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dic
         **{f"data.{name}": str(getattr(config.data, name)) for name in ("batch_size", "bucket_bytes", "source_path")},
         "runs": content_digest(data.split.train, data.split.val),
         "network at the start": content_digest(model.state_dict()),
-        "trainer.accumulated_batches": str(config.trainer.accumulated_batches),
         **{f"optim.{name}": str(value) for name, value in optim.items()},
     }
 

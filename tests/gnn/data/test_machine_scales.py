@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import read, typical_of
+from synthetic import read
 
 from gnnperf.gnn.data import machine_scales as module
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale, machine_scales_of, paced
@@ -131,7 +131,7 @@ def test_prepared_data_are_in_our_machine_scale(tmp_path: Path) -> None:
         return replace(result, run=name, graph=replace(result.graph, nodes=nodes, fingerprint=name))
 
     config = DataConfig(cache_dir=str(tmp_path), train_paths=[str(tmp_path / "more")])
-    data = prepare(config, Split("run+more", (*names, *theirs), ("i",), ("j",)), typical_of(read_both))
+    data = prepare(config, Split("run+more", (*names, *theirs), ("i",), ("j",)), read_both)
     assert data.split.train == (*names, "more/x") == tuple(step.run for step in data.steps["train"])
     labels, ours = (
         nodes["latency_us"].to_numpy() for nodes in (data.steps["train"][-1].nodes, typical(read("x")).graph.nodes)

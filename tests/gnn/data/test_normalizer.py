@@ -26,13 +26,6 @@ def test_mean_and_spread_over_all_graphs_by_hand() -> None:
     assert data["host"].x[1, 0] == 1e9  # the original is untouched
 
 
-def test_further_graphs_widen_the_ranges_only() -> None:
-    graphs = [graph([[0.0, 5.0]]), graph([[2.0, 5.0]]), graph([[7.0, -1.0]])]
-    normalizer = fit_normalizer(graphs[:2], graphs[2:])
-    assert normalizer.mean["host"].tolist() == [1.0, 5.0]
-    assert normalizer.low["host"].tolist() == [0.0, -1.0] and normalizer.high["host"].tolist() == [7.0, 5.0]
-
-
 def test_a_type_without_nodes() -> None:
     normalizer = fit_normalizer([graph([[1.0, 2.0]])])
     assert normalizer.apply(graph([[1.0, 2.0]]))["link"].x.shape == (0, 3)

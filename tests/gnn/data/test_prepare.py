@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,16 +12,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import SPLIT, cluster, prepared, read, toy_run, typical_of
+from synthetic import SPLIT, cluster, prepared, read, toy_run
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data import cache, kept
-from gnnperf.gnn.data import prepare as prepare_module
+from gnnperf.gnn.data import cache
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, SharedBatches, StepDataModule
-from gnnperf.gnn.data.prepare import DataConfig, PreparedData, load_data, opened, prepare, sampled
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
-from gnnperf.gnn.data.segments import WORK, SegmentedGraph
 from gnnperf.hardware import COLLECTIVES_GROUP, load_device, path_of
 from gnnperf.hardware.placement import Placement
 
@@ -41,7 +38,7 @@ def test_parts_and_statistics_from_train_only(data: PreparedData, toy_cache: Pat
         nodes = result.graph.nodes.assign(dtype="strange", latency_us=1e6)
         return replace(result, graph=replace(result.graph, nodes=nodes, fingerprint=f"strange {run}"))
 
-    other = prepare(DataConfig(cache_dir=str(toy_cache)), SPLIT, typical_of(strange))
+    other = prepare(DataConfig(cache_dir=str(toy_cache)), SPLIT, strange)
     assert other.vocabulary == data.vocabulary
     assert other.floors == data.floors
     assert other.constants == data.constants
@@ -51,10 +48,10 @@ def test_parts_and_statistics_from_train_only(data: PreparedData, toy_cache: Pat
 
 
 def test_what_is_tested_on_is_no_part_of_what_is_learned_from(data: PreparedData, toy_cache: Path) -> None:
-    external = prepare(DataConfig(cache_dir=str(toy_cache)), replace(SPLIT, test=("g",)), typical_of(read))
+    external = prepare(DataConfig(cache_dir=str(toy_cache)), replace(SPLIT, test=("g",)), read)
     assert external.training_fingerprint == data.training_fingerprint
     assert external.fingerprint != data.fingerprint
-    fewer = prepare(DataConfig(cache_dir=str(toy_cache)), replace(SPLIT, train=SPLIT.train[:3]), typical_of(read))
+    fewer = prepare(DataConfig(cache_dir=str(toy_cache)), replace(SPLIT, train=SPLIT.train[:3]), read)
     assert fewer.training_fingerprint != data.training_fingerprint
 
 
@@ -72,7 +69,7 @@ def test_the_cache_knows_collective_models_of_collectives_by_their_content(tmp_p
 
     for count, name in ((2, "a100_vtrain"), (2, "a100_vtrain"), (4, "perlmutter")):
         shutil.copy(path_of(name, COLLECTIVES_GROUP), collective_models)
-        prepare(DataConfig(cache_dir=str(tmp_path)), SMALL, typical_of(with_collective_models))
+        prepare(DataConfig(cache_dir=str(tmp_path)), SMALL, with_collective_models)
         assert len(list(tmp_path.rglob("*.pt"))) == count
 
 
@@ -92,39 +89,6 @@ def test_the_cache_is_read_the_second_time_and_depends_on_its_inputs(
     monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
     assert prepared(tmp_path, SMALL).fingerprint == first.fingerprint  # the same data, made anew
     assert len(list(tmp_path.rglob("*.pt"))) == 4
-
-
-def test_no_memory_for_steps_changes_nothing(
-    data: PreparedData, toy_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept, "MAX_NODES", 0)
-    again = prepared(toy_cache)
-    assert again.fingerprint == data.fingerprint
-    assert sum(step.example._value is not None for part in again.steps.values() for step in part) <= 1
-    shuffled = StepDataModule(again, DataConfig(batch_size=2), num_hops=1, seed=0)
-    there = StepDataModule(data, DataConfig(), 1, 0)
-    for place in range(len(there.train)):
-        assert torch.equal(shuffled.train[place]["compute"].x, there.train[place]["compute"].x)
-
-
-def test_large_steps_are_cut_on_disk(data: PreparedData) -> None:
-    module = StepDataModule(data, DataConfig(batch_size=1, max_nodes_per_batch=8), num_hops=1, seed=0)
-    whole = SegmentedGraph(data.steps["train"][0].data, 1)
-    windows = whole.windows(8)
-    assert len(windows) > 1
-    for place, window in enumerate(windows):
-        part, expected = module.train[place], whole.cut(window).data
-        assert all(torch.equal(part[t].x, expected[t].x) for t in WORK)
-        assert all(torch.equal(part[t].edge_index, expected[t].edge_index) for t in part.edge_types)
-
-
-def test_what_is_fitted_on_all_nodes_takes_evenly_spaced_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [SimpleNamespace(num_nodes=10, run=run) for run in range(64)]
-    assert sampled(runs) == runs
-    monkeypatch.setattr(prepare_module, "MAX_FITTED_NODES", 320)
-    assert [run.run for run in sampled(runs)] == list(range(0, 64, 2))
-    monkeypatch.setattr(prepare_module, "MAX_FITTED_NODES", 1)
-    assert len(sampled(runs)) == 16
 
 
 def test_a_damaged_cache_file_is_made_anew(tmp_path: Path) -> None:
@@ -173,8 +137,7 @@ def test_a_cluster_that_is_named_states_what_its_links_are(monkeypatch: pytest.M
     monkeypatch.setattr("gnnperf.gnn.data.prepare.read_split", lambda root, axis: SPLIT)
     limited = replace(toy_run(0), placement=Placement(2, 125e6))
     monkeypatch.setattr("gnnperf.gnn.data.runs.load_graph", lambda *_: limited)
-    config = DataConfig(path=str(tmp_path), bucket_bytes=7e4, cache_dir=str(tmp_path / "cache"))
-    (tmp_path / "a").write_text("")
+    config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
     assert opened(config)[1]("a").cluster.inter.bucket_bytes == 7e4
     with pytest.raises(InputError, match=r"data\.bucket_bytes.*cluster\.inter\.bucket_bytes"):
         opened(config, None, cluster())
@@ -199,19 +162,13 @@ def on_cpu(run: str) -> RunGraph:
 
 def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
-        prepare(
-            DataConfig(cache_dir=str(tmp_path)), SPLIT, typical_of(lambda run: on_cpu(run) if run == "a" else read(run))
-        )
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == "a" else read(run))
 
 
 @pytest.mark.parametrize("part", ["e", "f"])
 def test_what_learned_on_gpus_is_not_requested_about_cpus(tmp_path: Path, part: str) -> None:
     with pytest.raises(InputError, match=f"run '{part}' ran on a cpu, training runs on a gpu"):
-        prepare(
-            DataConfig(cache_dir=str(tmp_path)),
-            SPLIT,
-            typical_of(lambda run: on_cpu(run) if run == part else read(run)),
-        )
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == part else read(run))
 
 
 @pytest.mark.parametrize("recording", ["a", "a/1"])
@@ -221,7 +178,7 @@ def test_op_tables_of_another_processor_are_refused(tmp_path: Path, recording: s
     tables = ["datasets/cpu-lookups/ops.parquet"]
     config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
     with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Xeon CPU.*op_tables=\[\]"):
-        prepare(config, replace(SPLIT, train=(recording,)), typical_of(lambda run: replace(on_cpu(run[0]), run=run)))
+        prepare(config, replace(SPLIT, train=(recording,)), lambda run: replace(on_cpu(run[0]), run=run))
 
 
 @dataclass(frozen=True)

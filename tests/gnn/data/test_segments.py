@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -19,11 +18,9 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import fit_floors
-from gnnperf.gnn.data.kept import Kept
 from gnnperf.gnn.data.module import Examples, batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
-from gnnperf.gnn.data.prepare import Step
-from gnnperf.gnn.data.segments import SegmentedGraph, segments_of
+from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, outputs_of
 from gnnperf.gnn.settings import ModelConfig
@@ -147,18 +144,13 @@ def test_every_label_is_learned_from_once_in_a_pass() -> None:
 
 
 def test_a_whole_graph_stays_as_it_is_and_a_segment_joins_a_batch_with_others() -> None:
-    def cut(max_nodes: int, num_hops: int) -> list[Kept[HeteroData]]:
-        return [Kept(partial(HeteroData.clone, one), max_nodes) for one in segments_of(DATA, max_nodes, num_hops)]
-
-    work = Kept(lambda: (GRAPH, AnalyticPredictor().predict(GRAPH, cluster())), GRAPH.num_nodes)
-    step = Step("a", work, Kept(lambda: DATA, GRAPH.num_nodes), cluster(), 1.0, segments=cut)
-    small = Examples([step], max_nodes=1000, num_hops=2)
+    small = Examples([DATA], max_nodes=1000, num_hops=2)
     assert len(small) == 1
     assert small[0] is DATA
-    parts = Examples([step], max_nodes=20, num_hops=2)
-    batch = batch_of([parts[0], DATA])
+    cut = Examples([DATA], max_nodes=20, num_hops=2)
+    batch = batch_of([cut[0], DATA])
     assert batch.num_graphs == 2
-    assert batch.num_nodes == (parts[0].num_nodes or 0) + (DATA.num_nodes or 0)
+    assert batch.num_nodes == (cut[0].num_nodes or 0) + (DATA.num_nodes or 0)
 
 
 def test_every_edge_type_is_there_as_in_the_whole_graph() -> None:

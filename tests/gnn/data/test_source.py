@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import SPLIT, read, typical_of
+from synthetic import SPLIT, read
 
 from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
@@ -73,7 +73,7 @@ def twice(name: str) -> RunGraph:
 def with_source(cache: Path, recorded: str = "abcde") -> PreparedData:
     """The synthetic data set with that source."""
     source = SourceRuns({name: name for name in recorded}, twice)
-    return prepare(DataConfig(cache_dir=str(cache)), SPLIT, typical_of(read), None, source)
+    return prepare(DataConfig(cache_dir=str(cache)), SPLIT, read, None, source)
 
 
 def test_nodes_of_a_run_align_with_those_of_the_source() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import holding
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us, step_time_us
@@ -19,7 +18,7 @@ from gnnperf.schedule import schedule_with_contention
 def step(data: PreparedData) -> Step:
     """A validation step without lags."""
     made = data.steps["val"][0]
-    return holding(made, base=replace(made.base, lag_us=np.zeros(len(made.graph.edges))))
+    return replace(made, base=replace(made.base, lag_us=np.zeros(len(made.graph.edges))))
 
 
 def latencies_us(gemm_us: tuple[float, float] = (100.0, 120.0)) -> np.ndarray:
@@ -30,7 +29,7 @@ def latencies_us(gemm_us: tuple[float, float] = (100.0, 120.0)) -> np.ndarray:
 
 def with_period(step: Step) -> Step:
     (label,) = step.graph.steps
-    return holding(step, graph=replace(step.graph, steps=(replace(label, period_us=1.0),)))
+    return replace(step, graph=replace(step.graph, steps=(replace(label, period_us=1.0),)))
 
 
 def test_a_makespan_where_the_label_is_one(step: Step) -> None:
@@ -62,7 +61,7 @@ def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
     assert contended_step_time_us(step, latencies_us()) == pytest.approx(185)
     estimate = IsolatedPrediction(2 * latencies_us(), latencies_us())
     assert in_place_us(step, estimate).tolist() == pytest.approx((2 * latencies_us()).tolist())
-    lagged = holding(step, base=replace(step.base, lag_us=np.full(len(step.graph.edges), 1.0)))
+    lagged = replace(step, base=replace(step.base, lag_us=np.full(len(step.graph.edges), 1.0)))
     assert step_time_us(lagged, latencies_us()) > 185
     assert contended_step_time_us(lagged, latencies_us()) > 185
 
@@ -80,7 +79,7 @@ def test_the_usual_is_stretched_as_far_as_is_usual(step: Step) -> None:
     0 |= T2 x 2, half speed =| 20 |= T3, T4, gemm of both ranks =| ...   ratio as served, whatever the usual is
     """
     one_core = Isolated(np.ones(18, dtype=bool), Contention(ranks_per_node=2, cores_per_node=1.0))
-    shared = holding(step, base=replace(step.base, isolated=one_core))
+    shared = replace(step, base=replace(step.base, isolated=one_core))
     usual_us = latencies_us()
     usual_us[3], usual_us[7] = 50.0, np.nan
     result = in_place_us(shared, IsolatedPrediction(usual_us, latencies_us()))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from synthetic import SPLIT, holding, prepared, read, typical_of
+from synthetic import SPLIT, prepared, read
 from torch import Tensor
 
 from gnnperf.core.errors import InputError
@@ -47,7 +47,7 @@ def again(start: Checkpoint, toy_cache: Path) -> PreparedData:
 @pytest.fixture(scope="module")
 def new(start: Checkpoint, toy_cache: Path) -> PreparedData:
     """Runs with other tokens."""
-    return prepare(DataConfig(cache_dir=str(toy_cache)), STRANGE, typical_of(strange), start.earlier)
+    return prepare(DataConfig(cache_dir=str(toy_cache)), STRANGE, strange, start.earlier)
 
 
 def strange(run: str) -> RunGraph:
@@ -78,7 +78,7 @@ def test_it_predicts_as_before_on_the_runs_it_knows(start: Checkpoint, again: Pr
 
 def test_new_words_are_what_unknown_words_were(start: Checkpoint, new: PreparedData) -> None:
     """Two vocabularies, one prediction: the earlier network gets the unknown token, and nothing that never varied."""
-    data = replace(new, steps={"test": tuple(holding(step, data=step.data.clone()) for step in new.steps["test"])})
+    data = replace(new, steps={"test": tuple(replace(step, data=step.data.clone()) for step in new.steps["test"])})
     assert data.vocabulary.words["compute"]["op_name"] == ("aten::mm", "mine::op")
     network, codes = begun(start, data), data.steps["test"][0].data["compute"].codes
     assert int(codes.max()) == 2
@@ -141,4 +141,4 @@ def test_corrections_of_other_devices_are_refused(tmp_path: Path, start: Checkpo
 
 def test_the_base_it_corrects_stays(tmp_path: Path, start: Checkpoint, new: PreparedData) -> None:
     assert start.earlier.base == (new.constants, new.floors)
-    assert new.floors != prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, typical_of(strange)).floors
+    assert new.floors != prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange).floors

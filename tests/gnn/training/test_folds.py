@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import holding
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
@@ -31,7 +30,7 @@ def left_out(step: Step, right: float, factor: float, program: str) -> Judged:
     data = step.data.clone()
     data[KERNELS].target = 0 * data[KERNELS].target + right  # where there is a label
     step_us = contended_step_time_us(step, base_us * np.exp(right * kernels))
-    given = holding(replace(step, workload=program, step_us=step_us), data=data)
+    given = replace(step, workload=program, step_us=step_us, data=data)
     return Judged(given, np.stack([factor * right * kernels] * 2), trust_kinds(step.nodes, base_us), program)
 
 

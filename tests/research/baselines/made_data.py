@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from synthetic import SPLIT, read, typical_of
+from synthetic import SPLIT, read
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.runs import RunGraph
@@ -34,7 +34,7 @@ def twice_recorded(cache: Path) -> PreparedData:
         longer = replace(label, makespan_us=1.2 * label.makespan_us)
         return replace(result, graph=replace(result.graph, nodes=nodes, steps=(longer,), fingerprint=name))
 
-    return prepare(DataConfig(cache_dir=str(cache)), split, typical_of(recorded))
+    return prepare(DataConfig(cache_dir=str(cache)), split, recorded)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import holding
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import step_time_us
@@ -19,7 +18,7 @@ from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, c
 
 def with_flops(step: Step, factor: float, step_us: float) -> Step:
     nodes = step.nodes.assign(flops=step.nodes["flops"] * factor)
-    return holding(replace(step, step_us=step_us), graph=replace(step.graph, nodes=nodes))
+    return replace(step, graph=replace(step.graph, nodes=nodes), step_us=step_us)
 
 
 def with_train(data: PreparedData, steps: list[Step]) -> PreparedData:
@@ -87,7 +86,7 @@ def test_configuration_by_hand(data: PreparedData) -> None:
 
 def test_what_test_runs_measured_changes_no_prediction(data: PreparedData, tmp_path: Path) -> None:
     step = data.steps["test"][0]
-    other = holding(replace(step, step_us=1.0), graph=replace(step.graph, nodes=step.nodes.assign(latency_us=1.0)))
+    other = replace(step, step_us=1.0, graph=replace(step.graph, nodes=step.nodes.assign(latency_us=1.0)))
     blind = replace(data, steps={**data.steps, "test": ()})
     for learner in (Analytic(), Base(), OpConstant(), NearestNodes(), MedianStep(), NearestStep(), RidgeStep()):
         one, two = learner.fit(data, 0), learner.fit(blind, 0)  # type: ignore[attr-defined]
