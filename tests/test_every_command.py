@@ -44,7 +44,6 @@ TESTED_IN = {  # what takes seconds has one test only
     "interventions": "tests/research/evaluation/test_cli.py",
     "noise-floor": "tests/research/evaluation/test_cli.py",
     "train": "tests/predict/test_train_command.py",
-    "data build": "tests/gnn/data/test_build.py",
     "capture": "tests/generate/test_capture_command.py",
     "improvement": "tests/research/evaluation/test_improvement.py",
 }
