@@ -29,34 +29,21 @@ from gnnperf.generate.transformer.sizes import layers_of
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Items one after the other: what a pass does at one unit of the model.
+    """Items one after the other: what a pass does at one unit of the model. Equal runs and items are one object."""
 
-    Equal runs are one object, and so are equal items.
-
-    Attributes:
-        items: in the order of the program; views, which launch nothing, included.
-    """
-
-    items: tuple[Item, ...]
+    items: tuple[Item, ...]  # in the order of the program; views, which launch nothing, included
 
 
-PlanItem = Item
 Runs = tuple[tuple[Run, int], ...]  # with how often each is run
 
 
 @dataclass(frozen=True)
 class PlanRuns:
-    """What a plan's passes do.
+    """What a plan's passes do."""
 
-    Attributes:
-        passes: runs of each class of equal passes.
-        of_kind: [num_kinds] class of each kind of pass.
-        after: what follows the last pass of each stage.
-    """
-
-    passes: tuple[Runs, ...]
-    of_kind: tuple[int, ...]
-    after: tuple[Run, ...]
+    passes: tuple[Runs, ...]  # of each class of equal passes
+    of_kind: tuple[int, ...]  # [num_kinds] class of each kind of pass
+    after: tuple[Run, ...]  # what follows the last pass of each stage
 
 
 class WorkBook:
@@ -79,7 +66,8 @@ class WorkBook:
             self._classes[key] = _classes(plan, steps(short).kinds)
         classes, of_kind = self._classes[key]
         passes = tuple(self._of_pass(plan, kind, of, unit, all_) for of, kind in classes.items())
-        after = self._number(_of_update(plan))
+        after = self._number(("update", plan.parallelism, plan.sharding, plan.schedule.gradient_dtype,
+                              plan.schedule.reduction, plan.model, plan.block, plan.experts, plan.offload))  # fmt: skip
         return PlanRuns(passes, of_kind, tuple(self._after(plan, i, after) for i in range(short.stages)))
 
     def _of_pass(self, plan: TransformerPlan, kind: PassKind, of: Class, units: int, all_: int) -> Runs:
@@ -159,13 +147,6 @@ def _flags(plan: TransformerPlan, kind: PassKind, between: bool) -> tuple[bool, 
     return (False, True, between) if fills else None
 
 
-def _of_update(plan: TransformerPlan) -> Hashable:
-    """What follows the last pass depends on, next to a stage's layers."""
-    s = plan.schedule
-    return ("update", plan.parallelism, plan.sharding, s.gradient_dtype, s.reduction, plan.model, plan.block,
-            plan.experts, plan.offload)  # fmt: skip
-
-
 def _of_units(plan: TransformerPlan) -> Hashable:
     """What the items of units depend on, whatever the number and order of passes."""
     ways, s = plan.parallelism, plan.schedule
@@ -204,19 +185,12 @@ def _of_visit(plan: TransformerPlan, at: Visit, step: int) -> tuple[Hashable, ..
 
 @dataclass(frozen=True)
 class ItemTable:
-    """Rows of distinct items, and whose each is.
+    """Rows of distinct items, and whose each is."""
 
-    Attributes:
-        table: [num_rows] schema.NODE_COLUMNS.
-        item: [num_rows] number of the item.
-        stage: [num_rows] of a transfer between ranks; -1: the row holds for every stage.
-        on_host: [num_rows] bool.
-    """
-
-    table: pd.DataFrame
-    item: np.ndarray
-    stage: np.ndarray
-    on_host: np.ndarray
+    table: pd.DataFrame  # [num_rows] schema.NODE_COLUMNS
+    item: np.ndarray  # [num_rows] number of the item
+    stage: np.ndarray  # [num_rows] of a transfer between ranks; -1: the row holds for every stage
+    on_host: np.ndarray  # [num_rows] bool
 
 
 def item_table(items: list[Item], ways: Parallelism) -> ItemTable:
@@ -279,11 +253,6 @@ def run_us(run: Run, device_us: Sequence[float]) -> float:
         elif (lane := lane_of(item)) is not None and lanes.get(lane, 0.0) > 0.0:
             lanes[lane] += us
     return max(compute, held)
-
-
-def is_transfer(item: Item) -> bool:
-    """Whether ranks meet in it."""
-    return isinstance(item, Transfer)
 
 
 def side_lane(item: Item) -> Lane | None:
