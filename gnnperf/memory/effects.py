@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -61,7 +61,6 @@ class _Cached:
 _cached = _Cached()
 
 
-@cache
 def is_composite(name: str) -> bool:
     """Whether an op is nothing but the ops that it calls, for autograd too."""
     if name not in _cached.composite:
@@ -71,7 +70,6 @@ def is_composite(name: str) -> bool:
     return _cached.composite[name]
 
 
-@cache
 def is_known(name: str) -> bool:
     """Whether torch has an op of this name in aten."""
     if name not in _cached.known:

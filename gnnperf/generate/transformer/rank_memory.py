@@ -187,16 +187,21 @@ class Changes:
     def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
         """One unit's backward pass, or a part of it; `before` is the unit that comes next."""
         released = self.plan.sharding.release_gradients and self._has_parameters(at.unit, at.pair)
+        count, item = unit_parameters(self.plan, at.unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
         if gradient is not Gradient.WEIGHTS:
             yield from self._begin_backward(at, before)
-            yield from self._sum(at.unit) if released else ()
+            if released:  # gradients of micro-batches are added up from the first one on
+                if not self._visits[at.unit]:
+                    yield Hold("aten::zero_", HeldFor.GRADIENTS, count.total * item)
+                self._visits[at.unit] += 1
             yield Stretch(at.pair, True)
         if gradient is not Gradient.INPUT and at.pair.weights:
             yield Stretch(at.pair, True, True)
         if gradient is Gradient.INPUT:
             return
-        if released:
-            yield from self._release(at.unit)
+        if released and self._visits[at.unit] >= self.plan.num_micro_batches:  # the rank's part is left
+            yield Hold(REDUCE, HeldFor.GRADIENTS, count.over(self.plan).total * item)
+            yield Hold(REDUCE, HeldFor.GRADIENTS, -count.total * item)
         if self._gathers(at.unit, at.pair):
             yield from self._reshard(at.unit)
         if self.plan.sharding.reduces_every_pass and self._has_parameters(at.unit, at.pair):
@@ -215,21 +220,6 @@ class Changes:
         if before is not None and self._gathers(before.unit, before.pair) and before.unit not in self.whole:
             yield from self._issue(before.unit)
         yield from self._return(before)
-
-    def _sum(self, unit: Unit) -> Iterator[Hold]:
-        """Where gradients of the unit's micro-batches are added up, from the first one on."""
-        if not self._visits[unit]:
-            size = unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.schedule.gradient_dtype]
-            yield Hold("aten::zero_", HeldFor.GRADIENTS, size)
-        self._visits[unit] += 1
-
-    def _release(self, unit: Unit) -> Iterator[Hold]:
-        """After the last micro-batch the rank's part is left."""
-        if self._visits[unit] < self.plan.num_micro_batches:
-            return
-        count, item = unit_parameters(self.plan, unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
-        yield Hold(REDUCE, HeldFor.GRADIENTS, count.over(self.plan).total * item)
-        yield Hold(REDUCE, HeldFor.GRADIENTS, -count.total * item)
 
     def end_of_backward(self) -> Iterator[Hold]:
         """The last send buffer goes."""
@@ -312,11 +302,6 @@ def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
         # The end of autograd's run: no backward pass follows at once.
         if place + 1 == len(order) or order[place + 1].micro_batch != each.micro_batch:
             yield from changes.end_of_backward()
-    yield Stretch(optimizer(plan, stage), False)
-
-
-def optimizer(plan: TransformerPlan, stage: int) -> Pair:
-    """Gradients in float32 are made where they are not summed in it; they go when the next step begins."""
-    full = DTYPE_BYTES[held_gradient_dtype(plan)] == FLOAT_BYTES
-    own = owned_count(plan, stage).total * FLOAT_BYTES
-    return Pair((Use("aten::copy_", gradients_bytes=() if full else (own,)),), ())
+    # Gradients in float32 are made where they are not summed in it; they go when the next step begins.
+    full, own = DTYPE_BYTES[held_gradient_dtype(plan)] == FLOAT_BYTES, owned_count(plan, stage).total * FLOAT_BYTES
+    yield Stretch(Pair((Use("aten::copy_", gradients_bytes=() if full else (own,)),), ()), False)

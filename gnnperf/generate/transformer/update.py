@@ -73,7 +73,7 @@ def update(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
 
 def _norm(plan: TransformerPlan, count: int) -> Iterator[Item]:
     full, dtype = Tensor((count,), "float32"), held_gradient_dtype(plan)
-    if not _holds_float32(plan):
+    if plan.sharding.state is not Sharded.PARAMETERS:  # whose parts are float32, without a loss scale to take out
         yield op("aten::copy_", O, full, Tensor((count,), dtype))
         yield op("aten::mul_", O, full, None)
     yield op("aten::norm", O, full)
@@ -86,13 +86,8 @@ def _adam(plan: TransformerPlan, count: int) -> Iterator[Item]:
     full, half = Tensor((count,), "float32"), Tensor((count,), plan.model.dtype)
     yield op("aten::mul_", O, full, None)
     yield op("aten::_fused_adam_", O, *[[(count,)]] * ADAM_LISTS, None)
-    if not _holds_float32(plan):
+    if plan.sharding.state is not Sharded.PARAMETERS:  # gathers cast those
         yield op("aten::copy_", O, half, full)
-
-
-def _holds_float32(plan: TransformerPlan) -> bool:
-    """Whether parts are float32 themselves: gathers cast them, and there is no loss scale to take out."""
-    return plan.sharding.state is Sharded.PARAMETERS
 
 
 def _gathered(plan: TransformerPlan, own: Count) -> Iterator[Item]:
