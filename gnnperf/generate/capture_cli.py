@@ -109,7 +109,8 @@ def function_of(script: Path, name: str, arguments: Sequence[str]) -> Callable[[
     module = _imported(script, arguments)
     build = getattr(module, name, None)
     if not inspect.isfunction(build):
-        own = [key for key, value in vars(module).items() if _is_own(value, module)]
+        functions = {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
+        own = [key for key, value in functions.items() if value.__module__ == module.__name__]
         raise InputError(f"defines no function {name!r}", where=str(script),
                          allowed=", ".join(own) or "a function without arguments that returns the training step",
                          remedy="see gnnperf capture --help, or name another one with --function")  # fmt: skip
@@ -118,10 +119,6 @@ def function_of(script: Path, name: str, arguments: Sequence[str]) -> Callable[[
         raise InputError(f"{name} takes {', '.join(required)}", where=str(script), allowed="no arguments",
                          remedy="give them default values, or read sys.argv (after --)")  # fmt: skip
     return build
-
-
-def _is_own(value: object, module: ModuleType) -> bool:
-    return inspect.isfunction(value) and value.__module__ == module.__name__
 
 
 def _imported(script: Path, arguments: Sequence[str]) -> ModuleType:

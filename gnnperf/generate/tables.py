@@ -62,10 +62,8 @@ class Placed:
 
     def __post_init__(self) -> None:
         """Refuse a table on no rank, on one rank twice, or whole on several."""
-        allowed = "at least one rank, ascending, each once"
-        require(
-            bool(self.ranks) and self.ranks == tuple(sorted(set(self.ranks))), "ranks of a table", self.ranks, allowed
-        )
+        good = bool(self.ranks) and self.ranks == tuple(sorted(set(self.ranks)))
+        require(good, "ranks of a table", self.ranks, "at least one rank, ascending, each once")
         if self.split is Split.TABLE:
             require(len(self.ranks) == 1, "ranks of a table that is not split", self.ranks, "one rank")
 

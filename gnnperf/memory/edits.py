@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
@@ -201,15 +201,10 @@ class ScaledBatch(Variant):
         if _REST in size:
             fixed = [place for place, n in enumerate(size) if n in self.batch.sizes and n != _REST]
             fits = [grown(size, place, self.factor) for place in fixed]
-            known = next((f for f in fits if _divides(f, actual.shape)), size)
-            return known if _divides(known, actual.shape) else size
-        whole = (each for each in (size, *self._scaled(size)) if prod(each) == prod(actual.shape))
-        return next(whole, size)
-
-    def _scaled(self, size: Shape) -> Iterator[Shape]:
-        """First by dimensions that have a size of the batch."""
-        order = sorted(range(len(size)), key=lambda place: size[place] not in self.batch.sizes)
-        return (grown(size, place, self.factor) for place in order)
+            return next((f for f in fits if _divides(f, actual.shape)), size)
+        order = sorted(range(len(size)), key=lambda place: size[place] not in self.batch.sizes)  # batch first
+        scaled = (size, *(grown(size, place, self.factor) for place in order))
+        return next((each for each in scaled if prod(each) == prod(actual.shape)), size)
 
     def _sized(self, size: Shape, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> Shape:
         """A size of its own grows as the first tensor does: as data, unless that stays as it is."""

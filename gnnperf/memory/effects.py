@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -62,7 +62,6 @@ class _Cached:
 _cached = _Cached()
 
 
-@cache
 def is_composite(name: str) -> bool:
     """Whether an op is nothing but the ops that it calls, for autograd too."""
     if name not in _cached.composite:
@@ -72,7 +71,6 @@ def is_composite(name: str) -> bool:
     return _cached.composite[name]
 
 
-@cache
 def is_known(name: str) -> bool:
     """Whether torch has an op of this name in aten."""
     if name not in _cached.known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -96,15 +97,13 @@ def requested_bytes(inside: Iterable[tuple[str, tuple[Slot, ...]]]) -> int:
 
     [("aten::empty", ("[8, 4]", "6", ...))] asks for 8 x 4 float32, 128 bytes.
     """
-    return sum(_requested(name, slots) for name, slots in inside)
-
-
-def _requested(name: str, slots: tuple[Slot, ...]) -> int:
-    if name in _DTYPE_AT and len(slots) > _DTYPE_AT[name]:
-        return _elements(slots[0]) * _ITEM_BYTES.get(str(slots[_DTYPE_AT[name]]), 4)
-    if name == "aten::resize_" and len(slots) > 1 and isinstance(slots[0], TensorSlot):
-        return max(_elements(slots[1]) * DTYPE_BYTES[slots[0].dtype] - slots[0].num_bytes, 0)
-    return 0
+    result = 0
+    for name, slots in inside:
+        if name in _DTYPE_AT and len(slots) > _DTYPE_AT[name]:
+            result += _elements(slots[0]) * _ITEM_BYTES.get(str(slots[_DTYPE_AT[name]]), 4)
+        elif name == "aten::resize_" and len(slots) > 1 and isinstance(slots[0], TensorSlot):
+            result += max(_elements(slots[1]) * DTYPE_BYTES[slots[0].dtype] - slots[0].num_bytes, 0)
+    return result
 
 
 def _elements(size: Slot) -> int:
@@ -115,10 +114,8 @@ def given(name: str, slots: tuple[Slot, ...], tensors: list[TensorSlot]) -> Effe
     """None: unknown. Where autograd cannot follow all tensors, the trace meant others: it follows the first."""
     isolated = [replace(t, requires_grad=t.requires_grad and i == 0) for i, t in enumerate(tensors)]
     for tried in (tensors, isolated):
-        try:
+        with suppress(CannotTell):
             return effect_of(name, with_tensors(slots, tried))
-        except CannotTell:
-            continue
     return None
 
 

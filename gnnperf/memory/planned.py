@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.generate import LEAVES, HeldFor, Hold, Pair, RankTensors, Use
+from gnnperf.generate import LEAVES, HeldFor, Hold, Pair, RankTensors
 from gnnperf.memory.measured import Part, PeakMemory
 
 # How much more than requested an allocator hands out.
@@ -83,13 +83,13 @@ def courses(pair: Pair, counted: Counted) -> tuple[Course, ...]:
         for num_bytes in each.gradients_bytes:
             change[0, place] += counted(num_bytes, True)
     ends = np.cumsum([0, len(pair.forward), len(pair.backward), len(pair.weights)])
-    return tuple(_course(uses[a:b], change[:, a:b]) for a, b in itertools.pairwise(ends))
-
-
-def _course(uses: Sequence[Use], change: Sizes) -> Course:
-    made, gone = np.cumsum(change, axis=1)  # [num_ops, columns] each
-    before = gone - change[1]
-    return Course(tuple(use.op for use in uses), made - before, change[0].sum(axis=0) - change[1].sum(axis=0))
+    result = []
+    for a, b in itertools.pairwise(ends):
+        own = change[:, a:b]
+        made, gone = np.cumsum(own, axis=1)  # [num_ops, columns] each
+        net = own[0].sum(axis=0) - own[1].sum(axis=0)
+        result.append(Course(tuple(use.op for use in uses[a:b]), made - (gone - own[1]), net))
+    return tuple(result)
 
 
 def walked(
@@ -141,11 +141,7 @@ def _closed(name: str, life: tuple[int, int | None, int | None], border: int) ->
 
 
 STEP_NAME = "planned"
-
-
-COLUMN = {
-    HeldFor.ACTIVATIONS: ASKED, HeldFor.GRADIENTS: KEPT, HeldFor.GATHERED: GATHERED, HeldFor.TEMPORARY: SENT,
-}  # fmt: skip
+COLUMN = {HeldFor.ACTIVATIONS: ASKED, HeldFor.GRADIENTS: KEPT, HeldFor.GATHERED: GATHERED, HeldFor.TEMPORARY: SENT}
 
 
 def planned_peak(tensors: RankTensors) -> PeakMemory:

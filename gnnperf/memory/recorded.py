@@ -61,19 +61,19 @@ def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
     """Parameters and state from the calls of the optimizers."""
     if not calls:
         return Held(tuple(with_gradient), (), ("optimizer state: no optimizer ran in the step",), has_state=False)
-    parameters, state = _one_by_one(calls)
-    listed, of_lists = _foreach(calls, with_gradient)
-    parameters, state = [*parameters, *listed], [*state, *of_lists]
+    parameters, state = _foreach(calls, with_gradient)
+    changed = [(c.name, c.slots[0]) for c in calls if c.slots and isinstance(c.slots[0], TensorSlot)]  # one by one
+    retained, added = (Counter(tensor for name, tensor in changed if name in names) for names in (_KEPT, _ADDED))
+    parameters, state = [*(added - retained).elements(), *parameters], [*retained.elements(), *state]
     unknown: list[str] = []
     for call in (c for c in calls if c.name.startswith(_FUSED)):
         lists = [slot for slot in call.slots if isinstance(slot, tuple)]
-        changed = lists[0] if lists else tuple(with_gradient)
-        parameters += changed
+        parameters += lists[0] if lists else with_gradient
         if lists:
             state += [t for tensors in lists[2:] for t in tensors if t.shape]  # steps are scalars
         else:
             states = _states(call)
-            state += changed * (states or 0)
+            state += [*with_gradient] * (states or 0)
             unknown += [] if states is not None else [f"state of {call.name}"]
     return Held(tuple(parameters), tuple(state), tuple(unknown), bool(parameters) and not unknown)
 
@@ -86,15 +86,13 @@ def _foreach(
     Adam divides into parameters, moves its first moment and adds squares to its second; SGD multiplies its momentum and
     adds to both. Where the profiler left long lists out, they are as the gradients.
     """
-    names = {call.name for call in calls}
-    adam = f"{_FOREACH}addcdiv_" in names
 
     def targets(*ops: str) -> list[TensorSlot]:
         chosen = [call for call in calls if call.name.removeprefix(_FOREACH) in ops and call.name.startswith(_FOREACH)]
         given = [call.slots[0] if call.slots else "" for call in chosen]
         return [t for slot in given for t in (slot if isinstance(slot, tuple) else with_gradient)]
 
-    if adam:
+    if any(call.name == f"{_FOREACH}addcdiv_" for call in calls):
         return targets("addcdiv_"), targets("lerp_", "addcmul_")
     state, added = Counter(targets("mul_")), Counter(targets("add_"))
     return list((added - state).elements()), list(state.elements())
@@ -106,13 +104,6 @@ def _states(call: Call) -> int | None:
         return _STATES.get(call.name)
     momentum = call.slots[_MOMENTUM_AT] if len(call.slots) > _MOMENTUM_AT else ""
     return int(float(momentum) != 0) if isinstance(momentum, str) and momentum else None
-
-
-def _one_by_one(calls: Sequence[Call]) -> tuple[list[TensorSlot], list[TensorSlot]]:
-    """Of optimizers that go parameter by parameter."""
-    changed = [(c.name, c.slots[0]) for c in calls if c.slots and isinstance(c.slots[0], TensorSlot)]
-    retained, added = (Counter(tensor for name, tensor in changed if name in names) for names in (_KEPT, _ADDED))
-    return list((added - retained).elements()), list(retained.elements())
 
 
 # The largest sum of what is there at one time.
@@ -179,11 +170,6 @@ _FORWARD, _BACKWARD = "FSDP::post_forward", "FSDP::post_backward_reshard"
 Span = tuple[int, int, int, str]  # bytes, from_ns, to_ns, op
 
 
-def is_sharded(calls: Sequence[Call]) -> bool:
-    """Whether FSDP runs in the step."""
-    return any(call.name.startswith(_OUT) for call in calls)
-
-
 def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Span]:
     """When which bytes of parameters are whole."""
     for copy in (c for c in calls if c.name == _COPY):
@@ -232,7 +218,7 @@ def peak_memory(
 
 def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: Variant, on_gpu: bool) -> PeakMemory:
     step = step_calls(rank_events(table, table.meta.base_time_ns), name)
-    sharded = is_sharded(step.calls)
+    sharded = any(call.name.startswith(_OUT) for call in step.calls)  # by FSDP
     made = [c for c in step.calls if c.is_gradient and tensors_of(c.slots)]
     retained = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])
     taken = [*(tensors_of(c.slots)[0] for c in made), *whole_names(step.calls)]
@@ -267,15 +253,11 @@ def _missing(retained: Held, step: StepCalls, made: Sequence[Call]) -> Iterator[
 
 
 def _always(retained: Held, followed: Lifetimes, step: StepCalls, batches: int) -> Iterable[Stay]:
-    outside = [s.num_bytes * batches for s in followed.storages.all if s.role is Role.OUTSIDE]
-    of_part = {
-        Part.PARAMETERS: [t.num_bytes for t in retained.parameters],
-        Part.OPTIMIZER_STATE: [t.num_bytes for t in retained.state],
-        Part.INPUTS: outside,
-    }
-    for part, sizes in of_part.items():
-        for num_bytes in sizes:
-            yield Stay(num_bytes, 0, step.end_ns, part, "")
+    sizes = [(t.num_bytes, Part.PARAMETERS) for t in retained.parameters]
+    sizes += [(t.num_bytes, Part.OPTIMIZER_STATE) for t in retained.state]
+    sizes += [(s.num_bytes * batches, Part.INPUTS) for s in followed.storages.all if s.role is Role.OUTSIDE]
+    for num_bytes, part in sizes:
+        yield Stay(num_bytes, 0, step.end_ns, part, "")
 
 
 def _of_step(followed: Lifetimes, step: StepCalls, *, sharded: bool) -> Iterable[Stay]:

@@ -49,14 +49,9 @@ def most_reserved_bytes(tensors: RankTensors) -> int:
     always = (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes, tensors.inputs_bytes,
               tensors.buckets_bytes)  # fmt: skip
     peaks.update(cuda_block_bytes(size) for kind in always for size in kind)
-    return _segments(peaks)
-
-
-def _segments(blocks: Counter[int]) -> int:
-    """Bytes of the segments for so many blocks of each size."""
-    small = sum(size * count for size, count in blocks.items() if size <= SMALL_BYTES)
-    middle = sum(size * count for size, count in blocks.items() if SMALL_BYTES < size < LARGE_BYTES)
-    large = sum(up_to(size, LARGE_STEP_BYTES) * count for size, count in blocks.items() if size >= LARGE_BYTES)
+    small = sum(size * count for size, count in peaks.items() if size <= SMALL_BYTES)
+    middle = sum(size * count for size, count in peaks.items() if SMALL_BYTES < size < LARGE_BYTES)
+    large = sum(up_to(size, LARGE_STEP_BYTES) * count for size, count in peaks.items() if size >= LARGE_BYTES)
     return up_to(small, SMALL_SEGMENT_BYTES) + up_to(middle, MIDDLE_SEGMENT_BYTES) + large
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from math import prod
 
-from gnnperf.graph import DTYPE_BYTES, OpCall, UnknownCost, parse_call
+from gnnperf.graph import DTYPE_BYTES, UnknownCost, parse_call
 
 # The arguments of a recorded op call, as values that can be looked up: tensors, lists of tensors, texts.
 
@@ -41,16 +41,11 @@ def slots_of(name: str, dims: str | None, types: str | None, values: str | None)
         call = parse_call(name, dims, types, values)
     except UnknownCost:
         return ()
-    return tuple(_slot(call, place) for place in range(len(call.tensors)))
-
-
-def _slot(call: OpCall, place: int) -> Slot:
-    tensor, tensors = call.tensors[place], call.lists[place]
-    if tensor is not None:
-        return TensorSlot(tensor.shape, tensor.dtype)
-    if tensors is not None:
-        return tuple(TensorSlot(t.shape, "") for t in tensors)
-    return call.text(place)
+    return tuple(
+        TensorSlot(tensor.shape, tensor.dtype) if tensor is not None
+        else tuple(TensorSlot(t.shape, "") for t in tensors) if tensors is not None else call.text(place)
+        for place, (tensor, tensors) in enumerate(zip(call.tensors, call.lists, strict=True))
+    )  # fmt: skip
 
 
 def tensors_of(slots: tuple[Slot, ...]) -> list[TensorSlot]:
@@ -150,23 +145,14 @@ class Storages:
         """The storage that this shape means, by name; None: none has this name."""
         if op in _PIECES and self._last[:2] == (op, shape) and self._last[2] is not None:
             return self._last[2]
-        result = self._likeliest(shape, dtype, likely, call, role)
-        self._last = (op, shape, result)
-        return result
-
-    def _likeliest(
-        self, shape: Shape, dtype: str, likely: Collection[int], call: int, role: Role | None
-    ) -> Name | None:
         known = [n for n in reversed(self._names.get(shape, [])[-_LOOK_BACK:]) if dtype in ("", n.dtype)]
         known = [n for n in known if role in (None, n.storage.role) and not n.storage.is_over]
         others = [n for n in known if n.taken_by != call] or known
         best = next((n for n in others if n.storage.number in likely), None)
-        best = best or next((n for n in others if self._waits(n)), None) or next(iter(others), None)
-        if best is None:
-            return None
-        best.taken_by = call
+        # That no one took yet, of the same half of the step: what is left over in the other one is for no one.
+        waiting = (n for n in others if n.taken_by < 0 and n.in_backward == self.in_backward)
+        best = best or next(waiting, None) or next(iter(others), None)
+        if best is not None:
+            best.taken_by = call
+        self._last = (op, shape, best)
         return best
-
-    def _waits(self, name: Name) -> bool:
-        """Whether no one took it yet, and it is the same half of the step: what is left over there is for no one."""
-        return name.taken_by < 0 and name.in_backward == self.in_backward

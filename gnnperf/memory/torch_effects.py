@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -26,17 +27,11 @@ _NODES_READ = 3  # results whose autograd nodes are looked at
 
 def is_composite(name: str) -> bool:
     """Whether an op is nothing but the ops that it calls, for autograd too: all its forms but `out` are."""
-    packet = _packet(name)
-    names = [_full_name(overload) for overload in _overloads(packet)] if packet is not None else []
+    names = [overload.name() for overload in _overloads(_packet(name))]
     real = [n for n in names if not n.endswith("out") and torch._C._dispatch_has_kernel(n)]  # some are for scripts only
     return bool(real) and all(
         torch._C._dispatch_has_kernel_for_dispatch_key(n, "CompositeImplicitAutograd") for n in real
     )
-
-
-def _full_name(overload: Any) -> str:
-    schema = overload._schema
-    return schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
 
 
 def is_known(name: str) -> bool:
@@ -49,15 +44,13 @@ def _packet(name: str) -> Any:
     return getattr(torch.ops.aten, op, None) if namespace == "aten" and op.isidentifier() else None
 
 
-def _overloads(packet: Any) -> Iterator[Any]:
-    for name in packet.overloads():
-        yield getattr(packet, name)
+def _overloads(packet: Any) -> list[Any]:
+    return [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
 
 
 def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
     """Run the op without data."""
-    packet = _packet(name)
-    for overload in () if packet is None else _overloads(packet):
+    for overload in _overloads(_packet(name)):
         if len(overload._schema.arguments) != len(slots) or not _is_harmless(overload, slots):
             continue
         try:
@@ -129,10 +122,8 @@ def _value(argument: Any, slot: Slot, tensors: list[torch.Tensor]) -> tuple[bool
 
 
 def _parsed(text: str) -> Any:
-    try:
+    with suppress(ValueError, SyntaxError):
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        pass
     try:
         return float(text)  # inf, nan
     except ValueError:

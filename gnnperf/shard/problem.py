@@ -101,8 +101,7 @@ def on_ranks(split: Split, ranks: Sequence[int]) -> Placed:
 #
 # Loads add up over tables: a batched kernel goes through its tables one after the other. Prices are the analytical
 # model's, without the launches, which tables of a rank share.
-
-
+#
 # of each rank that holds a part: us of indices put in order, looked up, sorted and updated; per sample vector elements
 # and indices; bytes of memory
 ARRANGE, LOOKED_UP, UPDATED, ELEMENTS, INDICES, MEMORY = range(6)
@@ -141,26 +140,16 @@ def all_loads(problem: Problem) -> Loads:
 
 
 def _priced(problem: Problem, keys: Sequence[Key]) -> dict[Key, Load]:
-    parts = [_part(problem, key) for key in keys]
+    parts = [part_of(problem.tables[i], Placed(split, tuple(range(n))), problem.ranks) for i, split, n in keys]
     launches = np.array([1, LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
     items = [item for part in parts for item in _kernels(problem, part)]
-    us = (
-        kernels_us(problem.cluster, items).reshape(-1, 4) - launches * problem.cluster.device.launch_floor_us
-    )  # [parts, 4]
-    copied = [i for i, part in enumerate(parts) if _is_copied(problem, part)]
+    launch_us = launches * problem.cluster.device.launch_floor_us
+    us = kernels_us(problem.cluster, items).reshape(-1, 4) - launch_us  # [parts, 4]
+    copied = [i for i, part in enumerate(parts) if part.travel is Travel.STAYS and problem.ranks > 1]
     dense_us = np.zeros(len(parts))
     if copied:
         dense_us[copied] = kernels_us(problem.cluster, [dense_gradient(parts[i], problem.plan) for i in copied])
     return {key: _load(problem, *each) for key, each in zip(keys, zip(parts, us, dense_us, strict=True), strict=True)}
-
-
-def _is_copied(problem: Problem, part: Part) -> bool:
-    return part.travel is Travel.STAYS and problem.ranks > 1
-
-
-def _part(problem: Problem, key: Key) -> Part:
-    table, split, number = key
-    return part_of(problem.tables[table], Placed(split, tuple(range(number))), problem.ranks)
 
 
 def _kernels(problem: Problem, part: Part) -> Iterable[Op]:
@@ -174,7 +163,7 @@ def _kernels(problem: Problem, part: Part) -> Iterable[Op]:
 
 def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load:
     arrange_us, look_up_us, sort_us, update_us = us.tolist()
-    stays, copied = part.travel is Travel.STAYS, _is_copied(problem, part)
+    stays, copied = part.travel is Travel.STAYS, part.travel is Travel.STAYS and problem.ranks > 1
     per_rank = np.array([
         0.0 if stays else arrange_us,
         look_up_us,

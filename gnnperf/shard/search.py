@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
 from gnnperf.core import InputError, each
 from gnnperf.generate import Placed, Placement, Split
-from gnnperf.shard.problem import ELEMENTS, LOOKED_UP, MEMORY, UPDATED, Loads, Problem, on_ranks, ways
+from gnnperf.shard.problem import ELEMENTS, LOOKED_UP, MEMORY, UPDATED, Loads, on_ranks, ways
 from gnnperf.shard.surrogate_cost import State, Surrogate, Value
 
 # Placements to begin with: greedy ones, and random ones to compare with.
@@ -92,18 +93,14 @@ def by_rows(loads: Loads) -> Placement:
     for table, placed in enumerate(result):
         used[list(placed.ranks)] += loads.of(table, placed).per_rank[MEMORY]
     if used.max() > problem.capacity_bytes:
-        raise _too_large(problem, float(used.max()))
+        device, margin = problem.cluster.device.name, max(problem.capacity_bytes, 0.0)
+        raise InputError(
+            f"{len(problem.tables)} tables with {problem.plan.model.optimizer} take {used.max() / GIB:.1f} GiB per "
+            f"device even if all rows are divided evenly over {problem.ranks} {device}, which have "
+            f"{margin / GIB:.1f} GiB each for them",
+            where=problem.plan.name, remedy="more devices, devices with more memory, or a smaller --reserve",
+        )  # fmt: skip
     return result
-
-
-def _too_large(problem: Problem, need_bytes: float) -> InputError:
-    device, optimizer = problem.cluster.device, problem.plan.model.optimizer
-    margin = max(problem.capacity_bytes, 0.0)
-    return InputError(
-        f"{len(problem.tables)} tables with {optimizer} take {need_bytes / GIB:.1f} GiB per device even if all rows "
-        f"are divided evenly over {problem.ranks} {device.name}, which have {margin / GIB:.1f} GiB each for them",
-        where=problem.plan.name, remedy="more devices, devices with more memory, or a smaller --reserve",
-    )  # fmt: skip
 
 
 # Placements one change away: what the busiest ranks hold goes elsewhere, is exchanged, or is held in another way.
@@ -114,10 +111,19 @@ Changes = Mapping[int, Placed]
 
 
 def neighbors(state: State, costs: Surrogate) -> Iterator[tuple[Changes, ...]]:
-    """Changes of one or two tables, by table, in a fixed order."""
+    """Changes by table: it moves to an idle rank, changes places with a table there, or is divided or replicated."""
     idle, whole = idlest(state), _whole_tables(state)
     for table in _worth_a_change(state, whole):
-        yield (*_moves(state, table, idle), *_swaps(state, table, idle, whole), *_other_ways(state, table, idle, costs))
+        own, moves, swaps = state.placement[table], list[Changes](), list[Changes]()
+        for rank in idle[:MOST_TARGETS].tolist():
+            there = Placed(Split.TABLE, (rank,))
+            if own != there:
+                moves.append({table: there})
+                others = whole.get(rank, [])[:MOST_SWAPS] if own.split is Split.TABLE else ()
+                swaps += [{table: there, other: own} for other in others]
+        held = ways(costs.problem, costs.problem.tables[table])
+        places = [on_ranks(split, idle[:n].tolist()) for split, n in held if split is not Split.TABLE]
+        yield (*moves, *swaps, *({table: placed} for placed in places if placed != own))
 
 
 def rank_work_us(state: State) -> np.ndarray:
@@ -149,33 +155,6 @@ def _worth_a_change(state: State, whole: Mapping[int, list[int]]) -> list[int]:
     return held + spread[:MOST_SPREAD]
 
 
-def _moves(state: State, table: int, idle: np.ndarray) -> Iterator[Changes]:
-    """The whole table to an idle rank."""
-    for rank in idle[:MOST_TARGETS].tolist():
-        if state.placement[table] != Placed(Split.TABLE, (rank,)):
-            yield {table: Placed(Split.TABLE, (rank,))}
-
-
-def _swaps(state: State, table: int, idle: np.ndarray, whole: Mapping[int, list[int]]) -> Iterator[Changes]:
-    """Whole tables change places."""
-    own = state.placement[table]
-    if own.split is not Split.TABLE:
-        return
-    for rank in idle[:MOST_TARGETS].tolist():
-        if rank != own.ranks[0]:
-            for other in whole.get(rank, [])[:MOST_SWAPS]:
-                yield {table: state.placement[other], other: own}
-
-
-def _other_ways(state: State, table: int, idle: np.ndarray, costs: Surrogate) -> Iterator[Changes]:
-    """Divided by rows or columns over the idlest ranks, or replicated."""
-    problem = costs.problem
-    for split, number in ways(problem, problem.tables[table]):
-        placed = on_ranks(split, idle[:number].tolist())
-        if split is not Split.TABLE and placed != state.placement[table]:
-            yield {table: placed}
-
-
 # Local search: the best change of a table as long as one is better, then a shove into the unknown, and again.
 #
 # Iterated local search (Lourenço, Martin, Stützle 2003) over a price, deterministic for a seed. It stops by the
@@ -198,21 +177,19 @@ class Budget:
 
 def descend(state: State, costs: Surrogate, budget: Budget) -> State:
     """To a placement that no change makes better, or as far as the budget reaches."""
-    value: Value | None = costs.value(state)
-    while value is not None:
-        better = _better(state, value, costs, budget)
-        value = None if better is None else better[0]
-        state = state if better is None else better[1]
+    value = costs.value(state)
+    while (better := _better(state, value, costs, budget)) is not None:
+        value, state = better
     return state
 
 
 def _better(state: State, value: Value, costs: Surrogate, budget: Budget) -> tuple[Value, State] | None:
     """The best change of the first table that has a better one; None: no table has."""
     for changes in neighbors(state, costs):
-        requested = [(costs.value_after(state, change), i) for i, change in enumerate(changes) if not budget.spent()]
-        best = min(requested, default=None)
-        if best is not None and best[0] < value:
-            return best[0], costs.changed(state, changes[best[1]])
+        after = (costs.changed(state, change) for change in changes if not budget.spent())
+        best, result = min(((costs.value(one), one) for one in after), key=itemgetter(0), default=(value, state))
+        if best < value:
+            return best, result
     return None
 
 

@@ -83,15 +83,10 @@ class Surrogate:
 
     def changed(self, state: State, changes: Mapping[int, Placed]) -> State:
         """The state with other places for some tables."""
-        placement = tuple(changes.get(i, placed) for i, placed in enumerate(state.placement))
-        return self._moved(state, changes, placement)
-
-    def value_after(self, state: State, changes: Mapping[int, Placed]) -> Value:
-        """Of the changed state, without its placement."""
-        return self.value(self._moved(state, changes, state.placement))
-
-    def _moved(self, state: State, changes: Mapping[int, Placed], placement: Placement) -> State:
-        result = State(placement, state.per_rank.copy(), state.shared.copy())
+        placement = list(state.placement)
+        for table, placed in changes.items():
+            placement[table] = placed
+        result = State(tuple(placement), state.per_rank.copy(), state.shared.copy())
         for table, placed in changes.items():
             before = state.placement[table]
             _add(result, self.loads.of(table, before), before, -1.0)
@@ -120,14 +115,12 @@ class Surrogate:
         back = vectors + self.collective_us("all_gather", plan.samples * summed)
         result = index + (per_rank[ARRANGE] + per_rank[LOOKED_UP]).max() + max(ahead, self.bottom_us) + self.rest_us
         result += max(back, self.bottom_backward_us) + per_rank[UPDATED].max()
-        return float(result) + self._replicated_us(shared)
-
-    def _replicated_us(self, shared: np.ndarray) -> float:
-        """Dense gradients of replicated tables, their sum over ranks, and the optimizer's pass over them."""
+        # Dense gradients of replicated tables, their sum over ranks, and the optimizer's pass over them.
         device, parameters = self.problem.cluster.device, shared[REPLICATED] / FLOAT_BYTES
         bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
-        optimizer = parameters * update_bytes_per_parameter(self.problem.plan.model.optimizer) / bandwidth * US
-        return float(shared[DENSE] + optimizer) + self.collective_us("all_reduce", float(shared[REPLICATED]))
+        optimizer = parameters * update_bytes_per_parameter(plan.model.optimizer) / bandwidth * US
+        replicated = float(shared[DENSE] + optimizer) + self.collective_us("all_reduce", float(shared[REPLICATED]))
+        return float(result) + replicated
 
     def collective_us(self, kind: str, message_bytes: float) -> float:
         """Of all ranks; none without bytes."""

@@ -24,7 +24,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gnnperf.generate.transformer.block import Activation
-from gnnperf.generate.transformer.passes import passes
+from gnnperf.generate.transformer.passes import stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
 from gnnperf.generate.transformer.rank_memory import ADAM_MOMENTS
 from gnnperf.generate.transformer.sizes import owned_count, routed, sizes
@@ -484,7 +484,7 @@ def _run_passes(plan: TransformerPlan, stage: int, chunks: dict[int, Whole]) -> 
         shape = (shape[0], shape[1] // plan.parallelism.tensor, shape[2])
     dtype = DTYPES[plan.model.dtype]
     flying: dict[tuple[int, int], tuple[Tensor | None, Tensor]] = {}
-    for each in passes(plan, stage):
+    for each in stage_passes(plan.order, stage):
         part, key = each.chunk * stages + stage, (each.micro_batch, each.chunk)
         if not each.backward:
             ids, labels = _data(plan)

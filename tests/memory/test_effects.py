@@ -68,8 +68,7 @@ def test_a_trace_cannot_have_files_written_or_read(tmp_path: Path) -> None:
 
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effects, "_cached", effects._Cached())
-    for function in (effect_of, is_composite):
-        function.cache_clear()
+    effect_of.cache_clear()
 
 
 def test_effects_are_kept_for_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,33 +66,19 @@ def _ranges(timed: Clock) -> Iterable[Event]:
         thread = main if issued.peer is not None else threads.setdefault(issued.group, _TRANSPORT_THREAD + len(threads))
         end_us = timed.done_us.get(number, begin_us + TICK_US / 2)
         begin_us += TICK_US / 4
-        yield {"ph": "X", "cat": "user_annotation", "name": f"gloo:{_range_name(issued)}", "pid": 0, "tid": thread,
-               "ts": begin_us, "dur": end_us - begin_us, "args": _arguments(issued)}  # fmt: skip
-
-
-def _range_name(issued: Issued) -> str:
-    if issued.op not in _RANGES:
-        raise InputError(f"{issued.op} cannot be captured", where="capture", allowed=", ".join(sorted(_RANGES)),
-                         remedy="call its plain form, or record the program with gnnperf record")  # fmt: skip
-    return _RANGES[issued.op]
-
-
-def _arguments(issued: Issued) -> dict[str, Any]:
-    shapes: Sequence[Any] = [list(shape) for shape in issued.dims]
-    result: dict[str, Any] = {"Input Dims": shapes, "Input type": list(issued.types)}
-    if issued.peer is None:
-        result |= {"Collective name": _RANGES[issued.op], "Group size": len(issued.group),
-                  "Process Group Ranks": str(list(issued.group))}  # fmt: skip
-    return result
+        if issued.op not in _RANGES:
+            raise InputError(f"{issued.op} cannot be captured", where="capture", allowed=", ".join(sorted(_RANGES)),
+                             remedy="call its plain form, or record the program with gnnperf record")  # fmt: skip
+        args: dict[str, Any] = {"Input Dims": [list(shape) for shape in issued.dims], "Input type": list(issued.types)}
+        if issued.peer is None:
+            args |= {"Collective name": _RANGES[issued.op], "Group size": len(issued.group),
+                     "Process Group Ranks": str(list(issued.group))}  # fmt: skip
+        yield {"ph": "X", "cat": "user_annotation", "name": f"gloo:{_RANGES[issued.op]}", "pid": 0, "tid": thread,
+               "ts": begin_us, "dur": end_us - begin_us, "args": args}  # fmt: skip
 
 
 def capture(
-    build: Build,
-    world_size: int = 1,
-    *,
-    name: str = "captured",
-    ranks: Iterable[int] | None = None,
-    steps: int = 2,
+    build: Build, world_size: int = 1, *, name: str = "captured", ranks: Iterable[int] | None = None, steps: int = 2
 ) -> ExecutionGraph:
     """The graph of a training program that never runs: nothing is computed, nothing is sent, no GPU is needed.
 
@@ -125,12 +111,8 @@ def captured_run(
     require(world_size >= 1, "world_size", world_size, "a whole number >= 1")
     require(steps >= 1, "steps", steps, "a whole number >= 1")
     requested = tuple(range(world_size)) if ranks is None else tuple(sorted(set(ranks)))
-    require(
-        bool(requested) and requested[0] >= 0 and requested[-1] < world_size,
-        "ranks",
-        requested,
-        f"some of 0 to {world_size - 1}",
-    )
+    good = bool(requested) and requested[0] >= 0 and requested[-1] < world_size
+    require(good, "ranks", requested, f"some of 0 to {world_size - 1}")
     runs = [run_rank(build, rank, world_size, steps) for rank in requested]
     with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
         for timed in in_logical_time(runs):
@@ -142,11 +124,10 @@ def captured_run(
 
 # Times for what has none: order decides, every begin and end is a tick, and a wait lasts until all peers have come.
 #
-# rank 0   |op|[issue 0]|op| ·········· [wait 0]|op| rank 1   |op|op|op|op|op|[issue 0][wait 0]|op|          both go
-# on at the same moment
+# rank 0   |op|[issue 0]|op| ·········· [wait 0]|op|
+# rank 1   |op|op|op|op|op|[issue 0][wait 0]|op|          both go on at the same moment
 #
 # The times say only which comes before which, over all ranks: the graph's edges follow from them, its labels do not.
-
 
 TICK_US = 1.0
 TRANSFER_TICKS = 4  # longer than a tick, so that what waits is seen to wait

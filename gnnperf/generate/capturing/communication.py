@@ -44,10 +44,6 @@ class Issued:
     dims: tuple[tuple[int, ...], ...]  # shapes of the tensors that are sent
     types: tuple[str, ...]  # their dtypes, as the profiler writes them
 
-    def mark(self) -> None:
-        """Say in the profile that it is issued now."""
-        mark(f"{ISSUE}{self.number}")
-
 
 class FakeWork(dist.Work):
     """What an asynchronous collective returns: complete at once; `finish` is what the thread that waits does first."""
@@ -176,13 +172,15 @@ class Communication(TorchDispatchMode):
     def _issue(self, func: Op, args: Sequence[Any]) -> Any:
         name = func.name().split(".")[0]
         number, results = len(self._works), list(_tensors(args[0]))
-        group = dist.get_process_group_ranks(ProcessGroup.unbox(_group_of(args)))
+        boxed_group = next(a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type()))
+        group = dist.get_process_group_ranks(ProcessGroup.unbox(boxed_group))
         place = _DIRECT.get(name.removeprefix("c10d::"))
         peer, tag = (int(args[place]), int(args[place + 1])) if place else (None, 0)
-        sent = list(_tensors(_sent(name, args)))
+        second = name.endswith(_OUTPUT_FIRST) and next(_tensors(args[1]), None) is not None
+        sent = list(_tensors(args[1] if second else args[0]))
         self.issued.append(Issued(number, name, tuple(group), peer, tag, tuple(tuple(t.shape) for t in sent),
                                   tuple(_TYPE_NAMES.get(t.dtype, str(t.dtype)) for t in sent)))  # fmt: skip
-        self.issued[-1].mark()
+        mark(f"{ISSUE}{number}")  # it is issued now
         finish = None
         if name == _REDUCE_SCATTER:  # gloo reduces a copy of all of it, and whoever waits takes out its part
             with self:
@@ -195,16 +193,6 @@ class Communication(TorchDispatchMode):
 
 def _take_part(result: torch.Tensor, reduced: torch.Tensor, parts: int) -> None:
     result.copy_(reduced.chunk(parts)[0])
-
-
-def _group_of(args: Sequence[Any]) -> Any:
-    return next(a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type()))
-
-
-def _sent(name: str, args: Sequence[Any]) -> Any:
-    """The argument that holds what is sent."""
-    second = name.removeprefix("c10d::").endswith(_OUTPUT_FIRST) and next(_tensors(args[1]), None) is not None
-    return args[1] if second else args[0]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

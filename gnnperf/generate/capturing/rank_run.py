@@ -43,13 +43,8 @@ from gnnperf.record import PROFILER_WARMUP_STEPS, step_profiler
 
 Event = dict[str, Any]  # as Kineto writes it
 # Ranges that the profiler itself adds, and those of dispatch modes: a program without them has none.
-_NOT_OF_THE_PROGRAM = (
-    "PythonDispatchMode",
-    "PyTorch Profiler",
-    "PythonSubclass",
-    "Iteration Start",
-    "Record Window End",
-)
+_NOT_OF_THE_PROGRAM = ("PythonDispatchMode", "PyTorch Profiler", "PythonSubclass", "Iteration Start",
+                       "Record Window End")  # fmt: skip
 _BUILT_IN_NODE = re.compile(r"\w*Backward\d+$")  # of autograd; a program's own functions have no number
 # (node of autograd, op) -> the op that it runs where tensors hold data, and how many more scalars that takes
 _IN_PLACE = {
@@ -75,7 +70,9 @@ def program_events(events: Sequence[Event]) -> tuple[Event, ...]:
         parent = str(around[-1]["name"]) if around else ""
         if event["name"] == SHARED and result[-1]["name"] == "aten::add_":
             result[-1] = {**result[-1], "name": "aten::add"}
-        if event["name"] in (parent, SHARED) or (parent, event["name"]) in _NOT_THERE or _is_unpacking(event, parent):
+        # Autograd takes out a tensor that it saved: one with data is taken as it is.
+        unpacks = event["name"] == "aten::detach" and _BUILT_IN_NODE.match(parent) is not None
+        if event["name"] in (parent, SHARED) or (parent, event["name"]) in _NOT_THERE or unpacks:
             left_out_until = end
             continue
         around.append(event)
@@ -83,24 +80,17 @@ def program_events(events: Sequence[Event]) -> tuple[Event, ...]:
     return tuple(result)
 
 
-def _is_unpacking(event: Event, parent: str) -> bool:
-    """Whether autograd takes out a tensor that it saved: a tensor with data is taken as it is."""
-    return event["name"] == "aten::detach" and _BUILT_IN_NODE.match(parent) is not None
-
-
 def _as_real(event: Event, parent: str) -> Event:
     """The event as it would be if tensors held data: where autograd may write in place, it does."""
     name = str(event["name"])
     if name == "aten::add" and parent.startswith(_ENGINE):
         return {**event, "name": "aten::add_"}
-    twin = _IN_PLACE.get((parent, name))
-    return event if twin is None else {**event, "name": twin[0], "args": _with_more(event.get("args", {}), twin[1])}
-
-
-def _with_more(args: dict[str, Any], scalars: int) -> dict[str, Any]:
-    """The same arguments and some scalars more."""
+    if (parent, name) not in _IN_PLACE:
+        return event
+    (twin, scalars), args = _IN_PLACE[parent, name], event.get("args", {})
     more: dict[str, list[Any]] = {"Input Dims": [[]], "Input type": ["Scalar"], "Input Strides": [[]]}
-    return {**args, **{key: args[key] + value * scalars for key, value in more.items() if key in args}}
+    added = {key: args[key] + value * scalars for key, value in more.items() if key in args}
+    return {**event, "name": twin, "args": {**args, **added}}
 
 
 def boundaries(events: Sequence[Event]) -> Iterator[tuple[Event, bool]]:
@@ -158,33 +148,20 @@ def _with_data(call: Callable[..., Any]) -> Callable[..., Any]:
 # What cannot be captured: steps that look at numbers, of which there are none.
 
 _TORCH = ("/torch/", "gnnperf/generate/capturing/")
-
-
 # How torch states that it looked for numbers outside of its ops (.numpy(), a C++ extension).
-_LOOKED = (
-    "not supported for tensor subclasses",
-    "data is not allocated",
-    "Not available for 'meta' device",
-    "data pointer",
-)
+_LOOKED = ("not supported for tensor subclasses", "data is not allocated", "Not available for 'meta' device",
+           "data pointer")  # fmt: skip
 
 
 def refused(error: Exception, rank: int) -> InputError | None:
     """One message: which op, on which line of the program, and what to do; None: the error is about something else."""
-    if isinstance(error, DataDependentOutputException):
-        return _needs_numbers(f"{_name(error.func)} needs numbers: its result", error, rank)
-    if isinstance(error, DynamicOutputShapeException):
-        return _needs_numbers(f"{_name(error.func)} needs numbers: the shape of its result", error, rank)
-    if any(words in str(error) for words in _LOOKED):
-        return _needs_numbers("a tensor's memory is read: what follows", error, rank)
-    return None
-
-
-def _name(op: object) -> str:
-    return str(op).removesuffix(".default")
-
-
-def _needs_numbers(what: str, error: Exception, rank: int) -> InputError:
+    if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
+        result = "its result" if isinstance(error, DataDependentOutputException) else "the shape of its result"
+        what = f"{str(error.func).removesuffix('.default')} needs numbers: {result}"
+    elif any(words in str(error) for words in _LOOKED):
+        what = "a tensor's memory is read: what follows"
+    else:
+        return None
     return InputError(
         f"{what} depends on values, and a captured step computes none",
         where=f"rank {rank}, {_line_of(error)}", allowed="steps whose ops and shapes follow from the program alone",

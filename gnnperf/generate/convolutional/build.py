@@ -21,7 +21,11 @@ INPUTS = "Batches are taken to be on the device: loading and copying them is not
 
 def build_network(plan: ConvolutionalPlan) -> ExecutionGraph:
     """The graph of one step; every latency, start and lag is NaN. Collectives know the size of their group."""
-    program = [Placed(item) for item in items_of(step_program(plan, network_passes(plan)))]
+    passes = network_passes(plan)
+    lines = (*passes.forward, *passes.backward)
+    if plan.replicas.data > 1:
+        lines = (*_buffers(passes), *passes.forward, *_reducing(plan, passes))
+    program = [Placed(item) for item in items_of((*lines, *optimizer(plan, passes)))]
     ways = Parallelism(data=plan.replicas.data)
     return planned_graph(plan.name, {0: rank_nodes(program, ways)}, one_per_stage(ways), ways, plan, (INPUTS,))
 
@@ -40,19 +44,12 @@ def replica_tensors(plan: ConvolutionalPlan) -> tuple[RankTensors, ...]:
     pair = Pair(uses_of(passes.forward), uses_of(passes.backward))
     stretches = (Stretch(pair, False), Stretch(pair, True), Stretch(Pair(uses_of(optimizer(plan, passes)), ()), False))
     copies = buckets(plan, passes) if plan.replicas.data > 1 else ()
-    return (
-        RankTensors(
-            0, sizes, (), sizes, stretches,
-            _inputs(plan, passes), tuple(sum(bucket) * FLOAT_BYTES for bucket in copies), (ASSUMED,),
-        ),
-    )  # fmt: skip
-
-
-def _inputs(plan: ConvolutionalPlan, passes: Passes) -> tuple[int, ...]:
-    """Images, labels, and the statistics and counters of norms."""
+    copies_bytes = tuple(sum(bucket) * FLOAT_BYTES for bucket in copies)
     batch, edge = plan.training.batch, plan.network.image
+    # images, labels, and the statistics and counters of norms
     buffers = [size for n in passes.norm_channels for size in (n * FLOAT_BYTES, n * FLOAT_BYTES, COUNTER_BYTES)]
-    return (batch * COLORS * edge * edge * FLOAT_BYTES, batch * LABEL_BYTES, *buffers)
+    inputs = (batch * COLORS * edge * edge * FLOAT_BYTES, batch * LABEL_BYTES, *buffers)
+    return (RankTensors(0, sizes, (), sizes, stretches, inputs, copies_bytes, (ASSUMED,)),)
 
 
 # A rank's step: DDP's buffers, passes, buckets of gradients on their way while the backward pass goes on, SGD.
@@ -60,13 +57,6 @@ def _inputs(plan: ConvolutionalPlan, passes: Passes) -> tuple[int, ...]:
 
 O = Phase.OPTIMIZER  # noqa: E741
 FIRST_BUCKET_BYTES = MEBIBYTE  # torch/nn/parallel/distributed.py: kDefaultFirstBucketBytes
-
-
-def step_program(plan: ConvolutionalPlan, passes: Passes) -> Lines:
-    """All lines of a rank."""
-    if plan.replicas.data == 1:
-        return (*passes.forward, *passes.backward, *optimizer(plan, passes))
-    return (*_buffers(passes), *passes.forward, *_reducing(plan, passes), *optimizer(plan, passes))
 
 
 def _final_elements(line: Line) -> tuple[int, ...]:

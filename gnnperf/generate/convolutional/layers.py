@@ -263,8 +263,3 @@ class Sum:
         item = op("aten::add_" if self.inplace else "aten::add", F, self.x.tensor, self.x.tensor)
         made = {} if self.inplace else {self.name: self.x.tensor}
         return used(item, f"{self.x.name} {self.shortcut.name}", **made)
-
-
-def meeting(main: str, side: str, tensor: Tensor) -> Lines:
-    """Gradients of a block's input from both of its ways: autograd adds the later one to the earlier one."""
-    return used(op("aten::add_", B, tensor, tensor), f"{side} {main}")

@@ -24,7 +24,6 @@ from gnnperf.generate.convolutional.layers import (
     Sum,
     copied,
     copy_name,
-    meeting,
     parameter_as_used,
     with_gradients,
 )
@@ -131,7 +130,8 @@ class Residual:
         last, both = self.last.backward(gradient)
         aside, side = _backward(self.shortcut, both)
         along, main = _backward(self.main, both)
-        return (*last, *aside, *along, *meeting(main, side, self.x.tensor)), side
+        added = op("aten::add_", B, self.x.tensor, self.x.tensor)  # by autograd: the later one to the earlier one
+        return (*last, *aside, *along, *used(added, f"{side} {main}")), side
 
     @property
     def parameters(self) -> tuple[int, ...]:
@@ -204,7 +204,11 @@ def _block(plan: ConvolutionalPlan, name: str, x: Named, width: int, stride: int
         shapes = [(width, 1, 1), (width, 3, stride), (out, 1, 1)]
     main = _main(plan, name, x, shapes)
     same = stride == 1 and x.tensor.shape[1] == out
-    shortcut = () if same else _shortcut(plan, name, x, out, stride)
+    shortcut: tuple[Layer, ...] = ()
+    if not same:
+        conv = Convolution(plan.training, f"{name}.shortcut", x, out, 1, stride, bias=not network.shortcut_norm)
+        norm = Norm(plan.training, f"{name}.shortcut.norm", conv.y)
+        shortcut = (conv, norm) if network.shortcut_norm else (conv,)
     ends = shortcut[-1].y if shortcut else x
     total = Sum(f"{name}.sum", main[-1].y, ends, network.inplace)
     return Residual(x, main, shortcut, total, Activation(f"{name}.relu", total.y, network.inplace))
@@ -220,12 +224,6 @@ def _main(plan: ConvolutionalPlan, name: str, x: Named, shapes: Sequence[tuple[i
         conv = Convolution(plan.training, f"{name}.conv{place}", before, channels, kernel, stride)
         layers += [conv, Norm(plan.training, f"{name}.norm{place}", conv.y)]
     return tuple(layers)
-
-
-def _shortcut(plan: ConvolutionalPlan, name: str, x: Named, channels: int, stride: int) -> tuple[Layer, ...]:
-    with_norm = plan.network.shortcut_norm
-    conv = Convolution(plan.training, f"{name}.shortcut", x, channels, 1, stride, bias=not with_norm)
-    return (conv, Norm(plan.training, f"{name}.shortcut.norm", conv.y)) if with_norm else (conv,)
 
 
 def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[Lines, str]:

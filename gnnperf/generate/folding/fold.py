@@ -48,17 +48,10 @@ def restated(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, .
 def refine(
     structure: Structure, stands_for: np.ndarray, machine: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The coarsest classes of ranks.
+    """[num_ranks] class by own nodes and edges; [num_ranks] coarsest class; [num_nodes] uint64 color of what is shared.
 
-    Args:
-        structure: of the graph.
-        stands_for: [num_ranks] ranks that each one stands for already.
-        machine: [num_ranks] number of the machine whose ranks stay together because they share something that the graph
-            does not hold (processor cores); each its own where nothing is shared.
-
-    Returns:
-        [num_ranks] class by a rank's own nodes and edges, whoever it meets; [num_ranks] class of each rank; [num_nodes]
-        uint64 color of transfers and links, 0 for nodes of ranks.
+    `stands_for` [num_ranks]: ranks that each one stands for already; `machine` [num_ranks]: the machine whose ranks
+    stay together because they share what the graph does not hold (processor cores), each its own where they do not.
     """
     isolated = mixed(_classes_own(structure), stands_for)
     _, seat, ranks_there = np.unique(machine, return_inverse=True, return_counts=True)
@@ -85,9 +78,8 @@ def _shared(s: Structure, color: np.ndarray) -> np.ndarray:
     result = np.where(s.owner == SHARED, s.content, np.uint64(0))
     for here, there, way in ((s.dst, s.src, 1), (s.src, s.dst, 2)):
         joins = s.meets[here] & (s.owner[there] >= 0)
-        parts = mixed(
-            np.full(int(joins.sum()), way), s.label[joins], s.place[there[joins]], color[s.owner[there[joins]]]
-        )
+        rank = s.owner[there[joins]]
+        parts = mixed(np.full(len(rank), way), s.label[joins], s.place[there[joins]], color[rank])
         result = result + summed(parts, here[joins], len(result))
     return result
 
@@ -179,14 +171,11 @@ def why_apart(graph: ExecutionGraph, isolated: np.ndarray, machine: np.ndarray, 
     """
     rank, base = graph.ranks[position], graph.ranks[other]
     if isolated[position] != isolated[other]:
-        return _difference(_own(graph, rank), _own(graph, base), base)
+        mine, others = (seen(graph.nodes[graph.nodes["rank"] == r]).reset_index(drop=True) for r in (rank, base))
+        return _difference(mine, others, base)
     if machine[position] == machine[other]:
         return f"does the same as rank {base}, but they share the cores of one machine"
     return f"does the same as rank {base}, but meets other ranks"
-
-
-def _own(graph: ExecutionGraph, rank: int) -> pd.DataFrame:
-    return seen(graph.nodes[(graph.nodes["rank"] == rank).to_numpy()]).reset_index(drop=True)
 
 
 def _difference(mine: pd.DataFrame, others: pd.DataFrame, base: int) -> str:

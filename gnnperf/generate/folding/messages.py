@@ -11,6 +11,7 @@ optimizer on shards, copies into a gather        1/n
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -72,25 +73,18 @@ def _cut(dims: str, factor: float) -> str:
     return text(tuple(a if listed and not is_list(a) else each(a, shard) for a in arguments))
 
 
-def doubts(graph: ExecutionGraph, grows: np.ndarray) -> tuple[str, ...]:
+def doubts(graph: ExecutionGraph, grows: np.ndarray) -> Iterator[str]:
     """What no one can tell about messages and shards of groups that grow."""
     nodes = graph.nodes[grows & (graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
     kinds, sharded = set(nodes["collective"].dropna().astype(str)), is_sharded(graph, grows)
-    sentences = []
     if sharded:
-        sentences.append(
-            "how shards that do not divide evenly are padded: they are taken to shrink as their groups grow"
-        )
+        yield "how shards that do not divide evenly are padded: they are taken to shrink as their groups grow"
     if ALL_GATHER in kinds and not sharded:
-        sentences.append("whether all-gathers hold a share of something whole: one rank's part stays as it is")
+        yield "whether all-gathers hold a share of something whole: one rank's part stays as it is"
     if ALL_TO_ALL in kinds:
-        sentences.append(
-            "what a rank holds of what all-to-alls exchange (tables, experts): each looks up and sends as many "
-            "rows in all as now, to more ranks"
-        )
+        yield ("what a rank holds of what all-to-alls exchange (tables, experts): each looks up and sends as many "
+               "rows in all as now, to more ranks")  # fmt: skip
     if kinds & set(KEPT_KINDS):
-        sentences.append("whether gathers and scatters grow: one rank's part stays as it is")
-    unsized = int(nodes["message_bytes"].isna().sum())
-    if unsized:
-        sentences.append(f"how many bytes {unsized} messages of larger groups have")
-    return tuple(sentences)
+        yield "whether gathers and scatters grow: one rank's part stays as it is"
+    if unsized := int(nodes["message_bytes"].isna().sum()):
+        yield f"how many bytes {unsized} messages of larger groups have"

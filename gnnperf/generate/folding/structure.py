@@ -44,7 +44,9 @@ class Structure:
 
 def structure_of(graph: ExecutionGraph, ranks_per_node: int | None) -> Structure:
     """The structure of a graph."""
-    owner = _owner(graph)
+    at = {rank: position for position, rank in enumerate(graph.ranks)}
+    rank, inverse = np.unique(graph.nodes["rank"].to_numpy(), return_inverse=True)
+    owner = np.array([at.get(int(r), SHARED) for r in rank], dtype=np.int64)[inverse]
     cross_step = np.zeros((2, 0), dtype=np.int64) if graph.cross_step is None else graph.cross_step
     src, dst = (graph.edges[end].to_numpy() for end in ("src", "dst"))
     label = content_keys(graph.edges, EDGE_LABEL).view(np.uint64)
@@ -73,12 +75,6 @@ def _content(nodes: pd.DataFrame, ranks_per_node: int | None) -> np.ndarray:
         return result
     size, first, stride = (nodes[column].to_numpy() for column in ("group_size", "group_first", "group_stride"))
     return mixed(result, machines_of(size, first, stride, ranks_per_node))
-
-
-def _owner(graph: ExecutionGraph) -> np.ndarray:
-    at = {rank: position for position, rank in enumerate(graph.ranks)}
-    rank, inverse = np.unique(graph.nodes["rank"].to_numpy(), return_inverse=True)
-    return np.array([at.get(int(r), SHARED) for r in rank], dtype=np.int64)[inverse]
 
 
 def places_among(group: np.ndarray) -> np.ndarray:

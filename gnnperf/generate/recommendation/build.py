@@ -50,13 +50,19 @@ GRADIENTS, SUM_GRADIENTS, TABLE_GRADIENTS = "gradients of vectors", "gradients o
 def rank_program(shared: Shared, rank: int) -> tuple[Line, ...]:
     """All lines of a step."""
     travels, back = tuple(_begun(shared, rank)), tuple(_gradients_begun(shared, rank))
+    summed, samples = [p for p in shared.parts if p.added_up > 1], shared.plan.samples
+    added_up: tuple[Line, ...] = ()  # partial sums of rows that lie on a part of the ranks
+    if summed:
+        read = Tensor((samples, sum(p.dim * (p.added_up + 1) for p in summed)), "float32")
+        result = samples * sum(p.dim for p in summed) * FLOAT_BYTES
+        added_up = used(fused("sum_of_parts", F, read), f"vectors_{Travel.POOLED}", vectors_parts=result)
     return (
         *input_lines(shared, rank),
         *(line for travel in Travel for line in look_up(shared, rank, travel)),
         *travels,
         *shared.bottom,
         *awaited(travels),
-        *_added_up(shared),
+        *added_up,
         *shared.rest,
         *back,
         *shared.bottom_backward,
@@ -91,15 +97,6 @@ def _gradients_begun(shared: Shared, rank: int) -> Iterator[Line]:
     if summed:
         sums = equal(SUM_GRADIENTS, "all_gather", plan.samples * summed * FLOAT_BYTES, B)
         yield from (*used(sums, "d_vectors", gradients_summed=plan.batch * summed * FLOAT_BYTES), ended(sums))
-
-
-def _added_up(shared: Shared) -> Iterator[Line]:
-    """Partial sums of rows that lie on a part of the ranks."""
-    summed, samples = [p for p in shared.parts if p.added_up > 1], shared.plan.samples
-    if summed:
-        read = Tensor((samples, sum(p.dim * (p.added_up + 1) for p in summed)), "float32")
-        result = samples * sum(p.dim for p in summed) * FLOAT_BYTES
-        yield from used(fused("sum_of_parts", F, read), f"vectors_{Travel.POOLED}", vectors_parts=result)
 
 
 def _replicated_gradients(shared: Shared, rank: int) -> Iterator[Line]:

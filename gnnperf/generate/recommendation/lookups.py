@@ -17,9 +17,6 @@ from gnnperf.generate.transformer.items import HostWait, Line, Op, op, used
 from gnnperf.generate.uses import use
 from gnnperf.graph import Tensor
 
-# What the programs of all ranks have in common, made once: the replicated part, and who holds how much.
-
-
 # What ranks tell each other about tables: indices to the holders, vectors back, gradients of vectors again.
 #
 # An uneven exchange is as long as the even one that keeps its busiest rank as busy (as gnnperf.graph.matching has it

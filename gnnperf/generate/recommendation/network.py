@@ -88,9 +88,8 @@ def perceptron_forward(plan: RecommendationPlan, name: str) -> Iterator[Line]:
             yield from used(op("aten::copy_", F, half, weight), "", **{copy: half})
         yield views(F, "t")
         made = Tensor((count, outputs), dtype)
-        product = op(
-            "aten::addmm", F, Tensor((outputs,), dtype), Tensor(x.shape, dtype), Tensor((inputs, outputs), dtype)
-        )
+        bias, across = Tensor((outputs,), dtype), Tensor((inputs, outputs), dtype)
+        product = op("aten::addmm", F, bias, Tensor(x.shape, dtype), across)
         yield from used(product, f"{given} {copy}" if cast else given, linear=made)
         last = name == TOP and place == len(widths) - 2
         takes = f"{name}_{place}"

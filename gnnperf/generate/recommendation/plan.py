@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,20 +53,14 @@ class Recommender:
         require(not twice, "model.tables", ", ".join(twice), "a name of its own for each table")
         for widths in ("bottom", "top"):
             result = getattr(self, widths)
-            require(
-                bool(result) and min(result) >= 1, f"model.{widths}", list(result), "widths from 1 up, at least one"
-            )
+            good = bool(result) and min(result) >= 1
+            require(good, f"model.{widths}", list(result), "widths from 1 up, at least one")
         require(self.top[-1] == 1, "model.top", list(self.top), "1 as the last width: one logit per sample")
         require(self.dense_features >= 1, "model.dense_features", self.dense_features, "a whole number from 1 up")
         require(self.dtype in DTYPES, "model.dtype", self.dtype, ", ".join(DTYPES))
-        if self.interaction is Interaction.DOT:
-            _equal_widths(self.tables, self.bottom[-1])
-
-
-def _equal_widths(tables: Sequence[Table], width: int) -> None:
-    for table in tables:
-        require(table.dim == width, f"dim of table {table.name!r}", table.dim,
-                f"{width}, the last width of model.bottom, with model.interaction dot")  # fmt: skip
+        for table in self.tables if self.interaction is Interaction.DOT else ():
+            require(table.dim == self.bottom[-1], f"dim of table {table.name!r}", table.dim,
+                    f"{self.bottom[-1]}, the last width of model.bottom, with model.interaction dot")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,9 +99,8 @@ def check_sizes(batch: int, ranks: int) -> None:
     require(1 <= ranks <= MOST_RANKS, "ranks", ranks, f"a whole number from 1 to {MOST_RANKS}")
     require(batch >= 1, "batch", batch, "a whole number from 1 up")
     if batch % ranks:
-        raise InputError(
-            f"{ranks} ranks do not divide the batch, {batch}", where="ranks", allowed=f"divisors of {batch}"
-        )
+        allowed = f"divisors of {batch}"
+        raise InputError(f"{ranks} ranks do not divide the batch, {batch}", where="ranks", allowed=allowed)
 
 
 def check_placed(table: Table, placed: Placed, ranks: int) -> None:
@@ -132,8 +124,7 @@ def check_placed(table: Table, placed: Placed, ranks: int) -> None:
 # summed    row on all ranks                reduce-scatter                              all-gather
 # stays     replicated, or a single rank    looked up where they are needed             all-reduce of the whole table
 #
-# Rows of a row-wise table lie in turn (row i on its rank i mod n), so each rank has 1/n of the lookups, hot rows
-# too.
+# Rows of a row-wise table lie in turn (row i on its rank i mod n): each rank has 1/n of the lookups, hot rows too.
 
 
 class Travel(StrEnum):

@@ -34,18 +34,14 @@ def recommendation_tensors(plan: RecommendationPlan) -> tuple[RankTensors, ...]:
 def _rank(shared: Shared, rank: int, parts: tuple[Part, ...]) -> RankTensors:
     plan = shared.plan
     step = uses_of(rank_program(shared, rank))
-    dense = _dense_bytes(plan)
+    shapes = [n for inputs, outputs in layers(plan.model) for n in (inputs * outputs, outputs)]  # weights and biases
+    dense = tuple(n * FLOAT_BYTES for n in shapes)
     tables = tuple(p.rows * p.dim * FLOAT_BYTES for p in parts)
     state = tuple(p.rows * p.state_bytes_per_row(plan.model.optimizer) for p in parts)
     return RankTensors(
         rank, (*dense, *tables), (), (*(n for n in dense for _ in range(STATES[plan.model.optimizer])), *state),
         (Stretch(Pair(step, ()), False),), _inputs(shared, rank), dense if plan.ranks > 1 else (), (ASSUMED,),
     )  # fmt: skip
-
-
-def _dense_bytes(plan: RecommendationPlan) -> tuple[int, ...]:
-    """Weights and biases of both perceptrons."""
-    return tuple(n * FLOAT_BYTES for inputs, outputs in layers(plan.model) for n in (inputs * outputs, outputs))
 
 
 def _inputs(shared: Shared, rank: int) -> tuple[int, ...]:

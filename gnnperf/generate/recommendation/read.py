@@ -58,18 +58,15 @@ def recommendation_from(raw: Mapping[str, Any], where: str) -> RecommendationPla
         InputError: an unknown or missing key, a wrong type, a value that cannot be.
     """
     keys_in(raw, SECTIONS, where, needed=("model", "batch"))
-    model, batch = _model(raw["model"], f"{where}.model"), value_as(raw["batch"], int, f"{where}.batch")
+    own = keys_in(raw["model"], MODEL_KEYS, f"{where}.model", needed=("tables",))
+    tables = [table for place, entry in enumerate(list_of(own["tables"], f"{where}.model.tables"))
+              for table in _equal_tables(entry, f"{where}.model.tables[{place}]")]  # fmt: skip
+    model = section(Recommender, {**own, "tables": tables}, f"{where}.model")
+    batch = value_as(raw["batch"], int, f"{where}.batch")
     ranks = value_as(raw.get("ranks", 1), int, f"{where}.ranks")
     check_sizes(batch, ranks)
     placement = placement_from(raw.get("placement"), model.tables, ranks, f"{where}.placement")
     return RecommendationPlan(str(raw.get("name", where)), model, batch, ranks, placement)
-
-
-def _model(raw: object, where: str) -> Recommender:
-    model = keys_in(raw, MODEL_KEYS, where, needed=("tables",))
-    tables = [table for place, entry in enumerate(list_of(model["tables"], f"{where}.tables"))
-              for table in _equal_tables(entry, f"{where}.tables[{place}]")]  # fmt: skip
-    return section(Recommender, {**model, "tables": tables}, where)
 
 
 def _equal_tables(raw: object, where: str) -> Iterator[Table]:

@@ -62,9 +62,7 @@ def _score_bytes(plan: TransformerPlan) -> float:
 #     in                                                                         |== in 1 ==|== in 0 ==|
 #
 # A layer begins when what the layer before the last kept has left the device, so that at most two layers' activations
-# lie
-# there; backward, the layer before is fetched while one runs (TransformerEngine, cpu_offload.py: double buffers, with
-# synchronize_on_group_commit_forward and bulk_reload_group).
+# lie there; backward, the layer before is fetched while one runs (TransformerEngine, cpu_offload.py: double buffers).
 
 COMPUTED, LEFT, FETCHED, STARTED = "computed", "left the device", "fetched", "backward started"
 

@@ -133,15 +133,10 @@ def _places(met: dict[Meeting, list[_Met]], ways: Parallelism) -> list[tuple[int
         if len(parts) == group_size(group, ways):
             result.append(progression([part.rank for part in parts]))
             continue
-        if group not in whole:
-            whole[group] = _whole_groups(group, ways)
+        if group not in whole:  # places of all groups of the kind, by what their ranks have in common
+            ranks: dict[Meeting, list[int]] = defaultdict(list)
+            for role in all_roles(ways):
+                ranks[_members(group, role, ways)].append(rank_of(role, ways))
+            whole[group] = {members: progression(own) for members, own in ranks.items()}
         result.append(whole[group][key[:-1]])
     return result
-
-
-def _whole_groups(group: Group, ways: Parallelism) -> dict[Meeting, tuple[int, int]]:
-    """Place of every group of a kind, by what its ranks have in common."""
-    ranks: dict[Meeting, list[int]] = defaultdict(list)
-    for role in all_roles(ways):
-        ranks[_members(group, role, ways)].append(rank_of(role, ways))
-    return {members: progression(own) for members, own in ranks.items()}

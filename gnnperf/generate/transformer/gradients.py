@@ -75,20 +75,10 @@ class Around:
     plan: TransformerPlan  # that has the setting
 
     def before_forward(self, at: Visit) -> Items:
-        """Before a unit's forward ops."""
+        """Before a unit's forward ops; the others after them, and around backward ops and what is computed again."""
         return ()
 
-    def after_forward(self, at: Visit) -> Items:
-        """After them."""
-        return ()
-
-    def before_backward(self, at: Visit) -> Items:
-        """Before a unit's backward ops, and what is computed again."""
-        return ()
-
-    def after_backward(self, at: Visit) -> Items:
-        """After them."""
-        return ()
+    after_forward = before_backward = after_backward = before_forward
 
     def after_passes(self) -> Items:
         """After all passes of the step."""

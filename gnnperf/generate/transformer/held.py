@@ -52,17 +52,14 @@ def _stage_bytes(plan: TransformerPlan, stage: int) -> float:
 
 
 def _flying_bytes(plan: TransformerPlan, stage: int) -> float:
-    """What layers keep for micro-batches in flight."""
-    retained = 0.0 if plan.offload.activations is not Store.DEVICE else _part_bytes(plan, stage)
+    """What layers keep for micro-batches in flight, each in the smallest part of the model on the stage."""
+    if plan.offload.activations is not Store.DEVICE:
+        return 0.0
     order = plan.order
+    parts = [plan.layers_of_part(order.part(stage, chunk)) for chunk in range(order.chunks)]
+    retained = min(sum(n * retained_bytes(plan, i) for i, n in _kinds(plan, part)) for part in parts)
     short = replace(order, micro_batches=min(order.micro_batches, 2 * order.parts))
     return retained * most_in_flight(order if order.pipeline.keeps_all else short, stage) if retained else 0.0
-
-
-def _part_bytes(plan: TransformerPlan, stage: int) -> float:
-    """What a micro-batch leaves of one part of the model on a stage, the smallest one."""
-    parts = [plan.layers_of_part(plan.order.part(stage, chunk)) for chunk in range(plan.schedule.chunks)]
-    return min(sum(n * retained_bytes(plan, i) for i, n in _kinds(plan, part)) for part in parts)
 
 
 def _kinds(plan: TransformerPlan, layers: range) -> Iterator[tuple[int, int]]:

@@ -61,8 +61,11 @@ CAUSAL_BACKWARD = (*("",) * 10, "0.", "True")  # argument 11
 
 def attention(plan: TransformerPlan, phase: Phase) -> Lines:
     """From the projection's columns to the context's."""
-    s, unfused = sizes(plan), plan.block.attention is Attention.UNFUSED
-    last = _side_by_side(s, phase) if unfused else (views(phase, "transpose", "reshape"),)
+    last: Lines = (views(phase, "transpose", "reshape"),)
+    if plan.block.attention is Attention.UNFUSED:  # heads of the context as columns again
+        part = sizes(plan).half(sizes(plan).tokens, sizes(plan).shard)
+        copied = used(op("aten::copy_", phase, part, part), "heads", context=part)
+        last = (views(phase, "view", "permute", "empty_like"), *copied, views(phase, "view"))
     return (split(plan, phase), *_turned(plan, phase, ""), *core(plan, phase), *last)
 
 
@@ -76,7 +79,9 @@ def attention_backward(plan: TransformerPlan) -> Lines:
     """From the context's gradient `d_heads` to that of queries, keys and values side by side."""
     s, flash = sizes(plan), plan.block.attention is Attention.FLASH
     first = _flash_backward(s, plan) if flash else _unfused_backward(s, plan)
-    return (*first, *_turned(plan, B, "d_"), *(_joined(s) if plan.block.kernels is Kernels.FUSED else ()))
+    joined, whole = plan.block.kernels is Kernels.FUSED, s.half(s.tokens, s.projected)  # copied side by side
+    last = used(op("aten::copy_", B, whole, whole), "d_q d_k d_v", d_qkv=whole) if joined else ()
+    return (*first, *_turned(plan, B, "d_"), *last)
 
 
 def split(plan: TransformerPlan, phase: Phase) -> Line:
@@ -153,13 +158,6 @@ def _once(*names: str) -> str:
     return " ".join(dict.fromkeys(names))
 
 
-def _side_by_side(s: Sizes, phase: Phase) -> Lines:
-    """Heads of the context as columns again."""
-    part = s.half(s.tokens, s.shard)
-    copied = used(op("aten::copy_", phase, part, part), "heads", context=part)
-    return (views(phase, "view", "permute", "empty_like"), *copied, views(phase, "view"))
-
-
 def _unfused_backward(s: Sizes, plan: TransformerPlan) -> Lines:
     q, k, v = _queries_keys_values(plan)
     across = s.half(*s.scores.shape)  # its transpose has the same shape: sequence by sequence
@@ -205,20 +203,13 @@ def _flash_backward(s: Sizes, plan: TransformerPlan) -> Lines:
     return (views(B, "reshape", "transpose"), *backward, views(B, "transpose", "transpose", "transpose"))
 
 
-def _joined(s: Sizes) -> Lines:
-    """Gradients of queries, keys and values, copied side by side."""
-    whole = s.half(s.tokens, s.projected)
-    return used(op("aten::copy_", B, whole, whole), "d_q d_k d_v", d_qkv=whole)
-
-
 # What tensor-parallel ranks exchange around a pair of products.
 #
 # f goes in, g comes out (Shoeybi et al. 2019, figure 4; with sequence parallelism Korthikanti et al. 2022, figure 5):
 #
 #                        forward                      backward
 #     f  tensor          nothing                      all-reduce of the input's gradient
-#        sequence        all-gather of the input      it is gathered once more next to the input gradient's product,
-#        whose
+#        sequence        all-gather of the input      gathered once more next to the input gradient's product, whose
 #                                                     result is reduce-scattered next to the weight gradient's
 #     g  tensor          all-reduce of the result     nothing
 #        sequence        reduce-scatter of it         all-gather of its gradient

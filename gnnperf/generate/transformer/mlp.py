@@ -12,7 +12,6 @@ from gnnperf.generate.transformer.block import Activation, Kernels
 from gnnperf.generate.transformer.items import (
     Group,
     HostWait,
-    Item,
     Line,
     Op,
     Transfer,
@@ -224,6 +223,11 @@ def _router(plan: TransformerPlan, phase: Phase) -> Lines:
     half, scores = s.half(s.resident, count), Tensor((s.resident, count), "float32")
     routes, picked_bytes = Tensor(scores.shape, "bool"), s.resident * chosen * (FLOAT_BYTES + INDEX_BYTES)
     topk = op("aten::topk", phase, scores, values=["", str(chosen)])
+    counts: Lines = ()  # without a capacity: how many rows go where, known to the host before it sends them
+    if plan.experts.capacity_factor is None:
+        several = plan.parallelism.expert > 1
+        gathered = (collective("all_gather", Group.EXPERT, Tensor((count,), "int64"), phase),) if several else ()
+        counts = (*gathered, HostWait(phase))
     return (
         views(phase, "t"),
         *used(op("aten::mm", phase, s.stream, s.half(s.hidden, count)), "norm2", logits=half),
@@ -234,18 +238,8 @@ def _router(plan: TransformerPlan, phase: Phase) -> Lines:
         # of the loss (Fedus et al. 2022, equation 4)
         *used(op("aten::sum", phase, routes, values=["", "[0]"]), "routes load", counts=count * INDEX_BYTES),
         use("permutation", "chosen counts routes", order=r.sent * INDEX_BYTES, weights=s.half(r.sent).num_bytes),
-        *_counted(plan, phase),
+        *counts,
     )
-
-
-def _counted(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
-    """Without a capacity: how many rows go where, known to the host before it sends them."""
-    assert plan.experts is not None, "only plans with experts have it"
-    if plan.experts.capacity_factor is not None:
-        return ()
-    several = plan.parallelism.expert > 1
-    counts = (collective("all_gather", Group.EXPERT, Tensor((plan.experts.count,), "int64"), phase),) if several else ()
-    return (*counts, HostWait(phase))
 
 
 def _router_backward(plan: TransformerPlan) -> Lines:

@@ -41,11 +41,6 @@ class Pipeline(StrEnum):
         """Micro-batches per stage until every one takes the same time."""
         return 2 if self is Pipeline.ZB_H2 or self.there_and_back else 1
 
-    @property
-    def has_chunks(self) -> bool:
-        """Whether a stage holds several parts of the model."""
-        return self.allows(2)
-
     def allows(self, chunks: int) -> bool:
         """Whether a stage may hold so many parts of the model."""
         if self in (Pipeline.INTERLEAVED, Pipeline.BREADTH_FIRST):

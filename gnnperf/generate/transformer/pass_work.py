@@ -40,7 +40,6 @@ class Run:
     items: tuple[Item, ...]
 
 
-PlanItem = Item
 Runs = tuple[tuple[Run, int], ...]  # with how often each is run
 
 
@@ -79,7 +78,8 @@ class WorkBook:
             self._classes[key] = _classes(plan, steps(short).kinds)
         classes, of_kind = self._classes[key]
         passes = tuple(self._of_pass(plan, kind, of, unit, all_) for of, kind in classes.items())
-        after = self._number(_of_update(plan))
+        after = self._number(("update", plan.parallelism, plan.sharding, plan.schedule.gradient_dtype,
+                              plan.schedule.reduction, plan.model, plan.block, plan.experts, plan.offload))  # fmt: skip
         return PlanRuns(passes, of_kind, tuple(self._after(plan, i, after) for i in range(short.stages)))
 
     def _of_pass(self, plan: TransformerPlan, kind: PassKind, of: Class, units: int, all_: int) -> Runs:
@@ -157,13 +157,6 @@ def _flags(plan: TransformerPlan, kind: PassKind, between: bool) -> tuple[bool, 
         return kind.first, kind.final, between
     fills = kind.final and kind.each.backward and _of_sums(plan) is not None
     return (False, True, between) if fills else None
-
-
-def _of_update(plan: TransformerPlan) -> Hashable:
-    """What follows the last pass depends on, next to a stage's layers."""
-    s = plan.schedule
-    return ("update", plan.parallelism, plan.sharding, s.gradient_dtype, s.reduction, plan.model, plan.block,
-            plan.experts, plan.offload)  # fmt: skip
 
 
 def _of_units(plan: TransformerPlan) -> Hashable:
@@ -279,11 +272,6 @@ def run_us(run: Run, device_us: Sequence[float]) -> float:
         elif (lane := lane_of(item)) is not None and lanes.get(lane, 0.0) > 0.0:
             lanes[lane] += us
     return max(compute, held)
-
-
-def is_transfer(item: Item) -> bool:
-    """Whether ranks meet in it."""
-    return isinstance(item, Transfer)
 
 
 def side_lane(item: Item) -> Lane | None:

@@ -27,7 +27,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from gnnperf.generate.transformer.orders import Order, Pipeline
-from gnnperf.generate.transformer.plan import TransformerPlan
 
 
 class Gradient(StrEnum):
@@ -46,16 +45,6 @@ class Pass:
     micro_batch: int  # which, from 0
     chunk: int = 0  # of the stage, from 0
     gradient: Gradient = Gradient.BOTH  # of a backward pass
-
-
-def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:
-    """Of one stage, in order."""
-    return stage_passes(plan.order, stage)
-
-
-def flagged_passes(plan: TransformerPlan, stage: int) -> list[tuple[Pass, bool, bool]]:
-    """Of one stage, in order, with whether each is the first and the last of its kind and chunk."""
-    return _flagged(passes(plan, stage))
 
 
 def stage_passes(order: Order, stage: int) -> tuple[Pass, ...]:
@@ -221,14 +210,9 @@ class Steps:
         return np.flatnonzero([kind.final and kind.each.backward and not kind.each.chunk for kind in self.kinds])
 
     @cached_property
-    def kind_of(self) -> np.ndarray:
-        """[num_passes] `kind`."""
-        return np.array(self.kind)
-
-    @cached_property
     def first_last(self) -> tuple[np.ndarray, np.ndarray]:
         """[stages] each: place of the first and the last pass of each stage."""
-        stage, num = self.stage[self.kind_of], len(self.kind)
+        stage, num = self.stage[np.array(self.kind)], len(self.kind)
         _, last = np.unique(stage[::-1], return_index=True)
         return np.unique(stage, return_index=True)[1], num - 1 - last
 
@@ -246,7 +230,7 @@ class Steps:
 @lru_cache(maxsize=4096)
 def steps(order: Order) -> Steps:
     """All passes of all stages."""
-    waiting = [_flagged(stage_passes(order, stage)) for stage in range(order.stages)]
+    waiting = [flagged_passes(order, stage) for stage in range(order.stages)]
     placed: list[tuple[PassKind, Pass, int, int]] = []
     done: dict[tuple[str, int, int], int] = {}
     latest, at = [NONE] * order.stages, [0] * order.stages
@@ -272,12 +256,13 @@ def steps(order: Order) -> Steps:
     return Steps(tuple(known.values()), each_, tuple(number[id(kind)] for kind in kinds), before, sources)
 
 
-def _flagged(order: tuple[Pass, ...]) -> list[tuple[Pass, bool, bool]]:
-    """Passes with whether each is the first and last of its chunk: forward, with gradients of weights, without."""
-    kinds = [(each.backward, each.chunk, each.gradient is Gradient.INPUT) for each in order]
-    ends = dict(zip(kinds, order, strict=True))
-    starts = dict(zip(reversed(kinds), reversed(order), strict=True))
-    return [(each, starts[kind] is each, ends[kind] is each) for kind, each in zip(kinds, order, strict=True)]
+def flagged_passes(order: Order, stage: int) -> list[tuple[Pass, bool, bool]]:
+    """Of one stage, with whether each is its chunk's first and last: forward, with gradients of weights, without."""
+    own = stage_passes(order, stage)
+    kinds = [(each.backward, each.chunk, each.gradient is Gradient.INPUT) for each in own]
+    ends = dict(zip(kinds, own, strict=True))
+    starts = dict(zip(reversed(kinds), reversed(own), strict=True))
+    return [(each, starts[kind] is each, ends[kind] is each) for kind, each in zip(kinds, own, strict=True)]
 
 
 def _result(order: Order, stage: int, each: Pass) -> tuple[str, int, int]:

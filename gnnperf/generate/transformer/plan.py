@@ -63,20 +63,6 @@ EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalan
 BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
 
-def check(plan: TransformerPlan) -> None:
-    """Refuse settings that do not go together.
-
-    Raises:
-        InputError: one sentence with the setting, and what it would have to be.
-    """
-    _check_division(plan)
-    _check_block(plan)
-    _check_experts(plan)
-    _check_sharding(plan)
-    _check_offload(plan)
-    _check_lengths(plan)
-
-
 def sentences(plan: TransformerPlan) -> Iterator[str]:
     """What was taken for granted, in sentences."""
     experts = plan.experts
@@ -92,12 +78,8 @@ def _check_division(plan: TransformerPlan) -> None:
     parts = ways.pipeline * schedule.chunks
     if schedule.ends_as_layers:
         require(ways.pipeline > 1, "schedule.ends_as_layers", True, "false without a pipeline")
-        require(
-            schedule.recomputed_layers is None,
-            "schedule.ends_as_layers",
-            True,
-            "false with schedule.recomputed_layers",
-        )
+        fits = schedule.recomputed_layers is None
+        require(fits, "schedule.ends_as_layers", True, "false with schedule.recomputed_layers")
     of = "model.layers and both ends" if schedule.ends_as_layers else "model.layers"
     _divides(parts, plan.placed_layers, "parallelism.pipeline x schedule.chunks", of)
     batch = ways.data * schedule.micro_batch
@@ -138,6 +120,9 @@ def _check_experts(plan: TransformerPlan) -> None:
 
 def _check_sharding(plan: TransformerPlan) -> None:
     state, ways, schedule = plan.sharding.state, plan.parallelism, plan.schedule
+    fits = plan.offload.optimizer is Store.DEVICE or plan.sharding.shards_update or ways.data == 1
+    require(fits, "offload.optimizer", str(plan.offload.optimizer),
+            "device, unless sharding.state shares the update over the replicas")  # fmt: skip
     if plan.sharding.release_gradients:
         good = state is Sharded.OPTIMIZER and schedule.reduction is Reduction.BUCKETS
         require(good, "sharding.release_gradients", True, "false without sharding.state optimizer and "
@@ -147,13 +132,6 @@ def _check_sharding(plan: TransformerPlan) -> None:
     require(ways.data > 1, "parallelism.data", ways.data, f"more than 1 to share {state} over replicas")
     require(not plan.sharding.reduces_every_pass or ways.pipeline == 1, "parallelism.pipeline", ways.pipeline,
             f"1 with sharding.state {state}: stages keep whole gradients of micro-batches")  # fmt: skip
-
-
-def _check_offload(plan: TransformerPlan) -> None:
-    on_host = plan.offload.optimizer is not Store.DEVICE
-    shared = plan.sharding.shards_update or plan.parallelism.data == 1
-    require(not on_host or shared, "offload.optimizer", str(plan.offload.optimizer),
-            "device, unless sharding.state shares the update over the replicas")  # fmt: skip
 
 
 def _check_lengths(plan: TransformerPlan) -> None:
@@ -318,7 +296,7 @@ class TransformerPlan:
     Attributes:
         name: of the graph.
         model, parallelism, schedule, block, sharding, offload: see there; they are checked against each
-            other (`combinations`).
+            other.
         experts: of its expert layers; None: there are none.
         lengths: of samples, where they differ; None: all have model.sequence.
     """
@@ -334,7 +312,8 @@ class TransformerPlan:
     lengths: Lengths | None = None
 
     def __post_init__(self) -> None:
-        check(self)
+        for check in (_check_division, _check_block, _check_experts, _check_sharding, _check_lengths):
+            check(self)
         work = self.model.layers * self.num_micro_batches
         require(work <= MAX_PASSES, "schedule.global_batch", self.schedule.global_batch,
                 f"layers x micro-batches of a replica up to {MAX_PASSES:,}; here {work:,}")  # fmt: skip

@@ -51,13 +51,11 @@ from gnnperf.graph import DTYPE_BYTES, Tensor
 #     compute                        |out 0|- layer 0 -|out 1|- layer 1 -|
 #
 # Forward, the host issues a unit's gather when it comes to the unit; since it runs ahead, the gather runs next to the
-# unit
-# before (implicit prefetch), but not before the copies out of the buffer before the last are done. Backward, the gather
-# of the unit before is issued as soon as this one's copies are out (explicit prefetch). Zhao et al. 2023, section 3.3.
+# unit before (implicit prefetch), but not before the copies out of the buffer before the last are done. Backward, the
+# gather of the unit before is issued as soon as this one's copies are out (explicit prefetch; Zhao et al. 2023, 3.3).
 #
-# Units are those of torchtitan: the embedding, each layer, and norm with logits, which are kept from forward to
-# backward.
-# A tied embedding is the root's: gathered once, kept until its gradient. Volume of a micro-batch, of P parameters of
+# Units are those of torchtitan: embedding, each layer, and norm with logits, which are kept from forward to backward. A
+# tied embedding is the root's: gathered once, kept until its gradient. Volume of a micro-batch, of P parameters of
 # layers: 2 P gathered and P reduce-scattered (Rajbhandari et al. 2020, section 7.2.2), P (n - 1) / n on the wire each.
 
 COPIED_IN, GATHERED, COPIED_OUT = "parameters copied in", "parameters gathered", "parameters copied out"
@@ -118,10 +116,7 @@ def _reuse() -> tuple[Item, ...]:
 
 
 class _Shelf:
-    """Items that are equal, once: nodes are made for each distinct item, distinguished by identity.
-
-    Whole tuples are kept by what they are, so that a hundred layers are not made a hundred times.
-    """
+    """Items that are equal, once, and tuples of them, so that a hundred layers are not made a hundred times."""
 
     def __init__(self) -> None:
         self._items: dict[Item, Placed] = {}
@@ -142,8 +137,8 @@ def stage_program(plan: TransformerPlan, stage: int, lengths: Sequence[int] = ()
     """All items of a step; `lengths` are those of its micro-batches' samples, (): all have model.sequence."""
     whole = StageProgram(plan, stage)
     own = {length: StageProgram(with_sequence(plan, length), stage) for length in set(lengths)}
-    result = list(whole.before_passes())
-    for each, first, final in flagged_passes(plan, stage):
+    result = [Placed(item) for item in zero_gradients(plan, stage)]
+    for each, first, final in flagged_passes(plan.order, stage):
         program = own[lengths[each.micro_batch]] if lengths else whole
         result += program.of_pass(each, first=first, final=final)
     return (*result, *whole.after_passes())
@@ -154,10 +149,6 @@ class StageProgram:
 
     def __init__(self, plan: TransformerPlan, stage: int) -> None:
         self._plan, self._stage, self._around, self._shelf = plan, stage, settings(plan), _Shelf()
-
-    def before_passes(self) -> tuple[Placed, ...]:
-        """Before the first pass."""
-        return self._shelf.placed(zero_gradients(self._plan, self._stage))
 
     def of_pass(self, each: Pass, *, first: bool, final: bool) -> Iterator[Placed]:
         """One pass; `first`, `final`: whether it is the first or last of its kind and chunk."""

@@ -30,9 +30,9 @@ from gnnperf.generate.transformer.gradients import (
 )
 from gnnperf.generate.transformer.items import uses_of
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.passes import Gradient, passes
+from gnnperf.generate.transformer.passes import Gradient, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import owned_count, sizes, stage_parameters
+from gnnperf.generate.transformer.sizes import owned_count, sizes, stage_count
 from gnnperf.generate.uses import HeldFor, Hold, Pair, Stretch, Use, retained_bytes, use
 from gnnperf.graph import DTYPE_BYTES
 
@@ -47,7 +47,7 @@ GATHER, COPY_OUT, RESHARD, REDUCE = "all_gather", "fsdp::split_with_sizes_copy",
 def parameters_bytes(plan: TransformerPlan, stage: int) -> int:
     """Of weights on the device: whole, or the rank's part, in float32 unless the optimizer is on the host."""
     if plan.sharding.state is not Sharded.PARAMETERS:
-        return stage_parameters(plan, stage) * DTYPE_BYTES[plan.model.dtype]
+        return stage_count(plan, stage).total * DTYPE_BYTES[plan.model.dtype]
     dtype = "float32" if plan.offload.optimizer is Store.DEVICE else plan.model.dtype
     return owned_count(plan, stage).total * DTYPE_BYTES[dtype]
 
@@ -64,7 +64,7 @@ def gradients_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
     """Of sums over micro-batches that are zeroed and stay; sums of parts come and go with their units."""
     if plan.sharding.reduces_every_pass or plan.sharding.release_gradients:
         return ()
-    return (stage_parameters(plan, stage) * DTYPE_BYTES[plan.schedule.gradient_dtype],)
+    return (stage_count(plan, stage).total * DTYPE_BYTES[plan.schedule.gradient_dtype],)
 
 
 # What each unit of a pass runs.
@@ -109,7 +109,6 @@ class Visited:
 
     unit: Unit
     pair: Pair  # what it takes and makes
-    is_layer: bool  # whether it is a layer, whose activations may be offloaded
 
 
 class Pairs:
@@ -140,9 +139,9 @@ def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ..
     """What a pass through a part of the model goes through, in forward order; messages belong to no unit."""
     last = plan.order.parts - 1
     return (
-        Visited(FIRST, pairs.received if part else pairs.first, False),
-        *(Visited(Unit(UnitKind.LAYER, i), pairs.layer(i), True) for i in plan.layers_of_part(part)),
-        Visited(LAST, pairs.last if part == last else pairs.sent, False),
+        Visited(FIRST, pairs.received if part else pairs.first),
+        *(Visited(Unit(UnitKind.LAYER, i), pairs.layer(i)) for i in plan.layers_of_part(part)),
+        Visited(LAST, pairs.last if part == last else pairs.sent),
     )
 
 
@@ -176,7 +175,7 @@ class Changes:
         yield Stretch(at.pair, False)
         if gathers and resharded(self.plan, at.unit):
             yield from self._reshard(at.unit)
-        if at.is_layer and self.plan.offload.activations is not Store.DEVICE:
+        if at.unit.kind is UnitKind.LAYER and self.plan.offload.activations is not Store.DEVICE:
             yield from self._leave(retained_bytes(at.pair))
 
     def end_of_forward(self) -> Iterator[Hold]:
@@ -188,16 +187,21 @@ class Changes:
     def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
         """One unit's backward pass, or a part of it; `before` is the unit that comes next."""
         released = self.plan.sharding.release_gradients and self._has_parameters(at.unit, at.pair)
+        count, item = unit_parameters(self.plan, at.unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
         if gradient is not Gradient.WEIGHTS:
             yield from self._begin_backward(at, before)
-            yield from self._sum(at.unit) if released else ()
+            if released:  # gradients of micro-batches are added up from the first one on
+                if not self._visits[at.unit]:
+                    yield Hold("aten::zero_", HeldFor.GRADIENTS, count.total * item)
+                self._visits[at.unit] += 1
             yield Stretch(at.pair, True)
         if gradient is not Gradient.INPUT and at.pair.weights:
             yield Stretch(at.pair, True, True)
         if gradient is Gradient.INPUT:
             return
-        if released:
-            yield from self._release(at.unit)
+        if released and self._visits[at.unit] >= self.plan.num_micro_batches:  # the rank's part is left
+            yield Hold(REDUCE, HeldFor.GRADIENTS, count.over(self.plan).total * item)
+            yield Hold(REDUCE, HeldFor.GRADIENTS, -count.total * item)
         if self._gathers(at.unit, at.pair):
             yield from self._reshard(at.unit)
         if self.plan.sharding.reduces_every_pass and self._has_parameters(at.unit, at.pair):
@@ -216,21 +220,6 @@ class Changes:
         if before is not None and self._gathers(before.unit, before.pair) and before.unit not in self.whole:
             yield from self._issue(before.unit)
         yield from self._return(before)
-
-    def _sum(self, unit: Unit) -> Iterator[Hold]:
-        """Where gradients of the unit's micro-batches are added up, from the first one on."""
-        if not self._visits[unit]:
-            size = unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.schedule.gradient_dtype]
-            yield Hold("aten::zero_", HeldFor.GRADIENTS, size)
-        self._visits[unit] += 1
-
-    def _release(self, unit: Unit) -> Iterator[Hold]:
-        """After the last micro-batch the rank's part is left."""
-        if self._visits[unit] < self.plan.num_micro_batches:
-            return
-        count, item = unit_parameters(self.plan, unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
-        yield Hold(REDUCE, HeldFor.GRADIENTS, count.over(self.plan).total * item)
-        yield Hold(REDUCE, HeldFor.GRADIENTS, -count.total * item)
 
     def end_of_backward(self) -> Iterator[Hold]:
         """The last send buffer goes."""
@@ -288,9 +277,7 @@ class Changes:
 
     def _return(self, before: Visited | None) -> Iterator[Hold]:
         """What the unit before kept, which is fetched ahead; what has not left yet stays."""
-        if self.plan.offload.activations is Store.DEVICE:
-            return
-        if before is not None and before.is_layer:
+        if before is not None and before.unit.kind is UnitKind.LAYER:
             if self._pending:
                 self._pending.pop()
             elif self._outside:
@@ -300,7 +287,7 @@ class Changes:
 def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
     """All of a stage's step, in order."""
     pairs, changes = Pairs(plan), Changes(plan)
-    order = passes(plan, stage)
+    order = stage_passes(plan.order, stage)
     for place, each in enumerate(order):
         units = visited(plan, plan.order.part(stage, each.chunk), pairs)
         if not each.backward:
@@ -315,11 +302,6 @@ def step_changes(plan: TransformerPlan, stage: int) -> Iterator[Stretch | Hold]:
         # The end of autograd's run: no backward pass follows at once.
         if place + 1 == len(order) or order[place + 1].micro_batch != each.micro_batch:
             yield from changes.end_of_backward()
-    yield Stretch(optimizer(plan, stage), False)
-
-
-def optimizer(plan: TransformerPlan, stage: int) -> Pair:
-    """Gradients in float32 are made where they are not summed in it; they go when the next step begins."""
-    full = DTYPE_BYTES[held_gradient_dtype(plan)] == FLOAT_BYTES
-    own = owned_count(plan, stage).total * FLOAT_BYTES
-    return Pair((Use("aten::copy_", gradients_bytes=() if full else (own,)),), ())
+    # Gradients in float32 are made where they are not summed in it; they go when the next step begins.
+    full, own = DTYPE_BYTES[held_gradient_dtype(plan)] == FLOAT_BYTES, owned_count(plan, stage).total * FLOAT_BYTES
+    yield Stretch(Pair((Use("aten::copy_", gradients_bytes=() if full else (own,)),), ()), False)

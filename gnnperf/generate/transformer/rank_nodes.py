@@ -72,10 +72,6 @@ class _Reader:
                 dst = int(self.begin[heir]) + (0 if blocking else FIRST_WORK)
                 self.edges += [(node, dst, "sync" if blocking else "event") for node in nodes]
 
-    def host_wait(self, at: int, event: str) -> None:
-        """The host goes on after the event."""
-        self.edges += [(node, int(self.begin[at]), "sync") for node in self.recorded.get(event, ())]
-
     def _held(self, lane: Lane, at: int) -> Result:
         """What holds the lane's next work back: its own waits, and transfers that the compute stream waits for."""
         held = self.pending[lane]
@@ -112,7 +108,12 @@ def event_waits(edges: EdgeList, program: Sequence[Placed], begin: np.ndarray, k
     places = np.flatnonzero(kind == EVENT)
     if not len(places):
         return
-    reader = _Reader(program, begin, kind, _by_lane(program, kind))
+    by_lane: dict[Lane, list[int]] = defaultdict(list)
+    for place in np.flatnonzero(np.isin(kind, LAUNCHED)).tolist():
+        lane = lane_of(program[place].item)
+        assert lane is not None, "launched items have a lane"
+        by_lane[lane].append(place)
+    reader = _Reader(program, begin, kind, {lane: np.array(own, dtype=np.int64) for lane, own in by_lane.items()})
     for at in places.tolist():
         item = program[at].item
         if isinstance(item, Record):
@@ -120,19 +121,10 @@ def event_waits(edges: EdgeList, program: Sequence[Placed], begin: np.ndarray, k
         elif isinstance(item, Await):
             reader.wait(at, item.lane, item.event)
         elif isinstance(item, HostAwait):
-            reader.host_wait(at, item.event)
+            reader.edges += [(node, int(begin[at]), "sync") for node in reader.recorded.get(item.event, ())]
     for lag_class in sorted({lag for _, _, lag in reader.edges}):
         pairs = np.array(sorted({(src, dst) for src, dst, lag in reader.edges if lag == lag_class}), dtype=np.int64)
         edges.add(pairs[:, 0], pairs[:, 1], Relation.WAITS, lag_class)
-
-
-def _by_lane(program: Sequence[Placed], kind: np.ndarray) -> dict[Lane, np.ndarray]:
-    result: dict[Lane, list[int]] = defaultdict(list)
-    for place in np.flatnonzero(np.isin(kind, LAUNCHED)).tolist():
-        lane = lane_of(program[place].item)
-        assert lane is not None, "launched items have a lane"
-        result[lane].append(place)
-    return {lane: np.array(places, dtype=np.int64) for lane, places in result.items()}
 
 
 @dataclass(frozen=True)
@@ -207,18 +199,14 @@ def _edges(table: pd.DataFrame, begin: np.ndarray, kind: np.ndarray) -> EdgeList
     launching = np.isin(kind, LAUNCHED)
     edges.add(begin[launching] + LAUNCH_AT, begin[launching] + FIRST_WORK, Relation.LAUNCHES, "launch")
     work = begin + FIRST_WORK  # [num_items] kernel, or arrival
-    kernel, transfer, awaited, waits = (
-        kind == KERNEL,
-        np.isin(kind, (AWAITED, UNAWAITED)),
-        kind == AWAITED,
-        kind == WAIT,
-    )
-    _before(edges, np.where(kernel, work, NONE), np.where(transfer, work, NONE), "event")
-    _before(edges, np.where(kernel, work, NONE), np.where(waits, begin, NONE), "sync")
-    exits = np.where(awaited, work + 1, NONE)  # what holds the compute stream holds all that is issued after it
-    _after(edges, exits, np.where(kernel, work, NONE), "event")
-    _after(edges, exits, np.where(transfer, work, NONE), "event")
-    _after(edges, exits, np.where(waits, begin, NONE), "sync")
+    kernels, exits = np.where(kind == KERNEL, work, NONE), np.where(kind == AWAITED, work + 1, NONE)
+    transfers = np.where(np.isin(kind, (AWAITED, UNAWAITED)), work, NONE)
+    waits = np.where(kind == WAIT, begin, NONE)
+    _before(edges, kernels, transfers, "event")
+    _before(edges, kernels, waits, "sync")
+    _after(edges, exits, kernels, "event")  # what holds the compute stream holds all that is issued after it
+    _after(edges, exits, transfers, "event")
+    _after(edges, exits, waits, "sync")
     return edges
 
 

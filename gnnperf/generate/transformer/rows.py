@@ -134,18 +134,14 @@ def _rows(item: Item, ways: Parallelism) -> list[dict[str, object]]:
 
 
 def _ends(item: Transfer, ways: Parallelism) -> list[dict[str, object]]:
+    lane = lane_of(item)
+    assert lane is not None, "items with work have a lane"
     part = {
         "node_type": NodeType.COMM, "op_name": TRANSFER_OPS[item.kind], "phase": item.phase,
-        "family": OpFamily.COLLECTIVE, "dtype": item.dtype, "device": 0, "stream": _stream(item),
+        "family": OpFamily.COLLECTIVE, "dtype": item.dtype, "device": 0, "stream": int(lane),
         "collective": item.kind, "message_bytes": item.message_bytes, "group_size": group_size(item.group, ways),
     }  # fmt: skip
     return [{**part, "segment": end} for end in (Segment.ARRIVE, Segment.EXIT)]
-
-
-def _stream(item: Item) -> int:
-    lane = lane_of(item)
-    assert lane is not None, "items with work have a lane"
-    return int(lane)
 
 
 def _launching(name: str, phase: Phase, dims: str | None, call: str = LAUNCH) -> list[dict[str, object]]:
@@ -162,11 +158,11 @@ def _host(name: str, segment: Segment, phase: Phase, dims: str | None, call: str
 def _kernel(item: Op) -> dict[str, object]:
     cost = item.cost
     return {"node_type": NodeType.COMPUTE, "op_name": item.name, "phase": item.phase, "family": cost.family,
-            "dtype": cost.dtype, "input_dims": item.dims, "device": 0, "stream": _stream(item),
+            "dtype": cost.dtype, "input_dims": item.dims, "device": 0, "stream": int(item.lane),
             "flops": cost.flops, "bytes": cost.bytes}  # fmt: skip
 
 
 def _copy(item: Copy) -> dict[str, object]:
     return {"node_type": NodeType.MEMORY, "op_name": COPY_OP, "event_name": item.name, "phase": item.phase,
-            "family": OpFamily.COPY, "dtype": item.dtype, "device": 0, "stream": _stream(item),
+            "family": OpFamily.COPY, "dtype": item.dtype, "device": 0, "stream": int(item.lane),
             "bytes": item.moved_bytes}  # fmt: skip

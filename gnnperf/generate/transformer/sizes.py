@@ -198,7 +198,7 @@ def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
 
 
 def stage_count(plan: TransformerPlan, stage: int) -> Count:
-    """Of one rank of a stage."""
+    """Of one rank of a stage; a last stage of several holds a copy of a tied embedding."""
     layers = layers_of(plan, stage)
     kinds = [plan.alike] * len(layers) if plan.alike else [plan.has_experts(layer) for layer in layers]
     first = dict(zip(reversed(kinds), reversed(layers), strict=True))
@@ -208,11 +208,6 @@ def stage_count(plan: TransformerPlan, stage: int) -> Count:
     if stage == plan.last_stage:
         count += Count(head_parameters(plan))
     return count
-
-
-def stage_parameters(plan: TransformerPlan, stage: int) -> int:
-    """Of one rank of a stage, experts and all; a last stage of several holds a copy of a tied embedding."""
-    return stage_count(plan, stage).total
 
 
 def owned_count(plan: TransformerPlan, stage: int) -> Count:

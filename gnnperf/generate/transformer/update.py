@@ -34,7 +34,6 @@ from gnnperf.generate.transformer.sizes import (
     norm_parameters,
     owned_count,
     stage_count,
-    stage_parameters,
 )
 from gnnperf.graph import DTYPE_BYTES, Tensor
 
@@ -46,7 +45,7 @@ def zero_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     """Before the first forward pass; gradients that leave in every pass are dropped, not zeroed."""
     if plan.sharding.reduces_every_pass:
         return ()
-    return (op("aten::zero_", O, Tensor((stage_parameters(plan, stage),), plan.schedule.gradient_dtype)),)
+    return (op("aten::zero_", O, Tensor((stage_count(plan, stage).total,), plan.schedule.gradient_dtype)),)
 
 
 def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
@@ -67,15 +66,14 @@ def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
 
 def update(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     """Gradients to float32 and unscaled, their norm (which the host waits for), clipping, Adam, weights back."""
-    own = owned_count(plan, stage)
-    if plan.offload.optimizer is not Store.DEVICE:
-        return (*_norm(plan, own.total), *host_update(plan, stage), *_gathered(plan, own))
-    return (*_norm(plan, own.total), *_adam(plan, own.total), *_gathered(plan, own))
+    own, on_device = owned_count(plan, stage), plan.offload.optimizer is Store.DEVICE
+    steps = _adam(plan, own.total) if on_device else host_update(plan, stage)
+    return (*_norm(plan, own.total), *steps, *_gathered(plan, own))
 
 
 def _norm(plan: TransformerPlan, count: int) -> Iterator[Item]:
     full, dtype = Tensor((count,), "float32"), held_gradient_dtype(plan)
-    if not _holds_float32(plan):
+    if plan.sharding.state is not Sharded.PARAMETERS:  # whose parts are float32, without a loss scale to take out
         yield op("aten::copy_", O, full, Tensor((count,), dtype))
         yield op("aten::mul_", O, full, None)
     yield op("aten::norm", O, full)
@@ -88,13 +86,8 @@ def _adam(plan: TransformerPlan, count: int) -> Iterator[Item]:
     full, half = Tensor((count,), "float32"), Tensor((count,), plan.model.dtype)
     yield op("aten::mul_", O, full, None)
     yield op("aten::_fused_adam_", O, *[[(count,)]] * ADAM_LISTS, None)
-    if not _holds_float32(plan):
+    if plan.sharding.state is not Sharded.PARAMETERS:  # gathers cast those
         yield op("aten::copy_", O, half, full)
-
-
-def _holds_float32(plan: TransformerPlan) -> bool:
-    """Whether parts are float32 themselves: gathers cast them, and there is no loss scale to take out."""
-    return plan.sharding.state is Sharded.PARAMETERS
 
 
 def _gathered(plan: TransformerPlan, own: Count) -> Iterator[Item]:

@@ -20,18 +20,18 @@ import numpy as np
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import each
 from gnnperf.generate import (
+    Item,
     ItemTable,
     Lane,
     Order,
     Parallelism,
-    PlanItem,
     PlanRuns,
     Run,
     Runs,
     Steps,
+    Transfer,
     TransformerPlan,
     WorkBook,
-    is_transfer,
     item_table,
     run_us,
     side_lane,
@@ -92,9 +92,9 @@ class _Kernels:
 
     def __init__(self, cluster: ClusterSpec) -> None:
         self.cluster = cluster
-        self._known: dict[PlanItem, tuple[float, float]] = {}
+        self._known: dict[Item, tuple[float, float]] = {}
 
-    def of(self, items: Sequence[PlanItem], ways: Parallelism) -> np.ndarray:
+    def of(self, items: Sequence[Item], ways: Parallelism) -> np.ndarray:
         """[num_items, 2] us on the device and of the host; a transfer is its exit only."""
         new = [item for item in items if item not in self._known]
         if new:
@@ -120,7 +120,7 @@ class _Lengths:
         self._number = {id(item): i for i, item in enumerate(items)}
         device, self._host_us = kernels.of(items, ways).T  # [num_items] each
         moved = np.zeros((ways.pipeline, len(items)))
-        transfers = [i for i, item in enumerate(items) if is_transfer(item)]
+        transfers = [i for i, item in enumerate(items) if isinstance(item, Transfer)]
         if transfers:
             rows = item_table([items[i] for i in transfers], ways)
             us, between = kernels.us(rows), rows.stage >= 0
@@ -150,13 +150,11 @@ class _Lengths:
         at, differs = self._places[id(run)]
         key = id(run), self._like[stage] if differs else -1
         if key not in self._known:
-            self._known[key] = self._made(run, at, self._device_us[stage, at])
+            device_us = self._device_us[stage, at]
+            lanes = np.bincount(self._lane[at] + 1, device_us, minlength=LANES + 1)[1:]
+            kernels, host = float(device_us[self._is_kernel[at]].sum()), float(self._host_us[at].sum())
+            self._known[key] = np.concatenate([[run_us(run, device_us.tolist()), kernels, host], lanes])
         return self._known[key]
-
-    def _made(self, run: Run, at: np.ndarray, device_us: np.ndarray) -> np.ndarray:
-        lanes = np.bincount(self._lane[at] + 1, device_us, minlength=LANES + 1)[1:]
-        kernels, host = float(device_us[self._is_kernel[at]].sum()), float(self._host_us[at].sum())
-        return np.concatenate([[run_us(run, device_us.tolist()), kernels, host], lanes])
 
 
 class _Step:
@@ -179,7 +177,9 @@ class _Step:
 
     def bound(self) -> Bound:
         """Of the step."""
-        begins, ends = self._begins_ends_us()  # [stages] of the first and last pass of each
+        length = self._kinds[:, COMPUTE]
+        ends_us, (first, last_pass) = np.array(self._placed.ends_us(length.tolist())), self._placed.first_last
+        begins, ends = ends_us[first] - length[np.array(self._placed.kind)[first]], ends_us[last_pass]  # [stages] each
         through = ends + self._after[:, COMPUTE]
         if self.order != self._short:
             through = np.maximum(through, self._chains_us(begins))
@@ -198,9 +198,3 @@ class _Step:
         np.add.at(out, self._placed.stage[last] + 1, self._kinds[last, COMPUTE])
         through = own - self._after[:, COMPUTE] + np.cumsum(out)[:-1] + self._after[0, COMPUTE]
         return np.maximum(own, through)
-
-    def _begins_ends_us(self) -> tuple[np.ndarray, np.ndarray]:
-        """[stages] each."""
-        length = self._kinds[:, COMPUTE]
-        ends, (first, last) = np.array(self._placed.ends_us(length.tolist())), self._placed.first_last
-        return ends[first] - length[self._placed.kind_of[first]], ends[last]

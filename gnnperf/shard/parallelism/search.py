@@ -63,12 +63,6 @@ class Option:
         """Of the judge."""
         return self.judged.step_us
 
-    def dominates(self, other: Option) -> bool:
-        """Whether it is at most as large in step, memory and devices x step, and smaller in one."""
-        own, its = ((one.step_us, one.peak_bytes, one.step_us * one.plan.parallelism.world_size)
-                    for one in (self, other))  # fmt: skip
-        return all(x <= y for x, y in zip(own, its, strict=True)) and own != its
-
 
 @dataclass(frozen=True)
 class SearchOutcome:
@@ -90,7 +84,9 @@ class SearchOutcome:
     @property
     def front(self) -> tuple[Option, ...]:
         """Options that no other one beats in step, memory and devices x step at once."""
-        return tuple(one for one in self.options if not any(other.dominates(one) for other in self.options))
+        points = np.array([(o.step_us, o.peak_bytes, o.step_us * o.plan.parallelism.world_size) for o in self.options])
+        beaten = [((points <= own).all(axis=1) & (points < own).any(axis=1)).any() for own in points]
+        return tuple(one for one, is_beaten in zip(self.options, beaten, strict=True) if not is_beaten)
 
 
 def search_plans(problem: Problem, effort: Effort, given: TransformerPlan | None = None) -> SearchOutcome:
@@ -119,9 +115,8 @@ class _Search:
         self.plans = [problem.plans[i] for i in own]
         self.least = [least[i] for i in own]
         self.bounds = self._bounds(self.plans)
-        value = np.array([b.step_us * problem.weight(p) for p, b in zip(self.plans, self.bounds, strict=True)])
-        self.order: list[int] = np.argsort(value, kind="stable").tolist()
-        self.value = value
+        self.value = np.array([b.step_us * problem.weight(p) for p, b in zip(self.plans, self.bounds, strict=True)])
+        self.order: list[int] = np.argsort(self.value, kind="stable").tolist()
         self.options: dict[int, Option] = {}
         self.too_large: set[int] = set()
         self.peaks: dict[int, int] = {}
@@ -183,8 +178,7 @@ class _Search:
         return self.options[i]
 
     def _option(self, plan: TransformerPlan, bound: Bound, peak: int, origin: str) -> Option:
-        cluster = self.problem.cluster(plan.parallelism.world_size)
-        return Option(plan, origin, bound, judged(plan, cluster), peak)
+        return Option(plan, origin, bound, judged(plan, self.problem.cluster(plan.parallelism.world_size)), peak)
 
     def _value_of(self, i: int) -> float:
         return self.options[i].step_us * self.problem.weight(self.plans[i])
@@ -275,15 +269,9 @@ def parts(one: Option, plain: Bound) -> dict[str, float]:
 
 
 def _is_plain(plan: TransformerPlan) -> bool:
-    schedule, ways = plan.schedule, plan.parallelism
-    return (
-        schedule.micro_batch == 1
-        and schedule.pipeline == "1f1b"
-        and schedule.recompute is Recompute.FULL
-        and schedule.recomputed_layers is None
-        and not plan.sharding.shards_update
-        and ways.sequence == (plan.experts is not None and ways.tensor > 1)
-    )
+    s, ways = plan.schedule, plan.parallelism
+    settings = s.micro_batch, s.pipeline, s.recompute, s.recomputed_layers, plan.sharding.shards_update, ways.sequence
+    return settings == (1, "1f1b", Recompute.FULL, None, False, plan.experts is not None and ways.tensor > 1)
 
 
 def _too_large(problem: Problem, least_bytes: float) -> InputError:

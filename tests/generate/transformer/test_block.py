@@ -104,13 +104,6 @@ def test_messages_between_stages_are_a_part_of_the_sequence() -> None:
     assert not any(kind == "all_reduce" and size == 1024 * MODEL.hidden for kind, size, _ in result)  # not tied
 
 
-def test_every_cost_is_known_and_every_latency_finite() -> None:
-    for plan in (llama(), llama(Parallelism(tensor=2, sequence=True))):
-        graph = build_plan(plan)
-        assert graph.ops_without_cost() == {}
-        assert step_us(graph) > 0
-
-
 @pytest.mark.parametrize(
     ("change", "faster"),
     [
@@ -147,8 +140,8 @@ def test_eager_kernels_compute_and_send_the_same_and_take_longer(ways: Paralleli
     fused, eager = (build_plan(llama(ways, block)) for block in (LLAMA, EAGER))
     assert product_flops(eager) == product_flops(fused)
     assert transfers(eager) == transfers(fused)
-    assert step_us(eager) > step_us(fused)
-    assert eager.ops_without_cost() == {}
+    assert step_us(eager) > step_us(fused) > 0
+    assert eager.ops_without_cost() == fused.ops_without_cost() == {}
 
 
 def test_eager_kernels_are_those_of_plain_models() -> None:

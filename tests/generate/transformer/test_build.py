@@ -11,7 +11,7 @@ from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer
 from gnnperf.generate.transformer.memory import every_rank, one_per_stage
 from gnnperf.generate.transformer.plan import Pipeline, Recompute, Reduction, TransformerPlan
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
-from gnnperf.generate.transformer.sizes import layer_parameters, stage_parameters
+from gnnperf.generate.transformer.sizes import layer_parameters, stage_count
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from tests.generate.transformer.plans import small, step_us
@@ -116,7 +116,7 @@ def test_there_and_back_the_first_stage_has_both_ends(order: Pipeline) -> None:
     moved = build_plan(plan).nodes.query("node_type == 'collective'")
     assert set(moved["collective"]) == {"send_recv"}
     assert len(moved) == 4 * 2 * 2  # micro-batches, both ways, parts 0 to 1 and 2 to 3
-    assert sum(stage_parameters(plan, stage) for stage in range(2)) == stage_parameters(small(), 0)
+    assert sum(stage_count(plan, stage).total for stage in range(2)) == stage_count(small(), 0).total
 
 
 def test_buckets_hide_behind_the_backward_pass() -> None:

@@ -44,7 +44,7 @@ EXPERTS = st.builds(Experts, st.just(4), st.sampled_from([1, 2]), st.sampled_fro
 @st.composite
 def plans(draw: st.DrawFn) -> TransformerPlan:
     ways = draw(st.sampled_from(WAYS))
-    orders = [order for order in Pipeline if not order.has_chunks] if ways.pipeline > 1 else [Pipeline.ONE_F_ONE_B]
+    orders = [order for order in Pipeline if not order.allows(2)] if ways.pipeline > 1 else [Pipeline.ONE_F_ONE_B]
     schedule = draw(st.builds(
         Schedule, st.just(2 * ways.data), st.just(1), st.sampled_from(orders),
         recompute=st.sampled_from(list(Recompute)),

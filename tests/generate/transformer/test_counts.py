@@ -8,7 +8,7 @@ import pytest
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction, Schedule, Transformer, TransformerPlan
-from gnnperf.generate.transformer.sizes import layer_parameters, stage_parameters
+from gnnperf.generate.transformer.sizes import layer_parameters, stage_count
 from tests.generate.transformer.graphs import product_flops, transfers
 from tests.generate.transformer.plans import MODEL, small
 
@@ -39,7 +39,7 @@ def test_parameters_by_hand() -> None:
     """12 h^2 + 13 h per layer, the embedding, positions, the last norm."""
     h, plan = MODEL.hidden, small()
     assert layer_parameters(plan) == 12 * h**2 + 13 * h
-    assert stage_parameters(plan, 0) == 4 * (12 * h**2 + 13 * h) + 1024 * h + 128 * h + 2 * h
+    assert stage_count(plan, 0).total == 4 * (12 * h**2 + 13 * h) + 1024 * h + 128 * h + 2 * h
 
 
 def test_sums_over_shards() -> None:
@@ -59,9 +59,9 @@ def test_gradients_at_the_end_and_in_buckets_are_the_same_bytes() -> None:
     at_end = transfers(build_plan(small(data=2)))
     layer_bytes = layer_parameters(small()) * 2.0
     buckets = transfers(build_plan(small(data=2, reduction=Reduction.BUCKETS, bucket_bytes=layer_bytes)))
-    assert at_end == {("all_reduce", stage_parameters(small(), 0) * 2.0, 2): 1}
+    assert at_end == {("all_reduce", stage_count(small(), 0).total * 2.0, 2): 1}
     assert sum(buckets.values()) == 4 + 2  # layers; norm at the end, embedding at the beginning
-    assert sum(size * n for (_, size, _), n in buckets.items()) == stage_parameters(small(), 0) * 2.0
+    assert sum(size * n for (_, size, _), n in buckets.items()) == stage_count(small(), 0).total * 2.0
 
 
 @pytest.mark.parametrize("stage", [0, 1])
@@ -70,7 +70,7 @@ def test_buckets_of_a_pipeline_are_all_gradients(stage: int) -> None:
     nodes = build_plan(plan).nodes
     sent = nodes[(nodes["stream"] == 2).to_numpy() & (nodes["segment"] == "arrive").to_numpy()]
     own = sent[(sent["rank"] == stage * 2).to_numpy()]
-    assert own["message_bytes"].sum() == stage_parameters(plan, stage) * 2.0
+    assert own["message_bytes"].sum() == stage_count(plan, stage).total * 2.0
 
 
 def test_gradients_in_float32_are_twice_the_bytes() -> None:

@@ -22,7 +22,7 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 from gnnperf.generate.transformer.rank_memory import embedding_uses, head_uses, layer_uses
-from gnnperf.generate.transformer.sizes import stage_parameters
+from gnnperf.generate.transformer.sizes import stage_count
 from gnnperf.memory.measured import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
 from tests.generate.transformer.plans import MODEL, small
@@ -77,7 +77,7 @@ def test_sixteen_bytes_per_parameter(gradients: str, per_parameter: int) -> None
     """Rajbhandari et al. 2020, section 3.1: 2 + 2 + 12 with Adam in mixed precision; gradients in float32 are 4."""
     (result,) = _peaks(small(gradient_dtype=gradients))
     held = [result.parts_bytes[p] for p in (Part.PARAMETERS, Part.OPTIMIZER_STATE)]
-    count = stage_parameters(small(), 0)
+    count = stage_count(small(), 0).total
     assert sum(held) == 14 * count
     assert result.parts_bytes[Part.GRADIENTS] - 2 * count in ((per_parameter - 16) * count, 4 * count)
 
@@ -124,16 +124,16 @@ def test_all_is_let_go_at_the_end(order: Pipeline, recompute: Recompute) -> None
 def test_a_rank_holds_sixteen_bytes_per_parameter_logits_and_four_layers() -> None:
     """Rajbhandari et al. 2020: 2 + 2 + 12 bytes; 128 tokens x 1,024 columns of logits in float16 and float32."""
     plan = small(recompute=Recompute.NONE)
-    states = 16 * stage_parameters(plan, 0)
+    states = 16 * stage_count(plan, 0).total
     logits = 128 * 1024 * (2 + 4)
     layers = 4 * retained_bytes(plan, 0)
-    assert held_bytes(plan) == states + max(layers + logits, 4 * stage_parameters(plan, 0))
+    assert held_bytes(plan) == states + max(layers + logits, 4 * stage_count(plan, 0).total)
 
 
 def test_sharding_divides_the_optimizer_state_over_replicas() -> None:
     whole = small(data=4, recompute=Recompute.NONE)
     shared = replace(whole, sharding=Sharding(Sharded.OPTIMIZER))
-    count = stage_parameters(whole, 0)
+    count = stage_count(whole, 0).total
     assert held_bytes(shared) < held_bytes(whole) - 8 * count  # nine of twelve bytes, and gradients in float32
 
 

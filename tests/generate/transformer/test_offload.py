@@ -15,7 +15,7 @@ from gnnperf.generate.transformer.activations import retained_bytes
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Offload, Store
 from gnnperf.generate.transformer.plan import Parallelism, Recompute, Sharded, Sharding, TransformerPlan
-from gnnperf.generate.transformer.sizes import owned_count, stage_parameters
+from gnnperf.generate.transformer.sizes import owned_count, stage_count
 from gnnperf.generate.transformer.update import HOST_ADAM
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
@@ -90,7 +90,7 @@ def test_gradients_go_out_and_weights_come_back(state: Sharded) -> None:
 def test_drives_hold_three_numbers_of_each_parameter() -> None:
     """12 bytes read and 12 written (Rajbhandari et al. 2021, section 3)."""
     plan = offloaded(Offload(optimizer=Store.NVME))
-    result, own = copies(build_plan(plan)), stage_parameters(plan, 0)
+    result, own = copies(build_plan(plan)), stage_count(plan, 0).total
     for name in (FROM_STORAGE, TO_STORAGE):
         assert result[name] == (4, pytest.approx(own * 12.0, rel=1e-4))
 
@@ -98,7 +98,7 @@ def test_drives_hold_three_numbers_of_each_parameter() -> None:
 def test_the_host_updates_piece_by_piece_while_weights_go_back() -> None:
     """Gradients 6 us, four updates of 10 us, the last piece's weights 3 us."""
     plan = offloaded(Offload(optimizer=Store.HOST))
-    own = stage_parameters(plan, 0)
+    own = stage_count(plan, 0).total
     rates = {TO_HOST: 6.0 / (own * 2.0), HOST_ADAM: 40.0 / (own * 30.0), TO_DEVICE: 12.0 / (own * 2.0)}
     assert with_times(build_plan(plan), {}, {}, rates) == pytest.approx(6.0 + 40.0 + 3.0, rel=1e-5)
 
@@ -106,7 +106,7 @@ def test_the_host_updates_piece_by_piece_while_weights_go_back() -> None:
 def test_slow_drives_hold_the_host_back() -> None:
     """The first piece is read at once, next to the gradients' way out; then 25 us for each of four, and an update."""
     plan = offloaded(Offload(optimizer=Store.NVME))
-    own = stage_parameters(plan, 0)
+    own = stage_count(plan, 0).total
     rates = {HOST_ADAM: 40.0 / (own * 30.0), FROM_STORAGE: 100.0 / (own * 12.0)}
     result = with_times(build_plan(plan), {}, {}, rates)
     assert result == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
@@ -120,7 +120,7 @@ def test_the_host_is_priced_by_its_memory() -> None:
     given = AnalyticPredictor().predict(graph, cluster).latency_us
     nodes = graph.nodes
     work = (nodes["op_name"] == HOST_ADAM).to_numpy() & (nodes["segment"] == "T5").to_numpy()
-    seconds = stage_parameters(plan, 0) * 30.0 / (2 * 204.8e9 * 0.8 / 8)
+    seconds = stage_count(plan, 0).total * 30.0 / (2 * 204.8e9 * 0.8 / 8)
     assert given[work].sum() == pytest.approx(seconds * 1e6, rel=1e-4)
 
 

@@ -64,7 +64,7 @@ def test_runs_hold_the_items_of_the_program(plan: TransformerPlan) -> None:
         zeroed = whole - counted  # what is before the first pass
         assert not counted - whole
         assert [getattr(item, "name", "") for item in zeroed] == ["aten::zero_"]
-        assert len(flagged_passes(plan, stage)) == sum(placed.kinds[p].stage == stage for p in placed.kind)
+        assert len(flagged_passes(plan.order, stage)) == sum(placed.kinds[p].stage == stage for p in placed.kind)
 
 
 def test_plans_share_equal_runs() -> None:

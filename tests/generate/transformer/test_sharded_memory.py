@@ -25,7 +25,7 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 from gnnperf.generate.transformer.rank_memory import layer_uses
-from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_parameters
+from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_count
 from gnnperf.generate.uses import retained_bytes
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, courses, in_blocks, planned_peak
@@ -151,7 +151,7 @@ def _expert_plan(ways: int, **settings: Any) -> TransformerPlan:
 
 def test_experts_divide_over_expert_parallel_ranks() -> None:
     plans = [_expert_plan(ways, top_k=2) for ways in (1, 4)]
-    whole, divided = (stage_parameters(plan, 0) for plan in plans)
+    whole, divided = (stage_count(plan, 0).total for plan in plans)
     assert whole - divided == 4 * 3 * 3 * 64 * 96  # of each of four layers three experts are on other ranks
     all_here, mine = (_peak(plan) for plan in plans)
     assert all_here.parts_bytes[Part.PARAMETERS] - mine.parts_bytes[Part.PARAMETERS] == 2 * (whole - divided)
@@ -220,7 +220,7 @@ def test_gradients_that_are_released_leave_each_rank_its_part() -> None:
 def test_ends_that_count_as_layers_have_stages_with_a_layer_less() -> None:
     plan = _in_pipeline(ends_as_layers=True)
     assert [len(layers_of(plan, stage)) for stage in range(4)] == [1, 2, 2, 1]
-    assert [stage_parameters(plan, stage) for stage in range(4)] == [
+    assert [stage_count(plan, stage).total for stage in range(4)] == [
         LAYER + EMBEDDING, 2 * LAYER, 2 * LAYER, LAYER + HEAD,
     ]  # fmt: skip
     assert len(build_plan(plan).ranks) == 4

@@ -18,7 +18,7 @@ from gnnperf.generate.transformer.sizes import (
     head_parameters,
     layer_parameters,
     owned_count,
-    stage_parameters,
+    stage_count,
 )
 from tests.generate.transformer.graphs import product_flops, sent_bytes, transfers, with_times
 from tests.generate.transformer.plans import small
@@ -36,7 +36,7 @@ def sharded(state: Sharded, batch: int = 1, data: int = REPLICAS, **settings: An
 
 def volume(plan: TransformerPlan) -> float:
     """Bytes that a rank sends, over the parameters' bytes and (n - 1) / n."""
-    parameters = stage_parameters(plan, 0) * 2.0 * (REPLICAS - 1) / REPLICAS
+    parameters = stage_count(plan, 0).total * 2.0 * (REPLICAS - 1) / REPLICAS
     scalars = SCALAR if plan.sharding.shards_update else 0.0
     return (sent_bytes(build_plan(plan)) - scalars) / parameters
 
@@ -44,7 +44,7 @@ def volume(plan: TransformerPlan) -> float:
 def _root_share(plan: TransformerPlan) -> float:
     """Of the parameters, those of the ends, which are gathered once only: they stay from forward to backward."""
     ends = head_parameters(plan) + (first_parameters(plan) if plan.block.tied_embedding else 0)
-    return ends / stage_parameters(plan, 0)
+    return ends / stage_count(plan, 0).total
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_buckets_of_a_sharded_optimizer_are_reduce_scattered() -> None:
     result = transfers(build_plan(plan))
     assert result["reduce_scatter", layer_parameters(plan) * 2.0, REPLICAS] == 4
     assert sum(size * n for (kind, size, _), n in result.items() if kind == "reduce_scatter") == (
-        stage_parameters(plan, 0) * 2.0
+        stage_count(plan, 0).total * 2.0
     )
 
 
 def test_a_rank_updates_its_part() -> None:
     plan = sharded(Sharded.OPTIMIZER)
-    assert owned_count(plan, 0).total == -(-stage_parameters(plan, 0) // REPLICAS)
+    assert owned_count(plan, 0).total == -(-stage_count(plan, 0).total // REPLICAS)
     nodes = build_plan(plan).nodes
     adam = nodes[(nodes["op_name"] == "aten::_fused_adam_").to_numpy() & (nodes["node_type"] == "compute").to_numpy()]
     assert adam["input_dims"].tolist()[0].startswith(f"[[[{owned_count(plan, 0).total}]]")

@@ -74,7 +74,7 @@ def test_the_closed_form_of_memory_is_below_the_account_of_tensors(experts: bool
 
 
 def _plan(order: Pipeline, count: int) -> TransformerPlan:
-    stages, chunks = 2, 2 if order.has_chunks else 1
+    stages, chunks = 2, 2 if order.allows(2) else 1
     schedule = Schedule(count, 1, order, chunks, Recompute.NONE)
     return replace(base(), parallelism=Parallelism(pipeline=stages), schedule=schedule)
 
