@@ -150,5 +150,6 @@ def placed(edited: ExecutionGraph, before: ExecutionGraph, ranks: int, stands_fo
     if placement is not None and placement.hosts == 1 and before.runs_on_gpu:
         placement = None
     if placement is not None:
-        placement = replace(placement, hosts=-(-ranks // max(before.world_size // placement.hosts, 1)))
+        placement = replace(placement, core_sets=(),
+                            hosts=-(-ranks // max(before.world_size // placement.hosts, 1)))  # fmt: skip
     return replace(edited, world_size=ranks, placement=placement, stands_for=stands_for, warnings=warnings).validate()

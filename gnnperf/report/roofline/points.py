@@ -120,18 +120,9 @@ def _point(family: str, rate: str, group: pd.DataFrame, roofs: DeviceRoofs) -> P
     peak_us = None
     if roof.peak is not None and bandwidth.peak is not None:
         peak_us = float(np.maximum(flops / roof.peak, moved / bandwidth.peak).sum() * US)
-    by_compute_us = float(sustained_us[compute_us >= memory_us].sum())
-    return Point(
-        family=family,
-        rate=rate,
-        num_nodes=len(group),
-        flops=float(flops.sum()),
-        moved_bytes=float(moved.sum()),
-        time_us=float(group["us"].sum()),
-        sustained_us=float(sustained_us.sum()),
-        peak_us=peak_us,
-        bound=COMPUTE if by_compute_us > sustained_us.sum() / 2 else MEMORY,
-    )
+    bound = COMPUTE if sustained_us[compute_us >= memory_us].sum() > sustained_us.sum() / 2 else MEMORY
+    sums = (float(values.sum()) for values in (flops, moved, group["us"], sustained_us))
+    return Point(family, rate, len(group), *sums, peak_us, bound)
 
 
 # What is drawn: a folder that predict.py wrote.
