@@ -103,9 +103,10 @@ def with_sums(
     which = np.r_[np.repeat(np.arange(num), 2), np.arange(num)]  # [3 num] sum of each new node
     rank, stream = (graph.nodes[name].to_numpy() for name in ("rank", "stream"))
     free = {one: int(stream[rank == one].max()) + 1 for one in graph.ranks}
+    phase = np.array([str(one.phase) for one in sums], dtype=object)
     own, is_part = like.rows.take(rows), np.arange(3 * num) < 2 * num
     own = own.assign(
-        phase=pd.Categorical([str(one.phase) for one in sums])[which], group_first=rank[anchors][which],
+        phase=pd.Categorical(phase[which]), group_first=rank[anchors][which],
         group_size=size, group_stride=stride, message_bytes=np.array([one.message_bytes for one in sums])[which],
         stream=np.where(is_part, np.array([free[one] for one in rank[anchors].tolist()])[which], own["stream"]),
         input_dims=own["input_dims"].mask(which >= 0), latency_us=own["latency_us"].where(is_part),

@@ -91,7 +91,7 @@ def waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unk
     works, src = is_type(graph, *ON_DEVICE), graph.edges["src"].to_numpy()
     by_host, by_device = host_waits(graph), _exit_waits(graph, works)
     gone = [by_host[touched[src[by_host]]], by_device[np.isin(src[by_device], leaves[works[waits_at]])]]
-    retained = graph.edges.drop(index=np.concatenate(gone))
+    retained = graph.edges.drop(np.concatenate(gone))
     added = EdgeList()
     added.add(leaves, waits_at, Relation.WAITS)
     touched[waits_at] = True

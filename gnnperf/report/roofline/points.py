@@ -121,8 +121,9 @@ def _point(family: str, rate: str, group: pd.DataFrame, roofs: DeviceRoofs) -> P
     if roof.peak is not None and bandwidth.peak is not None:
         peak_us = float(np.maximum(flops / roof.peak, moved / bandwidth.peak).sum() * US)
     bound = COMPUTE if sustained_us[compute_us >= memory_us].sum() > sustained_us.sum() / 2 else MEMORY
-    sums = (float(values.sum()) for values in (flops, moved, group["us"], sustained_us))
-    return Point(family, rate, len(group), *sums, peak_us, bound)
+    time_us = float(group["us"].sum())
+    return Point(family, rate, len(group), float(flops.sum()), float(moved.sum()), time_us, float(sustained_us.sum()),
+                 peak_us, bound)  # fmt: skip
 
 
 # What is drawn: a folder that predict.py wrote.

@@ -104,7 +104,7 @@ def _search(args: argparse.Namespace) -> None:
 
 def _search_trace(args: argparse.Namespace) -> None:
     from gnnperf.predict import Request, composed
-    from gnnperf.report.search.trace import TraceSettings, document, search_trace, text
+    from gnnperf.report.search.trace import TraceSettings, document, lines, search_trace
 
     require(args.out is None, "--out", args.out, "nothing with a trace: there is no plan to write")
     hardware = {"hardware": args.gpu, "cluster": args.cluster}
@@ -116,7 +116,7 @@ def _search_trace(args: argparse.Namespace) -> None:
     tensor = tuple(map(int, _numbers(args.tensor, "--tensor", "[0-9]{1,4}", "whole numbers from 1 up, as 1,2,4")))
     settings = TraceSettings(_devices(args.devices), batches, tensor, args.data_parallel)
     result = search_trace(request, settings, args.by, args.reserve, memory)
-    print_result(args, lambda: document(result), lambda: text(result, args.top))
+    print_result(args, lambda: document(result), lambda: "\n".join(lines(result, args.top)))
 
 
 def _numbers(written: str, option: str, form: str, allowed: str) -> tuple[float, ...]:

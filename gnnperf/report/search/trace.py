@@ -83,7 +83,7 @@ def search_trace(
                          where=f"trace {graph.name}", remedy="--batches 0.5, or devices with more memory")  # fmt: skip
     costs = table[list(COSTS)].fillna(np.inf).to_numpy(np.float64)  # [settings, 3]; unknown memory beats none
     beaten = np.array([((costs <= own).all(axis=1) & (costs < own).any(axis=1)).any() for own in costs])
-    table = table.assign(on_front=~beaten, too_large=table["fits"].eq(False), unknown=unknown)
+    table = table.assign(on_front=~beaten, too_large=table["fits"].eq(False), unknown=pd.Series(unknown, dtype=object))
     table = table.sort_values(["too_large", PLACE_OF[by]]).reset_index(drop=True)
     of_best = table["unknown"].iloc[0]
     return TraceSearch(recorded, table.drop(columns=["too_large", "unknown"]),
