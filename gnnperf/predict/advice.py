@@ -32,7 +32,8 @@ def with_findings(
     num_nodes = result.prediction.graph.num_nodes
     if num_nodes > LARGEST_GRAPH:
         return replace(result, notes=(*result.notes, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
-    missing, all_ = _uncovered(result)
+    on_device = result.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
+    missing, all_ = int((on_device & np.isnan(result.prediction.latency_us)).sum()), int(on_device.sum())
     if not _is_measured(result) and missing > MOST_UNCOVERED * all_:
         return replace(result, notes=(*result.notes, UNCOVERED.format(missing, all_)))
     return replace(result, findings=find(_observed(result, question, predictor, cluster)))
@@ -41,11 +42,6 @@ def with_findings(
 def _is_measured(result: StepPrediction) -> bool:
     """Whether the step was measured on the hardware that it is predicted for."""
     return result.measured_step_time_us is not None and bool(np.isfinite(result.measured_step_time_us))
-
-
-def _uncovered(result: StepPrediction) -> tuple[int, int]:
-    on_device = result.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
-    return int((on_device & np.isnan(result.prediction.latency_us)).sum()), int(on_device.sum())
 
 
 def _observed(

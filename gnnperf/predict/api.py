@@ -254,7 +254,9 @@ class Setup:
         if self.measured is not None:
             order = (*tables, TracePredictor(self.measured, self.traced, model), model)
         elif models.transfer is not None:
-            order = (*tables, self._transfer(models.transfer))
+            from gnnperf.predict.transfer import transfer_of
+
+            order = (*tables, transfer_of(models.transfer, self.graph, self.step, self.traced))
         elif models.table is not None:
             from gnnperf.predict.similar import SimilarPredictor
 
@@ -263,11 +265,6 @@ class Setup:
         if self.other_processor:
             bounds = (*bounds, lambda prediction, _: without_bounds(prediction, self.other_processor))
         return Predictors(order, bounds)
-
-    def _transfer(self, checkpoint: Checkpoint) -> Predictor:
-        from gnnperf.predict.transfer import transfer_of
-
-        return transfer_of(checkpoint, self.graph, self.step, self.traced)
 
     @cached_property
     def question(self) -> Question:
@@ -369,9 +366,9 @@ class Setup:
         """From the checkpoint; of predictions that start from the trace, from steps of other runs and other GPUs."""
         drawn_us = self._drawn_us()
         if len(drawn_us):
-            low_us, middle_us, high_us = np.quantile(drawn_us, QUANTILES).tolist()
-            note = DRAWN.format(len(drawn_us), *(us / 1e3 for us in (low_us, middle_us, high_us)))
-            return replace(result, step_time_interval_us=(low_us, high_us), interval_level=DRAWN_LEVEL,
+            quantiles_us = np.quantile(drawn_us, QUANTILES).tolist()
+            note = DRAWN.format(len(drawn_us), *(us / 1e3 for us in quantiles_us))
+            return replace(result, step_time_interval_us=(quantiles_us[0], quantiles_us[2]), interval_level=DRAWN_LEVEL,
                            notes=(note, *result.notes))  # fmt: skip
         if self.measured is None:
             return result if self.other_processor else with_interval(result, self.models.steps)
@@ -404,9 +401,7 @@ class Setup:
         from gnnperf.generate import drawn_graphs
 
         steps = [graph.step(self.label.step).for_predictors() for graph in drawn_graphs(plan)]
-        given = [
-            self.predictors.predict(step, self.target.cluster) for step in each(steps, "predicting", "drawn steps")
-        ]
+        given = (self.predictors.predict(one, self.target.cluster) for one in each(steps, "predicting", "drawn steps"))
         return np.array([assemble(one, self.question).step_time_us for one in given])
 
     def _with_edits(self, result: StepPrediction) -> StepPrediction:
@@ -415,11 +410,8 @@ class Setup:
             return result
         from gnnperf.predict.edited import with_edits
 
-        def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
-            return self._target_of(edited).cluster
-
         return with_edits(result, request.edits(), self.predictors, self.target.cluster, self.question,
-                          request.collectives, cluster_of)  # fmt: skip
+                          request.collectives, lambda edited: self._target_of(edited).cluster)  # fmt: skip
 
 
 def with_alternatives(result: StepPrediction, setup: Setup | Replay) -> StepPrediction:
@@ -427,6 +419,6 @@ def with_alternatives(result: StepPrediction, setup: Setup | Replay) -> StepPred
     rows = []
     for request in setup.request.every_hardware():
         other = Setup(setup.graph, request, setup.models) if isinstance(setup, Setup) else setup
-        one = result if request.hardware == setup.request.hardware else other.step_prediction(other.predict())
-        rows.append(one)
+        same = request.hardware == setup.request.hardware
+        rows.append(result if same else other.step_prediction(other.predict()))
     return replace(result, alternatives=tuple(rows))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 
@@ -38,7 +36,8 @@ def choose_step(graph: ExecutionGraph, step: int | None) -> StepLabel:
         return ranked[(len(ranked) - 1) // 2]
     by_number = {s.step: s for s in graph.steps}
     if step not in by_number:
-        raise InputError(f"step={step} is not in the trace", where=graph.name, allowed=_listed(graph.steps))
+        allowed = ", ".join(f"{s.step} ({s.name})" for s in graph.steps)
+        raise InputError(f"step={step} is not in the trace", where=graph.name, allowed=allowed)
     return by_number[step]
 
 
@@ -58,10 +57,6 @@ def other_step(graph: ExecutionGraph, label: StepLabel) -> StepLabel:
 def rank_start_skew_us(label: StepLabel) -> float:
     """How much later the last rank starts the step than the first: the profilers' opening times, mostly."""
     return max(label.rank_start_us) - min(label.rank_start_us) if label.rank_start_us else 0.0
-
-
-def _listed(steps: tuple[StepLabel, ...]) -> str:
-    return ", ".join(f"{s.step} ({s.name})" for s in steps)
 
 
 # The step time, divided among the nodes of the critical path.
@@ -127,7 +122,9 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
     scheduled_us = prediction.scheduled_us
     known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
-    ready_us = _ready_us(prediction)
+    start_us, ready_us = prediction.rank_start_us, None  # None: all ranks start together
+    if start_us is not None:
+        ready_us = prediction.graph.nodes["rank"].map(start_us).fillna(0.0).to_numpy(np.float64)  # [num_nodes]
     if prediction.isolated is None or not (prediction.isolated.nodes & (known_us > 0)).any():  # nothing can stretch
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled, ready_us=ready_us)
     else:
@@ -138,13 +135,6 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
         )
         scheduled, prediction = result.schedule, in_place(prediction, result.latency_us)
     return collect(prediction, scheduled, question.step_scale * step_time_us(scheduled, kind), question)
-
-
-def _ready_us(prediction: Prediction) -> np.ndarray | None:
-    """[num_nodes] measured start of each node's rank; None: all ranks start together."""
-    if prediction.rank_start_us is None:
-        return None
-    return prediction.graph.nodes["rank"].map(prediction.rank_start_us).fillna(0.0).to_numpy(np.float64)
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
@@ -237,17 +227,13 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
 
 
 def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -> list[str]:
-    sentences: list[str] = []
-    if math.isnan(question.label.makespan_us):  # no one ran it
-        return sentences
-    skew_us = rank_start_skew_us(question.label)
+    measured_us, skew_us = question.label.makespan_us, rank_start_skew_us(question.label)
     starts_together = starts_together and question.mode is not Mode.replay  # a replay keeps the measured starts
-    if starts_together and kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * question.label.makespan_us:
-        sentences.append(
-            f"The ranks start the measured step up to {skew_us:.0f} us apart; the measured "
-            f"{kind} of {question.label.makespan_us:.0f} us contains that, the predicted one does not."
-        )
-    return sentences
+    # NaN: no one ran it
+    if not (starts_together and kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * measured_us):
+        return []
+    return [f"The ranks start the measured step up to {skew_us:.0f} us apart; the measured {kind} of "
+            f"{measured_us:.0f} us contains that, the predicted one does not."]  # fmt: skip
 
 
 def _ranks(graph: ExecutionGraph) -> list[str]:

@@ -7,13 +7,6 @@ from pathlib import Path
 
 from gnnperf.core import InputError, Subparsers, add_command, print_result, require_writable, say, write_text
 
-
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add both commands."""
-    _add_ops(subparsers)
-    _add_coverage(subparsers)
-
-
 OPS = """\
 How long ops take on a device, by the analytical model: latency and bound (compute, memory, launch) per row.
 
@@ -32,18 +25,6 @@ OPS_EXAMPLES = """\
 gnnperf ops predict ops.jsonl --gpu h100_sxm
 gnnperf ops predict mine/ops.parquet --gpu mine/device.yaml --out predicted.csv
 """
-
-
-def _add_ops(subparsers: Subparsers) -> None:
-    ops = subparsers.add_parser("ops", help="latencies of single ops on a device, from an op table")
-    actions = ops.add_subparsers(dest="action", required=True, metavar="ACTION")
-    parser = add_command(actions, "predict", "predict an op table", OPS, OPS_EXAMPLES, _ops)
-    parser.add_argument("table", type=Path, metavar="TABLE", help="op table: .parquet, .csv or .jsonl")
-    parser.add_argument("--gpu", "--hardware", dest="hardware", required=True, metavar="NAME",
-                        help="one of `gnnperf devices`, or a .yaml file")  # fmt: skip
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="write the table with its predictions: .parquet, .csv, .jsonl"
-    )
 
 
 def _ops(arguments: argparse.Namespace) -> None:
@@ -75,7 +56,16 @@ gnnperf coverage TRACE --gpu NAME --ops ops.jsonl --choose 64
 """
 
 
-def _add_coverage(subparsers: Subparsers) -> None:
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add both commands."""
+    ops = subparsers.add_parser("ops", help="latencies of single ops on a device, from an op table")
+    actions = ops.add_subparsers(dest="action", required=True, metavar="ACTION")
+    parser = add_command(actions, "predict", "predict an op table", OPS, OPS_EXAMPLES, _ops)
+    parser.add_argument("table", type=Path, metavar="TABLE", help="op table: .parquet, .csv or .jsonl")
+    parser.add_argument("--gpu", "--hardware", dest="hardware", required=True, metavar="NAME",
+                        help="one of `gnnperf devices`, or a .yaml file")  # fmt: skip
+    written = "write the table with its predictions: .parquet, .csv, .jsonl"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=written)
     short = "the predictor of each part of a trace, and what is uncovered"
     parser = add_command(subparsers, "coverage", short, COVERAGE, COVERAGE_EXAMPLES, _coverage)
     parser.add_argument("trace", type=Path, metavar="TRACE", help="trace file, directory of rank files, or archive")

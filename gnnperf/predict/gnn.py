@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
@@ -69,7 +68,9 @@ def with_links_of(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph
     comm = np.flatnonzero((graph.nodes["node_type"] == NodeType.COMM).to_numpy())
     if graph.placement is None or INTRA not in links or not len(comm):
         return graph
-    leaves = _leaves(graph, comm, cluster)  # [num_comm]
+    size = graph.nodes["group_size"].to_numpy()[comm]
+    leaves = (size < 0) | (size > cluster.ranks_per_node)  # [num_comm], by the rule of `graph.hardware_nodes`
+    leaves &= graph.world_size > cluster.ranks_per_node
     if INTER not in links and not leaves.any():
         return graph
     if INTER not in links:
@@ -80,14 +81,6 @@ def with_links_of(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph
     own = (graph.edges["relation"] == Relation.CROSSES).to_numpy() & (crossed[src] >= 0)
     dst[own] = crossed[src[own]]
     return replace(graph, edges=graph.edges.assign(dst=dst))
-
-
-def _leaves(graph: ExecutionGraph, comm: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
-    """[num_comm] bool, by the rule of `graph.hardware_nodes`."""
-    if graph.world_size <= cluster.ranks_per_node:
-        return np.zeros(len(comm), dtype=bool)
-    size = graph.nodes["group_size"].to_numpy()[comm]
-    return (size < 0) | (size > cluster.ranks_per_node)
 
 
 def _with_inter(graph: ExecutionGraph) -> ExecutionGraph:
@@ -117,9 +110,7 @@ class Predicted:
 class GnnPredictor:
     """latency = base * exp(residual), base being the analytical prediction or the typed floor of the checkpoint.
 
-    Args:
-        checkpoint: the trained model.
-        analytic: the analytical model that supplies bases and lags; None: the one it was trained with.
+    `analytic` supplies bases and lags; None: the model that the checkpoint was trained with.
     """
 
     def __init__(self, checkpoint: Checkpoint, analytic: Predictor | None = None) -> None:
@@ -134,8 +125,7 @@ class GnnPredictor:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latency of every node whose op, in a node of that type, was measured in training; NaN elsewhere.
 
-        Raises:
-            InputError: an edge or link class that the network does not know.
+        Raises InputError: an edge or link class that the network does not know.
         """
         base = self.analytic.predict(graph, cluster)
         given = self.given(graph, cluster, base)
@@ -157,14 +147,9 @@ class GnnPredictor:
         latency_us, base_us, known_op = _by_row(data, estimates, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         weight, reason = known.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
-        silent = self._silent(graph.nodes, base, latency_us[0])
+        heads = [node_type for node_type in WORK if self.network.is_silent(node_type)]
+        silent = graph.nodes["node_type"].isin(heads).to_numpy() & (latency_us[0] == base.latency_us)
         return Predicted(latency_us, known_op, silent, np.isnan(base.latency_us), weight, reason)
-
-    def _silent(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] bool: the head is silent and its base is the analytical prediction."""
-        silent = [t for t in WORK if self.network.is_silent(t)]
-        result: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
-        return result
 
 
 def _by_row(
@@ -211,11 +196,7 @@ class BlendedPredictor:
     network: GnnPredictor  # with the checkpoint it is of
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """Every node's latency, source and reason.
-
-        Raises:
-            InputError: an edge or link class that the network does not know.
-        """
+        """Every node's latency, source and reason. Raises InputError: an unknown edge or link class."""
         base = self.network.analytic.predict(graph, cluster)
         given = self.network.given(graph, cluster, base)
         latency_us, mean_us = (_blend(us, base.latency_us, weight, given.known_op)

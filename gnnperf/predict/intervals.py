@@ -55,8 +55,8 @@ def with_interval(estimate: StepPrediction, intervals: StepIntervals | None) -> 
     if estimate.hardware not in intervals.devices:
         known = ", ".join(intervals.devices)
         return _without(estimate, OTHER_DEVICE.format(estimate.hardware, known))
-    table = path_table(estimate)
-    bounds_us = intervals.bounds_us(estimate.step_time_us, shares_of(table, estimate.step_time_us))
+    shares = shares_of(path_table(estimate), estimate.step_time_us)
+    bounds_us = intervals.bounds_us(estimate.step_time_us, shares)
     return replace(estimate, step_time_interval_us=bounds_us, interval_level=intervals.level)
 
 
@@ -136,10 +136,8 @@ def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
     training = provenance.get("training")
     named = training.get("processors") if isinstance(training, Mapping) else None
     retained = named if isinstance(named, (list, tuple)) else ()
-    results = [
-        as_processor(one if isinstance(one, Mapping) else {"name": one}) for one in retained
-    ]  # a name by itself: an older one
-    return tuple(one for one in results if one is not None)
+    mappings = [one if isinstance(one, Mapping) else {"name": one} for one in retained]  # older ones: a name
+    return tuple(one for one in map(as_processor, mappings) if one is not None)
 
 
 def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
@@ -222,13 +220,5 @@ def _table(estimate: Prediction, device: str) -> pd.DataFrame:
 
 def question_about(step: Step, mode: Mode) -> Question:
     """The step as if it had been requested, on its own hardware."""
-    return Question(
-        label=step.graph.steps[0],
-        structure_step=step.graph.steps[0].step,
-        mode=mode,
-        hardware=step.cluster.device.name,
-        cluster=step.cluster.name,
-        traced_hardware=step.cluster.device.name,
-        same_hardware=True,
-        provenance={},
-    )
+    label, device = step.graph.steps[0], step.cluster.device.name
+    return Question(label, label.step, mode, device, step.cluster.name, device, same_hardware=True, provenance={})

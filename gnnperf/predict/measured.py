@@ -27,27 +27,16 @@ Call = tuple[str, tuple[tuple[int, ...], ...], str]  # op, shapes of its tensors
 
 @dataclass(frozen=True)
 class MeasuredPredictor:
-    """Predictions for calls of the table on the table's device, and for nothing else.
+    """Predictions for calls of the table on the table's device, and for nothing else."""
 
-    Attributes:
-        analytic: shows lags, and what overlapping work takes from each other: the table's calls ran in isolation.
-        gpu_us, cpu_us: call -> latency of the kernel, of the call on a CPU; medians where a table has several rows.
-        device: name of the table's device.
-        where: the file.
-    """
-
-    analytic: Predictor
-    gpu_us: Mapping[Call, float]
-    cpu_us: Mapping[Call, float]
-    device: str
-    where: str
+    analytic: Predictor  # shows lags, and what overlapping work takes from each other: the calls ran in isolation
+    gpu_us: Mapping[Call, float]  # call -> latency of the kernel; the median where a table has several rows
+    cpu_us: Mapping[Call, float]  # call -> latency of the call on a CPU, likewise
+    device: str  # name of the table's device
+    where: str  # the file
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """Latencies of nodes that are in the table; NaN elsewhere.
-
-        Raises:
-            InputError: the table was measured on another device than the prediction is for.
-        """
+        """Latencies of nodes in the table; NaN elsewhere. Raises InputError: it was measured on another device."""
         table_us = self._table_of(cluster)
         base = self.analytic.predict(graph, cluster)
         latency_us = _result_us(graph.nodes, table_us)  # [num_nodes]
@@ -101,8 +90,7 @@ def _result_us(nodes: pd.DataFrame, table_us: Mapping[Call, float]) -> np.ndarra
     result_us = {key: table_us.get((str(key[0]), tensor_shapes(key[1]), str(key[2])), np.nan)
                 for key in set(rows.itertuples(index=False, name=None)) if isinstance(key[1], str)}  # fmt: skip
     latency_us = np.full(len(nodes), np.nan)
-    given = [result_us.get(key, np.nan) for key in rows.itertuples(index=False, name=None)]
-    latency_us[single.to_numpy()] = given
+    latency_us[single.to_numpy()] = [result_us.get(key, np.nan) for key in rows.itertuples(index=False, name=None)]
     return latency_us
 
 

@@ -63,14 +63,13 @@ def estimate_table(result: OpEstimates) -> pd.DataFrame:
 
 def write_estimates(result: OpEstimates, path: Path) -> None:
     """Write the table by its suffix."""
+    table = estimate_table(result)
     with untrusted.reading(path, "cannot be written"):
-        write_bytes(path, _content(estimate_table(result), path.suffix))
-
-
-def _content(table: pd.DataFrame, suffix: str) -> bytes:
-    if suffix == ".parquet":
-        return _flat(table).to_parquet(index=False)
-    return (csv_text(_flat(table)) if suffix == ".csv" else table.to_json(orient="records", lines=True)).encode()
+        if path.suffix == ".parquet":
+            write_bytes(path, _flat(table).to_parquet(index=False))
+            return
+        text = csv_text(_flat(table)) if path.suffix == ".csv" else table.to_json(orient="records", lines=True)
+        write_bytes(path, text.encode())
 
 
 def _flat(table: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from gnnperf.core import Source
-from gnnperf.graph import ExecutionGraph, Isolated, Prediction, Predictor, only, uncovered, uncovered_ops
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.whatif import Edited
@@ -53,15 +53,10 @@ class Once:
 
 @dataclass(frozen=True)
 class Predictors:
-    """The only place where predictors are put in order.
+    """The only place where predictors are put in order."""
 
-    Attributes:
-        order: best first; a predictor returns NaN for nodes outside its domain.
-        bounds: applied to the merged prediction, in order.
-    """
-
-    order: tuple[Predictor, ...]
-    bounds: tuple[Bounds, ...] = ()
+    order: tuple[Predictor, ...]  # best first; a predictor returns NaN for nodes outside its domain
+    bounds: tuple[Bounds, ...] = ()  # applied to the merged prediction, in order
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Predict every node of `graph` with the first predictor that covers it.
@@ -111,13 +106,17 @@ def merge(predictions: Sequence[Prediction]) -> Prediction:
 
 def _over(better: Prediction, worse: Prediction) -> Prediction:
     covers = ~np.isnan(better.latency_us)  # [num_nodes]
+    means = None if better.mean_latency_us is None and worse.mean_latency_us is None else (
+        np.where(covers, better.scheduled_us, worse.scheduled_us))  # fmt: skip
+    first, second = only(better.isolated, covers), only(worse.isolated, ~covers)  # of one cluster
+    both = None if first is None or second is None else replace(first, nodes=first.nodes | second.nodes)
     source = np.where(covers, better.source, worse.source)
     source[uncovered(worse.graph, np.where(covers, better.latency_us, worse.latency_us))] = Source.UNCOVERED
     timeline = worse if better.rank_start_us is None else better
     return replace(
         worse,
         latency_us=np.where(covers, better.latency_us, worse.latency_us),
-        mean_latency_us=_means(better, worse, covers),
+        mean_latency_us=means,
         latency_low_us=np.where(covers, better.latency_low_us, worse.latency_low_us),
         latency_high_us=np.where(covers, better.latency_high_us, worse.latency_high_us),
         lag_us=timeline.lag_us,
@@ -125,18 +124,5 @@ def _over(better: Prediction, worse: Prediction) -> Prediction:
         source=source,
         reason=np.where(covers, better.reasons, worse.reasons),
         warnings=tuple(dict.fromkeys((*better.warnings, *worse.warnings))),
-        isolated=_either(only(better.isolated, covers), only(worse.isolated, ~covers)),
+        isolated=both or first or second,
     )
-
-
-def _means(better: Prediction, worse: Prediction, covers: np.ndarray) -> np.ndarray | None:
-    if better.mean_latency_us is None and worse.mean_latency_us is None:
-        return None
-    return np.where(covers, better.scheduled_us, worse.scheduled_us)
-
-
-def _either(first: Isolated | None, second: Isolated | None) -> Isolated | None:
-    """Nodes of both; all predictors of an order predict for one cluster."""
-    if first is None or second is None:
-        return first or second
-    return replace(first, nodes=first.nodes | second.nodes)

@@ -33,14 +33,9 @@ class RecordedProfiler:
 
 
 def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfiler:
-    """The profiler's cost in a trace.
+    """The profiler's cost in a trace, whose folder may hold a card; on a GPU it traces kernels and costs more per op.
 
-    Args:
-        trace: file or folder; the recorder's folder holds a card. None: the graph was given by itself.
-        on_gpu: whether its device is a GPU: a profiler that also traces kernels costs more per op.
-
-    Raises:
-        InputError: the card's numbers cannot be costs.
+    Raises InputError: the card's numbers cannot be costs.
     """
     card = read_card(Path(trace)) if trace is not None and Path(trace).is_dir() else None
     typical = typical_cost(on_gpu)
@@ -66,14 +61,7 @@ def _unprofiled_us(card: Mapping[str, object]) -> float | None:
 def with_profiler_removed(
     result: StepPrediction, measured: MeasuredStep, question: Question, profiler: RecordedProfiler
 ) -> StepPrediction:
-    """Add what the step takes without the profiler, where its cost is on the critical path.
-
-    Args:
-        result: of the measured step, as measured.
-        measured: the step.
-        question: as of `result`.
-        profiler: of the trace.
-    """
+    """Add what the step takes without the profiler, where its cost is on the critical path of the measured step."""
     taken_us, lag_taken_us = profiler_us(measured.graph, measured.latency_us, measured.lag_us, profiler.cost)
     if taken_us[result.critical_us > 0].sum() < LEAST_SHARE * result.step_time_us:
         return result

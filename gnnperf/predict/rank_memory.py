@@ -32,13 +32,11 @@ OTHER_DEVICE = (
 
 def with_memory(estimate: StepPrediction, request: Request) -> StepPrediction:
     """The prediction with the peak memory of each rank in the graph, and with that of the edited step."""
-    device = None if request.mode is Mode.replay else _device(estimate, request)
+    graph, device = estimate.prediction.graph, None
+    if request.mode is not Mode.replay:
+        target = choose_target(graph, request.device_spec(), request.cluster_spec(), from_trace=True)
+        device = target.cluster.device
     return _planned(estimate, request, device) if request.plan else _traced(estimate, request, device)
-
-
-def _device(estimate: StepPrediction, request: Request) -> DeviceSpec:
-    graph = estimate.prediction.graph
-    return choose_target(graph, request.device_spec(), request.cluster_spec(), from_trace=True).cluster.device
 
 
 def _capacity(device: DeviceSpec | None) -> float | None:

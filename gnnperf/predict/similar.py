@@ -70,8 +70,7 @@ def choose(numbers: np.ndarray, count: int, seed: int) -> np.ndarray:
         np.add.at(sums, nearest, there)
         size = np.bincount(nearest, minlength=count)[:, None]
         centers = np.where(size > 0, sums / np.maximum(size, 1), centers)
-    result: np.ndarray = np.unique(_distances(there, centers).argmin(axis=0))
-    return result
+    return np.unique(_distances(there, centers).argmin(axis=0))
 
 
 def solved(places: np.ndarray, off: np.ndarray, reach: Reach) -> tuple[float, np.ndarray]:
@@ -82,14 +81,12 @@ def solved(places: np.ndarray, off: np.ndarray, reach: Reach) -> tuple[float, np
     covariance = similarity(places, places, reach.length) + reach.doubt * np.eye(count)
     both = np.linalg.solve(covariance, np.stack([off, np.ones(count)], axis=1))  # [k, 2]
     offset = float(both[:, 0].sum() / both[:, 1].sum() * count / (count + OFFSET_ROWS))
-    weights: np.ndarray = both[:, 0] - offset * both[:, 1]
-    return offset, weights
+    return offset, both[:, 0] - offset * both[:, 1]
 
 
 def similarity(left: np.ndarray, right: np.ndarray, length: float) -> np.ndarray:
     """[n, num_numbers], [k, num_numbers] -> [n, k]; 1 at a distance of 0."""
-    result: np.ndarray = np.exp(-np.sqrt(_distances(left, right)) / length)
-    return result
+    return np.exp(-np.sqrt(_distances(left, right)) / length)
 
 
 def _best_reach(places: np.ndarray, off: np.ndarray, seed: int) -> Reach | None:
@@ -98,13 +95,8 @@ def _best_reach(places: np.ndarray, off: np.ndarray, seed: int) -> Reach | None:
     group = np.random.default_rng(seed).permutation(len(off)) % FOLDS  # [k]
     left = {reach: _left_out_errors(places, off, reach, group) for reach in REACHES}
     best = min(left, key=lambda reach: float(left[reach].mean()))
-    return best if is_better(left[best], np.abs(off)) else None
-
-
-def is_better(errors: np.ndarray, than: np.ndarray) -> bool:
-    """Whether errors [k] are smaller than others of the same rows by a standard error of the difference."""
-    gain = than - errors  # [k]
-    return bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
+    gain = np.abs(off) - left[best]  # [k]; smaller errors by a standard error of the difference
+    return best if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)) else None
 
 
 def _left_out_errors(places: np.ndarray, off: np.ndarray, reach: Reach, group: np.ndarray) -> np.ndarray:
@@ -145,11 +137,7 @@ class SimilarPredictor:
     base: Predictor  # predicts all other nodes
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """Both, and the base corrected.
-
-        Raises:
-            InputError: the table was measured on another device than the prediction is for.
-        """
+        """Both, and the base corrected. Raises InputError: the table was measured on another device."""
         known, base = self.measured.predict(graph, cluster), self.base.predict(graph, cluster)
         factor, count = factors(graph.nodes, known.latency_us, base.latency_us)
         return merge([known, _corrected(base, factor, count)])

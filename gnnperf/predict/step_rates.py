@@ -45,7 +45,8 @@ def with_throughput(result: StepPrediction, request: Request) -> StepPrediction:
 
 def _rates(result: StepPrediction, work: StepWork, request: Request) -> Throughput:
     graph = result.prediction.graph
-    device = result.device if result.device is not None and is_known(result.device) else None
+    stands_in = result.device is not None and result.device.name in (GENERIC_CPU, GENERIC_GPU)  # not in the catalog
+    device = None if stands_in else result.device
     stated = _states_flops(request.plan_spec())  # else the FLOPs are those of the graph's ops
     peak = None
     if device is not None:
@@ -53,11 +54,6 @@ def _rates(result: StepPrediction, work: StepWork, request: Request) -> Throughp
     power_limit_w = None if device is None else device.power_limit_w
     return Throughput(result.step_time_us, graph.world_size, work, peak, power_limit_w, request.run.num_steps(work),
                       request.price.usd_per_gpu_hour)  # fmt: skip
-
-
-def is_known(device: DeviceSpec) -> bool:
-    """Whether the numbers are those of a device, and not of the stand-in for one that the catalog lacks."""
-    return device.name not in (GENERIC_CPU, GENERIC_GPU)
 
 
 def peak_flops_per_s(device: DeviceSpec, dtype: str | None) -> float:
@@ -144,10 +140,6 @@ def _edited_work(work: StepWork, edits: Sequence[Edit], edited: StepPrediction, 
             more = edit.ranks / unedited_ranks
             unedited_ranks = edit.ranks
             samples, tokens, model = (product(one, more) for one in (samples, tokens, model))
-    again = _ratio(work.hardware_flops, work.model_flops)
+    again = work.hardware_flops / work.model_flops if work.hardware_flops is not None and work.model_flops else None
     hardware = counted_flops(edited.prediction.graph) if counted else product(model, again)
     return StepWork(samples, tokens, model, hardware, work.dtype, work.formula)
-
-
-def _ratio(over: float | None, under: float | None) -> float | None:
-    return over / under if over is not None and under else None

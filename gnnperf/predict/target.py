@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,17 +102,12 @@ class Target:
 def choose_target(
     graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None, from_trace: bool = False
 ) -> Target:
-    """The cluster to predict for.
+    """The cluster to predict for: hardware None: the trace's own; cluster None: the default of the device.
 
-    Args:
-        graph: names the traced devices.
-        hardware: the device to predict for; None: the trace's own.
-        cluster: links and hosts, with whatever devices; None: the default of the device.
-        from_trace: latencies are those that the trace measured. Then GENERIC_GPU stands for a GPU that the catalog
-            lacks; a prediction without measurements needs its numbers.
+    `from_trace`: latencies are those that the trace measured. Then GENERIC_GPU stands for a GPU that the catalog lacks;
+    a prediction without measurements needs its numbers.
 
-    Raises:
-        InputError: no hardware requested and the trace's own is not known, or more ranks than the cluster holds.
+    Raises InputError: no hardware requested and the trace's own is not known, or more ranks than the cluster holds.
     """
     traced = traced_device(graph)
     device = hardware or traced or _assumed_device(graph, from_trace)
@@ -160,31 +156,19 @@ def _assumed_device(graph: ExecutionGraph, from_trace: bool) -> DeviceSpec:
     names = list(dict.fromkeys(name for name in graph.device_names if name))
     if len(names) > 1:
         raise InputError(f"the ranks ran on different devices: {', '.join(names)}", where=graph.name, remedy=ADD_DEVICE)
+    what = "the trace does not say which device it ran on"
     if names:
-        _refuse_unknown(graph, names[0])
-    raise InputError(
-        "the trace does not say which device it ran on", where=graph.name,
-        allowed=", ".join(device_names()), remedy=ADD_DEVICE,
-    )  # fmt: skip
-
-
-def _refuse_unknown(graph: ExecutionGraph, name: str) -> None:
-    close = closest(name)
-    raise InputError(
-        f"the trace's device {name!r} is not in the catalog" + (f"; closest: {', '.join(close)}" if close else ""),
-        where=graph.name, allowed=", ".join(device_names()), remedy=ADD_DEVICE,
-    )  # fmt: skip
+        close = closest(names[0])
+        also = f"; closest: {', '.join(close)}" if close else ""
+        what = f"the trace's device {names[0]!r} is not in the catalog{also}"
+    raise InputError(what, where=graph.name, allowed=", ".join(device_names()), remedy=ADD_DEVICE)
 
 
 def closest(name: str) -> list[str]:
     """Catalog names that share most words with `name`, at most three."""
-    words = set(_words(name))
-    shared = {known: len(words & set(_words(known))) for known in device_names()}
+    words, *others = (set(re.findall(r"[^\W_]+", one.lower())) for one in (name, *device_names()))
+    shared = {known: len(words & other) for known, other in zip(device_names(), others, strict=True)}
     return sorted((known for known, count in shared.items() if count), key=lambda known: -shared[known])[:3]
-
-
-def _words(name: str) -> list[str]:
-    return "".join(c.lower() if c.isalnum() else " " for c in name).split()
 
 
 def _assumed_text(graph: ExecutionGraph, device: DeviceSpec) -> str:

@@ -24,7 +24,7 @@ import pandas as pd
 from gnnperf.analytic import has_forms
 from gnnperf.core import NodeType, OpFamily, Relation, Segment, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only
-from gnnperf.hardware import ClusterSpec, DeviceSpec
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.ratios import retained
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited, ends
@@ -53,19 +53,19 @@ class TracePredictor:
         return replace(self, edited=edited)
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """Latencies of nodes that were measured; NaN elsewhere.
-
-        Args:
-            graph: the measured step, or the edited one.
-            cluster: to predict for.
-        """
-        came_from, touched = self._origin(graph)
+        """Latencies of nodes that were measured, of the measured step or the edited one; NaN elsewhere."""
+        # [num_nodes] each: the measured node that a node is or is a copy of; whether the edit touched it
+        came_from, touched = np.arange(graph.num_nodes), np.zeros(graph.num_nodes, dtype=bool)
+        if self.edited is not None:
+            came_from, touched = self.edited.came_from, self.edited.touched
         moved = cluster != self.traced
         changes = moved or bool(touched.any())
         measured_us = (self._with_transfers_us if changes else self.measured.latency_us)[came_from]  # [num_nodes]
         known = np.isfinite(measured_us)
         after = self.model.predict(graph, cluster)
-        changed = known & (touched | moved) & ~self._stays(graph, came_from)
+        # Waits for untraced peers and stalls scale with no processor.
+        stays = (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy() | self.measured.stalled[came_from]
+        changed = known & (touched | moved) & ~stays
         ratio = np.ones(len(known))
         source, reason = (np.full(len(known), one, dtype=object) for one in (Source.TRACE, self._as_measured))
         if changed.any():
@@ -80,7 +80,8 @@ class TracePredictor:
             by_family = np.where(np.isnan(by_family) & on_link, by_link, by_family)
             by_family = np.nan_to_num(by_family, nan=1.0)  # nothing that was modeled changed: as measured
             ratio = np.where(np.isfinite(by_model), by_model, by_family)
-            if _are_modeled(self.traced.device, cluster.device):
+            before, other = self.traced.device, cluster.device
+            if before != other and has_forms(before) and has_forms(other):
                 formed = np.isfinite(by_model) & graph.nodes["family"].isin(FORMED).to_numpy()
                 ratio[formed] *= _lost(measured_us[formed], self._before_us[came_from][formed])
             ratio[by_host] = 1.0 / host_ratio(self.traced, cluster)
@@ -137,17 +138,6 @@ class TracePredictor:
             moved.append(1.0 - 1.0 / np.maximum(size, 2))
         return moved[1] / moved[0] * rates[0] / rates[1]
 
-    def _origin(self, graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
-        """[num_nodes] each: the measured node that a node is or is a copy of; whether the edit touched it."""
-        if self.edited is None:
-            return np.arange(graph.num_nodes), np.zeros(graph.num_nodes, dtype=bool)
-        return self.edited.came_from, self.edited.touched
-
-    def _stays(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
-        """[num_nodes] bool: waits for untraced peers and stalls, which scale with no processor."""
-        peer = (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()
-        return peer | self.measured.stalled[came_from]
-
     def _given_us(self, graph: ExecutionGraph, came_from: np.ndarray, touched: np.ndarray) -> np.ndarray:
         """[num_nodes] measured latencies that an edit put in place of the step's own; NaN: none."""
         now_us = graph.nodes["latency_us"].to_numpy(np.float64)
@@ -160,11 +150,6 @@ def _lost(measured_us: np.ndarray, before_us: np.ndarray) -> np.ndarray:
     known = (measured_us > 0) & (before_us > 0)
     residual = np.log(np.divide(measured_us, before_us, out=np.ones(len(known)), where=known))
     return np.exp(retained(residual) - residual)
-
-
-def _are_modeled(before: DeviceSpec, after: DeviceSpec) -> bool:
-    """Whether these are two GPUs with closed forms."""
-    return before != after and has_forms(before) and has_forms(after)
 
 
 def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> np.ndarray:

@@ -39,10 +39,11 @@ class TransferPredictor:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latency of every node that the network or its base covers; NaN at other nodes.
 
-        Raises:
-            InputError: an edge or link class that the network does not know.
+        Raises InputError: an edge or link class that the network does not know.
         """
-        source_us = self._of(graph)
+        source_us = self.source_us  # [num_nodes] measured in the trace; NaN: never, or changed by the edit
+        if self.edited is not None:
+            source_us = np.where(self.edited.touched, np.nan, source_us[self.edited.came_from])
         base = self.network.analytic.predict(graph, cluster)
         there_us = self.there.predict(graph, cluster).latency_us
         given = self.network.given(graph, cluster, base, with_model_ratio(source_us, base.latency_us, there_us))
@@ -51,12 +52,6 @@ class TransferPredictor:
         latency_us, mean_us = np.where(covered, given.latency_us, np.nan)  # [num_nodes] each
         source = np.where(np.isfinite(latency_us), Source.GNN, Source.UNCOVERED).astype(object)
         return base.with_latencies(latency_us, source, mean_us, np.where(known, MOVED, IMPUTED).astype(object))
-
-    def _of(self, graph: ExecutionGraph) -> np.ndarray:
-        """[num_nodes] measured in the trace; NaN: never, or changed by the edit."""
-        if self.edited is None:
-            return self.source_us
-        return np.where(self.edited.touched, np.nan, self.source_us[self.edited.came_from])
 
 
 def transfer_of(

@@ -85,12 +85,9 @@ def written(edit: Edit) -> str:
     if name is None:
         return type(edit).__name__
     settings = fields(edit)  # type: ignore[arg-type]  # every edit of the grammar is a dataclass
-    given = [f"{f.name}:{_text(value)}" for f in settings if (value := getattr(edit, f.name)) != f.default]
-    return f"{name}={','.join(given)}" if given else name
-
-
-def _text(value: Any) -> str:
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    given = {f.name: value for f in settings if (value := getattr(edit, f.name)) != f.default}
+    whole = {key: int(value) for key, value in given.items() if isinstance(value, float) and value.is_integer()}
+    return f"{name}={','.join(f'{key}:{value}' for key, value in (given | whole).items())}" if given else name
 
 
 def parse_edit(text: str) -> dict[str, dict[str, int | float | str]]:

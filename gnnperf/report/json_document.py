@@ -102,11 +102,8 @@ def _hardware(one: StepPrediction) -> dict[str, Any]:
 def _steps(estimate: StepPrediction) -> list[dict[str, Any]] | None:
     """Every measured step of the trace; null for a plan."""
     measured = estimate.measurements
-    if measured is None:
-        return None
-    return [
-        {"step": step, "time_us": us, "is_outlier": step in measured.outliers} for step, us in measured.steps_us.items()
-    ]
+    return None if measured is None else [{"step": step, "time_us": us, "is_outlier": step in measured.outliers}
+                                          for step, us in measured.steps_us.items()]  # fmt: skip
 
 
 def _memory(rank: RankMemory) -> dict[str, Any]:

@@ -241,21 +241,22 @@ def top_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
 def longest_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
     """The same for work on devices and links, most predicted time over all ranks first."""
     there = work[work["node_type"].isin([str(t) for t in WORK_TYPES if t not in FAMILY_OF])]
-    result = totals(there, CALL).sort_values("predicted_us", ascending=False, kind="stable")
-    return _with_medians(there, result.head(num_calls).reset_index(drop=True))
+    return _with_medians(there, _longest(totals(there, CALL)).head(num_calls))
 
 
 def kernels(work: pd.DataFrame) -> pd.DataFrame:
     """Totals per kernel, copy or memset by its own name, most predicted time first; plans have no such names."""
     there = work[work["node_type"].isin([str(t) for t in HAVE_SHAPES]) & work["event_name"].notna()]
-    result = totals(there.rename(columns={"event_name": "kernel"}), ["kernel"])
-    return result.sort_values("predicted_us", ascending=False, kind="stable").reset_index(drop=True)
+    return _longest(totals(there.rename(columns={"event_name": "kernel"}), ["kernel"]))
 
 
 def collectives(work: pd.DataFrame) -> pd.DataFrame:
     """Totals per collective op and message size, most predicted time first."""
-    result = totals(work[work["node_type"] == NodeType.COLLECTIVE], ["op_name", "message_bytes"])
-    return result.sort_values("predicted_us", ascending=False, kind="stable").reset_index(drop=True)
+    return _longest(totals(work[work["node_type"] == NodeType.COLLECTIVE], ["op_name", "message_bytes"]))
+
+
+def _longest(groups: pd.DataFrame, *first: str) -> pd.DataFrame:
+    return groups.sort_values([*first, "predicted_us"], ascending=False, kind="stable").reset_index(drop=True)
 
 
 def _with_medians(work: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
@@ -268,10 +269,7 @@ def _with_medians(work: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 def leading(groups: pd.DataFrame, num_groups: int) -> pd.DataFrame:
     """The groups with most time on the critical path; between equals, most predicted."""
-    keys = ["critical_us", "predicted_us", "op_name"]
-    return (
-        groups.sort_values(keys, ascending=[False, False, True], kind="stable").head(num_groups).reset_index(drop=True)
-    )
+    return _longest(groups.sort_values("op_name", kind="stable"), "critical_us").head(num_groups)
 
 
 def by_node_type(work: pd.DataFrame) -> pd.DataFrame:
@@ -288,8 +286,8 @@ def by_phase(work: pd.DataFrame) -> pd.DataFrame:
 def by_family(work: pd.DataFrame) -> pd.DataFrame:
     """Totals per op family, the longest on the critical path first; host work is one family."""
     unknown = str(OpFamily.UNKNOWN)
-    result = totals(work.assign(family=_with_words(work["family"], [unknown]).fillna(unknown)), ["family"])
-    return result.sort_values(["critical_us", "predicted_us"], ascending=False, kind="stable").reset_index(drop=True)
+    named = work.assign(family=_with_words(work["family"], [unknown]).fillna(unknown))
+    return _longest(totals(named, ["family"]), "critical_us")
 
 
 def by_rank(work: pd.DataFrame) -> pd.DataFrame:
@@ -319,15 +317,11 @@ def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Node count and summed times per group in order of occurrence; a sum of unknown values is NaN, not 0."""
     number = _group_numbers(work, keys)
     groups = work.groupby(number)
-    sums = pd.DataFrame(
-        {
-            "num_nodes": groups.size(),
-            "num_uncovered": groups["num_uncovered"].sum(),
-            "predicted_us": groups["predicted_us"].sum(min_count=1),
-            "measured_us": groups["measured_us"].sum(min_count=1),
-            "critical_us": groups["critical_us"].sum(),
-        }
-    )
+    sums = pd.DataFrame({
+        "num_nodes": groups.size(), "num_uncovered": groups["num_uncovered"].sum(),
+        **{name: groups[name].sum(min_count=1) for name in ("predicted_us", "measured_us")},
+        "critical_us": groups["critical_us"].sum(),
+    })  # fmt: skip
     first = work[keys].iloc[np.unique(number, return_index=True)[1]]
     return pd.concat([as_text(first).reset_index(drop=True), sums], axis=1)
 
@@ -343,9 +337,8 @@ def _group_numbers(work: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
 
 def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:
     place = {word: number for number, word in enumerate(words)}
-    return result.sort_values(key, key=lambda column: column.map(lambda w: place.get(str(w), len(place)))).reset_index(
-        drop=True
-    )
+    order = result[key].map(lambda word: place.get(str(word), len(place)))
+    return result.iloc[np.argsort(order.to_numpy(), kind="stable")].reset_index(drop=True)
 
 
 def family_errors(nodes: pd.DataFrame) -> pd.DataFrame:
@@ -359,11 +352,8 @@ def family_errors(nodes: pd.DataFrame) -> pd.DataFrame:
     work = work_table(nodes)
     work = work[(work["measured_us"] > 0) & work["predicted_us"].notna()]
     off = (work["predicted_us"] / work["measured_us"] - 1.0).abs()
-    groups = (
-        as_text(work[["family", "measured_us", "predicted_us"]])
-        .assign(off=off)
-        .groupby("family", sort=False, dropna=False)
-    )
+    table = as_text(work[["family", "measured_us", "predicted_us"]]).assign(off=off)
+    groups = table.groupby("family", sort=False, dropna=False)
     result = groups[["measured_us", "predicted_us"]].sum()
     result["num_nodes"] = groups.size()
     result["sum_error"] = result["predicted_us"] / result["measured_us"] - 1.0

@@ -136,8 +136,8 @@ def whatif_lines(estimate: StepPrediction) -> list[str]:
     count = f"{whatif.num_touched:,} nodes changed"
     ratio = ""
     if estimate.step_time_us > 0:
-        level = estimate.interval_level if whatif.ratio_interval else None
-        ratio = f", {ratio_text(whatif.step_time_us / estimate.step_time_us, whatif.ratio_interval, level)}"
+        over, level = whatif.step_time_us / estimate.step_time_us, estimate.interval_level
+        ratio = f", {ratio_text(over, whatif.ratio_interval, level)}"
     first = f"what if: {times}, difference {difference}{ratio}; {count}"
     own = estimate.measured_step_time_us
     measured = [f"  measured, unedited: {time_text(own)}"] if own is not None and math.isfinite(own) else []
@@ -229,21 +229,14 @@ def fit_lines(ranks: Sequence[RankMemory], hardware: str) -> list[str]:
     left, device = fullest.left_bytes, fullest.device_bytes
     assert left is not None, "chosen so"
     assert device is not None, "chosen so"
-    if missing := sorted({part for rank in known for part in rank.peak.missing}) if left >= 0 else []:
-        found = f"{bytes_text(fullest.peak.peak_bytes)} of {bytes_text(int(device))} of {hardware}"
-        return [f"whether memory fits is unknown: the trace does not show {_listed(missing)}; the tensors that it "
-                f"shows take {found} on rank {fullest.peak.rank}"]  # fmt: skip
-    size = f"{bytes_text(fullest.peak.peak_bytes)} of {bytes_text(int(device))} of {hardware}"
-    outside = f"; {OUTSIDE}"
+    rank, size = fullest.peak.rank, f"{bytes_text(fullest.peak.peak_bytes)} of {bytes_text(int(device))} of {hardware}"
     if left < 0:
-        return [
-            f"memory does not fit: rank {fullest.peak.rank} needs {size}, {bytes_text(int(-left))} too much{outside}"
-        ]
-    return [f"memory fits: rank {fullest.peak.rank}, the fullest, takes {size}, {bytes_text(int(left))} left{outside}"]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+        return [f"memory does not fit: rank {rank} needs {size}, {bytes_text(int(-left))} too much; {OUTSIDE}"]
+    if missing := sorted({part for one in known for part in one.peak.missing}):
+        named = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        return [f"whether memory fits is unknown: the trace does not show {named}; the tensors that it "
+                f"shows take {size} on rank {rank}"]  # fmt: skip
+    return [f"memory fits: rank {rank}, the fullest, takes {size}, {bytes_text(int(left))} left; {OUTSIDE}"]
 
 
 def _memory_line(rank: RankMemory) -> str:
@@ -291,10 +284,8 @@ def doubts(estimate: StepPrediction) -> tuple[str, ...]:
     if not by_reason.keys() & {Source.GNN, Source.GNN_CALIBRATED}:
         return ()
     result = [(count, source, why) for source in DOUBTED for why, count in by_reason.get(source, {}).items()]
-    sentences = "; ".join(
-        f"{count:,} {source} ({why})" for count, source, why in sorted(result, reverse=True)[:NUM_DOUBTS]
-    )
-    return (f"  because: {sentences}",) if sentences else ()
+    most = [f"{count:,} {source} ({why})" for count, source, why in sorted(result, reverse=True)[:NUM_DOUBTS]]
+    return (f"  because: {'; '.join(most)}",) if most else ()
 
 
 def path_delays(estimate: StepPrediction) -> str:

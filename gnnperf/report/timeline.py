@@ -72,15 +72,10 @@ def _rows_without_overlap(slices: pd.DataFrame) -> np.ndarray:
         for position in positions:
             if free_at <= start[position]:
                 free_at = int(end[position])
-            else:
-                row[position] = _other_row(others, int(start[position]), int(end[position]))
-    return row
-
-
-def _other_row(others: list[tuple[int, int]], start_ns: int, end_ns: int) -> int:
-    row = others[0][1] if others and others[0][0] <= start_ns else len(others) + 1
-    replace_or_push = heapq.heapreplace if row <= len(others) else heapq.heappush
-    replace_or_push(others, (end_ns, row))
+                continue
+            row[position] = others[0][1] if others and others[0][0] <= start[position] else len(others) + 1
+            replace_or_push = heapq.heapreplace if row[position] <= len(others) else heapq.heappush
+            replace_or_push(others, (int(end[position]), int(row[position])))
     return row
 
 
@@ -172,13 +167,10 @@ class _Nodes:
         }
         self._columns = {key: _values(column) for key, column in columns.items()}
 
-    def color_of_source(self, node_id: np.ndarray) -> pa.StringArray:
-        """[n] of predicted slices."""
-        return _json(self._by_source.take(pa.array(node_id)))
-
     def colors(self, node_id: np.ndarray) -> tuple[pa.StringArray, pa.StringArray]:
         """[n] of predicted slices, and [n] of measured ones; null: no error is given."""
-        return self.color_of_source(node_id), _json(self._by_error.take(pa.array(node_id)))
+        by_source, by_error = (colors.take(pa.array(node_id)) for colors in (self._by_source, self._by_error))
+        return _json(by_source), _json(by_error)
 
     def args(self, node_id: np.ndarray) -> pa.StringArray:
         """[n] the arguments of each node of `node_id` [n]; what is unknown is left out."""
@@ -292,7 +284,7 @@ def _critical(
         yield _complete(
             _json(_values(pd.Series(pd.Categorical(names)))), _constant("critical"), number, _constant(0),
             (begin_ns[at], begin_ns[at + 1]), args=about.args(chain[at]),
-            color=about.color_of_source(chain[at]),
+            color=about.colors(chain[at])[0],
         )  # fmt: skip
 
 

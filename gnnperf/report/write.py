@@ -33,23 +33,19 @@ def check_output(out: Path) -> Path:
     Raises:
         InputError: a file, a folder with other content, or no permission. Call it before the long work.
     """
-    with untrusted.reading(out, "cannot be written to", remedy="choose another out=DIR"):
-        return _checked(out)
-
-
-def _checked(out: Path) -> Path:
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise InputError("is not a folder", where=str(out), remedy="choose another out=DIR")
-    strangers = sorted(p.name for p in out.iterdir() if p.name not in FILES) if out.exists() else []
-    if strangers or (out.exists() and any(out.iterdir()) and not _is_prediction(out)):
-        raise InputError(
-            f"holds files that are not a prediction of gnnperf ({', '.join(strangers[:3]) or FILES[0]})",
-            where=str(out), allowed="a new or empty folder, or an earlier prediction",
-            remedy="choose another out=DIR",
-        )  # fmt: skip
-    parent = next(p for p in (out.absolute().parent, *out.absolute().parents) if p.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError("cannot be written to", where=str(parent), remedy="choose another out=DIR")
+    remedy = "choose another out=DIR"
+    with untrusted.reading(out, "cannot be written to", remedy=remedy):
+        if out.is_symlink() or (out.exists() and not out.is_dir()):
+            raise InputError("is not a folder", where=str(out), remedy=remedy)
+        names = sorted(path.name for path in out.iterdir()) if out.exists() else []
+        strangers = [name for name in names if name not in FILES]
+        if strangers or (names and not _is_prediction(out)):
+            what = f"holds files that are not a prediction of gnnperf ({', '.join(strangers[:3]) or FILES[0]})"
+            allowed = "a new or empty folder, or an earlier prediction"
+            raise InputError(what, where=str(out), allowed=allowed, remedy=remedy)
+        parent = next(path for path in out.absolute().parents if path.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            raise InputError("cannot be written to", where=str(parent), remedy=remedy)
     return out
 
 

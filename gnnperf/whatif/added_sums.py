@@ -17,7 +17,6 @@ import pandas as pd
 from gnnperf.core import NodeType, OpFamily, Phase, Relation, Segment
 from gnnperf.generate import Shape, parse, restated, tensors
 from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, node_table
-from gnnperf.hardware import Placement
 from gnnperf.whatif.edit import ON_DEVICE, chosen, ends, is_type, refusal
 
 # Ops of optimizers on every parameter once, the surest first: SGD multiplies its momentum once and adds twice.
@@ -27,17 +26,11 @@ NO_HOST = "what hosts and copies into buckets cost for it: no call is added"
 
 @dataclass(frozen=True)
 class Templates:
-    """What new parts and transfers are copies of, for each rank and step.
+    """What new parts and transfers are copies of, for each rank and step."""
 
-    Attributes:
-        rows: [3n] arrive and exit of each, then the transfers.
-        origin: [3n] the nodes that they come from.
-        anchors: [n] a node of the rank and step whose devices the new parts have.
-    """
-
-    rows: pd.DataFrame
-    origin: np.ndarray
-    anchors: np.ndarray
+    rows: pd.DataFrame  # [3n] arrive and exit of each, then the transfers
+    origin: np.ndarray  # [3n] the nodes that they come from
+    anchors: np.ndarray  # [n] a node of the rank and step whose devices the new parts have
 
 
 @dataclass(frozen=True)
@@ -52,11 +45,7 @@ class Sum:
 
 
 def templates(graph: ExecutionGraph) -> Templates:
-    """Of every rank and step of a graph.
-
-    Raises:
-        InputError: several ranks have no all-reduce, or one has no backward pass.
-    """
+    """Of every rank and step of a graph. Raises InputError: several ranks have no all-reduce, or one no backward."""
     return _recorded(graph) if graph.world_size > 1 else _unmeasured(graph)
 
 
@@ -111,61 +100,39 @@ def with_sums(
     num, first_transfer = len(of), 2 * len(like.anchors)
     rows = np.r_[np.stack([2 * of, 2 * of + 1], axis=1).ravel(), first_transfer + of]
     source, anchors = like.origin[rows], like.anchors[of]
-    nodes = concat_tables([graph.nodes, like.rows.take(rows)])
-    origin = np.concatenate([np.arange(graph.num_nodes), source])
-    arrive, new = graph.num_nodes + 2 * np.arange(num), graph.num_nodes + np.arange(3 * num)
-    added = np.arange(len(nodes)) >= graph.num_nodes
     which = np.r_[np.repeat(np.arange(num), 2), np.arange(num)]  # [3 num] sum of each new node
-    rank = nodes["rank"].to_numpy()
-    message, phase = (np.array([getattr(one, name) for one in sums], dtype=kind)[which]
-                      for name, kind in (("message_bytes", float), ("phase", object)))  # fmt: skip
-    columns: dict[str, tuple[np.ndarray | float, str]] = {
-        "group_size": (size, "int32"), "group_stride": (stride, "int32"),
-        "group_first": (rank[anchors][which], "int32"), "message_bytes": (message, "float64"),
-        "flops": (np.nan, "float64"), "bytes": (np.nan, "float64"), "start_us": (np.nan, "float64"),
-        "blocked_us": (0.0, "float64"),
-    }  # fmt: skip
-    phases, stream = nodes["phase"].astype(object).to_numpy(copy=True), nodes["stream"].to_numpy(copy=True)
-    phases[new] = phase.astype(str)
+    rank, stream = (graph.nodes[name].to_numpy() for name in ("rank", "stream"))
     free = {one: int(stream[rank == one].max()) + 1 for one in graph.ranks}
-    own = new[: 2 * num]
-    stream[own] = [free[one] for one in rank[own].tolist()]
-    changed = {name: nodes[name].to_numpy(copy=True) for name in columns}
-    for name, (value, kind) in columns.items():
-        changed[name] = changed[name].astype(kind)
-        changed[name][new] = value
-    nodes = nodes.assign(
-        node_id=np.arange(len(nodes)), phase=pd.Categorical(phases), stream=stream,
-        input_dims=nodes["input_dims"].where(~added),
-        latency_us=nodes["latency_us"].mask(added & (rank < 0)), **changed,
-    )  # fmt: skip
+    phase = np.array([str(one.phase) for one in sums], dtype=object)
+    own, is_part = like.rows.take(rows), np.arange(3 * num) < 2 * num
+    own = own.assign(
+        phase=pd.Categorical(phase[which]), group_first=rank[anchors][which],
+        group_size=size, group_stride=stride, message_bytes=np.array([one.message_bytes for one in sums])[which],
+        stream=np.where(is_part, np.array([free[one] for one in rank[anchors].tolist()])[which], own["stream"]),
+        input_dims=own["input_dims"].mask(which >= 0), latency_us=own["latency_us"].where(is_part),
+        flops=np.nan, bytes=np.nan, start_us=np.nan, blocked_us=0.0,
+    ).astype({name: kind for name, kind in graph.nodes.dtypes.items() if kind.kind in "if"})  # fmt: skip
+    nodes = concat_tables([graph.nodes, own]).assign(node_id=lambda table: np.arange(len(table)))
+    origin = np.concatenate([np.arange(graph.num_nodes), source])
+    added = np.arange(len(nodes)) >= graph.num_nodes
+    arrive, transfer = graph.num_nodes + 2 * np.arange(num), graph.num_nodes + 2 * num + np.arange(num)
     edges = EdgeList()
-    edges.add(arrive, graph.num_nodes + 2 * num + np.arange(num), Relation.JOINS)
-    edges.add(graph.num_nodes + 2 * num + np.arange(num), arrive + 1, Relation.RELEASES)
+    edges.add(arrive, transfer, Relation.JOINS)
+    edges.add(transfer, arrive + 1, Relation.RELEASES)
     for place, one in enumerate(sums):
         edges.add(one.before, np.full(len(one.before), arrive[place]), Relation.WAITS, "event")
         edges.add(np.full(len(one.after), arrive[place] + 1), one.after, Relation.WAITS, "event")
-    return (
-        replace(graph, nodes=nodes, edges=_on_hardware(graph, edges, np.r_[np.repeat(anchors, 2), source[2 * num :]])),
-        added,
-        origin,
-    )
-
-
-def _on_hardware(graph: ExecutionGraph, edges: EdgeList, like: np.ndarray) -> pd.DataFrame:
-    """All edges; new nodes have the devices and links of the nodes `like` [num_new]."""
-    placed_ = graph.edges[graph.edges["relation"].isin([str(Relation.RUNS_ON), str(Relation.CROSSES)])]
-    new = pd.DataFrame({"src": like, "new": graph.num_nodes + np.arange(len(like))})
-    copies = placed_.merge(new, on="src").assign(src=lambda t: t["new"])[list(placed_)]
-    return concat_tables([part for part in (graph.edges, edges.table(), copies.astype(placed_.dtypes)) if len(part)])
+    # New nodes have the devices and links of the rank's node, and of the copied transfer.
+    devices = graph.edges[graph.edges["relation"].isin([str(Relation.RUNS_ON), str(Relation.CROSSES)])]
+    whose = np.r_[np.repeat(anchors, 2), source[2 * num :]]
+    copies = devices.merge(pd.DataFrame({"src": whose, "new": graph.num_nodes + np.arange(3 * num)}), on="src")
+    copies = copies.assign(src=copies["new"])[list(devices)].astype(devices.dtypes)
+    every = concat_tables([part for part in (graph.edges, edges.table(), copies) if len(part)])
+    return replace(graph, nodes=nodes, edges=every), added, origin
 
 
 def updated(graph: ExecutionGraph, rank: int) -> list[Shape]:
-    """Shapes of the parameters that a rank updates in a step.
-
-    Raises:
-        InputError: no op shows them.
-    """
+    """Shapes of the parameters that a rank updates in a step. Raises InputError: no op shows them."""
     nodes = graph.nodes
     calls = chosen(nodes, NodeType.COMPUTE, phase=Phase.OPTIMIZER, rank=rank, step=graph.steps[0].step)
     table = nodes.loc[calls & nodes["input_dims"].notna().to_numpy(), ["op_name", "input_dims"]].astype(str)
@@ -179,15 +146,11 @@ def updated(graph: ExecutionGraph, rank: int) -> list[Shape]:
 
 
 def placed(edited: ExecutionGraph, before: ExecutionGraph, ranks: int, stands_for: tuple[int, ...]) -> ExecutionGraph:
-    """On so many ranks of the job."""
-    placement, warnings = _placement(before, ranks), restated(edited.warnings, stands_for)
+    """On so many ranks of the job: on a machine as many as before, or as the cluster has where one of GPUs sufficed."""
+    placement, warnings = before.placement, restated(edited.warnings, stands_for)
+    if placement is not None and placement.hosts == 1 and before.runs_on_gpu:
+        placement = None
+    if placement is not None:
+        placement = replace(placement, core_sets=(),
+                            hosts=-(-ranks // max(before.world_size // placement.hosts, 1)))  # fmt: skip
     return replace(edited, world_size=ranks, placement=placement, stands_for=stands_for, warnings=warnings).validate()
-
-
-def _placement(graph: ExecutionGraph, ranks: int) -> Placement | None:
-    """As many ranks on a machine as before; None: as many as the cluster has, where one machine of GPUs was enough."""
-    before = graph.placement
-    if before is None or (before.hosts == 1 and graph.runs_on_gpu):
-        return None
-    per_host = max(graph.world_size // before.hosts, 1)
-    return Placement(-(-ranks // per_host), before.bandwidth_bytes_per_s, before.bucket_bytes)

@@ -141,7 +141,9 @@ def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tup
     nodes, (src, dst) = graph.nodes, ends(graph, Relation.LAUNCHES)
     part = is_type(graph, NodeType.COMM)[dst]
     src, dst = src[part], dst[part]
-    flat = np.array([_is_flat(dims) for dims in nodes["input_dims"].iloc[src].astype(object)], dtype=bool)
+    # Whether all tensors of a call have one dimension, as buckets of gradients and flattened parameters have.
+    flat = np.array([not isinstance(dims, str) or all(len(shape) == 1 for shape in all_shapes(parse(dims)))
+                     for dims in nodes["input_dims"].iloc[src].astype(object)], dtype=bool)  # fmt: skip
     kinds = nodes["collective"].astype(str).to_numpy()
     of_parameters = flat & np.isin(kinds[dst], OF_PARAMETERS)
     unshaped = nodes["input_dims"].isna().to_numpy()[src]  # as in plans: then the size of the message shows
@@ -157,8 +159,3 @@ def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tup
     result = of_transfers(graph, dst[(grown[src] & ~of_parameters) | by_size])
     sentence = f"whether messages of {listed(unclear)} grow: the shapes do not tell, they stay"
     return result & nodes["message_bytes"].notna().to_numpy(), (sentence,) if unclear else ()
-
-
-def _is_flat(dims: object) -> bool:
-    """Whether all tensors of a call have one dimension, as buckets of gradients and flattened parameters have."""
-    return not isinstance(dims, str) or all(len(shape) == 1 for shape in all_shapes(parse(dims)))

@@ -129,6 +129,13 @@ def all_shapes(arguments: Sequence[Argument]) -> list[Shape]:
     return [shape for argument in arguments for shape in tensors(argument)]
 
 
+def factors(op: str, arguments: Sequence[Argument]) -> tuple[Shape, Shape]:
+    """[.., m, k] and [k, n] of a matrix product; () unknown."""
+    shapes = [next(iter(tensors(argument)), ()) for argument in arguments]
+    a, b = (*shapes[op == "addmm" :], (), ())[:2]
+    return (a, b[::-1]) if op == "linear" else (a, b)
+
+
 def calls_of(nodes: pd.DataFrame) -> list[Call]:
     """Every distinct call of a node table."""
     known = nodes.loc[nodes["input_dims"].notna(), ["op_name", "phase", "input_dims"]].astype(str).drop_duplicates()
@@ -136,11 +143,7 @@ def calls_of(nodes: pd.DataFrame) -> list[Call]:
 
 
 def find_batch(graph: ExecutionGraph) -> Batch:
-    """Sizes and parameters of a graph.
-
-    Raises:
-        InputError: no op shows which of its arguments is data.
-    """
+    """Sizes and parameters of a graph. Raises InputError: no op shows which of its arguments is data."""
     calls = calls_of(graph.nodes)
     parameters = frozenset(_parameters(calls))
     sizes = _without_sequence(Counter(_leading(calls, parameters)), calls)
@@ -256,7 +259,7 @@ def _without_sequence(result: Counter[int], calls: list[Call]) -> set[int]:
 
 
 def _pattern(call: Call) -> Pattern:
-    return call[0], call[1], tuple(bool(argument) for argument in call[2])
+    return call[0], call[1], tuple(map(bool, call[2]))
 
 
 def _with_bookkeeping(batch: Batch, calls: list[Call]) -> Batch:

@@ -26,17 +26,11 @@ def remove(graph: ExecutionGraph, gone: np.ndarray) -> tuple[ExecutionGraph, np.
     inherited = timed & ~gone[src] & gone[dst] & (heir[dst] >= 0)
     moved = edges.assign(dst=np.where(inherited, heir[dst], dst), lag_us=edges["lag_us"].mask(inherited))
     nodes, left = take(graph.nodes, moved, ~gone)
-    cross_step = None if graph.cross_step is None else _cross_step_without(graph.cross_step, gone, heir)
+    cross_step = graph.cross_step
+    if cross_step is not None:  # waits for the step before, of the nodes that are left, by their new numbers
+        both = np.stack([cross_step[0], heir[cross_step[1]]])
+        cross_step = (np.cumsum(~gone) - 1)[both[:, ~gone[both[0]] & (both[1] >= 0)]]
     return replace(graph, nodes=nodes, edges=left, cross_step=cross_step), np.flatnonzero(~gone)
-
-
-def _cross_step_without(cross_step: np.ndarray, gone: np.ndarray, heir: np.ndarray) -> np.ndarray:
-    """[2, n] waits for the step before, of the nodes that are left, by their new numbers."""
-    awaited, waiting = cross_step[0], heir[cross_step[1]]
-    retained = ~gone[awaited] & (waiting >= 0)
-    new_id = np.cumsum(~gone) - 1  # [num_nodes]
-    left: np.ndarray = new_id[np.stack([awaited[retained], waiting[retained]])]
-    return left
 
 
 def next_retained(lane: np.ndarray, gone: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ import pandas as pd
 from gnnperf.core import NodeType, Relation, require
 from gnnperf.generate import Argument, Shape, each, parse, tensors, text
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.batch_shapes import WEIGHTS, all_shapes, op_of
+from gnnperf.whatif.batch_shapes import WEIGHTS, all_shapes, factors, op_of
 from gnnperf.whatif.costs import listed
 from gnnperf.whatif.edit import Edited, is_type, refusal
 from gnnperf.whatif.graph_rewrite import remove
@@ -44,8 +44,11 @@ Call = tuple[str, tuple[Argument, ...]]
 def batched(name: str, arguments: tuple[Argument, ...], times: int) -> Call:
     """Name and shapes of one call that does the work of `times`."""
     op = op_of(name)
-    if op in ("mm", "linear", "addmm") and _plain(op, arguments):
-        return _product(op, arguments, times)
+    left, right = factors(op, arguments) if op in ("mm", "linear", "addmm") else ((), ())
+    if len(left) > 1 and len(right) == 2:
+        both: tuple[Argument, ...] = ((times, prod(left[:-1]), left[-1]), (times, left[-1], right[1]))
+        added = op == "addmm" or (op == "linear" and len(arguments) > 2 and bool(arguments[2]))
+        return ("aten::baddbmm", ((times, 1, right[1]), *both)) if added else ("aten::bmm", both)
     weights = WEIGHTS.get(op, ())
     if op in CHANNELS_SECOND:
         return name, tuple(
@@ -57,22 +60,6 @@ def batched(name: str, arguments: tuple[Argument, ...], times: int) -> Call:
         one if place in retained else each(one, lambda shape: _leading(shape, times))
         for place, one in enumerate(arguments)
     )
-
-
-def _plain(op: str, arguments: tuple[Argument, ...]) -> bool:
-    """Whether both factors are known; those of addmm come after what is added."""
-    factors = arguments[1:3] if op == "addmm" else arguments[:2]
-    shapes = [tensors(one)[0] for one in factors if len(tensors(one)) == 1]
-    return len(shapes) == 2 and len(shapes[1]) == 2 and len(shapes[0]) > 1
-
-
-def _product(op: str, arguments: tuple[Argument, ...], times: int) -> Call:
-    left, right = (tensors(one)[0] for one in (arguments[1:3] if op == "addmm" else arguments[:2]))
-    rows, inner = prod(left[:-1]), left[-1]
-    columns = right[0] if op == "linear" else right[1]
-    factors: tuple[Argument, ...] = ((times, rows, inner), (times, inner, columns))
-    added = op == "addmm" or (op == "linear" and len(arguments) > 2 and bool(arguments[2]))
-    return ("aten::baddbmm", ((times, 1, columns), *factors)) if added else ("aten::bmm", factors)
 
 
 def _leading(shape: Shape, times: int) -> Shape:
@@ -90,12 +77,9 @@ def result_shape(name: str, arguments: tuple[Argument, ...]) -> Shape | None:
     """The shape of what a call makes, ANY for sizes that its inputs do not tell; None: not known at all."""
     op, shapes = op_of(name), [tensors(one)[0] if len(tensors(one)) == 1 else () for one in arguments]
     first, second, third = (*shapes, (), (), ())[:3]
-    if op == "linear" and first and len(second) == 2:
-        return (*first[:-1], second[0])
-    if op in ("mm", "bmm") and first and second:
-        return (*first[:-1], second[-1])
-    if op in ("addmm", "baddbmm") and second and third:
-        return (*second[:-1], third[-1])
+    if op in ("linear", "mm", "bmm", "addmm", "baddbmm"):
+        left, right = factors(op.replace("baddbmm", "addmm"), arguments)
+        return (*left[:-1], right[-1]) if left and len(right) > 1 else None
     if op in CONVOLUTIONS and first and second:
         return (first[0], second[0], *[ANY] * (len(first) - 2))
     if op == "embedding" and len(first) == 2 and second:
@@ -136,10 +120,8 @@ def independent_groups(graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndar
         for _, alike in lane[lane["is_free"] & (lane["num_works"] > 0)].groupby(keys, sort=False, observed=True):
             if len(alike) < 2:
                 continue
-            first = alike.iloc[0]
-            pattern = (
-                result_shape(str(first["op_name"]), parse(str(first["input_dims"]))) if first["input_dims"] else None
-            )
+            name, dims = alike[["op_name", "input_dims"]].iloc[0].astype(str)
+            pattern = result_shape(name, parse(dims)) if dims else None
             if pattern is None and not known:
                 unknown += len(alike)
                 continue
@@ -270,25 +252,24 @@ class FuseHorizontally:
         fused = np.isin(unit, last)
         given = replace(graph, nodes=_batched(graph.nodes, np.where(fused, times[unit], 1.0)))
         edited, came_from = remove(_handed_on(given, unit, groups), gone)
-        result = (_result(calls, groups),)
-        return Edited(edited, fused[came_from], came_from, (STACKED, *unknown, MEMORY), result=result)
+        counts: Counter[str] = Counter()
+        for name, group in zip(calls.set_index("unit")["op_name"].loc[last], groups, strict=True):
+            counts[str(name)] += len(group)
+        result = RESULT.format(counts.total(), len(groups), listed(counts))
+        return Edited(edited, fused[came_from], came_from, (STACKED, *unknown, MEMORY), result=(result,))
 
     def _groups(
         self, graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndarray
     ) -> tuple[list[np.ndarray], tuple[str, ...]]:
         """Units that become one, and what is not known about them."""
-        requested = calls.assign(is_free=calls["is_free"] & self._requested(calls))
+        fits = calls["is_free"].copy()
+        for name, value in (("op_name", self.op), ("phase", self.phase)):
+            fits &= value is None or calls[name] == value
+        requested = calls.assign(is_free=fits)
         if self.models is not None:
             return model_groups(requested, self.models), (INDEPENDENT.format(self.models),)
         groups, left = independent_groups(graph, requested, unit)
         return groups, (BY_SHAPE, *([LEFT.format(left)] if left else []))
-
-    def _requested(self, calls: pd.DataFrame) -> np.ndarray:
-        """[num_calls] bool."""
-        fits = np.ones(len(calls), dtype=bool)
-        if self.op is not None:
-            fits &= (calls["op_name"] == self.op).to_numpy()
-        return fits if self.phase is None else fits & (calls["phase"] == self.phase).to_numpy()
 
 
 def _batched(nodes: pd.DataFrame, times: np.ndarray) -> pd.DataFrame:
@@ -322,11 +303,3 @@ def _handed_on(graph: ExecutionGraph, unit: np.ndarray, groups: list[np.ndarray]
         moved = feeds & (unit[node] >= 0) & (heir[unit[node]] != unit[node])
         ends[end] = np.where(moved, node_of[heir[unit[node]]], node)
     return replace(graph, edges=edges.assign(**ends))
-
-
-def _result(calls: pd.DataFrame, groups: list[np.ndarray]) -> str:
-    name = calls.set_index("unit")["op_name"]
-    counts: Counter[str] = Counter()
-    for group in groups:
-        counts[str(name.loc[group[-1]])] += len(group)
-    return RESULT.format(sum(map(len, groups)), len(groups), listed(counts))

@@ -60,10 +60,12 @@ class ChangeDtype:
             raise refusal(graph, f"no {what} of dtype {self.of!r}", ", ".join(dtypes) or "ops with dtypes", remedy)
         ratio = DTYPE_BYTES[self.to] / DTYPE_BYTES[self.of]
         moved, estimated = self._bytes(nodes, own, ratio)
+        other = chosen(nodes, *ON_DEVICE) & (nodes["dtype"].isna() & (nodes["stream"] >= 0)).to_numpy()
+        untyped = UNKNOWN_DTYPE.format(int(other.sum()), nodes["latency_us"][other].sum() / 1e3)
         return rewritten(
             graph,
             own,
-            (*self._unknown(estimated), *_of_unknown_dtype(graph)),
+            (*self._unknown(estimated), *([untyped] if other.any() else [])),
             predicted=own & ~is_type(graph, NodeType.HOST),
             hardware=(HardwareChange(lambda cluster: cluster, check=self._check),) if self.to in UNITS_NEEDED else (),
             dtype=pd.Categorical(np.where(own, self.to, nodes["dtype"].astype(object))),
@@ -102,13 +104,6 @@ class ChangeDtype:
         if estimated:
             sentences.append(f"which inputs of {', '.join(estimated)} are {self.of}: all are assumed to be")
         return tuple(sentences)
-
-
-def _of_unknown_dtype(graph: ExecutionGraph) -> tuple[str, ...]:
-    """What a change of dtype does not reach."""
-    nodes = graph.nodes
-    own = chosen(nodes, *ON_DEVICE) & (nodes["dtype"].isna() & (nodes["stream"] >= 0)).to_numpy()
-    return (UNKNOWN_DTYPE.format(int(own.sum()), nodes["latency_us"][own].sum() / 1e3),) if own.any() else ()
 
 
 WORK = "what compressing and decompressing cost: no op is added"

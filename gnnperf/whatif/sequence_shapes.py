@@ -61,13 +61,16 @@ def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
     calls, batch = calls_of(graph.nodes), find_batch(graph)
     result = sorted({size for call in calls for size in _lengths(call)})
     chosen = _chosen(graph, result, length)
-    scores = any(_is_scores(call, chosen) for call in calls)
+    squares = [s for call in calls if "softmax" in op_of(call[0]) for s in all_shapes(call[2][:1]) if len(s) > 2]
+    scores = any(shape[-2:] == (chosen, chosen) for shape in squares)
     samples = frozenset(_samples(calls, chosen)) & batch.sizes
     tokens = frozenset(size for size in batch.sizes if size % chosen == 0 and size // chosen in samples | {1})
     by_data = batch.sizes - samples - tokens
     own = replace(batch, sizes=tokens | by_data, reached=frozenset())
-    heads = frozenset(size for call in calls for size in _heads(call))
-    weights = frozenset(_weights(calls))
+    factors = [s for call in calls if is_attention(call[0]) for s in all_shapes(call[2][:3]) if len(s) > 2]
+    heads = frozenset(shape[-1] for shape in factors)
+    weights = frozenset(shape for name, _, arguments in calls for place in WEIGHTS.get(op_of(name), ())
+                        for shape in all_shapes(arguments[place : place + 1]))  # fmt: skip
     result_positions = frozenset(_positions(calls, batch, chosen))
     return Sequence(chosen, samples, tokens, by_data, heads, scores, result_positions, weights, own)
 
@@ -105,17 +108,6 @@ def _lengths(call: Call) -> Iterator[int]:
         yield from (shape[-1] for shape in shapes[:1] if len(shape) > 2 and shape[-1] == shape[-2])
 
 
-def _heads(call: Call) -> Iterator[int]:
-    name, _, arguments = call
-    if is_attention(name):
-        yield from (shape[-1] for shape in all_shapes(arguments[:3]) if len(shape) > 2)
-
-
-def _is_scores(call: Call, length: int) -> bool:
-    shapes = all_shapes(call[2][:1])
-    return "softmax" in op_of(call[0]) and any(len(s) > 2 and s[-2:] == (length, length) for s in shapes)
-
-
 def _samples(calls: list[Call], length: int) -> Iterator[int]:
     """Sizes before a length: of indices of embeddings and of attention."""
     for name, phase, arguments in calls:
@@ -126,13 +118,6 @@ def _samples(calls: list[Call], length: int) -> Iterator[int]:
             for shape in tensors(arguments[place]) if place < len(arguments) else ():
                 if len(shape) > (1 if op_of(name) in INDEXED else 2) and shape[1] == length:
                     yield shape[0]
-
-
-def _weights(calls: list[Call]) -> Iterator[Shape]:
-    for name, _, arguments in calls:
-        for place in WEIGHTS.get(op_of(name), ()):
-            if place < len(arguments):
-                yield from tensors(arguments[place])
 
 
 def _positions(calls: list[Call], batch: Batch, length: int) -> Iterator[Shape]:

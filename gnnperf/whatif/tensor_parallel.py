@@ -14,7 +14,7 @@ halves is on every rank: norms, embeddings, logits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 
@@ -25,7 +25,7 @@ from gnnperf.core import InputError, NodeType, Phase, require
 from gnnperf.generate import Argument, Shape, each, is_sharded, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, consecutive, lane_keys
 from gnnperf.whatif.added_sums import NO_HOST, Sum, placed, templates, updated, with_sums
-from gnnperf.whatif.batch_shapes import BATCHED, SHARDING, all_shapes, op_of
+from gnnperf.whatif.batch_shapes import BATCHED, SHARDING, all_shapes, factors, op_of
 from gnnperf.whatif.costs import Cost, DistinctCall, change_calls, with_shapes
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, is_type, refusal, unedited
 from gnnperf.whatif.units import call_table
@@ -69,14 +69,11 @@ class TensorParallel:
         divided, touched = _divided(graph, layers, self.ranks)
         larger, added, origin = with_sums(divided, templates(graph), layers.sums, self.ranks, 1)
         nodes, t = larger.nodes, self.ranks
-        old = ~added & (nodes["group_stride"] > 0).to_numpy()
-        columns = {name: nodes[name].to_numpy(copy=True) for name in ("rank", "group_first", "group_stride")}
-        for name, values in columns.items():
-            values[(values > 0) & (old if name == "group_stride" else True)] *= t
-        ranks = tuple(rank * t for rank in graph.ranks)
-        wide = replace(larger, nodes=nodes.assign(**columns), ranks=ranks)
-        stands_for = tuple(n * t for n in graph.multiplicity.values())
-        result = placed(wide, graph, graph.world_size * t, stands_for)
+        columns = {name: nodes[name].where(nodes[name] <= 0, nodes[name] * t) for name in ("rank", "group_first")}
+        stride = nodes["group_stride"].where(added | (nodes["group_stride"] <= 0), nodes["group_stride"] * t)
+        nodes = nodes.assign(**columns, group_stride=stride)
+        wide = replace(larger, nodes=nodes, ranks=tuple(rank * t for rank in graph.ranks))
+        result = placed(wide, graph, graph.world_size * t, tuple(n * t for n in graph.multiplicity.values()))
         return Edited(result, np.r_[touched, added[len(touched) :]], origin, (ON_EVERY_RANK, AWAITED, NO_HOST))
 
 
@@ -130,41 +127,37 @@ class _Layers:
         for half in np.split(calls.index.to_numpy(), np.flatnonzero(norm)):
             is_half = len(half) and any(one in self._name(half[0]) for one in NORMS)
             products = [i for i in half.tolist() if is_half and self._is_product(i, phase)]
-            number = len(products) if phase is Phase.FORWARD else self._again(half, products)
+            number = len(products)
+            if phase is Phase.BACKWARD:  # a half that begins with a norm is computed again: products of a forward pass
+                again = number > 0 and not self._name(half[0]).endswith("backward")
+                number = self._num_products.get(self._factors(products[0])[1], 0) if again else 0
             if number > 1:
                 self._forward(half.tolist(), products[:number], template, phase)
             if len(products) - number > 3:
                 self._backward(half.tolist(), products[number:], template)
 
-    def _again(self, half: np.ndarray, products: Sequence[int]) -> int:
-        """Products of a forward pass within the backward one: a half that begins with a norm is computed again."""
-        if not products or self._name(half[0]).endswith("backward"):
-            return 0
-        return self._num_products.get(_factors(self._name(products[0]), self.arguments[products[0]])[1], 0)
-
     def _name(self, i: int) -> str:
         return op_of(str(self._names[i]))
 
+    def _factors(self, i: int) -> tuple[Shape, Shape]:
+        return factors(self._name(i), self.arguments[i])
+
     def _is_product(self, i: int, phase: Phase) -> bool:
         """Of data and a parameter; backward: of gradients and one of the two."""
-        if self._name(i) not in PRODUCTS:
-            return False
-        a, b = _factors(self._name(i), self.arguments[i])
-        if len(b) != 2:
-            return False
-        if phase is Phase.FORWARD:
-            return True
+        a, b = self._factors(i) if self._name(i) in PRODUCTS else ((), ())
+        if len(b) != 2 or phase is Phase.FORWARD:
+            return len(b) == 2
         sides = {frozenset((b[0], b[1])), frozenset((a[-2], b[1]))}
         return any(frozenset(weight) in sides for own in self.weights.values() for weight in own)
 
     def _forward(self, half: Sequence[int], products: Sequence[int], template: int, phase: Phase) -> None:
         *columns, last = products
-        self._num_products[_factors(self._name(columns[0]), self.arguments[columns[0]])[1]] = len(products)
+        self._num_products[self._factors(columns[0])[1]] = len(products)
         self._inner(half, columns[0], last)
         for role, own in ((Role.COLUMNS, columns), (Role.SUMMED, [last])):
             for i in own:
                 self.role[i] = role
-                k, n = _factors(self._name(i), self.arguments[i])[1]
+                k, n = self._factors(i)[1]
                 self.weights[role].add((n, k))
         self._sum(last, template, phase)
 
@@ -176,33 +169,24 @@ class _Layers:
         for place in range(0, len(products) - 1, 2):
             role = Role.COLUMNS if place else Role.SUMMED
             pair = products[place : place + 2]
-            first = self._of_input(pair[0], role) or not self._of_input(pair[1], role)
-            of_input, of_weight = pair if first else reversed(pair)
+            takes_weight = [self._factors(i)[1] in self.weights[role] for i in pair]
+            of_input, of_weight = reversed(pair) if takes_weight == [False, True] else pair
             self.role[of_input] = Role.SUMMED if place else Role.COLUMNS
-            a, b = _factors(self._name(of_weight), self.arguments[of_weight])
+            a, b = self._factors(of_weight)
             across = (a[-2], b[1]) in self.weights[role]  # the result is [out, in], else its transpose
             self.role[of_weight] = Role.ROWS if across == bool(place) else Role.COLUMNS
-            if place > 2:
-                self._whole(half, pair[0], end)
+            for i in half if place > 2 else ():  # gradients of one input by several products are added up whole
+                if pair[0] < i <= end and self._name(i) in ("add", "add_"):
+                    self.role.pop(i, None)
         self._sum(of_input, template, Phase.BACKWARD, end)
-
-    def _of_input(self, i: int, role: Role) -> bool:
-        b = _factors(self._name(i), self.arguments[i])[1]
-        return (b[0], b[1]) in self.weights[role]
 
     def _inner(self, half: Iterable[int], first: int, last: int) -> None:
         self.role |= {i: Role.INNER for i in half if first < i <= last}
 
-    def _whole(self, half: Iterable[int], first: int, last: int) -> None:
-        """Gradients of one input by several products are added up whole."""
-        for i in half:
-            if first < i <= last and self._name(i) in ("add", "add_"):
-                self.role.pop(i, None)
-
     def _sum(self, product: int, template: int, phase: Phase, end: int | None = None) -> None:
         """Of the result of a product, after the call `end`."""
         work = self._work[self.units[product if end is None else end]]
-        a, b = _factors(self._name(product), self.arguments[product])
+        a, b = self._factors(product)
         dtype = str(self._dtype[self._work[self.units[product]]])
         size = float(prod(a[:-1]) * b[1] * DTYPE_BYTES.get(dtype, 4))
         after = self._next[work]
@@ -224,13 +208,6 @@ class _Layers:
         return tuple(result)
 
 
-def _factors(name: str, arguments: tuple[Argument, ...]) -> tuple[Shape, Shape]:
-    """[.., m, k] and [k, n] of a product."""
-    shapes = [next(iter(tensors(argument)), ()) for argument in arguments]
-    a, b = shapes[1:3] if name == "addmm" else (*shapes, (), ())[:2]
-    return (a, b[::-1]) if name == "linear" else (a, b)
-
-
 def _divided(graph: ExecutionGraph, layers: _Layers, ranks: int) -> tuple[ExecutionGraph, np.ndarray]:
     """Shapes, costs and messages of gradients; [num_nodes] bool: what has changed."""
     parameters = dict(_parameters(layers, ranks))
@@ -250,7 +227,8 @@ def _divided(graph: ExecutionGraph, layers: _Layers, ranks: int) -> tuple[Execut
         for name, values in columns.items():
             values[rows] = changed.nodes[name].astype(object)
     sent = is_type(graph, NodeType.COMM, NodeType.COLLECTIVE) & (nodes["message_bytes"] > 0).to_numpy()
-    share = _share(graph, parameters) if sent.any() else 1.0
+    shapes = updated(graph, graph.ranks[0]) if sent.any() else [()]
+    share = sum(prod(parameters.get(shape, shape)) for shape in shapes) / sum(map(prod, shapes))  # of all gradients
     predicted = (touched & ~is_type(graph, NodeType.HOST)) | sent
     edited = nodes.assign(
         input_dims=pd.Categorical(columns["input_dims"]), flops=columns["flops"].astype(float),
@@ -272,12 +250,6 @@ def _parameters(layers: _Layers, ranks: int) -> Iterator[tuple[Shape, Shape]]:
                 yield (out,), part[:1]  # biases; where norms are as wide, all stay whole
 
 
-def _share(graph: ExecutionGraph, parameters: dict[Shape, Shape]) -> float:
-    """Of all gradients that a rank still has."""
-    shapes = updated(graph, graph.ranks[0])
-    return sum(prod(parameters.get(shape, shape)) for shape in shapes) / sum(map(prod, shapes))
-
-
 def _part(size: int, ranks: int) -> int:
     if size % ranks:
         raise InputError(f"{ranks} does not divide {size}", where="ranks of a tensor-parallel group",
@@ -293,27 +265,24 @@ class _Divide:
     ranks: int
     widths: set[int]
     heads: tuple[int, ...]
-    parameters: dict[Shape, Shape] = field(default_factory=dict)
+    parameters: dict[Shape, Shape]
 
     def of(self, call: DistinctCall) -> tuple[tuple[Argument, ...], Cost] | None:
         """None: nothing changes."""
         if self.role is Role.PARAMETERS:
             known = all(len(shape) < 2 or shape in self.parameters for shape in all_shapes(call.arguments))
-            known |= call.phase == Phase.OPTIMIZER
-            new = tuple(each(a, self._parameter) for a in call.arguments) if known else call.arguments
+            own = self.parameters if known or call.phase == Phase.OPTIMIZER else {}
+            new = tuple(each(argument, lambda shape: own.get(shape, shape)) for argument in call.arguments)
         elif self.role is Role.INNER:
             new = tuple(each(argument, self._inner) for argument in call.arguments)
         else:
             name = op_of(call.name)  # of a product, or of what it calls for its arguments
-            is_product = name in PRODUCTS and len(_factors(name, call.arguments)[1]) == 2
+            is_product = name in PRODUCTS and len(factors(name, call.arguments)[1]) == 2
             new = self._product(name, call.arguments) if is_product else call.arguments
         if new == call.arguments:
             return None
         return new, with_shapes(call.name, call.arguments, new, call.recorded, call.dtype, 1 / self.ranks,
                                 call.num_siblings)  # fmt: skip
-
-    def _parameter(self, shape: Shape) -> Shape:
-        return self.parameters.get(shape, shape)
 
     def _product(self, name: str, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
         """[m, k] x [k, n], behind a bias [n] with addmm, before it with linear, whose weight is [n, k]."""

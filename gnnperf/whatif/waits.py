@@ -74,31 +74,24 @@ def _gap_after(graph: ExecutionGraph, node: np.ndarray) -> np.ndarray:
 
 def host_waits(graph: ExecutionGraph) -> np.ndarray:
     """[n] edges on which a host thread waits for an exit."""
-    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
-    waits = (graph.edges["relation"] == Relation.WAITS).to_numpy()
-    exit_ = (graph.nodes["segment"] == Segment.EXIT).to_numpy()
-    return np.flatnonzero(waits & exit_[src] & (graph.nodes["thread"].to_numpy()[dst] >= 0))
+    return _exit_waits(graph, (graph.nodes["thread"] >= 0).to_numpy())
 
 
-def device_waits(graph: ExecutionGraph) -> np.ndarray:
-    """[n] edges on which device work of another stream waits for an exit."""
-    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
-    exit_ = (graph.nodes["segment"] == Segment.EXIT).to_numpy()
+def _exit_waits(graph: ExecutionGraph, waiters: np.ndarray) -> np.ndarray:
+    """[n] edges on which one of `waiters` [num_nodes] bool waits for an exit."""
     waits = (graph.edges["relation"] == Relation.WAITS).to_numpy()
-    return np.flatnonzero(waits & exit_[src] & is_type(graph, *ON_DEVICE)[dst])
+    exit_ = (graph.nodes["segment"] == Segment.EXIT).to_numpy()
+    return np.flatnonzero(waits & exit_[graph.edges["src"].to_numpy()] & waiters[graph.edges["dst"].to_numpy()])
 
 
 def waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unknown: tuple[str, ...]) -> Edited:
     """The graph in which these parts are waited for there; a host or a stream waits for them nowhere else."""
     touched = np.zeros(graph.num_nodes, dtype=bool)
     touched[leaves] = True
-    edge = host_waits(graph)
-    on_device = leaves[is_type(graph, *ON_DEVICE)[waits_at]]
-    gone = edge[touched[graph.edges["src"].to_numpy()[edge]]]
-    if len(on_device):
-        edge = device_waits(graph)
-        gone = np.concatenate([gone, edge[np.isin(graph.edges["src"].to_numpy()[edge], on_device)]])
-    retained = graph.edges.drop(index=gone)
+    works, src = is_type(graph, *ON_DEVICE), graph.edges["src"].to_numpy()
+    by_host, by_device = host_waits(graph), _exit_waits(graph, works)
+    gone = [by_host[touched[src[by_host]]], by_device[np.isin(src[by_device], leaves[works[waits_at]])]]
+    retained = graph.edges.drop(np.concatenate(gone))
     added = EdgeList()
     added.add(leaves, waits_at, Relation.WAITS)
     touched[waits_at] = True
@@ -113,7 +106,7 @@ def waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unk
 # A shape can be taken for a tensor's that it is not; the first call after it is the earliest that may need it.
 
 ALLOCATES = ("empty_like", "zeros_like", "ones_like", "new_empty", "new_zeros", "empty_strided", "rand_like")
-Takers = dict[Shape, np.ndarray]
+Takers = dict[Shape | None, np.ndarray]
 
 
 def _takers(nodes: pd.DataFrame, calls: np.ndarray) -> Takers:
@@ -168,7 +161,8 @@ class WaitLater:
         takers, how = self._needed(graph, issued_by, leaves)
         waits_at, is_later = _later(graph, leaves, takers)
         known = (waits_at >= 0) & is_later
-        if known.any() and _has_cycle(waiting(graph, leaves[known], waits_at[known], ()).graph):
+        later = waiting(graph, leaves[known], waits_at[known], ()).graph
+        if known.any() and len(topological_order(graph.num_nodes, *ends(later, *TIMED_RELATIONS))[0]) < graph.num_nodes:
             # A later wait in the lane that waits for the part now cannot close a cycle.
             lane, now = lane_keys(graph.nodes), _waiter(graph, leaves)
             known &= (now >= 0) & (lane[now] == lane[waits_at])
@@ -209,7 +203,7 @@ def _by_shape(graph: ExecutionGraph, calls: Takers, issuer: int) -> int:
     """
     dims = graph.nodes["input_dims"].astype(object).iloc[issuer]
     shapes = all_shapes(parse(dims)) if isinstance(dims, str) else []
-    takers = calls.get(shapes[0], np.zeros(0, dtype=np.int64)) if shapes else np.zeros(0, dtype=np.int64)
+    takers = calls.get(shapes[0] if shapes else None, np.zeros(0, dtype=np.int64))
     after = takers[takers > issuer]
     step = graph.nodes["step"].to_numpy()
     return int(after[0]) if len(after) and step[after[0]] == step[issuer] else -1
@@ -235,13 +229,9 @@ def _later(graph: ExecutionGraph, leaves: np.ndarray, takers: np.ndarray) -> tup
 def _waiter(graph: ExecutionGraph, leaves: np.ndarray) -> np.ndarray:
     """[n] node that waits for each part now: of a stream, else of a host; -1 none."""
     now = np.full(graph.num_nodes, -1, dtype=np.int64)
-    for edge in (host_waits(graph), device_waits(graph)):
+    for edge in (host_waits(graph), _exit_waits(graph, is_type(graph, *ON_DEVICE))):
         now[graph.edges["src"].to_numpy()[edge]] = graph.edges["dst"].to_numpy()[edge]
     return now[leaves]
-
-
-def _has_cycle(graph: ExecutionGraph) -> bool:
-    return len(topological_order(graph.num_nodes, *ends(graph, *TIMED_RELATIONS))[0]) < graph.num_nodes
 
 
 def _gap_of(graph: ExecutionGraph) -> np.ndarray:

@@ -307,18 +307,11 @@ def _awaiting(message_bytes: float, blocked_us: float) -> ExecutionGraph:
     """A kernel, then an all_reduce of 16 ranks of which one was traced: wait and transfer are one measurement."""
     comm: dict[str, object] = {"collective": "all_reduce", "op_name": "c10d::allreduce_", "family": "collective",
                                "message_bytes": message_bytes, "group_size": 8, "dtype": "float32"}  # fmt: skip
+    part = {**comm, "node_type": "comm", "device": 0, "stream": 1}
     rows: list[dict[str, object]] = [
         {"node_type": "compute", "device": 0, "stream": 0, "op_name": "aten::mm", "latency_us": 9.0, "start_us": 0.0},
-        {
-            **comm,
-            "node_type": "comm",
-            "segment": "arrive",
-            "device": 0,
-            "stream": 1,
-            "latency_us": 0.0,
-            "start_us": 9.0,
-        },
-        {**comm, "node_type": "comm", "segment": "exit", "device": 0, "stream": 1, "start_us": 9.0 + blocked_us},
+        {**part, "segment": "arrive", "latency_us": 0.0, "start_us": 9.0},
+        {**part, "segment": "exit", "start_us": 9.0 + blocked_us},
         {**comm, "node_type": "host", "segment": "peer_wait", "blocked_us": blocked_us, "start_us": 9.0},
         {**comm, "rank": -1, "node_type": "collective"},
     ]

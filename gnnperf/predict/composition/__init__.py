@@ -84,13 +84,14 @@ def entry_point(
             ConfigStore.instance().store(
                 f"{name}_schema", kind
             )  # by name, for all of the process: whoever composes last decides
+            makes_folder = "output_subdir: null" not in (CONF_DIR / f"{name}.yaml").read_text(encoding="utf-8")
             with one_message(kind):
                 overrides = as_text(with_keys(words, flags, kind), kind)
                 offer(own)
                 if HELP.intersection(overrides):
                     about = sys.modules[task.__module__].__doc__ or ""
                     print(about + help_text(name, [word for word in overrides if not word.startswith("-")]))
-                elif writes_nothing(name) and not any(word.startswith(("-", "hydra")) for word in overrides):
+                elif not (makes_folder or any(word.startswith(("-", "hydra")) for word in overrides)):
                     task(to_typed(raw_config(name, overrides), kind, own))  # what hydra.main does, in half the time
                 else:
                     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, so that one place writes the message
@@ -113,11 +114,6 @@ def help_text(name: str, overrides: list[str]) -> str:
               for folder in folders]  # fmt: skip
     return "\n".join(["", "Groups (group=choice):", "", *groups, "", "Keys (key=value):", "", composed_yaml,
                       "Flags of Hydra: --hydra-help"])  # fmt: skip
-
-
-def writes_nothing(name: str) -> bool:
-    """Whether Hydra makes no folder for a run of the entry point."""
-    return "output_subdir: null" in (CONF_DIR / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def raw_config(name: str, overrides: Sequence[str]) -> DictConfig:
@@ -168,7 +164,9 @@ def one_message(node: type | None = None) -> Iterator[None]:
         with in_our_words(node) if node else nullcontext():
             yield
     except InputError as error:
-        _exit(error)
+        logging.getLogger(__name__).debug("refused", exc_info=error)
+        complain("error", error)
+        raise SystemExit(error.exit_code) from error
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
@@ -188,7 +186,8 @@ def in_our_words(node: type) -> Iterator[None]:
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, node) from error
     except ValueError as error:  # hydra's own, e.g. for `model=3` where a choice is due
-        if not _raised_in_hydra(error):
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if not str(frame.f_globals.get("__name__")).startswith("hydra."):
             raise
         raise InputError(str(error).splitlines()[0], remedy=REMEDY) from error
     except OSError as error:
@@ -229,14 +228,3 @@ def offer(own: OwnFiles) -> None:
     for choice, content in own.placeholders().items():
         for group in GROUPS:
             ConfigStore.instance().store(name=choice, node=content, group=group)
-
-
-def _raised_in_hydra(error: BaseException) -> bool:
-    frames = list(traceback.walk_tb(error.__traceback__))
-    return bool(frames) and str(frames[-1][0].f_globals.get("__name__")).startswith("hydra.")
-
-
-def _exit(error: InputError) -> None:
-    logging.getLogger(__name__).debug("refused", exc_info=error)
-    complain("error", error)
-    raise SystemExit(error.exit_code)

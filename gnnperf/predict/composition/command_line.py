@@ -29,14 +29,10 @@ SWEEP = re.compile(r"(choice|range|interval|glob|shuffle|sort|tag|extend_list)\(
 
 
 class OwnFiles:
-    """The user's files that a command line names.
-
-    Attributes:
-        contents: mapping of each file, in order.
-    """
+    """The user's files that a command line names."""
 
     def __init__(self) -> None:
-        self.contents: list[dict[str, object]] = []
+        self.contents: list[dict[str, object]] = []  # mapping of each file, in order
 
     def overrides(self, words: Sequence[str]) -> list[str]:
         """The words with a choice of Hydra's in place of each path, and settings of such groups and plans as additions.

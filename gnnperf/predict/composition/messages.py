@@ -94,7 +94,7 @@ def unknown_key(key: str, node: type, override: str = "") -> InputError:
     keys = list(schema_keys(node))
     parent, _, tail = key.rpartition(".")
     siblings = [k for k in keys if k.rpartition(".")[0] == parent] or [k for k in keys if "." not in k]
-    near = [k for k in keys if tail in (_tail(k), _initials(k))]
+    near = [k for k in keys if tail in (_tail(k), "".join(word[0] for word in _tail(k).split("_")))]
     near += [k for k in siblings if difflib.get_close_matches(tail, [_tail(k)], cutoff=0.5)]
     near += difflib.get_close_matches(key, keys, cutoff=0.6)
     remedy = f"did you mean {near[0]!r}? Else {REMEDY}" if near else REMEDY
@@ -113,10 +113,6 @@ def schema_keys(node: type, prefix: str = "") -> Iterator[str]:
 
 def _tail(key: str) -> str:
     return key.rpartition(".")[2]
-
-
-def _initials(key: str) -> str:
-    return "".join(word[0] for word in _tail(key).split("_"))
 
 
 def _config_keys(raw: DictConfig, prefix: str = "") -> Iterator[str]:

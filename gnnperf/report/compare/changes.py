@@ -21,9 +21,8 @@ from gnnperf.report.compare.side import Side
 
 BY = {"node type": "node_type", "phase": "phase", "op": "op_name"}
 UNNAMED = "(unnamed)"
-REST = (
-    "(outside the critical path)"  # other starts of the ranks; of a measured step also what its graph does not explain
-)
+# Other starts of the ranks; of a measured step also what its graph does not explain.
+REST = "(outside the critical path)"
 OTHERS = "(all others)"
 SMALLEST_REST_US = 1e-6  # a rest below is rounding
 

@@ -149,17 +149,6 @@ def measured_side(graph: ExecutionGraph, where: str, step: int | None = None) ->
     source = np.full(one.num_nodes, Source.MEASURED, dtype=object)
     prediction = Prediction(one, latency_us, lag_us, source, unknown, unknown, unknown, {})
     question = Question(label, label.step, Mode.replay, "", "", traced_name(graph), True, {})
-    return Side(
-        where=where,
-        run=graph.name,
-        who=MEASURED,
-        hardware=", ".join(
-            dict.fromkeys(
-                name if (device := match_device(name)) is None else device.name for name in graph.device_names if name
-            )
-        ),
-        step_time_us=step_us(label),
-        step_time_kind=StepTimeKind(step_time_kind(label)),
-        is_lower_bound=False,
-        nodes=work(nodes_table(assemble(prediction, question))),
-    )
+    names = [name if (device := match_device(name)) is None else device.name for name in graph.device_names if name]
+    return Side(where, graph.name, MEASURED, ", ".join(dict.fromkeys(names)), step_us(label), step_time_kind(label),
+                is_lower_bound=False, nodes=work(nodes_table(assemble(prediction, question))))  # fmt: skip

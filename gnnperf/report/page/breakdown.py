@@ -47,7 +47,8 @@ def occupancy(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     closes = float(document["step_makespan_us"])
     repeats = document["step_time_kind"] == StepTimeKind.PERIOD
     window = (closes - length, closes, length if repeats else None)
-    ends = _ends(nodes)
+    start = nodes["start_us"].to_numpy()  # what has no latency takes no time, as in the schedule
+    ends = np.column_stack([start, start + np.nan_to_num(nodes["mean_latency_us"].to_numpy())])  # [num_nodes, 2]
     groups = nodes[["rank", "node_type", "segment", "transfer"]].groupby("rank")
     rows = []
     for rank in document["traced_ranks"]:
@@ -63,12 +64,6 @@ def _seen(spans: np.ndarray, opens: float, closes: float, period: float | None) 
         times = max(0, math.ceil((opens - float(spans[0, 0])) / period))
         spans = np.concatenate([spans + repeat * period for repeat in range(times + 1)])
     return union(np.clip(spans, opens, closes))
-
-
-def _ends(nodes: pd.DataFrame) -> np.ndarray:
-    """[num_nodes, 2] predicted start and end; what has no latency takes no time, as in the schedule."""
-    start = nodes["start_us"].to_numpy()
-    return np.column_stack([start, start + np.nan_to_num(nodes["mean_latency_us"].to_numpy())])
 
 
 def _spans(own: pd.DataFrame, ends: np.ndarray) -> dict[str, np.ndarray]:

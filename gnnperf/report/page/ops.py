@@ -44,12 +44,8 @@ OF_SOURCE = {
     str(Source.ANALYTIC): "amber", str(Source.DECLARED): "pink", str(Source.UNCOVERED): "red",
     str(Source.TRACE): "exit", str(Source.SCALED): "wait", str(Source.CLASS_MEDIAN): OTHER,
 }  # fmt: skip
-OF_PHASE = {
-    str(Phase.FORWARD): "blue",
-    str(Phase.BACKWARD): "amber",
-    str(Phase.OPTIMIZER): "green",
-    str(Phase.OTHER): OTHER,
-}
+OF_PHASE = {str(Phase.FORWARD): "blue", str(Phase.BACKWARD): "amber", str(Phase.OPTIMIZER): "green",
+            str(Phase.OTHER): OTHER}  # fmt: skip
 
 NUM_OPS = 30
 OP_HEADS = (

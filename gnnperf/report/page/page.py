@@ -17,7 +17,6 @@ from gnnperf.report.summary import family_errors, work_table
 from gnnperf.report.text import (
     MEANING,
     MOST_WARNINGS,
-    UNKNOWN,
     bytes_text,
     comparison,
     finding_details,
@@ -147,11 +146,9 @@ def _card(key: str, name: str, value: str, sentences: str) -> str:
 def _covered(estimate: StepPrediction) -> tuple[str, str, str]:
     share, missing = estimate.uncovered_measured_share, sum(estimate.uncovered_ops.values())
     nodes = f"{missing:,} nodes without a latency" if missing else "every node has a latency"
-    covered = UNKNOWN if share is None else share_text(1.0 - share)
-    if share is None:
-        covered = "all nodes" if not missing else nodes
-        return "covered", covered, "" if not missing else "by number: nothing was measured"
-    return "covered", covered, f"of the measured node time; {nodes}"
+    if share is not None:
+        return "covered", share_text(1.0 - share), f"of the measured node time; {nodes}"
+    return ("covered", nodes, "by number: nothing was measured") if missing else ("covered", "all nodes", "")
 
 
 def whatif(estimate: StepPrediction, nodes: pd.DataFrame) -> Markup:
@@ -189,6 +186,14 @@ PERFETTO = Markup(
     '<p class="note">In Perfetto: open <a href="https://ui.perfetto.dev" target="_blank" rel="noopener noreferrer">'
     'ui.perfetto.dev</a>, press "Open trace file", and choose <a href="timeline.json.gz" download>timeline.json.gz</a> '
     "in the folder of this page. Perfetto reads the file in your browser; it is not uploaded.</p>"
+)
+TIMELINE = (
+    "<noscript><p>The timeline needs JavaScript; everything else on this page does not.</p></noscript>"
+    '<div id="timeline-tools" class="tools" hidden></div>'
+    '<div id="timeline-box" hidden><div id="timeline-size"><canvas id="timeline-canvas" tabindex="0" role="img" '
+    'aria-label="Timeline of all ranks" aria-describedby="timeline-said"></canvas></div></div>'
+    '<ul id="timeline-keys" class="keys"></ul><p id="timeline-said" class="note" aria-live="polite"></p>'
+    '<div id="timeline-tip" role="tooltip" hidden></div>'
 )
 
 
@@ -232,12 +237,8 @@ def _sections(
     yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(ranks, step_us)
     yield "sources", "Where latencies come from", breakdown.sources(estimate) + ops.uncovered(estimate.uncovered_ops)
     yield "breakdown", "Where the time goes", f"{note(breakdown.SUMS_NOTE)}\n{breakdown.groups(estimate, work)}"
-    yield (
-        "path",
-        "Critical path",
-        "\n".join(part(on_path, step_us) for part in (path.picture, path.listing)),
-    )
-    yield "timeline", "Timeline", _timeline()
+    yield "path", "Critical path", "\n".join(part(on_path, step_us) for part in (path.picture, path.listing))
+    yield "timeline", "Timeline", f"{note(TIMELINE_HELP)}{PERFETTO}{TIMELINE}"
     yield "ops", "Top ops", ops.ops(work, step_us)
     measured = estimate.measured_step_time_us is not None
     errors = family_errors(nodes) if measured else pd.DataFrame()
@@ -245,18 +246,6 @@ def _sections(
     if estimate.peak_memory:
         yield "memory", "Peak memory", ops.peak_memory(estimate) + memory.timelines(estimate)
     yield "provenance", "Provenance", _provenance(estimate)
-
-
-def _timeline() -> Markup:
-    return Markup(
-        f"{note(TIMELINE_HELP)}{PERFETTO}"
-        "<noscript><p>The timeline needs JavaScript; everything else on this page does not.</p></noscript>"
-        '<div id="timeline-tools" class="tools" hidden></div>'
-        '<div id="timeline-box" hidden><div id="timeline-size"><canvas id="timeline-canvas" tabindex="0" role="img" '
-        'aria-label="Timeline of all ranks" aria-describedby="timeline-said"></canvas></div></div>'
-        '<ul id="timeline-keys" class="keys"></ul><p id="timeline-said" class="note" aria-live="polite"></p>'
-        '<div id="timeline-tip" role="tooltip" hidden></div>'
-    )
 
 
 def _provenance(estimate: StepPrediction) -> Markup:

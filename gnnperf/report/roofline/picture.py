@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.analytic import DeviceRoofs, Roof
+from gnnperf.analytic import Roof
 from gnnperf.core import csv_text, untrusted, write_text
 from gnnperf.report.console import show
 from gnnperf.report.page import markup
@@ -80,12 +80,8 @@ def _lines(picture: DevicePicture) -> tuple[str, ...]:
 
 
 def _roof_text(roof: Roof, unit: str) -> str:
-    peak = "peak not known (calibrated)" if roof.peak is None else f"peak {_rate_text(roof.peak, unit)}"
-    return f"sustained {_rate_text(roof.sustained, unit)}, {peak}"
-
-
-def _rate_text(rate: float, unit: str) -> str:
-    return f"{number_text(rate)}{unit}"
+    peak = "peak not known (calibrated)" if roof.peak is None else f"peak {number_text(roof.peak)}{unit}"
+    return f"sustained {number_text(roof.sustained)}{unit}, {peak}"
 
 
 def _rows(picture: DevicePicture) -> list[tuple[str, ...]]:
@@ -127,17 +123,13 @@ def _drawn(picture: DevicePicture) -> str:
     y = decades([*(p.flops_per_s for p in every), roofs.bandwidth.sustained * min(p.intensity for p in every), *tops])
     chart = Chart(Axis(*x, "FLOP per byte"), Axis(*y, "FLOP/s"))
     for key in rates:
-        _draw_roofs(chart, roofs, key)
+        rate, bandwidth = roofs.flops[key], roofs.bandwidth
+        if rate.peak is not None and bandwidth.peak is not None:
+            _draw_roof(chart, rate.peak, bandwidth.peak, "peak")
+        _draw_roof(chart, rate.sustained, bandwidth.sustained, "sustained")
+        chart.words(chart.x.high, rate.sustained, key, below=True)
     _draw_points(chart, drawn, list(dict.fromkeys(point.family for point in every)))
     return chart.svg(f"roofline of {roofs.device.name}; the table has its numbers") + DRAWN
-
-
-def _draw_roofs(chart: Chart, roofs: DeviceRoofs, key: str) -> None:
-    rate, bandwidth = roofs.flops[key], roofs.bandwidth
-    if rate.peak is not None and bandwidth.peak is not None:
-        _draw_roof(chart, rate.peak, bandwidth.peak, "peak")
-    _draw_roof(chart, rate.sustained, bandwidth.sustained, "sustained")
-    chart.words(chart.x.high, rate.sustained, key, below=True)
 
 
 def _draw_roof(chart: Chart, rate: float, bandwidth: float, css: str) -> None:

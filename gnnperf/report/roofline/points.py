@@ -120,18 +120,10 @@ def _point(family: str, rate: str, group: pd.DataFrame, roofs: DeviceRoofs) -> P
     peak_us = None
     if roof.peak is not None and bandwidth.peak is not None:
         peak_us = float(np.maximum(flops / roof.peak, moved / bandwidth.peak).sum() * US)
-    by_compute_us = float(sustained_us[compute_us >= memory_us].sum())
-    return Point(
-        family=family,
-        rate=rate,
-        num_nodes=len(group),
-        flops=float(flops.sum()),
-        moved_bytes=float(moved.sum()),
-        time_us=float(group["us"].sum()),
-        sustained_us=float(sustained_us.sum()),
-        peak_us=peak_us,
-        bound=COMPUTE if by_compute_us > sustained_us.sum() / 2 else MEMORY,
-    )
+    bound = COMPUTE if sustained_us[compute_us >= memory_us].sum() > sustained_us.sum() / 2 else MEMORY
+    time_us = float(group["us"].sum())
+    return Point(family, rate, len(group), float(flops.sum()), float(moved.sum()), time_us, float(sustained_us.sum()),
+                 peak_us, bound)  # fmt: skip
 
 
 # What is drawn: a folder that predict.py wrote.

@@ -65,42 +65,34 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _search(args: argparse.Namespace) -> None:
+    from gnnperf import hardware
     from gnnperf.generate import TransformerPlan, read_plan
-    from gnnperf.hardware import (
-        PLAN_GROUP,
-        SUFFIXES,
-        default_cluster,
-        load_cluster,
-        load_device,
-        path_of,
-        read_yaml,
-        spread,
-    )  # fmt: skip
     from gnnperf.report.search.text import WEIGHT_OF, SearchReport, document, text
     from gnnperf.shard import Effort, Problem, candidates, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
     require(0 <= args.reserve < 1, "--reserve", args.reserve, "0 to 1")
     require(args.price is None or args.price >= 0, "--price", args.price, "0 or more")
-    if Path(args.plan).exists() and Path(args.plan).suffix not in SUFFIXES:
+    if Path(args.plan).exists() and Path(args.plan).suffix not in hardware.SUFFIXES:
         _search_trace(args)
         return
     require(args.gpu is not None, "--gpu", args.gpu, "a device of the catalog, for a plan")
     if args.out is not None:
-        require_writable(args.out, SUFFIXES)
-    path = path_of(args.plan, PLAN_GROUP)
-    raw: dict[str, Any] = read_yaml(path)
+        require_writable(args.out, hardware.SUFFIXES)
+    path = hardware.path_of(args.plan, hardware.PLAN_GROUP)
+    raw: dict[str, Any] = hardware.read_yaml(path)
     plan = read_plan(raw, str(path))
     if not isinstance(plan, TransformerPlan):
         raise InputError("is no transformer", where=str(path), allowed="a plan with model.layers",
                          remedy="gnnperf shard places the tables of recommendation models")  # fmt: skip
-    device = load_device(args.gpu)
+    device = hardware.load_device(args.gpu)
     if device.kind != "gpu":
         raise InputError(f"is a {device.kind}", where=f"--gpu {args.gpu}", allowed="a GPU")
-    cluster = default_cluster(device) if args.cluster is None else load_cluster(args.cluster, device)
+    named = args.cluster is not None
+    cluster = hardware.load_cluster(args.cluster, device) if named else hardware.default_cluster(device)
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
     devices = _devices(args.devices)
-    problem = Problem(candidates(plan, devices), partial(spread, cluster), memory * (1.0 - args.reserve),
+    problem = Problem(candidates(plan, devices), partial(hardware.spread, cluster), memory * (1.0 - args.reserve),
                       WEIGHT_OF[args.by])  # fmt: skip
     given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
     outcome = search_plans(problem, Effort(seed=args.seed), given)
@@ -112,7 +104,7 @@ def _search(args: argparse.Namespace) -> None:
 
 def _search_trace(args: argparse.Namespace) -> None:
     from gnnperf.predict import Request, composed
-    from gnnperf.report.search.trace import TraceSettings, document, search_trace, text
+    from gnnperf.report.search.trace import TraceSettings, document, lines, search_trace
 
     require(args.out is None, "--out", args.out, "nothing with a trace: there is no plan to write")
     hardware = {"hardware": args.gpu, "cluster": args.cluster}
@@ -124,7 +116,7 @@ def _search_trace(args: argparse.Namespace) -> None:
     tensor = tuple(map(int, _numbers(args.tensor, "--tensor", "[0-9]{1,4}", "whole numbers from 1 up, as 1,2,4")))
     settings = TraceSettings(_devices(args.devices), batches, tensor, args.data_parallel)
     result = search_trace(request, settings, args.by, args.reserve, memory)
-    print_result(args, lambda: document(result), lambda: text(result, args.top))
+    print_result(args, lambda: document(result), lambda: "\n".join(lines(result, args.top)))
 
 
 def _numbers(written: str, option: str, form: str, allowed: str) -> tuple[float, ...]:

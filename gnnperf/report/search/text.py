@@ -50,7 +50,7 @@ def milliseconds(us: float) -> str:
 
 def text(search: SearchReport) -> str:
     """Everything for a reader."""
-    return "\n".join((*_head(search), *_table(search), *_reasons(search), *_comparison(search), *_proof(search)))
+    return "\n".join((*_head(search), *_table(search), *_reasons(search), *_comparison(search)))
 
 
 def _head(search: SearchReport) -> Iterator[str]:
@@ -107,17 +107,13 @@ def reason(best: Option, one: Option) -> str:
 
 
 def _comparison(search: SearchReport) -> Iterator[str]:
-    best = search.outcome.best
+    outcome, best = search.outcome, search.outcome.best
     yield ""
-    for name, one in search.outcome.baselines.items():
+    for name, one in outcome.baselines.items():
         value = one.step_us * WEIGHT_OF[search.by](one.plan)
         large = " does not fit" if one.peak_bytes > search.capacity_bytes else ""
         yield (f"{name:28s} {milliseconds(one.step_us):>10s}  {value / best - 1.0:+7.1%} against the best   "
                f"{_memory(one)}{large}   {settings_text(one.plan)}")  # fmt: skip
-
-
-def _proof(search: SearchReport) -> Iterator[str]:
-    outcome = search.outcome
     yield ""
     if outcome.gap == 0.0:
         yield "Proven: the lower bound of every other candidate that fits is no better than the best one's step."

@@ -61,7 +61,7 @@ def search_trace(
     prediction = setup.predict()
     recorded = setup.step_prediction(prediction)
     ranks = {} if settings.data_parallel is None else {"data_parallel": settings.data_parallel}
-    rows, unknown, errors = [], {}, dict[str, InputError]()
+    rows, unknown, errors = [], list[tuple[str, ...]](), dict[str, InputError]()
     tried = list(product(settings.devices, settings.tensor, settings.batches))
     for count, tensor, batch in each(tried, "predicting", "settings"):
         edits = [*([{"batch": {"factor": batch}}] if batch != 1 else []),
@@ -74,7 +74,7 @@ def search_trace(
             continue
         assert own is not None, "edits are requested"
         rows.append(_row(own.prediction, count, tensor, batch, memory_bytes, reserve_share))
-        unknown[count, tensor, batch] = own.unknown
+        unknown.append(own.unknown)
     if not rows:
         raise next(iter(errors.values()))
     table = pd.DataFrame(rows).assign(speed=lambda t: recorded.step_time_us / graph.world_size / t["sample_us"])
@@ -83,11 +83,11 @@ def search_trace(
                          where=f"trace {graph.name}", remedy="--batches 0.5, or devices with more memory")  # fmt: skip
     costs = table[list(COSTS)].fillna(np.inf).to_numpy(np.float64)  # [settings, 3]; unknown memory beats none
     beaten = np.array([((costs <= own).all(axis=1) & (costs < own).any(axis=1)).any() for own in costs])
-    table = table.assign(on_front=~beaten, too_large=table["fits"].eq(False))
-    table = table.sort_values(["too_large", PLACE_OF[by]]).drop(columns="too_large").reset_index(drop=True)
-    best = table.iloc[0]
-    return TraceSearch(recorded, table, {name: str(error) for name, error in errors.items()},
-                       unknown[int(best["devices"]), int(best["tensor"]), float(best["batch_factor"])])  # fmt: skip
+    table = table.assign(on_front=~beaten, too_large=table["fits"].eq(False), unknown=pd.Series(unknown, dtype=object))
+    table = table.sort_values(["too_large", PLACE_OF[by]]).reset_index(drop=True)
+    of_best = table["unknown"].iloc[0]
+    return TraceSearch(recorded, table.drop(columns=["too_large", "unknown"]),
+                       {name: str(error) for name, error in errors.items()}, of_best)  # fmt: skip
 
 
 def _row(
@@ -109,12 +109,8 @@ def _row(
     }  # fmt: skip
 
 
-def text(result: TraceSearch, top: int) -> str:
+def lines(result: TraceSearch, top: int) -> Iterator[str]:
     """Everything for a reader."""
-    return "\n".join(_lines(result, top))
-
-
-def _lines(result: TraceSearch, top: int) -> Iterator[str]:
     step, table = result.recorded, result.table
     graph, large = step.prediction.graph, int(table["fits"].eq(False).sum())
     yield f"{graph.name} on {step.hardware} (cluster {step.cluster}), from {graph.world_size} recorded ranks: " \
@@ -123,8 +119,8 @@ def _lines(result: TraceSearch, top: int) -> Iterator[str]:
     priced = table["usd_per_million_samples"].notna().any()
     cost = "usd_per_million_samples" if priced else "gpu_hours_per_step"
     yield ""
-    head = "USD/M samples" if priced else "GPU-h/step"
-    yield f"    devices  tensor  batch   step         speed  samples/s  network  memory      {head}"
+    yield ("    devices  tensor  batch   step         speed  samples/s  network  memory      "
+           f"{'USD/M samples' if priced else 'GPU-h/step'}")  # fmt: skip
     for one in table.head(top).to_dict("records"):
         at_least, size = ">= " if one["is_lower_bound"] else "", _known(one["peak_bytes"])
         memory = "unknown" if size is None else f"{size / GIB:.3g} GiB" + (" too large" if one["fits"] is False else "")

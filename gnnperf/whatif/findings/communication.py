@@ -195,15 +195,12 @@ def skewed_tables(step: Observed) -> list[Suspect]:
         f"it reads and writes {megabytes[most]:.3g} MB for them, the others {others_mb:.3g} MB in the median",
     )
     cause = f"rank {ranks[most]} holds the embedding tables with most work, and the others wait for it"
-    return [Suspect("skewed_tables", cause, evidence, PLACE, (_even(works, step, sums_us),))]
-
-
-def _even(works: np.ndarray, step: Observed, sums_us: np.ndarray) -> Way:
-    """What an even placement would gain, at most: one that no table hinders."""
+    # What an even placement would gain, at most: one that no table hinders.
     factor = np.divide(sums_us.mean(), sums_us, out=np.ones_like(sums_us), where=sums_us > 0)  # [num_ranks]
     nodes = np.flatnonzero(works)
-    factors = factor[np.searchsorted(step.graph.ranks, step.rank[nodes])]
-    return scaling(nodes, factors, "the work for tables divided evenly over the ranks", at_most=True)
+    factors = factor[np.searchsorted(ranks, step.rank[nodes])]
+    way = scaling(nodes, factors, "the work for tables divided evenly over the ranks", at_most=True)
+    return [Suspect("skewed_tables", cause, evidence, PLACE, (way,))]
 
 
 TIMES = 2.0  # as long as at the link's rate: slow

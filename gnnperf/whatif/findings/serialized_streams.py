@@ -35,7 +35,9 @@ def serialized_streams(step: Observed) -> list[Suspect]:
     """Independent work that leaves space stands in one stream."""
     if step.cluster is None or not step.graph.runs_on_gpu:
         return []
-    makers = _makers(step)
+    makers: dict[int, list[int]] = {}  # node -> device work that makes a tensor it takes
+    for maker, taker in dependencies(step.graph).T.tolist():
+        makers.setdefault(taker, []).append(maker)
     if not makers:
         return []
     use = demands(step, step.cluster.device)
@@ -93,14 +95,6 @@ def demands(step: Observed, device: DeviceSpec) -> np.ndarray:
     return result
 
 
-def _makers(step: Observed) -> dict[int, list[int]]:
-    """Node -> device work that makes a tensor it takes."""
-    result: dict[int, list[int]] = {}
-    for maker, taker in dependencies(step.graph).T.tolist():
-        result.setdefault(taker, []).append(maker)
-    return result
-
-
 def _stretches(step: Observed) -> Iterator[np.ndarray]:
     """[n] device work of one stream and phase between work of unknown order, in order."""
     lane, fixed = lane_keys(step.graph.nodes), is_unordered(step.graph)
@@ -126,9 +120,6 @@ class _Stream:
         self.begins_us.append(begin_us)
         self.ends_us.append(end_us)
 
-    def free_us(self) -> float:
-        return self.ends_us[-1] if self.ends_us else 0.0
-
     def margin_us(self, from_us: float, takes_us: float, needs: np.ndarray, use: np.ndarray) -> float:
         """When other work can begin next to what runs here: not while both need more than there is."""
         for at in range(bisect_right(self.ends_us, from_us), len(self.nodes)):
@@ -147,28 +138,18 @@ def _two_streams(step: Observed, nodes: np.ndarray, makers: dict[int, list[int]]
         takes_us = float(step.latency_us[node])
         made_us = max((end_us[maker] for maker in makers.get(node, ()) if maker in end_us), default=0.0)
         starts = [
-            compared.margin_us(max(made_us, own.free_us()), takes_us, use[node], use)
+            compared.margin_us(max([made_us, *own.ends_us[-1:]]), takes_us, use[node], use)
             for own, compared in ((one, other), (other, one))
         ]
         at = int(starts[1] < starts[0] - 1e-9)
         end_us[node] = starts[at] + takes_us
         (one, other)[at].put(node, starts[at], end_us[node])
-    first = int(nodes[0])
-    return _Split(
-        rank=int(step.rank[first]),
-        phase=str(step.graph.nodes["phase"].iloc[first]),
-        num_nodes=len(nodes),
-        moved=np.array(other.nodes, dtype=np.int64),
-        compared=_compared(one, other),
-        saved_us=float(step.latency_us[nodes].sum()) - max(end_us.values()),
-    )
-
-
-def _compared(one: _Stream, other: _Stream) -> np.ndarray:
-    """Nodes of `one` that run while one of `other` does."""
     first = np.searchsorted(other.ends_us, one.begins_us, side="right")  # of the other that end after it begins
     after = np.searchsorted(other.begins_us, one.ends_us, side="left")  # of the other that begin after it ends
-    return np.array(one.nodes, dtype=np.int64)[first < after]
+    compared, moved = (np.array(stream.nodes, dtype=np.int64) for stream in (one, other))
+    rank, phase = int(step.rank[nodes[0]]), str(step.graph.nodes["phase"].iloc[nodes[0]])
+    saved_us = float(step.latency_us[nodes].sum()) - max(end_us.values())
+    return _Split(rank, phase, len(nodes), moved, compared[first < after], saved_us)
 
 
 def _listed(step: Observed, nodes: np.ndarray) -> str:
