@@ -145,9 +145,9 @@ def print_inspection(result: Inspection, console: Console) -> None:
     rank = next((r for r in result.ranks if r.steps), None)
     if rank is not None:
         times = ", ".join(f"{name} {host_ms:,.2f}" for name, host_ms in rank.steps[:MAX_ROWS])
-        more = f", ... {len(rank.steps) - MAX_ROWS} more" if len(rank.steps) > MAX_ROWS else ""
-        head = f" ({len(rank.steps)}; host time of rank {rank.rank}, ms): "
-        console.print(Text.assemble(("Steps", BOLD), head, times, more))
+        others = f", ... {len(rank.steps) - MAX_ROWS} more" if len(rank.steps) > MAX_ROWS else ""
+        about = f" ({len(rank.steps)}; host time of rank {rank.rank}, ms): "
+        console.print(Text.assemble(("Steps", BOLD), about, times, others))
     _print_table(console, "Collectives", "rank; collective; dtype; group; size; calls; kernels; elements sent", [
         (r.rank, kind, dtype, group[:24], size if size > 0 else "-", f"{calls:,}", f"{kernels:,}",
          "-" if math.isnan(elements) else f"{elements:,.0f}")
