@@ -141,10 +141,13 @@ def settle(ranks: Sequence[Tied]) -> list[Tied]:
         for part in pair:
             wait = waits[part.rank_index].get(part.work, _Wait(None, False))
             if part.sends:
-                ends[part.rank_index][part.work] = _sent(part, last, wait)
+                # Seen if its rank was waiting when the receiver came, else as soon as that came.
+                seen = wait.at_once or (wait.begin_ns is not None and wait.begin_ns <= last)
+                ends[part.rank_index][part.work] = part.end_ns if seen else min(part.end_ns, last)
             else:
                 hidden[part.rank_index][part.work] = _is_hidden(part, last, wait)
-                ends[part.rank_index][part.work] = _received(part, last, wait)
+                unseen = last if wait.begin_ns is None else min(part.end_ns, wait.begin_ns)  # as soon as waited for
+                ends[part.rank_index][part.work] = unseen if _is_hidden(part, last, wait) else part.end_ns
     return [
         (replace(draft, works=replace(draft.works, end_ns=end)), replace(comm, hidden=never_seen))
         for (draft, comm), end, never_seen in zip(ranks, ends, hidden, strict=True)
@@ -166,24 +169,11 @@ def _steps(draft: RankDraft, comm: HostComm) -> np.ndarray:
     return step
 
 
-def _sent(part: CommPart, last_ns: int, wait: _Wait) -> int:
-    """When a send ended: seen if its rank was waiting when the receiver came, else as soon as that came."""
-    seen = wait.at_once or (wait.begin_ns is not None and wait.begin_ns <= last_ns)
-    return part.end_ns if seen else min(part.end_ns, last_ns)
-
-
 def _is_hidden(part: CommPart, last_ns: int, wait: _Wait) -> bool:
     """Whether a message came unseen: its rank was busy for most of the time that it may have taken."""
     if wait.begin_ns is None:
         return True
     return not wait.at_once and part.end_ns - wait.begin_ns < wait.begin_ns - last_ns
-
-
-def _received(part: CommPart, last_ns: int, wait: _Wait) -> int:
-    """When a receive ended; unseen: no later than it was waited for."""
-    if not _is_hidden(part, last_ns, wait):
-        return part.end_ns
-    return last_ns if wait.begin_ns is None else min(part.end_ns, wait.begin_ns)
 
 
 # Tensor dependencies: from an execution trace's tensor ids, else from forward/backward links.
@@ -193,23 +183,17 @@ def feed_edges(ranks: list[RankGraph], offsets: list[int]) -> EdgeList:
     """`feeds` from the last node of the producing op to the first node of the consuming op."""
     edges = EdgeList()
     for rank, offset in zip(ranks, offsets, strict=False):
-        producer, consumer = _op_pairs(rank)
+        feeds, forward = rank.events.table.feeds, rank.events.column("forward_event")
+        consumer = np.flatnonzero(forward >= 0)  # backward ops
+        producer = forward[consumer]
+        if len(feeds):
+            producer, consumer = feeds["producer_event"].to_numpy(), feeds["consumer_event"].to_numpy()
         first, last = _op_nodes(rank)
         src, dst = last[producer], first[consumer]
         known = (src >= 0) & (dst >= 0) & (src != dst)
         pairs = np.unique(np.stack([src[known], dst[known]]), axis=1)
         edges.add(pairs[0] + offset, pairs[1] + offset, Relation.FEEDS, evidence=Evidence.ID)
     return edges
-
-
-def _op_pairs(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
-    """(producer, consumer) event ids of CPU ops."""
-    feeds = rank.events.table.feeds
-    if len(feeds):
-        return feeds["producer_event"].to_numpy(), feeds["consumer_event"].to_numpy()
-    forward = rank.events.column("forward_event")
-    backward = np.flatnonzero(forward >= 0)
-    return forward[backward], backward
 
 
 def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
@@ -335,7 +319,11 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]
     groups = match(comm_parts([(r.events, r.works) for r in ranks], steps, [r.hidden for r in ranks]))
     joint = collective_nodes(groups, ranks, offsets, nodes, run.world_size)
-    nodes = _with_exits(nodes, joint.exit_node, joint.exit_us)
+    # Exit latencies, and starts such that start + latency is the measured end (unknown: the end itself).
+    latency, start = nodes["latency_us"].to_numpy(copy=True), nodes["start_us"].to_numpy(copy=True)
+    latency[joint.exit_node] = joint.exit_us
+    start[joint.exit_node] -= np.nan_to_num(joint.exit_us)
+    nodes = nodes.assign(latency_us=latency, start_us=start)
     nodes = concat_tables([nodes, joint.nodes])
     edges = concat_tables([
         *(r.edges.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
@@ -378,14 +366,6 @@ def run_base_time_ns(run: RunTrace) -> int:
             remedy="leave the empty file out, or record the rank again",
         )  # fmt: skip
     return min(table.meta.base_time_ns + int(table.events["start_ns"].min()) for table in run.tables)
-
-
-def _with_exits(nodes: pd.DataFrame, exit_node: np.ndarray, exit_us: np.ndarray) -> pd.DataFrame:
-    """Exit latencies, and starts such that start + latency is the measured end (unknown: the end itself)."""
-    latency, start = nodes["latency_us"].to_numpy(copy=True), nodes["start_us"].to_numpy(copy=True)
-    latency[exit_node] = exit_us
-    start[exit_node] -= np.nan_to_num(exit_us)
-    return nodes.assign(latency_us=latency, start_us=start)
 
 
 def _warnings(windows: StepWindows, events: list[RankEvents]) -> tuple[str, ...]:

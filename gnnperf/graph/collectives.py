@@ -56,10 +56,12 @@ def collective_nodes(
     ], dtype=np.int64).reshape(-1, 2).T  # fmt: skip
     hidden = np.array([any(p.hidden for p in g) for g in groups], dtype=bool)  # nothing saw the transfer end
     copied = {c: nodes[c].iloc[first].array for c in ("op_name", "phase", "dtype", "step")}
+    direct = np.array([g[0].key[0] == SEND_RECV and len(g) > 1 for g in groups], dtype=bool)  # a send and its receive
+    kind = nodes["collective"].iloc[first].astype(object)
     table = node_table(
         n, node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
         **{k: (v if k != "step" else np.asarray(v)) for k, v in copied.items()},
-        collective=_kinds(groups, nodes["collective"].iloc[first]),
+        collective=np.where(direct, SEND_RECV, kind.where(kind.notna(), None).to_numpy()),
         message_bytes=np.array([_message_bytes(g) for g in groups]),
         group_size=np.array([group_size(g, world_size) for g in groups]),
         group_first=lowest, group_stride=stride,
@@ -85,12 +87,6 @@ def _message_bytes(group: tuple[CommPart, ...]) -> float:
     """
     known = [p.bytes if np.isnan(p.even_bytes) else p.even_bytes for p in group]
     return float(np.nanmax(known)) if not np.isnan(known).all() else float("nan")
-
-
-def _kinds(groups: list[tuple[CommPart, ...]], of_first: pd.Series) -> np.ndarray:
-    """[num_groups] kind of each collective, as its parts say; of a send and its receive: both."""
-    direct = np.array([g[0].key[0] == SEND_RECV and len(g) > 1 for g in groups], dtype=bool)
-    return np.where(direct, SEND_RECV, of_first.astype(object).where(of_first.notna(), None).to_numpy())
 
 
 def _moments(groups: list[tuple[CommPart, ...]], release: list[list[Release]]) -> tuple[np.ndarray, np.ndarray]:

@@ -166,7 +166,13 @@ def _nest(
     children = np.flatnonzero(is_op & (parent >= 0))
     has_child_op[parent[children]] = True
     opens = is_op & (dispatcher | ~has_child_op) & ~_around(comm_call, parent)
-    return parent, _outermost(parent, opens)
+    # The outermost event that opens an op, among each event and those around it.
+    best = np.append(np.where(opens, np.arange(len(opens)), -1), -1)  # [num_events + 1]
+    ancestor = np.append(parent, -1)
+    while (ancestor >= 0).any():  # each round looks twice as far up
+        best = np.where(best[ancestor] >= 0, best[ancestor], best)
+        ancestor = ancestor[ancestor]
+    return parent, best[:-1]
 
 
 def _around(inner: np.ndarray, parent: np.ndarray) -> np.ndarray:
@@ -203,13 +209,3 @@ def _parents(
     parent = np.full(len(start), -1, dtype=np.int64)
     parent[order] = np.append(order, -1)[above[:-1]]
     return parent
-
-
-def _outermost(parent: np.ndarray, opens: np.ndarray) -> np.ndarray:
-    """[num_events] the outermost event that opens an op, among each event and those around it; -1 none."""
-    best = np.append(np.where(opens, np.arange(len(opens)), -1), -1)  # [num_events + 1]
-    ancestor = np.append(parent, -1)
-    while (ancestor >= 0).any():  # each round looks twice as far up
-        best = np.where(best[ancestor] >= 0, best[ancestor], best)
-        ancestor = ancestor[ancestor]
-    return best[:-1]

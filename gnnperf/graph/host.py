@@ -213,7 +213,10 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
     before, after = whole.replaced(end_ns=first_moment), whole.replaced(begin_ns=last_moment)
     rest = np.ones(len(pieces), dtype=bool)
     rest[split] = False
-    rest &= ~_idle_between_bursts(pieces, number, autograd)
+    # T1 of an autograd thread whose next piece opens a burst.
+    idle = np.isin(pieces.thread, autograd) & (pieces.segment == Segment.T1)
+    following, previous = np.r_[number[1:], -1], np.r_[-1, number[:-1]]
+    rest &= ~(idle & (following >= 0) & (following != previous))
     result = concat([pieces.replaced(burst=number).take(rest), before, after])
     return result, _locate(result, main_thread)
 
@@ -224,14 +227,6 @@ def _containing(pieces: Pieces, gaps: np.ndarray, worker: np.ndarray) -> np.ndar
     gap = gaps[np.maximum(slot, 0)]
     contained = (slot >= 0) & (pieces.begin_ns[gap] <= pieces.begin_ns[worker])
     return np.where(contained & (pieces.end_ns[worker] <= pieces.end_ns[gap]), gap, -1)
-
-
-def _idle_between_bursts(pieces: Pieces, number: np.ndarray, autograd: np.ndarray) -> np.ndarray:
-    """[num_pieces] bool: T1 of an autograd thread whose next piece opens a burst."""
-    idle = np.isin(pieces.thread, autograd) & (pieces.segment == Segment.T1)
-    following = np.r_[number[1:], -1]
-    previous = np.r_[-1, number[:-1]]
-    return idle & (following >= 0) & (following != previous)
 
 
 def _locate(pieces: Pieces, main_thread: int) -> Bursts:

@@ -145,12 +145,21 @@ def work_table(
     first = np.where(works.is_comm, last - 1, last)
     is_exit = np.r_[False, work[1:] == work[:-1]][: len(work)]
     comm, copy = works.is_comm[work], works.is_copy[work]
-    costs = _costs(events, works)
+    moves = works.is_comm | works.is_copy
+    costs = launching_op_costs(events, np.where(moves, -1, works.recorded_op))
+    costs = by_kernel_name(events, np.where(moves | (works.num_kernels > 1), -1, works.event), costs)
     names = events.name[works.event].copy()
     for i in np.flatnonzero(works.num_kernels > 1):  # a graph launch
         names[i] = f"{events.name[works.call[i]]}[{works.num_kernels[i]} kernels]"
+    event = np.where(works.recorded_op >= 0, works.recorded_op, works.call)
+    inductor = np.where(works.num_kernels == 1, fused_names(events)[works.event], "")
+    # The op whose cost is known, else what Inductor calls the kernel, the innermost op, the call.
+    op_name = np.where(inductor != "", inductor, np.where(event >= 0, events.name[event], _NULL))
+    op_name = np.where(costs.event >= 0, events.name[costs.event], op_name)
     share = works.num_siblings[work]
-    duration_us = _durations_us(works)[work]
+    duration_ns = (works.end_ns - works.begin_ns).astype(np.float64)
+    tick_ns = 1000.0 if len(duration_ns) and not (works.begin_ns % 1000).any() else 1.0  # the clock's resolution
+    duration_us = (np.where(duration_ns == 0, tick_ns / 2, duration_ns) / 1000.0)[work]
     moved = events.column("bytes")[works.event][work]
     fused = works.num_kernels[work] > 1
     kind = np.select([comm, copy], [str(NodeType.COMM), str(NodeType.MEMORY)], str(NodeType.COMPUTE))
@@ -159,7 +168,7 @@ def work_table(
         len(work),
         node_type=kind.astype(object),
         rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
-        op_name=_op_names(events, works, costs)[work],
+        op_name=op_name[work],
         event_name=names[work],
         segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), _NULL),
         phase=np.where(works.recorded_op >= 0, phases(events)[works.recorded_op], str(Phase.OTHER))[work],
@@ -192,13 +201,6 @@ def _launches(events: RankEvents, kernel: np.ndarray) -> dict[str, object]:
     return result
 
 
-def _costs(events: RankEvents, works: Works) -> OpCosts:
-    """[num_works] of the op behind each kernel; where no formula covers it, by the name that Inductor gave it."""
-    moves = works.is_comm | works.is_copy
-    costs = launching_op_costs(events, np.where(moves, -1, works.recorded_op))
-    return by_kernel_name(events, np.where(moves | (works.num_kernels > 1), -1, works.event), costs)
-
-
 def message_bytes(events: RankEvents) -> np.ndarray:
     """[num_events] bytes each rank sends into a collective; NaN unknown.
 
@@ -215,13 +217,6 @@ def item_bytes(events: RankEvents) -> np.ndarray:
     return by_category(dtypes, lambda dtype: DTYPE_BYTES.get(dtype, np.nan), np.float64)
 
 
-def _durations_us(works: Works) -> np.ndarray:
-    """[num_works] durations; a zero comes from the clock's resolution and becomes half a tick."""
-    duration = (works.end_ns - works.begin_ns).astype(np.float64)
-    tick = 1000.0 if len(duration) and not (works.begin_ns % 1000).any() else 1.0
-    return np.where(duration == 0, tick / 2, duration) / 1000.0
-
-
 def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> pd.Categorical:
     """[n] values of a categorical column at event ids; `missing` (or null) where the id is -1."""
     categories = series.cat.categories.astype("str")
@@ -231,11 +226,3 @@ def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> 
             categories = categories.append(pd.Index([missing], dtype="str"))
         codes = np.where(index >= 0, codes, categories.tolist().index(missing))
     return pd.Categorical.from_codes(codes, categories=categories).remove_unused_categories()
-
-
-def _op_names(events: RankEvents, works: Works, costs: OpCosts) -> np.ndarray:
-    """[num_works] the op whose cost is known, else what Inductor calls the kernel, the innermost op, the call."""
-    event = np.where(works.recorded_op >= 0, works.recorded_op, works.call)
-    names = np.where(event >= 0, events.name[event], _NULL)
-    fused = np.where(works.num_kernels == 1, fused_names(events)[works.event], "")
-    return np.where(costs.event >= 0, events.name[costs.event], np.where(fused != "", fused, names))

@@ -42,7 +42,11 @@ def sparse_sums(events: RankEvents, inside: np.ndarray) -> dict[int, int]:
     for count in inside[events.name[inside] == COUNT_OP].tolist():
         sums = list(takewhile(lambda op: events.name[op] in SUMS, _ops_around(events, count)))
         if sums and sums[0] not in result and events.name[sums[-1]] == IN_PLACE:
-            elements = _value_elements(events, inside, sums[0])
+            # Of the values that the innermost sum reads; 0 not recorded.
+            children = inside[(events.parent[inside] == sums[0]) & (events.name[inside] == ROWS_OP)]
+            dims = events.table.events["input_dims"].iloc[children].dropna()
+            shapes = [shape[0] for shape in map(json.loads, dims.astype(str)) if shape]
+            elements = max((prod(shape) for shape in shapes if shape and isinstance(shape, list)), default=0)
             result.update(dict.fromkeys(sums, elements) if elements else {})
     return result
 
@@ -62,14 +66,6 @@ def _ops_around(events: RankEvents, event: int) -> Iterator[int]:
     while current >= 0 and events.kind[current] == EventKind.CPU_OP:
         yield current
         current = int(events.parent[current])
-
-
-def _value_elements(events: RankEvents, inside: np.ndarray, around: int) -> int:
-    """Elements of the values that the innermost sum reads; 0 not recorded."""
-    children = inside[(events.parent[inside] == around) & (events.name[inside] == ROWS_OP)]
-    dims = events.table.events["input_dims"].iloc[children].dropna()
-    shapes = [json.loads(text) for text in dims.astype(str)]
-    return max((prod(shape[0]) for shape in shapes if shape and isinstance(shape[0], list) and shape[0]), default=0)
 
 
 _MAX_CLIMB = 8

@@ -40,11 +40,7 @@ class ProfilerCost:
     provenance: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what no cost can be.
-
-        Raises:
-            InputError: a cost is negative or not finite.
-        """
+        """Refuse what no cost can be. Raises InputError: a cost is negative or not finite."""
         for kind, value in self.by_kind().items():
             if not 0 <= value <= MOST_US:  # NaN is not
                 raise InputError(f"{kind} is {value}", where="profiler cost", allowed=f"0 to {MOST_US:g}")
@@ -129,20 +125,22 @@ def profiler_us(
     """
     due_us = node_cost_us(graph.nodes, cost)
     taken_us = _taken(graph.nodes, due_us, np.nan_to_num(latency_us))
-    return taken_us, np.minimum(_lag_cost_us(graph, due_us, cost), np.maximum(np.nan_to_num(lag_us), 0.0))
+    # In the lag from the start of an issuing op to its host collective: the op's events, one range.
+    src = graph.edges["src"].to_numpy()
+    by_call = (graph.nodes["segment"] == Segment.T4).to_numpy()[src]
+    issues = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy() & ~by_call
+    known = issues & ~np.isnan(graph.edges["lag_us"].to_numpy())
+    lag_cost_us = np.where(known, due_us[src] + cost.range_us, 0.0)  # [num_edges]
+    return taken_us, np.minimum(lag_cost_us, np.maximum(np.nan_to_num(lag_us), 0.0))
 
 
 def node_cost_us(nodes: pd.DataFrame, cost: ProfilerCost) -> np.ndarray:
     """[num_nodes] what the events that open in each node cost."""
     opened = nodes["opened_ops"].to_numpy() * cost.op_us + nodes["opened_ranges"].to_numpy() * cost.range_us
     call = (nodes["segment"] == Segment.T4).to_numpy()
-    return opened + np.where(call, cost.call_us, 0.0) + np.where(_ends_step(nodes), cost.step_us, 0.0)
-
-
-def _ends_step(nodes: pd.DataFrame) -> np.ndarray:
-    """[num_nodes] bool: the gap at the end of a step that another one follows; its mark falls into it."""
-    ends = ((nodes["segment"] == Segment.T1) & (nodes["op_name"] == STEP_END)).to_numpy()
-    return ends & (nodes["opened_ranges"] > 0).to_numpy()
+    # The gap at the end of a step that another one follows; its mark falls into it.
+    ends = (nodes["segment"] == Segment.T1) & (nodes["op_name"] == STEP_END) & (nodes["opened_ranges"] > 0)
+    return opened + np.where(call, cost.call_us, 0.0) + np.where(ends.to_numpy(), cost.step_us, 0.0)
 
 
 def _taken(nodes: pd.DataFrame, due_us: np.ndarray, latency_us: np.ndarray) -> np.ndarray:
@@ -150,7 +148,9 @@ def _taken(nodes: pd.DataFrame, due_us: np.ndarray, latency_us: np.ndarray) -> n
 
     Where a thread waits, what is still due is dropped: it was before the wait, and what comes after does not hold it.
     """
-    lane, own = _lanes(nodes)
+    own = np.flatnonzero((nodes["thread"] >= 0).to_numpy())  # [num_host] node ids
+    rank, thread = nodes["rank"].to_numpy()[own].astype(np.int64), nodes["thread"].to_numpy()[own]
+    lane = rank * (int(thread.max(initial=0)) + 1) + thread  # [num_host] host thread over all ranks
     goes_on = np.r_[False, lane[1:] == lane[:-1]][: len(own)] & (nodes["blocked_us"].to_numpy()[own] == 0.0)
     taken_us, cross_step_us = np.zeros(len(nodes)), 0.0
     rows = zip(own.tolist(), goes_on.tolist(), due_us[own].tolist(), latency_us[own].tolist(), strict=True)
@@ -159,19 +159,3 @@ def _taken(nodes: pd.DataFrame, due_us: np.ndarray, latency_us: np.ndarray) -> n
         taken_us[i] = min(cross_step_us, there)
         cross_step_us -= taken_us[i]
     return taken_us
-
-
-def _lanes(nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """([num_host] host thread over all ranks, [num_host] node ids) of the nodes on host threads, in order."""
-    own = np.flatnonzero((nodes["thread"] >= 0).to_numpy())
-    rank, thread = nodes["rank"].to_numpy()[own].astype(np.int64), nodes["thread"].to_numpy()[own]
-    return rank * (int(thread.max(initial=0)) + 1) + thread, own
-
-
-def _lag_cost_us(graph: ExecutionGraph, due_us: np.ndarray, cost: ProfilerCost) -> np.ndarray:
-    """[num_edges] in the lag from the start of an issuing op to its host collective: the op's events, one range."""
-    src = graph.edges["src"].to_numpy()
-    by_call = (graph.nodes["segment"] == Segment.T4).to_numpy()[src]
-    issues = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy() & ~by_call
-    known = issues & ~np.isnan(graph.edges["lag_us"].to_numpy())
-    return np.where(known, due_us[src] + cost.range_us, 0.0)

@@ -84,7 +84,11 @@ def rank_graph(
     """
     elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed
     events, pieces, works = draft.events, draft.pieces, draft.works
-    call_piece, copy_piece = _call_pieces(events, pieces)
+    # [num_events] first and last T4 piece of each call (they differ where it waits for its own copy); -1 none
+    call_piece, copy_piece = np.full(len(events.start_ns), -1), np.full(len(events.start_ns), -1)
+    index = np.flatnonzero(pieces.call >= 0)
+    copy_piece[pieces.call[index]] = index
+    call_piece[pieces.call[index[::-1]]] = index[::-1]
     work_step = _work_steps(works, draft.piece_step, call_piece, comm, windows)
     host = host_table(events, pieces, draft.piece_step, draft.main_thread, device_is_cpu=not draft.on_device)
     device, first, last = work_table(events, works, work_step, offset=len(pieces))
@@ -97,7 +101,10 @@ def rank_graph(
     edges.add(draft.bursts.fork, draft.bursts.first, Relation.WAITS)
     edges.add(draft.bursts.last, draft.bursts.join, Relation.WAITS)
     if comm is None:
-        before = _pieces_before(pieces, call_piece)
+        before = np.full(len(call_piece), -1)  # [num_events] the piece that precedes each call on its thread; -1 none
+        calls = np.flatnonzero(call_piece > 0)
+        piece = call_piece[calls]
+        before[calls] = np.where(pieces.thread[piece - 1] == pieces.thread[piece], piece - 1, -1)
         blocked_until = _wait(edges, events, works, (call_piece, copy_piece, before), first, last, elapsed)
     else:
         edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
@@ -118,24 +125,6 @@ def _counts(events: RankEvents, works: Works) -> dict[str, int]:
         "kernels_under_graph_launch": int(works.num_kernels[works.num_kernels > 1].sum()),
         "host_events": int((~events.is_device).sum()),
     }
-
-
-def _call_pieces(events: RankEvents, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
-    """[num_events] first and last T4 piece of each call (they differ where it waits for its own copy); -1 none."""
-    first, last = np.full(len(events.start_ns), -1), np.full(len(events.start_ns), -1)
-    index = np.flatnonzero(pieces.call >= 0)
-    last[pieces.call[index]] = index
-    first[pieces.call[index[::-1]]] = index[::-1]
-    return first, last
-
-
-def _pieces_before(pieces: Pieces, call_piece: np.ndarray) -> np.ndarray:
-    """[num_events] the piece that precedes each call on its thread; -1 none."""
-    before = np.full(len(call_piece), -1)
-    calls = np.flatnonzero(call_piece > 0)
-    piece = call_piece[calls]
-    before[calls] = np.where(pieces.thread[piece - 1] == pieces.thread[piece], piece - 1, -1)
-    return before
 
 
 def _work_steps(
@@ -179,19 +168,16 @@ def _wait(
         edges.add(last[delayed[-1][0]], delayed[-1][1], Relation.WAITS, None, evidence)
     between, evidence = waits.event_waits(events, works)
     edges.add(last[between[0]], first[between[1]], Relation.WAITS, "event", evidence)
-    late = waits.timed_stream_waits(works, _explained_moment(events, works, between))
-    edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
-    return np.concatenate(delayed, axis=1)
-
-
-def _explained_moment(events: RankEvents, works: Works, between: np.ndarray) -> np.ndarray:
-    """[num_works] ns: the latest moment that launch, stream order and event waits give for a work's start."""
+    # [num_works] ns: the latest moment that launch, stream order and event waits give for a work's start.
     moment = np.where(works.call >= 0, events.start_ns[works.call], np.iinfo(np.int64).min)
     before, after = consecutive(works.stream)
     np.maximum.at(moment, after, works.end_ns[before])
     np.maximum.at(moment, between[1], works.end_ns[between[0]])
     # A collective's kernel starts when its rank arrives; a work without any known cause is not late.
-    return np.where(moment == np.iinfo(np.int64).min, works.begin_ns, moment)
+    moment = np.where(moment == np.iinfo(np.int64).min, works.begin_ns, moment)
+    late = waits.timed_stream_waits(works, moment)
+    edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
+    return np.concatenate(delayed, axis=1)
 
 
 def _without_waits(host: pd.DataFrame, pieces: Pieces, works: Works, blocked_until: np.ndarray) -> pd.DataFrame:

@@ -74,29 +74,18 @@ def load_graph(
     if cached and (cached / "nodes.parquet").exists():
         return read_graph(cached)
     graph = replace(build_graph(load_run(tuple(inputs), recording, chosen, key)), fingerprint=key)
-    return graph if cached is None else _cached(graph, cached)
+    if cached:
+        try:
+            write_graph(graph, cached)
+        except InputError as error:
+            return replace(graph, warnings=(*graph.warnings, f"the graph is not cached: {error.what}"))
+    return graph
 
 
 @lru_cache(maxsize=1)
 def load_run(paths: tuple[Path, ...], recording: int | None, chosen: Selection, key: str) -> RunTrace:
-    """The traces that a graph is built from, read once for the graph and for what else needs them.
-
-    Args:
-        paths: as for `load_graph`.
-        recording: likewise.
-        chosen: likewise.
-        key: the graph's fingerprint.
-    """
+    """The traces of a graph with this fingerprint as `key`, read once for it and for what else needs them."""
     return read_run(list(paths), recording=recording, chosen=chosen)
-
-
-def _cached(graph: ExecutionGraph, directory: Path) -> ExecutionGraph:
-    """Keep the graph; where the cache cannot be written, the graph gets a warning."""
-    try:
-        write_graph(graph, directory)
-    except InputError as error:
-        return replace(graph, warnings=(*graph.warnings, f"the graph is not cached: {error.what}"))
-    return graph
 
 
 def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Selection = EVERYTHING) -> str:

@@ -311,7 +311,13 @@ def _named_waits(
     device, stream = events.column("device"), events.column("stream")
     lanes = zip(device[works.event].tolist(), stream[works.event].tolist(), strict=True)
     ordinal = dict(zip(lanes, works.stream.tolist(), strict=True))
-    moment = _named_record(events, wait, sync)
+    record = np.flatnonzero((events.calls == CallClass.RECORD_EVENT) & (events.column("correlation") >= 0))
+    at = dict(zip(events.column("correlation")[record].tolist(), events.start_ns[record].tolist(), strict=True))
+    named = events.column("wait_event")[sync]
+    first = np.iinfo(np.int64).min + 1  # recorded before the window: after works launched before it
+    moment = np.array([at.get(c, first) for c in named.tolist()], dtype=np.int64)  # [num_waits] ns of the record
+    # Not named, or named wrongly (the event was recorded again before the profiler looked): what precedes the wait.
+    moment = np.where((named >= 0) & (moment <= events.start_ns[wait]), moment, _recorded_at(events, wait))
     pairs = []
     for i, row in enumerate(sync.tolist()):
         awaited = ordinal.get((int(device[row]), int(stream[row])), -1)
@@ -323,20 +329,15 @@ def _named_waits(
     return np.unique(np.array(pairs, dtype=np.int64).reshape(-1, 2), axis=0).T
 
 
-def _named_record(events: RankEvents, wait: np.ndarray, sync: np.ndarray) -> np.ndarray:
-    """[num_waits] ns: when the awaited event was recorded; before everything if that was before the window."""
-    record = np.flatnonzero((events.calls == CallClass.RECORD_EVENT) & (events.column("correlation") >= 0))
-    at = dict(zip(events.column("correlation")[record].tolist(), events.start_ns[record].tolist(), strict=True))
-    named = events.column("wait_event")[sync]
-    first = np.iinfo(np.int64).min + 1  # after works launched before the window
-    results = np.array([at.get(c, first) for c in named.tolist()], dtype=np.int64)
-    # Not named, or named wrongly (the event was recorded again before the profiler looked): what precedes the wait.
-    return np.where((named >= 0) & (results <= events.start_ns[wait]), results, _recorded_at(events, wait))
-
-
 def _ordered_waits(events: RankEvents, works: Works, launches: LaunchOrder, wait: np.ndarray) -> np.ndarray:
     """[2, num_edges] (work, work) between streams, from program order."""
-    target = _next_launch(events, launches, wait)  # [num_waits] work, -1 none
+    target = np.full(
+        len(wait), -1, dtype=np.int64
+    )  # [num_waits] the work that the waiting thread launches next; -1 none
+    for thread in np.unique(events.thread[wait]):
+        at, rows = np.flatnonzero(launches.thread == thread), np.flatnonzero(events.thread[wait] == thread)
+        slot = np.searchsorted(launches.launched_ns[at], events.end_ns[wait[rows]], side="left")
+        target[rows[slot < len(at)]] = launches.work[at[slot[slot < len(at)]]]
     wait, target = wait[target >= 0], target[target >= 0]
     moment = _recorded_at(events, wait)
     candidates = launches.last_per_stream(moment)  # [num_streams, num_waits]
@@ -362,17 +363,6 @@ def _signatures(events: RankEvents, works: Works) -> np.ndarray:
     for part in parts:
         key = key * np.uint64(1_000_003) ^ part.astype(np.int64).view(np.uint64)
     return key
-
-
-def _next_launch(events: RankEvents, launches: LaunchOrder, wait: np.ndarray) -> np.ndarray:
-    """[num_waits] the work that the waiting thread launches next."""
-    result = np.full(len(wait), -1, dtype=np.int64)
-    for thread in np.unique(events.thread[wait]):
-        at, rows = np.flatnonzero(launches.thread == thread), np.flatnonzero(events.thread[wait] == thread)
-        slot = np.searchsorted(launches.launched_ns[at], events.end_ns[wait[rows]], side="left")
-        results = slot < len(at)
-        result[rows[results]] = launches.work[at[slot[results]]]
-    return result
 
 
 def _recorded_at(events: RankEvents, wait: np.ndarray) -> np.ndarray:

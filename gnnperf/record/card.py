@@ -124,13 +124,6 @@ def write_complete(run_dir: Path, description: Description, parts: Sequence[Mapp
         (run_dir / part_name(rank)).unlink(missing_ok=True)
 
 
-def own_part(place: Mapping[str, object], measured: Mapping[str, object]) -> dict[str, object]:
-    """What one rank adds to the card: its place, its host (kept once per host), its measurements."""
-    from gnnperf.record import machine  # torch; `gnnperf record` reads cards without it
-
-    return {**place, "host_facts": host.host_facts(), **machine.device_clocks(), **measured}
-
-
 def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
     from gnnperf.record import machine
 

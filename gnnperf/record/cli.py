@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -56,18 +56,15 @@ def _record(arguments: argparse.Namespace) -> int:
         raise InputError("a recipe and a command" if command else "nothing to record", where="gnnperf record",
                          allowed="either --recipe NAME or -- COMMAND")  # fmt: skip
     with redirect_stdout(sys.stderr if arguments.json else sys.stdout):
-        code = _recorded(command, arguments)
+        if arguments.recipe:
+            recipe: Recipe = load_plugin(RECIPES, arguments.recipe, "--recipe")
+            code = recipe(arguments)
+        else:
+            from gnnperf.record.wrap import wrap
+
+            code = wrap(command, arguments.out, arguments.warmup_steps, arguments.unprofiled_steps,
+                        arguments.profiled_steps, onto=sys.stderr if arguments.json else None)  # fmt: skip
     document = {"out": str(arguments.out), "recipe": arguments.recipe, "command": command, "exit_code": code}
     if arguments.json:
         print_result(arguments, lambda: document, str)
     return code
-
-
-def _recorded(command: Sequence[str], arguments: argparse.Namespace) -> int:
-    if arguments.recipe:
-        recipe: Recipe = load_plugin(RECIPES, arguments.recipe, "--recipe")
-        return recipe(arguments)
-    from gnnperf.record.wrap import wrap
-
-    return wrap(command, arguments.out, arguments.warmup_steps, arguments.unprofiled_steps, arguments.profiled_steps,
-                onto=sys.stderr if arguments.json else None)  # fmt: skip

@@ -57,7 +57,12 @@ def keep_memory() -> dict[str, object]:
         return {"allocator": "default"}
     free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     pool_bytes = min(POOL_BYTES, int(SHARE_OF_FREE_MEMORY * free_bytes))
-    _touch(libc, pool_bytes)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.restype, libc.free.argtypes = None, [ctypes.c_void_p]
+    block = libc.malloc(pool_bytes)
+    if block:  # touched, and retained by the allocator
+        ctypes.memset(block, 1, pool_bytes)
+        libc.free(block)
     return {"allocator": "glibc, memory kept", "pool_bytes": pool_bytes}
 
 
@@ -72,15 +77,6 @@ def end_with(launcher: Connection) -> None:
     fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
     if launcher.poll():  # its end
         os.kill(os.getpid(), signal.SIGIO)
-
-
-def _touch(libc: ctypes.CDLL, num_bytes: int) -> None:
-    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    libc.free.restype, libc.free.argtypes = None, [ctypes.c_void_p]
-    block = libc.malloc(num_bytes)
-    if block:
-        ctypes.memset(block, 1, num_bytes)
-        libc.free(block)
 
 
 COLLECTIVE_TIMEOUT = timedelta(seconds=15)  # gloo hangs now and then
@@ -107,8 +103,7 @@ def launch(
     Ranks find each other through a file in a private directory and talk over 127.0.0.1, so that no port is open to
     others, or where `enter` moves each rank before it starts threads. They end with this process, however it ends.
 
-    Raises:
-        InputError: there are GPUs, but fewer than ranks.
+    Raises InputError: there are GPUs, but fewer than ranks.
     """
     gpus = torch.cuda.device_count()
     if 0 < gpus < world_size:
@@ -146,14 +141,11 @@ def _await(ranks: Sequence[ForkServerProcess], deadline: float) -> None:
             if process.sentinel in ended:
                 process.join()
                 del running[rank]
-                if process.exitcode != 0:
-                    raise RankFailed(f"rank {rank} {_how_it_ended(process.exitcode)}")
-
-
-def _how_it_ended(exit_code: int | None) -> str:
-    if exit_code is not None and exit_code < 0:
-        return f"was killed by {signal.Signals(-exit_code).name}"
-    return f"ended with exit code {exit_code}"
+                code = process.exitcode
+                if code is not None and code < 0:
+                    raise RankFailed(f"rank {rank} was killed by {signal.Signals(-code).name}")
+                if code != 0:
+                    raise RankFailed(f"rank {rank} ended with exit code {code}")
 
 
 def _kill(ranks: Sequence[ForkServerProcess]) -> None:
@@ -183,7 +175,10 @@ def _run_rank(
         torch.cuda.set_device(rank % torch.cuda.device_count())
         backend = "nccl"
     else:
-        _on_a_core(rank)
+        # The CPU is the device: a core and a thread per rank; gloo's threads, which start later, inherit the core.
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+        torch.set_num_threads(1)
         backend = "gloo"
     world_size = len(entries)
     store = dist.FileStore(str(Path(meeting) / "store"), world_size)
@@ -193,13 +188,6 @@ def _run_rank(
         dist.barrier()  # a rank that leaves first would break its peers' last collective
     finally:
         dist.destroy_process_group()
-
-
-def _on_a_core(rank: int) -> None:
-    """The CPU is the device: a core and a thread per rank; gloo's threads, which start later, inherit the core."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    torch.set_num_threads(1)
 
 
 def put_transport_first(schedule: Callable[[int], None]) -> None:

@@ -27,23 +27,16 @@ def cuda_device() -> int | None:
     """
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return None
-    bound = _bound_device()
-    if bound is not None:
-        return bound
+    grouped = dist.is_available() and dist.is_initialized()
+    bound = getattr(dist.group.WORLD, "bound_device_id", None) if grouped else None
+    if isinstance(bound, torch.device) and bound.type == "cuda" and bound.index is not None:
+        return bound.index  # of `init_process_group(device_id=…)`
     count, current = torch.cuda.device_count(), torch.cuda.current_device()
     held_bytes = [torch.cuda.memory_allocated(index) for index in range(count)]
     if max(held_bytes) > 0:
         return max(range(count), key=lambda index: (held_bytes[index], index == current))
     meant = int(os.environ.get("LOCAL_RANK", current))
     return meant if current == 0 and meant < count else current
-
-
-def _bound_device() -> int | None:
-    """Of `init_process_group(device_id=…)`."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return None
-    bound = getattr(dist.group.WORLD, "bound_device_id", None)
-    return bound.index if isinstance(bound, torch.device) and bound.type == "cuda" else None
 
 
 def barrier() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from gnnperf.core import InputError, files
-from gnnperf.record import card, machine, profiler_cost
+from gnnperf.record import card, host, machine, profiler_cost
 from gnnperf.record.card import Description
 from gnnperf.record.step_clock import garbage_set_aside
 from gnnperf.record.step_recorder import StepRecorder, Stretches
@@ -27,18 +27,8 @@ from gnnperf.record.step_recorder import StepRecorder, Stretches
 # Header keys are kept by a list of what is wanted, so that a key a later version adds is dropped, not published.
 
 EVENTS = b'"traceEvents": ['
-KINETO_KEYS = (
-    "schemaVersion",
-    "deviceProperties",
-    "distributedInfo",
-    "record_shapes",
-    "trace_id",
-    "displayTimeUnit",
-    "baseTimeNanoseconds",
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "cupti_version",
-)
+KINETO_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo", "record_shapes", "trace_id", "displayTimeUnit",
+               "baseTimeNanoseconds", "cuda_runtime_version", "cuda_driver_version", "cupti_version")  # fmt: skip
 EXECUTION_TRACE_KEYS = ("schema", "nodes")  # left out: process number and date
 
 
@@ -110,19 +100,13 @@ def record(
     card.check(tables)
     rank, world_size = machine.rank_and_world_size()
     folder = _open(Path(run_dir), about, rank)
-    with _marked_if_broken(folder, about, rank):
+    try:
         began = {"recorded_at": card.now()}
         with garbage_set_aside(), closing(StepRecorder(stretches, execution_trace=execution_trace)) as step:
             yield step
             _finish(step, folder, {**began, **machine.placement(), "backend": machine.backend(), **tables}, rank)
         if rank == 0:
             card.write_complete(folder, about, card.await_parts(folder, world_size, PEERS_TIMEOUT_S))
-
-
-@contextmanager
-def _marked_if_broken(folder: Path, about: Description, rank: int) -> Iterator[None]:
-    try:
-        yield
     except BaseException as error:
         # Of other people's errors the kind only: their text may hold paths and data.
         why = error.what if isinstance(error, InputError) else type(error).__name__
@@ -158,6 +142,8 @@ def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank:
         if ops is not None:
             retained = {key: value for key, value in json.loads(ops).items() if key in EXECUTION_TRACE_KEYS}
             files.write_gzip(folder / card.execution_trace_name(rank), json.dumps(retained).encode())
-        files.write_json(folder / card.part_name(rank), card.own_part(place, measured))
+        # The host's facts are retained once per host.
+        part = {**place, "host_facts": host.host_facts(), **machine.device_clocks(), **measured}
+        files.write_json(folder / card.part_name(rank), part)
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error

@@ -33,14 +33,10 @@ Recording = AbstractContextManager[StepRecorder]
 
 
 class StepMarker:
-    """Begins a recording at the first step of an optimizer, marks its steps, and ends it when all are recorded.
-
-    Args:
-        begin: makes the recording, given what is seen of the program: `precision` of the optimizer's parameters.
-    """
+    """Begins a recording at the first step of an optimizer, marks its steps, and ends it when all are recorded."""
 
     def __init__(self, begin: Callable[[Mapping[str, Any]], Recording]) -> None:
-        self._make = begin
+        self._make = begin  # given what is seen of the program: `precision` of the optimizer's parameters
         self._first: object | None = None
         self._recording: Recording | None = None
         self._step: StepRecorder | None = None

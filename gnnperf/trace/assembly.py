@@ -75,12 +75,15 @@ def add(parts: Parts, events: list[Any]) -> None:
         return
     args = [NO_ARGS if e.args is None else e.args for e in rows]
     kind = _kinds(rows)
+    ids = int_column([a.external_id for a in args])
+    if (ids < 0).any():  # 2021 files write it in lower case on runtime calls and device work
+        ids = np.where(ids >= 0, ids, int_column([a.external_id_2021 for a in args]))
     columns = {
         "kind": kind,
         "name": parts.names.of([e.name for e in rows]),
         "start_ns": ns_column([e.ts for e in rows]),
         "duration_ns": ns_column([e.dur for e in rows]),
-        "external_id": _external_ids(args),
+        "external_id": ids,
     }
     columns |= _of(kind <= LAST_OP_CODE, args, lambda a: _op_columns(a, parts.texts))
     columns |= _of(kind > LAST_OP_CODE, args, lambda a: {"correlation": int_column([x.correlation for x in a])})
@@ -106,14 +109,6 @@ def _kinds(rows: list[Any]) -> np.ndarray:
         kind[:] = [KIND_CODES[MTIA_KINDS[e.name]] if e.cat == "mtia_ccp_events" and e.name in MTIA_KINDS else k
                    for e, k in zip(rows, kind.tolist(), strict=True)]  # fmt: skip
     return kind
-
-
-def _external_ids(args: list[Args]) -> np.ndarray:
-    """[n] "External id", which 2021 files write in lower case on runtime calls and device work."""
-    ids = int_column([a.external_id for a in args])
-    if (ids >= 0).all():
-        return ids
-    return np.where(ids >= 0, ids, int_column([a.external_id_2021 for a in args]))
 
 
 def _of(rows: np.ndarray, values: list[Any], build: Any) -> dict[str, np.ndarray]:
@@ -242,7 +237,10 @@ COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "strea
 def _table(parts: Parts, reader: EventReader) -> Assembled:
     """All stretches as one table, sorted."""
     stacked = {name: _stacked(parts.columns, name) for name in COLUMNS}
-    texts, codes = _names(parts.names, stacked["name"])
+    texts, codes = parts.names.uniques(), stacked["name"]
+    if max(map(len, texts)) > MAX_NAME_CHARS:  # which a profiler never writes
+        merged, texts = coded([t[:MAX_NAME_CHARS] for t in texts])
+        codes = merged[codes]
     kind = stacked.pop("kind")
     marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])[codes]  # old files list them as operators
     kind = np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks, KIND_CODES[EventKind.ANNOTATION], kind)
@@ -257,11 +255,15 @@ def _table(parts: Parts, reader: EventReader) -> Assembled:
         columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, reader.dropped)
     columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
-    base = _base_time_ns(reader.head, first)
+    stated = decoded(reader.head.baseTimeNanoseconds, int | float)  # the first event starts `first` ns after it
+    usable = stated is not None and abs(stated) < MAX_ID and abs(int(stated) + first) < MAX_ID
+    base = int(stated) + first if usable and stated is not None else first
     row = np.full(parts.size, -1, dtype=np.int64)  # of each place in the file
     row[order] = np.arange(len(order))
     metadata = {int(row[place]): args for place, args in parts.metadata.items() if row[place] >= 0}
-    flows = _flows(parts.flows, first)
+    timed = [f for f in parts.flows if f[3] is not None]
+    threads, starts = thread_column([f[2] for f in timed]), ns_column([f[3] for f in timed]) - first
+    flows = [(f[0], f[1], t, s) for f, t, s in zip(timed, threads.tolist(), starts.tolist(), strict=True)]
     return Assembled(columns, kind[order], texts, side, metadata, flows, base, reader.head, reader.dropped)
 
 
@@ -270,15 +272,6 @@ def _stacked(parts: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
     return np.concatenate(
         [p[name] if name in p else np.full(len(p["kind"]), unknown(dtype), dtype=dtype) for p in parts]
     )
-
-
-def _names(names: Codes, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Distinct names and codes [n]; over-long names are cut, which a profiler never writes."""
-    texts = names.uniques()
-    if max(map(len, texts)) <= MAX_NAME_CHARS:
-        return texts, codes
-    merged, cut = coded([t[:MAX_NAME_CHARS] for t in texts])
-    return cut, merged[codes]
 
 
 def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: EventReader) -> np.ndarray:
@@ -293,16 +286,3 @@ def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: EventReader
         return order
     reader.dropped["events with a missing, negative or absurd time"] = int(broken.sum())
     return order[~broken[order]]
-
-
-def _flows(flows: list[Any], first: int) -> list[tuple[str, object, int, int]]:
-    timed = [f for f in flows if f[3] is not None]
-    threads, starts = thread_column([f[2] for f in timed]), ns_column([f[3] for f in timed]) - first
-    return [(f[0], f[1], t, s) for f, t, s in zip(timed, threads.tolist(), starts.tolist(), strict=True)]
-
-
-def _base_time_ns(head: Head, first: int) -> int:
-    """Absolute time of the first event, which starts `first` ns after the file's base."""
-    base = decoded(head.baseTimeNanoseconds, int | float)
-    usable = base is not None and abs(base) < MAX_ID and abs(int(base) + first) < MAX_ID
-    return int(base) + first if usable and base is not None else first

@@ -26,7 +26,13 @@ def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
     if len(worlds) > 1:
         raise InputError(f"holds ranks of runs of {worlds[0]} and of {worlds[1]} ranks", where=where,
                          allowed="one run", remedy="give one run at a time")  # fmt: skip
-    warnings = [*_windows(tables, where), *_missing(tables), *_lacks(tables)]
+    starts, ends = zip(*map(_window, tables), strict=True)
+    gap = max(starts) - min(ends)
+    if gap > MAX_CLOCK_SKEW_NS:
+        raise InputError(f"holds ranks recorded {gap / 1e9:,.0f} s apart: different runs", where=where,
+                         allowed="ranks whose windows overlap", remedy="give one run at a time")  # fmt: skip
+    apart = [f"the ranks' windows do not overlap (by {gap / 1e6:,.1f} ms): their clocks differ"] if gap > 0 else []
+    warnings = [*apart, *_missing(tables), *_lacks(tables)]
     warnings += [f"{t.meta.source_file}: {text}" for t in tables for text in t.meta.warnings]
     return tuple(warnings)
 
@@ -37,8 +43,7 @@ def one_recording(tables: Sequence[TraceTable], number: int | None, where: str) 
     Files of one rank that do not overlap in time, as torch's handler writes them for each cycle of a schedule, are
     several recordings, numbered from 1 in order of time.
 
-    Raises:
-        InputError: several recordings and no number, a number of none, or two files of one rank at one time.
+    Raises InputError: several recordings and no number, a number of none, or two files of one rank at one time.
     """
     files: dict[int, list[TraceTable]] = defaultdict(list)
     for table in sorted(tables, key=_window):
@@ -86,15 +91,6 @@ def _refuse_twins(rank: int, files: Sequence[TraceTable], where: str) -> None:
                 where=where, allowed="one file per rank of one run",
                 remedy="name them rank_0.json, rank_1.json, ..." if unsure else "give one run at a time",
             )  # fmt: skip
-
-
-def _windows(tables: Sequence[TraceTable], where: str) -> list[str]:
-    starts, ends = zip(*map(_window, tables), strict=True)
-    gap = max(starts) - min(ends)
-    if gap > MAX_CLOCK_SKEW_NS:
-        raise InputError(f"holds ranks recorded {gap / 1e9:,.0f} s apart: different runs", where=where,
-                         allowed="ranks whose windows overlap", remedy="give one run at a time")  # fmt: skip
-    return [f"the ranks' windows do not overlap (by {gap / 1e6:,.1f} ms): their clocks differ"] if gap > 0 else []
 
 
 def _missing(tables: Sequence[TraceTable]) -> list[str]:

@@ -117,25 +117,17 @@ def _columns(rows: Sequence[Sequence[str]]) -> str:
 
 def fetch_entries(args: argparse.Namespace) -> None:
     """Fetch the chosen files; print where they are."""
-    chosen = _chosen(args)
-    _fetch_all(chosen, args.to, _origin(args))
-    print_result(args, lambda: [str(args.to / entry.name) for entry in chosen],
-                 lambda: f"{len(chosen)} files, verified, in {args.to}")  # fmt: skip
-
-
-def _chosen(args: argparse.Namespace) -> tuple[Entry, ...]:
     if not (args.names or args.runs or args.kinds):
         raise InputError("nothing chosen", allowed="NAME, --run RUN, --kind KIND (patterns allowed)",
                          remedy="see `gnnperf data list`; everything is --kind '*'")  # fmt: skip
-    return select(load_catalog(), names=args.names, runs=args.runs, kinds=args.kinds)
-
-
-def _origin(args: argparse.Namespace) -> Origin:
+    chosen = select(load_catalog(), names=args.names, runs=args.runs, kinds=args.kinds)
     named = args.mirror or os.environ.get(MIRROR_VARIABLE)
     if named and not Path(named).is_dir():
         remedy = f"correct --mirror or {MIRROR_VARIABLE}"
         raise InputError("the mirror is not a folder", where=str(named), remedy=remedy)
-    return Origin(mirror=Path(named) if named else None)
+    _fetch_all(chosen, args.to, Origin(mirror=Path(named) if named else None))
+    print_result(args, lambda: [str(args.to / entry.name) for entry in chosen],
+                 lambda: f"{len(chosen)} files, verified, in {args.to}")  # fmt: skip
 
 
 def _fetch_all(entries: Sequence[Entry], folder: Path, origin: Origin) -> None:

@@ -135,7 +135,12 @@ class Call:
 def add_collectives(table: Assembled, links: Links, distributed: Distributed) -> dict[str, Any]:
     """The columns collective, group, group_size, in_elements, out_elements, comm_dtype of all events."""
     own = _host_calls(table, distributed)
-    trees = _trees(own, links)
+    trees: dict[int, list[int]] = {}  # rows of one call by the outermost of them
+    for row in own:
+        root = row
+        while (parent := int(links.op_event[root])) in own:
+            root = parent
+        trees.setdefault(root, []).append(row)
     known = {root: _merged([own[row] for row in rows]) for root, rows in trees.items()}
     calls = _spread(table, own, trees, known)
     of_host = {row: known[root] for root, rows in trees.items() for row in rows}
@@ -249,17 +254,6 @@ def elements(dims: Any) -> float | None:
 def _total(parts: list[float | None]) -> float | None:
     known = [p for p in parts if p is not None]
     return sum(known) if known else None
-
-
-def _trees(own: dict[int, Call], links: Links) -> dict[int, list[int]]:
-    """Rows of one call by the outermost of them."""
-    trees: dict[int, list[int]] = {}
-    for row in own:
-        root = row
-        while (parent := int(links.op_event[root])) in own:
-            root = parent
-        trees.setdefault(root, []).append(row)
-    return trees
 
 
 def _merged(calls: list[Call]) -> Call:

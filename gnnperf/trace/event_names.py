@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
@@ -143,9 +143,11 @@ def with_public_names(tables: Sequence[TraceTable]) -> list[TraceTable]:
 
 
 def _public(table: TraceTable, ordinals: Ordinals) -> TraceTable:
+    groups = table.events["group"]
+    numbers, distinct = coded([_group(text, ordinals) for text in groups.cat.categories.tolist()])
     events = table.events.assign(
         name=_renamed(table.events["name"], table.events["kind"], ordinals),
-        group=_each(table.events["group"], lambda text: _group(text, ordinals)),
+        group=categorical(np.append(numbers, -1)[groups.cat.codes.to_numpy()], distinct),
     )
     warnings = tuple(map(printable, table.meta.warnings))
     meta = replace(table.meta, source_file=file_name(table.meta.source_file), warnings=warnings)
@@ -164,12 +166,6 @@ def _renamed(names: pd.Series, kinds: pd.Series, ordinals: Ordinals) -> pd.Categ
     ordinals.named |= {pair: public_name(*pair, ordinals) for pair in pairs if pair not in ordinals.named}
     number[of_kind, name], distinct = coded([ordinals.named[pair] for pair in pairs])
     return categorical(number[kind, code], distinct)
-
-
-def _each(column: pd.Series, function: Callable[[str], str | None]) -> pd.Categorical:
-    """[num_events] `function` of each category."""
-    codes, distinct = coded([function(text) for text in column.cat.categories.tolist()])
-    return categorical(np.append(codes, -1)[column.cat.codes.to_numpy()], distinct)
 
 
 def public_name(kind: str, name: str, ordinals: Ordinals) -> str:

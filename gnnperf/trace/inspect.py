@@ -142,7 +142,12 @@ def print_inspection(result: Inspection, console: Console) -> None:
          r.link_method, f"{r.links.get('before_window', 0):,}")
         for r in result.ranks if r.streams
     ])  # fmt: skip
-    _print_steps(console, result.ranks)
+    rank = next((r for r in result.ranks if r.steps), None)
+    if rank is not None:
+        times = ", ".join(f"{name} {host_ms:,.2f}" for name, host_ms in rank.steps[:MAX_ROWS])
+        others = f", ... {len(rank.steps) - MAX_ROWS} more" if len(rank.steps) > MAX_ROWS else ""
+        about = f" ({len(rank.steps)}; host time of rank {rank.rank}, ms): "
+        console.print(Text.assemble(("Steps", BOLD), about, times, others))
     _print_table(console, "Collectives", "rank; collective; dtype; group; size; calls; kernels; elements sent", [
         (r.rank, kind, dtype, group[:24], size if size > 0 else "-", f"{calls:,}", f"{kernels:,}",
          "-" if math.isnan(elements) else f"{elements:,.0f}")
@@ -165,15 +170,6 @@ def _print_table(console: Console, title: str, headings: str, rows: Sequence[Seq
     if len(rows) > MAX_ROWS:
         table.add_row("...", f"{len(rows) - MAX_ROWS} more")
     console.print(table)
-
-
-def _print_steps(console: Console, ranks: Sequence[RankSummary]) -> None:
-    rank = next((r for r in ranks if r.steps), None)
-    if rank is not None:
-        times = ", ".join(f"{name} {host_ms:,.2f}" for name, host_ms in rank.steps[:MAX_ROWS])
-        more = f", ... {len(rank.steps) - MAX_ROWS} more" if len(rank.steps) > MAX_ROWS else ""
-        head = f" ({len(rank.steps)}; host time of rank {rank.rank}, ms): "
-        console.print(Text.assemble(("Steps", BOLD), head, times, more))
 
 
 def _percent(share: float) -> str:

@@ -28,30 +28,15 @@ from gnnperf.core import EventKind, InputError, task
 
 Number = int | float | str | None
 
-KINDS: dict[str | None, EventKind] = {
-    "cpu_op": EventKind.CPU_OP,
-    "Operator": EventKind.CPU_OP,  # 2020 and 2021
-    "user_annotation": EventKind.ANNOTATION,
-    "cuda_runtime": EventKind.RUNTIME,
-    "cuda_driver": EventKind.RUNTIME,
-    "Runtime": EventKind.RUNTIME,
-    "hip_runtime": EventKind.RUNTIME,
-    "roctracer_runtime": EventKind.RUNTIME,
-    "xpu_runtime": EventKind.RUNTIME,
-    "xpu_driver": EventKind.RUNTIME,
-    "mtia_runtime": EventKind.RUNTIME,
-    "privateuse1_runtime": EventKind.RUNTIME,
-    "privateuse1_driver": EventKind.RUNTIME,
-    "kernel": EventKind.KERNEL,
-    "Kernel": EventKind.KERNEL,
-    "concurrent_kernel": EventKind.KERNEL,
-    "mtia_ccp_events": EventKind.KERNEL,
-    "gpu_memcpy": EventKind.MEMCPY,
-    "Memcpy": EventKind.MEMCPY,
-    "gpu_memset": EventKind.MEMSET,
-    "Memset": EventKind.MEMSET,
-    "cuda_sync": EventKind.SYNC,
-}
+_WORDS = {
+    EventKind.CPU_OP: "cpu_op Operator",  # the latter in 2020 and 2021
+    EventKind.ANNOTATION: "user_annotation",
+    EventKind.RUNTIME: "cuda_runtime cuda_driver Runtime hip_runtime roctracer_runtime xpu_runtime xpu_driver "
+                       "mtia_runtime privateuse1_runtime privateuse1_driver",
+    EventKind.KERNEL: "kernel Kernel concurrent_kernel mtia_ccp_events",
+    EventKind.MEMCPY: "gpu_memcpy Memcpy", EventKind.MEMSET: "gpu_memset Memset", EventKind.SYNC: "cuda_sync",
+}  # fmt: skip
+KINDS: dict[str | None, EventKind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 FLOW = "fwdbwd"  # the only flow that is read; launches are tied by correlation
 Phase = Literal["X", "B", "E", "i", "I", "s", "t", "f", "M", "C", "N", "O", "D", "b", "e", "n", "R", "c", "P"]
 Category = Literal[

@@ -41,15 +41,13 @@ def enclosing_ops(table: Assembled) -> np.ndarray:
 def clocks_differ(table: Assembled) -> bool:
     """Whether the ends of ops cut enough launches to say that calls and ops were stamped by clocks that differ."""
     launches = np.flatnonzero(launch_calls(table))
-    return len(launches) > 0 and bool(_cut(table, launches).mean() >= CUT_SHARE)
-
-
-def _cut(table: Assembled, launches: np.ndarray) -> np.ndarray:
-    """[num_launches] bool: calls that begin inside an op and end after it."""
+    if not len(launches):
+        return False
     half_back = -(table.columns["duration_ns"] // 2)  # puts the middle of a call where it begins
     op = _enclosing(table, half_back)[launches]
     end = table.columns["start_ns"] + table.columns["duration_ns"]
-    return (op >= 0) & (end[launches] > end[op])
+    cut = (op >= 0) & (end[launches] > end[op])  # [num_launches] calls that begin inside an op and end after it
+    return bool(cut.mean() >= CUT_SHARE)
 
 
 def launch_calls(table: Assembled) -> np.ndarray:
@@ -170,7 +168,10 @@ def launch_events(table: Assembled) -> np.ndarray:
     """[num_events] the runtime call with the same correlation, for device work and sync records; -1 none."""
     correlation = table.columns["correlation"]
     device = np.flatnonzero(table.is_kind(*DEVICE_KINDS, EventKind.SYNC) & (correlation >= 0))
-    calls = _first_calls(table)  # one call per correlation
+    # Runtime rows sorted by correlation, one per correlation: a launching call before any other of the same id.
+    calls = np.flatnonzero(table.is_kind(EventKind.RUNTIME) & (correlation >= 0))
+    calls = calls[np.lexsort((calls, ~launch_calls(table)[calls], correlation[calls]))]
+    calls = calls[np.unique(correlation[calls], return_index=True)[1]]
     result = np.full(len(correlation), -1, dtype=np.int64)
     if not len(calls) or not len(device):
         return result
@@ -178,14 +179,6 @@ def launch_events(table: Assembled) -> np.ndarray:
     at = np.minimum(np.searchsorted(ids, correlation[device]), len(ids) - 1)
     result[device] = np.where(ids[at] == correlation[device], calls[at], -1)
     return result
-
-
-def _first_calls(table: Assembled) -> np.ndarray:
-    """Runtime rows sorted by correlation, one per correlation: a launching call before any other of the same id."""
-    correlation = table.columns["correlation"]
-    calls = np.flatnonzero(table.is_kind(EventKind.RUNTIME) & (correlation >= 0))
-    calls = calls[np.lexsort((calls, ~launch_calls(table)[calls], correlation[calls]))]
-    return calls[np.unique(correlation[calls], return_index=True)[1]]
 
 
 def ops_by_id(table: Assembled) -> np.ndarray:

@@ -152,8 +152,7 @@ class Reader:
     def stretches(self) -> Iterator[list[Any]]:
         """The events, some thousands at a time, in the order of the tables.
 
-        Raises:
-            InputError: not an export that can be read.
+        Raises InputError: not an export that can be read.
         """
         size, count = self.path.stat().st_size, 0
         with untrusted.reading(self.where, "is not a readable SQLite file", remedy=EXPORT):
@@ -179,7 +178,10 @@ class Reader:
         yield from _kernels(database, on_device)
         yield from self._copies(database, on_device)
         yield from _waits(database, on_device)
-        yield from _calls(database, on_host)
+        calls = "start end globalTid correlationId nameId"
+        for start, end, thread, correlation, name in database.rows("CUPTI_ACTIVITY_KIND_RUNTIME", calls, of=on_host):
+            called = VERSION_OF_CALL.sub("", database.text(name))
+            yield event_of("cuda_runtime", called, start, end, thread & TID, Args(correlation=_id(correlation)))
         yield from _ranges(database, on_host)
         for _ in database.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "start", of=on_device):
             self._drop("launches of CUDA graphs whose kernels nsys profile --cuda-graph-trace=node records")
@@ -277,13 +279,6 @@ def _kernels(database: Database, of: str) -> Iterator[Any]:
 def as_raw(value: object) -> Raw:
     """A number or a list of numbers as JSON."""
     return Raw(str(value).encode())
-
-
-def _calls(database: Database, of: str) -> Iterator[Any]:
-    rows = database.rows("CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid correlationId nameId", of=of)
-    for start, end, thread, correlation, name in rows:
-        called = VERSION_OF_CALL.sub("", database.text(name))
-        yield event_of("cuda_runtime", called, start, end, thread & TID, Args(correlation=_id(correlation)))
 
 
 def _waits(database: Database, of: str) -> Iterator[Any]:

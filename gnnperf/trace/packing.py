@@ -66,10 +66,15 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
 
     Categories are the rank's own, in order of first appearance.
 
-    Raises:
-        InputError: the columns contradict each other: damaged.
+    Raises InputError: the columns contradict each other: damaged.
     """
-    start, duration = _times(columns, where)
+    inside = columns["num_inside"]
+    _refuse_unless(((inside >= 0) & (inside < len(inside) - np.arange(len(inside)))).all(), "num_inside", where)
+    starts, ends = _moments(inside)
+    gap = np.empty(2 * len(inside), dtype=np.int64)
+    gap[starts], gap[ends] = columns["start_gap_ns"], columns["end_gap_ns"]
+    time = np.cumsum(gap)
+    start, duration = time[starts], time[ends] - time[starts]  # [num_events] in the stored order
     row = _guessed_rows(start, duration) + columns["row_shift"]
     within = ((row >= 0) & (row < len(row))).all()
     _refuse_unless(within and (np.bincount(row, minlength=len(row)) == 1).all(), "row_shift", where)
@@ -104,17 +109,6 @@ def _packed_times(stored: pd.DataFrame, order: np.ndarray) -> Columns:
     gap = np.diff(time, prepend=np.int64(0))
     shift = order - _guessed_rows(start, duration)
     return {"start_gap_ns": gap[starts], "end_gap_ns": gap[ends], "num_inside": inside, "row_shift": shift}
-
-
-def _times(columns: Mapping[str, np.ndarray], where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Start and duration [num_events] in the stored order."""
-    inside = columns["num_inside"]
-    _refuse_unless(((inside >= 0) & (inside < len(inside) - np.arange(len(inside)))).all(), "num_inside", where)
-    starts, ends = _moments(inside)
-    gap = np.empty(2 * len(inside), dtype=np.int64)
-    gap[starts], gap[ends] = columns["start_gap_ns"], columns["end_gap_ns"]
-    time = np.cumsum(gap)
-    return time[starts], time[ends] - time[starts]
 
 
 def _num_inside(start: np.ndarray, end: np.ndarray, lane_sizes: list[int]) -> np.ndarray:

@@ -190,7 +190,11 @@ def _read_tables(
             table, distributed = _read_kineto(source, result, chosen.steps)
             if not chosen.has_rank(table.meta.rank):
                 continue
-            _refuse_second_run(folders, table.meta.rank, source, where)
+            rank = table.meta.rank
+            if folders.setdefault(rank, source.folder) != source.folder:  # named, so that the user can choose
+                first, second = folders[rank] or ".", source.folder or "."
+                raise InputError(f"holds several runs: {first!r}, {second!r} both have a rank {rank}", where=where,
+                                 allowed="one run", remedy="give the folder of one run")  # fmt: skip
             tables.append(table)
             groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
             advance(1.0)
@@ -257,7 +261,13 @@ def _refuse_without_kineto(result: _Result, where: str, *, has_tables: bool) -> 
 def _read_kineto(source: Source, result: _Result, steps: range | None) -> tuple[TraceTable, Distributed]:
     assembled = _assemble(source, steps)
     distributed = read_distributed(assembled.head.distributedInfo)
-    rank, rank_source = _rank(distributed.rank, source.path, result.kineto)
+    rank, rank_source = distributed.rank, "metadata"
+    if rank is None:
+        rank, rank_source = rank_from_name(source.path), "file name"
+    if rank is None:
+        rank = _differing_number(source.path, result.kineto)
+    if rank is None:
+        rank, rank_source = 0, "assumed"
     trace = _execution_trace(result, rank)
     return import_kineto(assembled, source, rank, rank_source, distributed, trace), distributed
 
@@ -270,14 +280,6 @@ def _assemble(source: Source, steps: range | None) -> Assembled:
 
     reader = Reader(source.database, source.path)
     return assemble_events(reader, reader.stretches())
-
-
-def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:
-    if stated is not None:
-        return stated, "metadata"
-    named = rank_from_name(path)
-    named = named if named is not None else _differing_number(path, others)
-    return (named, "file name") if named is not None else (0, "assumed")
 
 
 def _differing_number(path: str, others: list[str]) -> int | None:
@@ -303,26 +305,15 @@ def _execution_trace(result: _Result, rank: int) -> ExecutionTrace | None:
     return result.traces[0][1] if len(result.traces) == len(result.kineto) == 1 else None
 
 
-def _refuse_second_run(folders: dict[int, str], rank: int, source: Source, where: str) -> None:
-    """The same rank in two folders: several runs, named so that the user can choose."""
-    if rank in folders and folders[rank] != source.folder:
-        first, second = folders[rank] or ".", source.folder or "."
-        raise InputError(f"holds several runs: {first!r}, {second!r} both have a rank {rank}", where=where,
-                         allowed="one run", remedy="give the folder of one run")  # fmt: skip
-    folders.setdefault(rank, source.folder)
-
-
 def _unused(result: _Result, tables: Sequence[TraceTable]) -> list[str]:
     ranks = {t.meta.rank for t in tables}
     paired = len(result.traces) == len(result.kineto) == 1
     lone = [f"execution trace {trace.name} has no Kineto file of its rank and is not used"
             for rank, trace in result.traces if not paired and rank not in ranks]  # fmt: skip
-    return lone + [f"skipped: {without_folder(error)}" for error in result.refused]
-
-
-def without_folder(error: InputError) -> InputError:
-    """The same with a base name: warnings go into reports, and folders name people."""
-    return InputError(error.what, where=file_name(error.where), allowed=error.allowed, remedy=error.remedy)
+    # Warnings go into reports, and folders name people.
+    skipped = [InputError(error.what, where=file_name(error.where), allowed=error.allowed, remedy=error.remedy)
+               for error in result.refused]  # fmt: skip
+    return lone + [f"skipped: {error}" for error in skipped]
 
 
 def run_card(path: Path) -> dict[str, object] | None:

@@ -40,23 +40,20 @@ def selection(ranks: object = None, steps: object = None) -> Selection:
     Raises:
         InputError: another form.
     """
-    return Selection(None if ranks is None else _ranks(ranks), None if steps is None else _steps(steps))
-
-
-def _ranks(stated: object) -> tuple[range, ...]:
-    text = ",".join(map(str, stated)) if isinstance(stated, list | tuple) else str(stated)
-    if not RANKS.fullmatch(text):
-        raise InputError(f"ranks is {text!r}", allowed="numbers and ranges, such as 0-7,12")
-    ends = [part.split("-") for part in text.split(",")]
-    return tuple(range(int(part[0]), int(part[-1]) + 1) for part in ends)
-
-
-def _steps(stated: object) -> range:
-    parts = STEPS.fullmatch(str(stated))
-    if parts is None or not (parts[1] or parts[3]) or (not parts[2] and parts[3]):
-        raise InputError(f"steps is {str(stated)!r}", allowed="a number, or first:end without the end, such as 3:6")
-    first = int(parts[1] or 0)
-    return range(first, int(parts[3] or MAX_NUMBER) if parts[2] else first + 1)
+    chosen_ranks = chosen_steps = None
+    if ranks is not None:
+        text = ",".join(map(str, ranks)) if isinstance(ranks, list | tuple) else str(ranks)
+        if not RANKS.fullmatch(text):
+            raise InputError(f"ranks is {text!r}", allowed="numbers and ranges, such as 0-7,12")
+        ends = [part.split("-") for part in text.split(",")]
+        chosen_ranks = tuple(range(int(part[0]), int(part[-1]) + 1) for part in ends)
+    if steps is not None:
+        parts = STEPS.fullmatch(str(steps))
+        if parts is None or not (parts[1] or parts[3]) or (not parts[2] and parts[3]):
+            raise InputError(f"steps is {str(steps)!r}", allowed="a number, or first:end without the end, such as 3:6")
+        first = int(parts[1] or 0)
+        chosen_steps = range(first, int(parts[3] or MAX_NUMBER) if parts[2] else first + 1)
+    return Selection(chosen_ranks, chosen_steps)
 
 
 def step_numbers(table: TraceTable) -> np.ndarray:
@@ -70,8 +67,7 @@ def in_steps(table: TraceTable, steps: range) -> TraceTable:
 
     Device work that no call launches is taken by its own begin; what earlier steps launched is left out.
 
-    Raises:
-        InputError: there is no such step.
+    Raises InputError: there is no such step.
     """
     events, numbers = table.events, step_numbers(table)
     marks = step_rows(table)[np.isin(numbers, np.arange(steps.start, min(steps.stop, numbers.max(initial=0) + 1)))]

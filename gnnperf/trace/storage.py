@@ -48,8 +48,7 @@ def write_run(run: RunTrace, directory: Path, *, smallest: bool = False) -> None
     The directory is new, empty, or has earlier tables. `smallest`: brotli, for files that are committed or shipped;
     else zstd, which is written faster.
 
-    Raises:
-        InputError: the directory holds other things, or cannot be written.
+    Raises InputError: the directory holds other things, or cannot be written.
     """
     directory = Path(directory)
     files.refuse_foreign(directory, FILES)
@@ -102,8 +101,7 @@ def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -
 def read_tables(path: Path, has_rank: Callable[[int], bool] = lambda rank: True) -> list[TraceTable]:
     """The saved tables of a directory, or of its `events.parquet`, by rank; those of some ranks.
 
-    Raises:
-        InputError: not written by this program, cut off, damaged, or of another version.
+    Raises InputError: not written by this program, cut off, damaged, or of another version.
     """
     folder = path if path.is_dir() else path.parent
     path = path / EVENTS_FILE if path.is_dir() else path
@@ -125,22 +123,18 @@ def _read_events(path: Path, has_rank: Callable[[int], bool]) -> list[TraceTable
     about = _about(stored, path)
     columns = {name: _column(stored, about, name, dtype) for name, dtype in dtypes.items()}
     texts = {name: _texts(stored, f"{name}_texts") for name in TEXTS}
+    sizes = msgspec.convert([rank.get("num_events") for rank in about.ranks], list[int])
+    if min(sizes, default=0) < 0 or sum(sizes) != len(stored):
+        what = f"is damaged (ranks of {sum(sizes)} events in {len(stored)} rows)"
+        raise InputError(what, where=str(path), remedy=REMEDY)
     tables = []
-    for rank, rows in zip(about.ranks, _rows_of_ranks(about, len(stored), path), strict=True):
+    for rank, (first, end) in zip(about.ranks, pairwise(accumulate(sizes, initial=0)), strict=True):
         meta = _meta(rank, path)
         if has_rank(meta.rank):
-            events = unpack({name: values[rows] for name, values in columns.items()}, texts, str(path))
+            events = unpack({name: values[first:end] for name, values in columns.items()}, texts, str(path))
             schema.validate(events, schema.EVENT_COLUMNS, str(path))
             tables.append(TraceTable(meta, events))
     return sorted(tables, key=lambda table: table.meta.rank)
-
-
-def _rows_of_ranks(about: _About, num_rows: int, path: Path) -> list[slice]:
-    sizes = msgspec.convert([rank.get("num_events") for rank in about.ranks], list[int])
-    if min(sizes, default=0) < 0 or sum(sizes) != num_rows:
-        what = f"is damaged (ranks of {sum(sizes)} events in {num_rows} rows)"
-        raise InputError(what, where=str(path), remedy=REMEDY)
-    return [slice(first, end) for first, end in pairwise(accumulate(sizes, initial=0))]
 
 
 class _About(msgspec.Struct):

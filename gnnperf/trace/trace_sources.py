@@ -76,7 +76,12 @@ def sources(path: Path) -> Iterator[Source]:
     """All trace files under a path, in order of their names; refuses an empty path, and archives that break a limit."""
     with untrusted.reading(path):
         if path.is_dir():
-            yield from _directory(path)
+            result = [p for p in _named_as_traces(path) if is_regular(p, path)]
+            if len(result) > limits.MAX_ARCHIVE_MEMBERS:
+                raise InputError(f"holds {len(result)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
+            for file in result:
+                folder = str(file.relative_to(path).parent)
+                yield _source(file, "" if folder == "." else folder)
         elif not path.exists():
             raise InputError("does not exist", where=str(path), allowed=FORMS)
         elif path.name.lower().endswith(ARCHIVE_ENDINGS):
@@ -119,15 +124,6 @@ def _refuse_size(size: int, where: str) -> None:
     if size > limits.MAX_JSON_BYTES:
         raise InputError(f"has {size:,} bytes", where=where, allowed=f"{limits.MAX_JSON_BYTES:,}",
                          remedy="record fewer steps")  # fmt: skip
-
-
-def _directory(path: Path) -> Iterator[Source]:
-    result = [p for p in _named_as_traces(path) if is_regular(p, path)]
-    if len(result) > limits.MAX_ARCHIVE_MEMBERS:
-        raise InputError(f"holds {len(result)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
-    for file in result:
-        folder = str(file.relative_to(path).parent)
-        yield _source(file, "" if folder == "." else folder)
 
 
 def _named_as_traces(path: Path) -> list[Path]:

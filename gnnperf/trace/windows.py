@@ -142,7 +142,7 @@ def _blocks(text: IO[bytes], advance: Callable[[float], None] = lambda amount: N
                 continue
             yield msgspec.json.decode(rest[: start.end()] + b"]}", type=Head), Raw(b"[]")
             prefix, rest = b'{"traceEvents":[', rest[start.end() :]
-        cut = _last(BETWEEN, rest)
+        cut = max(BETWEEN.finditer(rest, max(len(rest) - 2**16, 0)), key=re.Match.start, default=None)
         if cut is not None:
             yield Head(), Raw(b"[" + rest[: cut.start() + 1] + b"]")
             rest = rest[cut.end() :]
@@ -150,11 +150,6 @@ def _blocks(text: IO[bytes], advance: Callable[[float], None] = lambda amount: N
             raise ValueError("the text cannot be cut between events")
     end = msgspec.json.decode(prefix + rest, type=Head)
     yield end, end.traceEvents
-
-
-def _last(pattern: re.Pattern[bytes], text: bytes) -> re.Match[bytes] | None:
-    """The last match within the last 64 KiB."""
-    return max(pattern.finditer(text, max(len(text) - 2**16, 0)), key=re.Match.start, default=None)
 
 
 _raw, _stamps = msgspec.json.Decoder(list[Raw]), msgspec.json.Decoder(list[Stamp], strict=False)

@@ -38,16 +38,12 @@ SIDES = tuple(
 
 @dataclass(frozen=True)
 class HopColumns:
-    """A node's own columns and those of its neighbors.
+    """A node's own columns and those of its neighbors."""
 
-    Attributes:
-        own: the node's own.
-        mean, maximum: per side of SIDES the senders' features that are averaged, and those whose maximum is taken:
-            only what differs within a training step, the rest states nothing that the node does not know, and not the
-            hashed names, which stand for words.
-    """
-
-    own: OwnColumns
+    own: OwnColumns  # the node's own
+    # mean, maximum: per side of SIDES the senders' features that are averaged, and those whose maximum is taken: only
+    # what differs within a training step, the rest states nothing that the node does not know, and not the hashed
+    # names, which stand for words
     mean: tuple[np.ndarray, ...]
     maximum: tuple[np.ndarray, ...]
 
@@ -89,12 +85,8 @@ def aggregate(
 ) -> np.ndarray:
     """[num_receivers, 1 + len(mean) + len(maximum)] float32: how many neighbors, their mean, their maximum; 0 without.
 
-    Args:
-        sent: [num_senders, num_features].
-        ends: [2, num_edges] sender, receiver.
-        num_receivers: rows of the result.
-        mean: columns of `sent` to average.
-        maximum: columns of `sent` whose maximum is taken.
+    `sent` is [num_senders, num_features], `ends` [2, num_edges] sender and receiver; `mean` and `maximum` are columns
+    of `sent`.
     """
     by_receiver = ends[:, np.argsort(ends[1], kind="stable")]
     receivers, first, count = np.unique(by_receiver[1], return_index=True, return_counts=True)  # [r]

@@ -53,9 +53,6 @@ class PredictorAnswer:
     """An Estimate of a predictor that states what each node takes by itself.
 
     The prediction is kept for the step that was requested last: features take longest; each step is requested twice.
-
-    Args:
-        predictor: of a checkpoint of recorded runs.
     """
 
     def __init__(self, predictor: Predictor) -> None:

@@ -36,8 +36,7 @@ def requested_fits(config: LearnerConfig, row: str, data: PreparedData, seed: in
 def simpler(config: LearnerConfig) -> Trees:
     """The learner that a configuration asks for; not the network, and not the trivial predictions.
 
-    Raises:
-        InputError: there is no such setting.
+    Raises InputError: there is no such setting.
     """
     match config.kind:
         case LearnerKind.trees:

@@ -81,14 +81,8 @@ def variant_of(config: DataConfig) -> str:
 def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], variant: str) -> Judged:
     """Rows of every part that has runs: the fitted, the trivial predictions, and where runs were repeated the floor.
 
-    Args:
-        fits: row -> what was trained.
-        data: what it was trained on.
-        parts: of the split.
-        variant: variant_of the data's configuration.
-
-    Raises:
-        InputError: a prediction that is not finite.
+    `fits` is row -> what was trained on `data`, `variant` is variant_of the data's configuration. Raises InputError for
+    a prediction that is not finite.
     """
     fits = {**fits, **{row: fitted(learner, data, None) for row, learner in TRIVIAL.items()}}
     return {part: _rows(fits, data, part, variant) for part in parts if data.steps[part]}

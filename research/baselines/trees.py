@@ -149,16 +149,12 @@ def _dataset(library: Any, columns: NodeColumns, steps: Sequence[Step], label: s
 
 @dataclass(frozen=True)
 class TreeAnswer:
-    """Predictions of fitted trees.
+    """Predictions of fitted trees."""
 
-    Attributes:
-        usual, scheduled: lightgbm.Booster, at its best iteration, for each of LABELS.
-        columns: what describes a node.
-    """
-
+    # usual, scheduled: lightgbm.Booster, at its best iteration, for each of LABELS
     usual: Any
     scheduled: Any
-    columns: NodeColumns
+    columns: NodeColumns  # what describes a node
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] next to other work; comm nodes their base, 0 for device and link nodes."""

@@ -63,18 +63,13 @@ class NearestStep:
 
 @dataclass(frozen=True)
 class Known:
-    """Configurations in columns of mean 0 and spread 1, and their steps.
+    """Configurations in columns of mean 0 and spread 1, and their steps."""
 
-    Attributes:
-        center, spread: [8] of the raw columns.
-        columns: [num_runs, 8].
-        log_step_us: [num_runs].
-    """
-
+    # center, spread: [8] of the raw columns
     center: np.ndarray
     spread: np.ndarray
-    columns: np.ndarray
-    log_step_us: np.ndarray
+    columns: np.ndarray  # [num_runs, 8]
+    log_step_us: np.ndarray  # [num_runs]
 
     def of(self, step: Step) -> np.ndarray:
         """[8] a step's columns."""

@@ -23,8 +23,7 @@ ERROR_COLUMNS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %")
 def run_main(main: Callable[..., int | None]) -> NoReturn:
     """Exit with what `main` returns, or 2 for bad input. `--save` keeps the results of `save_result` calls.
 
-    Args:
-        main: without parameters, or with the list of arguments of the command line.
+    `main` is without parameters, or gets the list of arguments of the command line.
     """
     arguments = [word for word in sys.argv[1:] if word != "--save"]
     takes_arguments = bool(inspect.signature(main).parameters)

@@ -51,16 +51,11 @@ def perceptron(widths: Sequence[int], *, sigmoid: bool) -> nn.Sequential:
 
 @dataclass
 class Recommender:
-    """One rank.
+    """One rank."""
 
-    Attributes:
-        plan: tables whole or by columns, exchanged all to all.
-        parts: of tables on this rank.
-        bottom, top: perceptrons.
-    """
-
-    plan: RecommendationPlan
-    parts: tuple[Part, ...]
+    plan: RecommendationPlan  # tables whole or by columns, exchanged all to all
+    parts: tuple[Part, ...]  # of tables on this rank
+    # bottom, top: perceptrons
     bottom: nn.Sequential
     top: nn.Sequential
 

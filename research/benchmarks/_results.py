@@ -99,8 +99,7 @@ STATEMENTS = {
 def start_saving() -> None:
     """Save what the command measures.
 
-    Raises:
-        InputError: files are changed, so that no commit names the measured code.
+    Raises InputError: files are changed, so that no commit names the measured code.
     """
     global _commit
     if _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs", ":!BENCHMARKS.md"):

@@ -63,22 +63,16 @@ Graphs = Mapping[str, ExecutionGraph]  # run -> graph of its first recording
 
 @dataclass(frozen=True)
 class DeclaredPair:
-    """B is A with one known change.
+    """B is A with one known change."""
 
-    Attributes:
-        kind: of the change.
-        a, b: names of the runs.
-        edits: what makes A's graph B's.
-        trivial_us: the change without any model: the sleep, bytes over the wire, more tokens; 0 where none is at hand.
-        trivial: B's step / A's step likewise; 1 where there is `trivial_us`.
-    """
-
-    kind: str
+    kind: str  # of the change
+    # a, b: names of the runs
     a: str
     b: str
-    edits: tuple[Edit, ...]
+    edits: tuple[Edit, ...]  # what makes A's graph B's
+    # the change without any model: the sleep, bytes over the wire, more tokens; 0 where none is at hand
     trivial_us: float = 0.0
-    trivial: float = 1.0
+    trivial: float = 1.0  # B's step / A's step likewise; 1 where there is `trivial_us`
 
 
 def declared_pairs(graphs: Graphs) -> list[DeclaredPair]:
@@ -200,23 +194,16 @@ KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "seq
 
 @dataclass(frozen=True)
 class Predicted:
-    """One pair.
+    """One pair."""
 
-    Attributes:
-        pair: which.
-        equal: share of shapes of the edited graph that B has; FLOPs of the edited graph / B's.
-        measured_us, noise_us: the change, and what may be chance.
-        predicted_us: the predicted change; ratio_us: the predicted ratio, of A's measured step.
-        trivial_us: without a model.
-    """
-
-    pair: DeclaredPair
-    equal: tuple[float, float]
+    pair: DeclaredPair  # which
+    equal: tuple[float, float]  # share of shapes of the edited graph that B has; FLOPs of the edited graph / B's
+    # measured_us, noise_us: the change, and what may be chance
     measured_us: float
     noise_us: float
-    predicted_us: float
+    predicted_us: float  # the predicted change; ratio_us: the predicted ratio, of A's measured step
     ratio_us: float
-    trivial_us: float
+    trivial_us: float  # without a model
 
     @property
     def is_loud(self) -> bool:

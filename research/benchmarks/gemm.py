@@ -23,23 +23,9 @@ import pandas as pd
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.gnn import summarize
 from research.benchmarks._frame import print_head, print_row, run_main
-from research.benchmarks._op_tables import (
-    TABLES,
-    product_rows,
-    roofline_us,
-    sample,
-    scaled_nearest_us,
-)
+from research.benchmarks._op_tables import TABLES, product_rows, roofline_us, sample, scaled_nearest_us
 from research.benchmarks._public_runs import mirror
-from research.fitting.gemm import (
-    BY_KERNELS,
-    FAMILY,
-    Measured,
-    fit_for_others,
-    fit_generations,
-    measured,
-    predicted_us,
-)
+from research.fitting.gemm import BY_KERNELS, FAMILY, Measured, fit_for_others, fit_generations, measured, predicted_us
 from research.tables import spec_of
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation

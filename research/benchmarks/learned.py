@@ -23,15 +23,7 @@ from pathlib import Path
 
 from gnnperf.cli import INTERRUPTED
 from research.benchmarks._frame import parser_of, run_main
-from research.benchmarks._learned_jobs import (
-    AFTER_OTHERS,
-    FIXED,
-    LEARNED,
-    Job,
-    jobs_of,
-    make,
-    save_network,
-)
+from research.benchmarks._learned_jobs import AFTER_OTHERS, FIXED, LEARNED, Job, jobs_of, make, save_network
 from research.evaluation.records import read_records
 from research.evaluation.row_errors import print_tables
 

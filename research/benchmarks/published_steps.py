@@ -45,20 +45,14 @@ MCORE = "Megatron Core"
 
 @dataclass(frozen=True)
 class Published:
-    """One row of a source.
+    """One row of a source."""
 
-    Attributes:
-        source, device: who published it, and what it ran on.
-        plan: of conf/plan, before `changes`.
-        tokens_per_s: of one device; None: `tflops` is published.
-        tflops: of one device, by the formula of the source.
-    """
-
+    # source, device: who published it, and what it ran on
     source: str
     device: str
-    plan: str
-    tokens_per_s: float | None = None
-    tflops: float | None = None
+    plan: str  # of conf/plan, before `changes`
+    tokens_per_s: float | None = None  # of one device; None: `tflops` is published
+    tflops: float | None = None  # of one device, by the formula of the source
     changes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 

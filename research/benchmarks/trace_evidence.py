@@ -34,48 +34,33 @@ LEAST_STEPS = 3
 
 @dataclass(frozen=True)
 class OwnGpu:
-    """Predictions of one step for the GPU that it was measured on, in us.
+    """Predictions of one step for the GPU that it was measured on, in us."""
 
-    Attributes:
-        run: name of the run.
-        kind: period, makespan or window (a trace without step marks).
-        measured_us: the step.
-        blind_us, default_us: predicted without and with the measurements of the trace; blind NaN where the trace does
-            not name a device of the catalog.
-        removed_us: the default without stalls.
-        blind_uncovered, uncovered: nodes that were measured and have no predicted latency; None without a blind one.
-    """
-
-    run: str
-    kind: str
-    measured_us: float
+    run: str  # name of the run
+    kind: str  # period, makespan or window (a trace without step marks)
+    measured_us: float  # the step
+    # blind_us, default_us: predicted without and with the measurements of the trace; blind NaN where the trace does not
+    # name a device of the catalog
     blind_us: float
     default_us: float
-    removed_us: float
+    removed_us: float  # the default without stalls
+    # blind_uncovered, uncovered: nodes that were measured and have no predicted latency; None without a blind one
     blind_uncovered: int | None
     uncovered: int
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """One step of a run, predicted from the other steps; absolute relative errors.
+    """One step of a run, predicted from the other steps; absolute relative errors."""
 
-    Attributes:
-        run, step: which.
-        outlier: whether its period is far from the run's median.
-        error: of evidence=other_steps.
-        copy: mean error over all other steps, each taken as the prediction.
-        nearest: error of the nearest step.
-        num_others: steps with a period that it can be predicted from.
-    """
-
+    # run, step: which
     run: str
     step: int
-    outlier: bool
-    error: float
-    copy: float
-    nearest: float
-    num_others: int
+    outlier: bool  # whether its period is far from the run's median
+    error: float  # of evidence=other_steps
+    copy: float  # mean error over all other steps, each taken as the prediction
+    nearest: float  # error of the nearest step
+    num_others: int  # steps with a period that it can be predicted from
 
 
 def gpu_recordings(chosen: Sequence[str] = ()) -> Iterator[tuple[str, ExecutionGraph]]:

@@ -38,18 +38,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Improvement:
-    """P(A > B).
+    """P(A > B)."""
 
-    Attributes:
-        probability: share of pairs in which A's error is below B's.
-        low, high: 95 %; NaN with fewer than two runs.
-        num_runs: runs that were judged.
-    """
-
-    probability: float
+    probability: float  # share of pairs in which A's error is below B's
+    # low, high: 95 %; NaN with fewer than two runs
     low: float
     high: float
-    num_runs: int
+    num_runs: int  # runs that were judged
 
     @property
     def verdict(self) -> Verdict:

@@ -39,34 +39,21 @@ KEPT_GRAPHS = 32
 
 @dataclass(frozen=True)
 class Trial:
-    """One prediction of one change.
+    """One prediction of one change."""
 
-    Attributes:
-        pair: number of the pair.
-        kind: of the change.
-        source, target: runs; from A to B or from B to A.
-        repeat: the repeat whose graphs were used.
-        predicted_us: change of the step, median over the profiled steps.
-        measured_us: change of the step without the profiler, in other repeats.
-        noise_us: a change of this size may be chance.
-        summed_us: the trivial prediction: what the edit adds to all nodes, divided among the ranks.
-        remeasured_us: the change as measured in `repeat` itself: what measuring again predicts.
-        touched_share: share of the edited graph's host, device and transfer time in touched nodes.
-        unknown: what the edit states that it cannot know.
-    """
-
-    pair: int
-    kind: str
+    pair: int  # number of the pair
+    kind: str  # of the change
+    # source, target: runs; from A to B or from B to A
     source: str
     target: str
-    repeat: int
-    predicted_us: float
-    measured_us: float
-    noise_us: float
-    summed_us: float
-    remeasured_us: float
-    touched_share: float
-    unknown: tuple[str, ...]
+    repeat: int  # the repeat whose graphs were used
+    predicted_us: float  # change of the step, median over the profiled steps
+    measured_us: float  # change of the step without the profiler, in other repeats
+    noise_us: float  # a change of this size may be chance
+    summed_us: float  # the trivial prediction: what the edit adds to all nodes, divided among the ranks
+    remeasured_us: float  # the change as measured in `repeat` itself: what measuring again predicts
+    touched_share: float  # share of the edited graph's host, device and transfer time in touched nodes
+    unknown: tuple[str, ...]  # what the edit states that it cannot know
 
     @property
     def error(self) -> float:
@@ -138,11 +125,7 @@ def relative_noise(recordings: Mapping[str, Repeats]) -> float:
 
 
 class _Graphs:
-    """Graphs and their unedited step times, kept as long as the next pairs are likely to ask for them again.
-
-    Args:
-        load: recording -> graph.
-    """
+    """Graphs and their unedited step times, kept as long as the next pairs are likely to need them again."""
 
     def __init__(self, load: Load) -> None:
         self.graph = lru_cache(KEPT_GRAPHS)(load)

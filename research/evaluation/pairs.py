@@ -49,18 +49,13 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """B is A with one known change.
+    """B is A with one known change."""
 
-    Attributes:
-        change: which.
-        a, b: names of the runs.
-        edit: what is declared about it.
-    """
-
-    change: Change
+    change: Change  # which
+    # a, b: names of the runs
     a: str
     b: str
-    edit: Mapping[str, Any]
+    edit: Mapping[str, Any]  # what is declared about it
 
 
 @dataclass(frozen=True)

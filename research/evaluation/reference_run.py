@@ -27,18 +27,13 @@ OF_ANY_RUN = ("node_type", "op_name", "segment", "ordinal", "collective")
 
 @dataclass(frozen=True)
 class Aligned:
-    """A step and its counterpart in the reference run.
+    """A step and its counterpart in the reference run."""
 
-    Attributes:
-        step, reference_run: single steps.
-        matched: [num_nodes of step] the counterpart; -1 none.
-        ids: [num_nodes of step] node ids in the whole window.
-    """
-
+    # step, reference_run: single steps
     step: ExecutionGraph
     reference_run: ExecutionGraph
-    matched: np.ndarray
-    ids: np.ndarray
+    matched: np.ndarray  # [num_nodes of step] the counterpart; -1 none
+    ids: np.ndarray  # [num_nodes of step] node ids in the whole window
 
     @property
     def back(self) -> np.ndarray:
@@ -63,8 +58,7 @@ def align_runs(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
 def aligned_steps(graph: ExecutionGraph, reference_run: ExecutionGraph) -> Iterator[Aligned]:
     """Every step of the graph, with the steps of the reference run in turn.
 
-    Raises:
-        InputError: one of the graphs has no whole step.
+    Raises InputError: one of the graphs has no whole step.
     """
     for each in (graph, reference_run):
         if not each.steps:
@@ -122,14 +116,10 @@ def _sentences(missing: np.ndarray) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class WaitAs:
-    """Collectives are waited for where another recording waits for them: the reverse of `Block`, given the original.
+    """Collectives are waited for where another recording waits for them: the reverse of `Block`, given the original."""
 
-    Attributes:
-        other: a recording of the program whose waits are taken; only which op waits is read, no time.
-        collective, phase: as in `Block`.
-    """
-
-    other: ExecutionGraph
+    other: ExecutionGraph  # a recording of the program whose waits are taken; only which op waits is read, no time
+    # collective, phase: as in `Block`
     collective: str | None = None
     phase: str | None = None
 

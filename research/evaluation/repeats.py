@@ -85,14 +85,8 @@ def repeated_calls(
 ) -> list[tuple[OpSelector, OpSelector]]:
     """For every rank with such calls: which calls of `once` are repeated, and which calls of `repeated` they become.
 
-    Args:
-        once: a recording of the program that runs each call once; its last whole step is read.
-        repeated: a recording of the other program; likewise.
-        calls: the op, and what else is known of its calls.
-        times: how often each of them runs in `repeated`.
-
-    Raises:
-        InputError: no run of equal calls is `times` times as long there.
+    The last whole step of each recording is read. Raises InputError where no run of equal calls is `times` times as
+    long in `repeated`.
     """
     result = []
     for rank in once.ranks if calls.ranks is None else calls.ranks:

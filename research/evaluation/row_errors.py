@@ -24,29 +24,21 @@ Rows = Mapping[str, Sequence[EvaluationRecord]]  # row -> its seeds, of one spli
 
 @dataclass(frozen=True)
 class Figures:
-    """Errors of nodes, or of steps.
+    """Errors of nodes, or of steps."""
 
-    Attributes:
-        count: nodes or steps per seed.
-        gmae: geometric mean of the error, floored at 0.1 %.
-        low, high: of it, 95 % over runs and seeds.
-        by_time: of nodes, weighted by measured latency; NaN of steps.
-        mean, median, p90, max: of the error.
-        mean_log: mean |ln(predicted / measured)|.
-        bias: exp(mean(ln(predicted / measured))) - 1; negative: too short.
-    """
-
-    count: int
-    gmae: float
+    count: int  # nodes or steps per seed
+    gmae: float  # geometric mean of the error, floored at 0.1 %
+    # low, high: of it, 95 % over runs and seeds
     low: float
     high: float
-    by_time: float
+    by_time: float  # of nodes, weighted by measured latency; NaN of steps
+    # mean, median, p90, max: of the error
     mean: float
     median: float
     p90: float
     max: float
-    mean_log: float
-    bias: float
+    mean_log: float  # mean |ln(predicted / measured)|
+    bias: float  # exp(mean(ln(predicted / measured))) - 1; negative: too short
 
 
 def rows_of(records: Sequence[EvaluationRecord]) -> dict[str, dict[str, list[EvaluationRecord]]]:

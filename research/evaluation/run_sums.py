@@ -102,16 +102,8 @@ def interval_over_groups(
 ) -> tuple[float, float]:  # fmt: skip
     """Percentile bootstrap (Efron 1979), groups drawn with replacement.
 
-    Args:
-        values: [n]; NaN does not count.
-        groups: [n] name or number of the run or pair.
-        statistic: of the values that count.
-        level: share of draws inside.
-        num_draws: draws.
-        seed: of the draws.
-
-    Returns:
-        Lower and upper end; NaN with fewer than two groups.
+    Lower and upper end, between which `level` of the draws lie; NaN with fewer than two groups. Of `values` [n], NaN
+    does not count; `groups` [n] are names or numbers of the run or pair.
     """
     use = ~np.isnan(values)
     names, group = np.unique(groups[use], return_inverse=True)

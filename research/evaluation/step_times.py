@@ -22,8 +22,7 @@ def step_times_us(graph: ExecutionGraph) -> np.ndarray:
     Each rank begins its first step when it did. Steps follow each other through threads and streams, so that slack of
     one step may absorb what another one is late. Nodes without a measurement take the median of their class.
 
-    Raises:
-        InputError: the graph has no whole step.
+    Raises InputError: the graph has no whole step.
     """
     if not graph.steps:
         raise InputError("has no whole step", where=f"graph {graph.name!r}", remedy="record at least one whole step")

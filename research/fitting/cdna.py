@@ -19,15 +19,7 @@ import pandas as pd
 from gnnperf.analytic import default_constants
 from gnnperf.analytic.kernels.dispatch import has_forms, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.analytic.roofline import (
-    CDNA_FILE,
-    OTHERS,
-    CdnaConstants,
-    FamilyShares,
-    cdna_kind,
-    rate_key_of,
-    shares_us,
-)
+from gnnperf.analytic.roofline import CDNA_FILE, OTHERS, CdnaConstants, FamilyShares, cdna_kind, rate_key_of, shares_us
 from gnnperf.core import NodeType
 from gnnperf.hardware import conf_dir, match_device
 from research.benchmarks._public_runs import imported

@@ -49,12 +49,9 @@ class _Points:
 
 
 def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str = "") -> CollectiveConstants:
-    """The models of one platform.
+    """The models of one platform, from its rows (research.tables.collective_tables.COLUMNS).
 
-    Args:
-        table: rows of one platform (research.tables.collective_tables.COLUMNS).
-        cluster: where they were measured: its links, and its rings where there is no switch.
-        provenance: kept with the result.
+    `cluster` is where they were measured: its links, and its rings where there is no switch.
     """
     lanes, thin = dict(rings_of(cluster) or {}), thinned(table)
     collective_models, groups = {}, {}

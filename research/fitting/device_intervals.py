@@ -30,10 +30,8 @@ GENERATION_LEVEL = 0.9  # of generations whose quantile lies within, on each sid
 def fit_device_intervals(held_out: pd.DataFrame, level: float, pooled: float | None = None) -> DeviceIntervals:
     """Groups with rows of at least LEAST_GENERATIONS generations; families with rows in several dtypes.
 
-    Args:
-        held_out: columns generation, family, dtype, score = log(measured / predicted without the generation).
-        level: share that should lie within.
-        pooled: deviation between generations (`pooled_deviation`) that moderates that of each group; None: nothing.
+    `held_out` has columns generation, family, dtype, score = log(measured / predicted without the generation); `level`
+    of them should lie within. The deviation of each group is moderated by `pooled`, that between generations.
     """
     result: dict[str, tuple[float, float]] = {}
     for keys in (held_out["family"], held_out["family"] + SEPARATOR + held_out["dtype"]):

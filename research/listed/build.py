@@ -111,18 +111,10 @@ def listed_program(result: Sequence[Section], part: Part) -> tuple[Owned, ...]:
 def build_listed(
     name: str, ops: Sequence[ListedOp], layers: int, part: Part, training: bool, ways: Parallelism | None = None
 ) -> ExecutionGraph:
-    """The graph of a forward pass, or of a forward and a backward pass.
+    """The graph of a forward pass, or of a forward and a backward pass, of a model with `layers` of the listed layer.
 
-    Args:
-        name: of the graph.
-        ops: the list.
-        layers: how often the model has the listed layer.
-        part: which passes.
-        training: dropout is active; results are kept for gradients.
-        ways: ranks that sum over each other, if any; None: one rank.
-
-    Raises:
-        InputError: see `sections`.
+    In `training` dropout is active and results are kept for gradients; `ways` are ranks that sum over each other, None
+    one rank. Raises InputError as `sections` does.
     """
     program = [Placed(each.item) for each in listed_program(sections(ops, layers, training), part)]
     return _graph(name, program, ways or Parallelism())

@@ -25,18 +25,13 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """An intervention: B is A with one known change.
+    """An intervention: B is A with one known change."""
 
-    Attributes:
-        change: which.
-        a, b: runs of the plan.
-        edit: what the change does to the graph of A, as `gnnperf interventions` reads it.
-    """
-
-    change: Change
+    change: Change  # which
+    # a, b: runs of the plan
     a: RunSpec
     b: RunSpec
-    edit: Mapping[str, object]
+    edit: Mapping[str, object]  # what the change does to the graph of A, as `gnnperf interventions` reads it
 
 
 @dataclass(frozen=True)

@@ -51,14 +51,10 @@ def drift(before_us: Sequence[float], after_us: Sequence[float]) -> float:
 
 
 class NoiseProbe:
-    """Lets a recording begin when the machine is as fast as it has been at its best.
+    """Lets a recording begin when the machine is as fast as it has been at its best, or slower by `max_drift`.
 
-    Neighbors on the same hardware slow a machine down for seconds, then let it go again.
-
-    Args:
-        max_drift: how much slower it may be.
-        best_us: [num_cores] the fastest probe of each core so far; fewer, where nothing is known.
-        patience_s: how long a recording waits at most.
+    Neighbors on the same hardware slow a machine down for seconds, then let it go again. `best_us` [num_cores] are the
+    fastest probes of each core so far (fewer, where nothing is known); a recording waits `patience_s` at most.
     """
 
     def __init__(self, max_drift: float, best_us: Sequence[float] = (), patience_s: float = PATIENCE_S) -> None:

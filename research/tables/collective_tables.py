@@ -69,8 +69,7 @@ def _column(values: object, kind: str, num_rows: int) -> pd.Series:
 def read_collective_table(path: Path) -> CollectiveTable:
     """Rows of a .parquet or .csv file; columns that are not NEEDED may be missing, `nodes` is then 1.
 
-    Raises:
-        InputError: not readable, a column is missing, what should be a number is none, or no row measures anything.
+    Raises InputError: not readable, a column is missing, what should be a number is none, or no row measures anything.
     """
     if path.suffix not in SUFFIXES:
         raise InputError(f"has the suffix {path.suffix!r}", where=str(path), allowed=", ".join(SUFFIXES))

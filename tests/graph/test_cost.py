@@ -57,49 +57,31 @@ def _image(*shape: int) -> torch.Tensor:
     return torch.ones(*shape, requires_grad=True)
 
 
+CONVOLVED, BOTH = ("aten::convolution",), ("aten::convolution", "aten::convolution_backward")
 CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "mm": (lambda: torch.mm(torch.ones(3, 4), torch.ones(4, 5)), ("aten::mm",)),
     "addmm": (lambda: torch.addmm(torch.ones(5), torch.ones(3, 4), torch.ones(4, 5)), ("aten::addmm",)),
     "bmm": (lambda: torch.bmm(torch.ones(2, 3, 4), torch.ones(2, 4, 5)), ("aten::bmm",)),
-    "baddbmm": (
-        lambda: torch.baddbmm(torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5)),
-        ("aten::baddbmm",),
-    ),
+    "baddbmm": (lambda: torch.baddbmm(torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5)),
+                ("aten::baddbmm",)),
     "linear and its backward": (
-        lambda: _backward(functional.linear(_image(6, 4), _image(5, 4), _image(5))),
-        ("aten::addmm", "aten::mm"),
-    ),
+        lambda: _backward(functional.linear(_image(6, 4), _image(5, 4), _image(5))), ("aten::addmm", "aten::mm")),
     "convolution, stride and padding": (
-        lambda: functional.conv2d(torch.ones(2, 3, 9, 8), torch.ones(4, 3, 3, 3), stride=2, padding=1),
-        ("aten::convolution",),
-    ),
+        lambda: functional.conv2d(torch.ones(2, 3, 9, 8), torch.ones(4, 3, 3, 3), stride=2, padding=1), CONVOLVED),
     "convolution, groups and dilation": (
-        lambda: functional.conv2d(torch.ones(2, 4, 9, 9), torch.ones(8, 2, 3, 3), dilation=2, groups=2),
-        ("aten::convolution",),
-    ),
+        lambda: functional.conv2d(torch.ones(2, 4, 9, 9), torch.ones(8, 2, 3, 3), dilation=2, groups=2), CONVOLVED),
     "transposed convolution": (
-        lambda: functional.conv_transpose2d(
-            torch.ones(2, 4, 5, 5), torch.ones(4, 3, 3, 3), stride=2, padding=1, output_padding=1
-        ),
-        ("aten::convolution",),
-    ),
+        lambda: functional.conv_transpose2d(torch.ones(2, 4, 5, 5), torch.ones(4, 3, 3, 3), stride=2, padding=1,
+                                            output_padding=1), CONVOLVED),
     "one-dimensional convolution": (
-        lambda: functional.conv1d(torch.ones(2, 3, 9), torch.ones(4, 3, 3), padding=1),
-        ("aten::convolution",),
-    ),
+        lambda: functional.conv1d(torch.ones(2, 3, 9), torch.ones(4, 3, 3), padding=1), CONVOLVED),
     "convolution backward": (
-        lambda: _backward(functional.conv2d(_image(2, 4, 9, 9), _image(6, 4, 3, 3), stride=2)),
-        ("aten::convolution", "aten::convolution_backward"),
-    ),
+        lambda: _backward(functional.conv2d(_image(2, 4, 9, 9), _image(6, 4, 3, 3), stride=2)), BOTH),
     "convolution backward, weight only": (
-        lambda: _backward(functional.conv2d(torch.ones(2, 4, 9, 9), _image(6, 4, 3, 3))),
-        ("aten::convolution", "aten::convolution_backward"),
-    ),
+        lambda: _backward(functional.conv2d(torch.ones(2, 4, 9, 9), _image(6, 4, 3, 3))), BOTH),
     "transposed convolution backward": (
-        lambda: _backward(functional.conv_transpose2d(_image(2, 4, 5, 5), _image(4, 3, 3, 3), stride=2)),
-        ("aten::convolution", "aten::convolution_backward"),
-    ),
-}
+        lambda: _backward(functional.conv_transpose2d(_image(2, 4, 5, 5), _image(4, 3, 3, 3), stride=2)), BOTH),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

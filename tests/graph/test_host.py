@@ -114,20 +114,15 @@ def test_ties_an_op_of_no_length_at_the_boundary_opens_the_new_step() -> None:
     table = trace(mark(0, 0, 25), op("aten::a", 5, 10), mark(1, 25, 50), op("aten::b", 25, 25), op("aten::c", 30, 40))
     nodes = build_graph(run_of(table)).nodes
     host = nodes[(nodes["node_type"] == "host")]
-    steps = dict(
-        zip(host.loc[host["segment"] == "T5", "op_name"], host.loc[host["segment"] == "T5", "step"], strict=True)
-    )
+    ops = host[host["segment"] == "T5"]
+    steps = dict(zip(ops["op_name"], ops["step"], strict=True))
     assert steps == {"aten::a": 0, "aten::b": 1, "aten::c": 1}
     assert host["step"].is_monotonic_increasing  # in order of execution
 
 
 def test_threads_are_cut_apart() -> None:
-    events = (
-        op("aten::a", 0, 10),
-        op("aten::b", 5, 8, thread=2),
-        op("aten::c", 20, 30),
-        op("aten::d", 50, 60, thread=2),
-    )
+    first, second = (A, op("aten::c", 20, 30)), (op("aten::b", 5, 8, thread=2), op("aten::d", 50, 60, thread=2))
+    events = (*first, *second)
     assert timeline(*events) == [("T5", 0, 10), ("T1", 10, 20), ("T5", 20, 30)]
     assert timeline(*events, thread=2) == [("T5", 5, 8), ("T1", 8, 50), ("T5", 50, 60)]
 

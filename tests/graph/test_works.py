@@ -38,14 +38,10 @@ def test_works_are_in_order_of_start_with_streams_numbered_by_first_use(
 
 def test_kernels_of_one_op_are_siblings_in_order_of_start() -> None:
     events, works = works_of(
-        op("aten::mm", 0, 50),
-        call("cudaLaunchKernel", 5, 8, corr=1),
-        call("cudaLaunchKernel", 10, 12, corr=2),
-        call("cudaLaunchKernel", 60, 62, corr=3),
-        kernel("split_k", 20, 30, corr=1),
-        kernel("reduce", 30, 40, corr=2),
-        kernel("alone", 70, 80, corr=3),
-    )
+        op("aten::mm", 0, 50), call("cudaLaunchKernel", 5, 8, corr=1), call("cudaLaunchKernel", 10, 12, corr=2),
+        call("cudaLaunchKernel", 60, 62, corr=3), kernel("split_k", 20, 30, corr=1),
+        kernel("reduce", 30, 40, corr=2), kernel("alone", 70, 80, corr=3),
+    )  # fmt: skip
     assert events.name[works.event].tolist() == ["split_k", "reduce", "alone"]
     assert (works.ordinal.tolist(), works.num_siblings.tolist()) == ([0, 1, 0], [2, 2, 1])
 
@@ -76,11 +72,9 @@ def test_a_collective_inside_a_graph_launch_is_not_taken_apart() -> None:
 
 def test_classes_of_work() -> None:
     _, works = works_of(
-        kernel("early", 0, 5, corr=77),
-        kernel("gemm", 10, 20),
-        copy("Memcpy HtoD (Pinned -> Device)", 20, 30, bytes=4096.0),
-        all_reduce(30, 40),
-    )
+        kernel("early", 0, 5, corr=77), kernel("gemm", 10, 20),
+        copy("Memcpy HtoD (Pinned -> Device)", 20, 30, bytes=4096.0), all_reduce(30, 40),
+    )  # fmt: skip
     assert works.before_window.tolist() == [True, False, False, False]
     assert works.is_copy.tolist() == [False, False, True, False]
     assert works.is_comm.tolist() == [False, False, False, True]
@@ -113,14 +107,10 @@ def test_flops_are_shared_among_siblings_and_unknown_cost_is_nan() -> None:
 
 def test_a_memset_takes_no_share_of_the_flops_of_its_op() -> None:
     """A split GEMM clears its output first: all 65,536 FLOPs belong to the GEMM."""
-    graph = build_graph(
-        run_of(
-            trace(
-                op("aten::mm", 0, 50, input_dims="[[64,32],[32,16]]", input_types='["float","float"]'),
-                call("cudaMemsetAsync", 5, 8, corr=1), call("cudaLaunchKernel", 10, 12, corr=2),
-                copy("Memset (Device)", 20, 22, corr=1, bytes=2048.0), kernel("split_k", 25, 40, corr=2),
-            )
-        )
+    graph = graph_of(
+        op("aten::mm", 0, 50, input_dims="[[64,32],[32,16]]", input_types='["float","float"]'),
+        call("cudaMemsetAsync", 5, 8, corr=1), call("cudaLaunchKernel", 10, 12, corr=2),
+        copy("Memset (Device)", 20, 22, corr=1, bytes=2048.0), kernel("split_k", 25, 40, corr=2),
     )  # fmt: skip
     memset, gemm = (graph.nodes[graph.nodes["node_type"] == t].iloc[0] for t in ("memory", "compute"))
     assert (gemm["flops"], gemm["ordinal"], gemm["num_siblings"]) == (65536.0, 0, 1)

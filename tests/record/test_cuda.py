@@ -84,13 +84,9 @@ def test_a_program_that_never_used_cuda_works_on_the_cpu(cuda: Cuda) -> None:
     ],
 )
 def test_the_device_is_the_one_that_holds_the_rank(
-    cuda: Cuda,
-    monkeypatch: pytest.MonkeyPatch,
-    held_bytes: list[int],
-    current: int,
-    local_rank: str | None,
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, held_bytes: list[int], current: int, local_rank: str | None,
     expected: int,
-) -> None:
+) -> None:  # fmt: skip
     cuda.held_bytes, cuda.current = held_bytes, current
     if local_rank is not None:
         monkeypatch.setenv("LOCAL_RANK", local_rank)

@@ -26,9 +26,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A kernel that shows of two sockets, three caches and memory, and of no governor."""
     (tmp_path / "cpuinfo").write_text(CPUINFO)
     (tmp_path / "meminfo").write_text("MemTotal:       2048 kB\nMemFree: 1 kB\n")
-    for index, (level, kind, size) in enumerate(
-        (("1", "Data", "32K"), ("2", "Unified", "1024K"), ("3", "Unified", "2M"))
-    ):
+    caches = (("1", "Data", "32K"), ("2", "Unified", "1024K"), ("3", "Unified", "2M"))
+    for index, (level, kind, size) in enumerate(caches):
         cache = tmp_path / "cache" / f"index{index}"
         cache.mkdir(parents=True)
         for name, text in (("level", level), ("type", kind), ("size", size)):
@@ -47,11 +46,8 @@ def test_a_host_is_read_from_the_kernel(machine: Path) -> None:
 
 def test_a_governed_clock_is_read_where_there_is_one(machine: Path) -> None:
     (machine / "cpufreq").mkdir()
-    for name, text in (
-        ("scaling_governor", "powersave"),
-        ("scaling_max_freq", "3900000"),
-        ("scaling_cur_freq", "800000"),
-    ):
+    texts = {"scaling_governor": "powersave", "scaling_max_freq": "3900000", "scaling_cur_freq": "800000"}
+    for name, text in texts.items():
         (machine / "cpufreq" / name).write_text(text + "\n")
     facts = host.host_facts()
     assert (facts["governor"], facts["max_clock_mhz"], facts["clock_mhz"]) == ("powersave", 3900, 800)

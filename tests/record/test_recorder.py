@@ -183,8 +183,3 @@ def test_events_and_wanted_keys_stay() -> None:
         "distributedInfo": {"rank": 1, "pg_config": [{"ranks": [0, 1]}]},
         "traceEvents": [{"ph": "X", "name": "a [b] ]", "args": {"Input Dims": [[2, 3]]}}],
     }
-
-
-def test_a_file_without_events_is_refused() -> None:
-    with pytest.raises(ValueError, match="not found"):
-        kineto_without_environment(b"{}")

@@ -60,12 +60,9 @@ def test_what_is_no_whole_trace_is_refused(tmp_path: Path, content: bytes, messa
     _refused(files.write(tmp_path / "t.json", content), message)
 
 
-def test_no_such_path_and_an_empty_folder(tmp_path: Path) -> None:
+def test_no_such_path_an_empty_folder_and_a_pipe_that_is_not_waited_for(tmp_path: Path) -> None:
     _refused(tmp_path / "nowhere", "does not exist")
     _refused(tmp_path, "holds no trace file")
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     _refused(tmp_path / "pipe.json", "is not a file")
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from gnnperf.core import OpFamily
-from gnnperf.graph.cost.op_call import (
-    Formula,
-    OpCall,
-    Tensor,
-    UnknownCost,
-    Work,
-    broadcast,
-    of_ops,
-    total_bytes,
-)
+from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, broadcast, of_ops, total_bytes
 
 SCALED_RESULT_BYTES = 2
 
@@ -92,15 +83,9 @@ def cslt_sparse_mm(call: OpCall) -> Work:
     packed, dense = call.tensor(0), call.tensor(1)
     if len(dense.shape) != 2 or not dense.shape[0]:
         raise UnknownCost
-    return _two_four(compressed_rows(packed, dense), dense, packed, call.optional(2))
-
-
-def compressed_rows(packed: Tensor, dense: Tensor) -> int:
-    """m of a compressed [m, k]."""
-    if len(packed.shape) == 2:
-        return packed.shape[0]
     sixteenths = 10 if dense.item_bytes == 1 else 9
-    return packed.numel * 16 // (sixteenths * dense.shape[0])
+    rows = packed.shape[0] if len(packed.shape) == 2 else packed.numel * 16 // (sixteenths * dense.shape[0])
+    return _two_four(rows, dense, packed, call.optional(2))
 
 
 def semi_structured_mm(call: OpCall) -> Work:

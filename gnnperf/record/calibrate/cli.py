@@ -5,12 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gnnperf.core import Subparsers, add_command, print_result, require
-
-if TYPE_CHECKING:
-    from gnnperf.record.calibrate.run import Machine
 
 DESCRIPTION = """\
 Measure this machine, for predictions on it: sustained rates, bandwidth, launch floor, host overheads, embedding
@@ -49,18 +45,13 @@ def _calibrate(arguments: argparse.Namespace) -> None:
     check_out(arguments.out, arguments.overwrite)
     ops = read_ops(arguments.ops) if arguments.ops else None
     here = machine(arguments.device)
-    ask = Ask(_ranks(arguments.ranks, here), ops)
+    ranks = here.count if arguments.ranks is None else arguments.ranks
+    limit = here.count if here.kind == "gpu" else 8 * here.count
+    require(0 <= ranks <= limit, "--ranks", ranks, f"0 to {limit} on this machine")
+    ask = Ask(ranks, ops)
     result = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
     widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in result)
     document = {"out": str(arguments.out), "device": here.label, "values": len(result),
                 "rounds": len(result[0].round_medians_us), "median_interval": widths[len(widths) // 2]}  # fmt: skip
     line = "{out}: {device}, {values} measured values in {rounds} rounds; median interval +- {median_interval:.1%}"
     print_result(arguments, lambda: document, lambda: line.format(**document))
-
-
-def _ranks(requested: int | None, here: Machine) -> int:
-    if requested is None:
-        return here.count
-    limit = here.count if here.kind == "gpu" else 8 * here.count
-    require(0 <= requested <= limit, "--ranks", requested, f"0 to {limit} on this machine")
-    return requested

@@ -19,15 +19,7 @@ import torch
 from gnnperf.core import InputError
 from gnnperf.record.calibrate.call import Call, calls
 from gnnperf.record.calibrate.comm import finish, measure_groups
-from gnnperf.record.calibrate.point import (
-    Cache,
-    CommPoint,
-    HostPoint,
-    OpPoint,
-    Reading,
-    read_readings,
-    write_readings,
-)
+from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Reading, read_readings, write_readings
 from gnnperf.record.calibrate.suite import footprint_bytes
 from gnnperf.record.launcher import keep_memory, launch
 
@@ -189,7 +181,12 @@ def run_job(job: Job) -> list[Reading]:
     device = torch.device(job.device)
     comm_s = job.seconds * len(job.comm) / max(2 * len(job.points) + len(job.comm), 1)
     # First: ranks are processes of their own, with this process's cores.
-    result = _comm(job, comm_s) if job.comm else []
+    result: list[Reading] = []
+    if job.comm:
+        own = Path(job.out).with_suffix(".comm")
+        arguments = (job.comm, job.device, job.seed, comm_s, own)
+        launch(measure_groups, arguments, world_size=job.ranks, timeout_s=LAUNCH_TIMEOUT_S + comm_s)
+        result = read_readings(own)
     if device.type == "cpu":  # as a recorded rank has it: one core, one thread
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         torch.set_num_threads(1)
@@ -206,25 +203,14 @@ def _ops(job: Job, device: torch.device, seconds: float) -> Iterator[Reading]:
     own_timers = timers(device, job.cache_bytes)
     for place, point in enumerate(points):
         torch.backends.cuda.matmul.allow_tf32 = point.tf32
-        batches = _batches(point, device, generator)
+        num = CONTENTS_BYTES // max(footprint_bytes(point) * point.tables, 1)
+        batches = [calls(point, device, generator) for _ in range(max(1, min(MOST_CONTENTS, num)))]
         ways = [(timer, cache) for timer in own_timers for cache in Cache]
         share_s = max(deadline - time.monotonic(), 0.0) / (len(points) - place) / len(ways)
         for timer, cache in shuffled.sample(ways, len(ways)):
             with torch.no_grad():
                 latency_us, num_samples = median_us(timer, batches, cache, share_s)
             yield Reading(point, cache, timer.launch_included, latency_us, num_samples)
-
-
-def _batches(point: OpPoint, device: torch.device, generator: torch.Generator) -> list[list[Call]]:
-    num = CONTENTS_BYTES // max(footprint_bytes(point) * point.tables, 1)
-    return [calls(point, device, generator) for _ in range(max(1, min(MOST_CONTENTS, num)))]
-
-
-def _comm(job: Job, seconds: float) -> list[Reading]:
-    own = Path(job.out).with_suffix(".comm")
-    arguments = (job.comm, job.device, job.seed, seconds, own)
-    launch(measure_groups, arguments, world_size=job.ranks, timeout_s=LAUNCH_TIMEOUT_S + seconds)
-    return read_readings(own)
 
 
 def main(path: str) -> int:

@@ -17,12 +17,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(HERE))
 
 
-def _run_hidden() -> None:
-    spec = PathFinder.find_spec("sitecustomize", [path for path in sys.path if os.path.abspath(path) != HERE])
-    if spec is not None and spec.loader is not None:
-        spec.loader.exec_module(module_from_spec(spec))
-
-
 class _Optimizers:
     """Finds torch's optimizers, and lets their first step begin the recording."""
 
@@ -54,4 +48,6 @@ def _stepped(optimizer: Any, *arguments: object) -> None:
 
 
 sys.meta_path.insert(0, _Optimizers())  # type: ignore[arg-type]
-_run_hidden()
+_hidden = PathFinder.find_spec("sitecustomize", [path for path in sys.path if os.path.abspath(path) != HERE])
+if _hidden is not None and _hidden.loader is not None:
+    _hidden.loader.exec_module(module_from_spec(_hidden))

@@ -43,8 +43,7 @@ def fetch(entry: Entry, folder: Path, origin: Origin) -> Path:
 
     A verified file that is there already is left as it is. A new one appears whole and verified, or not at all.
 
-    Raises:
-        InputError: out of reach, not in the mirror, other bytes than promised, or a folder that cannot be written.
+    Raises InputError: out of reach, not in the mirror, other bytes than promised, or a folder that cannot be written.
     """
     target = folder / entry.name
     try:
@@ -62,17 +61,12 @@ def is_promised(entry: Entry, content: bytes) -> bool:
     """Whether this is the file of the entry: mirrored bytes, upstream bytes, or upstream's re-compressed."""
     if hashlib.sha256(content).hexdigest() in (entry.mirror_sha256, entry.sha256):
         return True
-    return entry.recompressed and _sha256_unpacked(content) == entry.sha256
-
-
-def _sha256_unpacked(content: bytes) -> str | None:
-    """SHA-256 of what gzipped bytes hold; None if they are not gzipped, cut off, or more than MAX_BYTES."""
     unpacker = zlib.decompressobj(wbits=31)
     try:
         unpacked = unpacker.decompress(content, MAX_BYTES)
     except zlib.error:
-        return None
-    return hashlib.sha256(unpacked).hexdigest() if unpacker.eof else None
+        return False
+    return entry.recompressed and unpacker.eof and hashlib.sha256(unpacked).hexdigest() == entry.sha256
 
 
 def _from_mirror(entry: Entry, mirror: Path) -> bytes:

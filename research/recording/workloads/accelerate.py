@@ -71,17 +71,11 @@ def _require_cuda(key: str) -> None:
 
 @dataclass
 class CapturedTrainer:
-    """Replays a captured step; new batches are copied into the tensors that it reads.
+    """Replays a captured step; new batches are copied into the tensors that it reads."""
 
-    Attributes:
-        eager: the program.
-        batches: micro-batches without end.
-        read: one micro-batch per accumulation: the memory that the captured step reads.
-    """
-
-    eager: LossTrainer
-    batches: Iterator[Batch]
-    read: tuple[Batch, ...]
+    eager: LossTrainer  # the program
+    batches: Iterator[Batch]  # micro-batches without end
+    read: tuple[Batch, ...]  # one micro-batch per accumulation: the memory that the captured step reads
 
     def __post_init__(self) -> None:
         """Run a few steps next to the current stream, then capture one."""

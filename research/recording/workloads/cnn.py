@@ -15,14 +15,7 @@ from gnnperf.core import require
 from research.recording.workloads.accelerate import Batch, model_trainer
 from research.recording.workloads.replicate import own_batches, replicate
 from research.recording.workloads.transformer import own_samples
-from research.recording.workloads.workload import (
-    SEED,
-    Trainer,
-    Workload,
-    device,
-    repeated,
-    repeats_here,
-)
+from research.recording.workloads.workload import SEED, Trainer, Workload, device, repeated, repeats_here
 
 CLASSES = 10
 STAGES = 3  # each halves the image and doubles the channels
@@ -42,39 +35,22 @@ class Cnn(Workload, kind="cnn", label="resnet", width="channels",
     "bucket_mb": "mb", "layout": "", "precision": "", "accumulation": "acc", "repeats": "rep", "repeating_rank": "on",
     "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
 }):  # fmt: skip
-    """An image classifier.
+    """An image classifier."""
 
-    Attributes:
-        blocks: residual blocks per stage.
-        channels: of the first stage.
-        image: height and width.
-        batch: samples per rank and micro-batch.
-        bucket_mb: DDP's bucket: smaller ones give more, earlier all-reduces.
-        layout: of a residual block.
-        precision: of products, float32 or bfloat16 (autocast).
-        accumulation: micro-batches per step.
-        repeats: how often the first convolution of every block runs in the forward.
-        repeating_rank: the only rank that repeats it; None all do.
-        uneven: the last rank has `uneven` times the batch.
-        blocking: ranks wait for a bucket of gradients where they send it.
-        compile: with torch.compile (CUDA only).
-        cuda_graph: the step is captured once and replayed (one CUDA device only).
-    """
-
-    blocks: int = 1
-    channels: int = 16
-    image: int = 32
-    batch: int = 16
-    bucket_mb: float = 1.0
-    layout: Layout = Layout.BASIC
-    precision: str = "float32"
-    accumulation: int = 1
-    repeats: int = 1
-    repeating_rank: int | None = None
-    uneven: float = 1.0
-    blocking: bool = False
-    compile: bool = False
-    cuda_graph: bool = False
+    blocks: int = 1  # residual blocks per stage
+    channels: int = 16  # of the first stage
+    image: int = 32  # height and width
+    batch: int = 16  # samples per rank and micro-batch
+    bucket_mb: float = 1.0  # DDP's bucket: smaller ones give more, earlier all-reduces
+    layout: Layout = Layout.BASIC  # of a residual block
+    precision: str = "float32"  # of products, float32 or bfloat16 (autocast)
+    accumulation: int = 1  # micro-batches per step
+    repeats: int = 1  # how often the first convolution of every block runs in the forward
+    repeating_rank: int | None = None  # the only rank that repeats it; None all do
+    uneven: float = 1.0  # the last rank has `uneven` times the batch
+    blocking: bool = False  # ranks wait for a bucket of gradients where they send it
+    compile: bool = False  # with torch.compile (CUDA only)
+    cuda_graph: bool = False  # the step is captured once and replayed (one CUDA device only)
 
     def build(self) -> Trainer:
         """The replicated model and batches."""

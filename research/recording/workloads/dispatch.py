@@ -18,13 +18,9 @@ from research.recording.workloads.workload import repeated
 
 
 class Experts(nn.Module):
-    """The experts of one layer that this rank holds: perceptrons with one hidden layer.
+    """The experts of one layer that this rank holds: perceptrons with one hidden layer of `hidden` columns.
 
-    Args:
-        experts: how many.
-        width: columns of a token.
-        hidden: columns inside.
-        times: how often the first product runs.
+    The first product runs `times` times; `width` is the columns of a token.
     """
 
     def __init__(self, experts: int, width: int, hidden: int, times: int = 1) -> None:
@@ -47,26 +43,15 @@ class Dispatch(Protocol):
     """The experts of all ranks, seen from the tokens of this one."""
 
     def __call__(self, tokens: torch.Tensor, chosen: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-        """Sum of the chosen experts' outputs.
+        """[N, W] sum of the outputs of the experts that `chosen` [N, top] int64 numbers, weighted by `gates` [N, top].
 
-        Args:
-            tokens: [N, W].
-            chosen: [N, top] int64 numbers of experts.
-            gates: [N, top] weights of their outputs.
-
-        Returns:
-            [N, W].
+        `tokens` are [N, W].
         """
         ...
 
 
 class Padded:
-    """Every expert has `capacity` places for the tokens of each rank; tokens that find none get no output.
-
-    Args:
-        experts: of this rank.
-        capacity: places.
-    """
+    """Every expert has `capacity` places for the tokens of each rank; tokens that find none get no output."""
 
     def __init__(self, experts: Experts, capacity: int) -> None:
         self.experts, self.capacity, self.ranks = experts, capacity, dist.get_world_size()
@@ -90,11 +75,7 @@ class Padded:
 
 
 class Uneven:
-    """Every expert gets what was routed to it.
-
-    Args:
-        experts: of this rank.
-    """
+    """Every expert of this rank gets what was routed to it."""
 
     def __init__(self, experts: Experts) -> None:
         self.experts, self.ranks = experts, dist.get_world_size()

@@ -38,39 +38,23 @@ class Dlrm(Workload, kind="dlrm", width="dim",
     "pooling": "p", "skew": "s", "bottom": "bottom", "top": "top", "sharding": "", "overlap": "overlap",
     "repeats": "rep", "repeating_rank": "on", "precision": "", "accumulation": "acc",
 }):  # fmt: skip
-    """A recommendation model.
+    """A recommendation model."""
 
-    Attributes:
-        tables: embedding tables of the whole model; sharded by table: a multiple of the number of ranks.
-        rows: rows per table.
-        dim: columns per table, and width of the bottom MLP's result; sharded by column: a multiple of the ranks.
-        batch: samples per rank and micro-batch.
-        pooling: indices per sample and table, summed.
-        skew: exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform.
-        bottom: hidden widths of the bottom MLP.
-        top: hidden widths of the top MLP.
-        sharding: what of the tables a rank holds.
-        overlap: the bottom MLP runs, forward and backward, while vectors travel; else ranks wait for them first.
-        repeats: how often the interaction's bmm runs in the forward.
-        repeating_rank: the only rank that repeats it; None all do.
-        precision: of the MLPs' products, float32 or bfloat16 (autocast).
-        accumulation: micro-batches per step.
-    """
-
-    tables: int = 8
-    rows: int = 100_000
-    dim: int = 32
-    batch: int = 256
-    pooling: int = 4
-    skew: float = 4.0
-    bottom: tuple[int, ...] = (128, 64)
-    top: tuple[int, ...] = (128, 64)
-    sharding: Sharding = Sharding.TABLE
+    tables: int = 8  # embedding tables of the whole model; sharded by table: a multiple of the number of ranks
+    rows: int = 100_000  # rows per table
+    dim: int = 32  # columns per table, and width of the bottom MLP's result; sharded by column: a multiple of the ranks
+    batch: int = 256  # samples per rank and micro-batch
+    pooling: int = 4  # indices per sample and table, summed
+    skew: float = 4.0  # exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform
+    bottom: tuple[int, ...] = (128, 64)  # hidden widths of the bottom MLP
+    top: tuple[int, ...] = (128, 64)  # hidden widths of the top MLP
+    sharding: Sharding = Sharding.TABLE  # what of the tables a rank holds
+    # the bottom MLP runs, forward and backward, while vectors travel; else ranks wait for them first
     overlap: bool = False
-    repeats: int = 1
-    repeating_rank: int | None = None
-    precision: str = "float32"
-    accumulation: int = 1
+    repeats: int = 1  # how often the interaction's bmm runs in the forward
+    repeating_rank: int | None = None  # the only rank that repeats it; None all do
+    precision: str = "float32"  # of the MLPs' products, float32 or bfloat16 (autocast)
+    accumulation: int = 1  # micro-batches per step
 
     @property
     def parallelism(self) -> dict[str, int]:
@@ -147,17 +131,11 @@ def perceptron(widths: tuple[int, ...], *, last_relu: bool) -> nn.Module:
 
 
 def index_statistics(batches: Iterable[torch.Tensor], rows: int, dim: int) -> tuple[dict[str, object], ...]:
-    """One entry per table, of one rank's samples.
+    """One entry per table, of one rank's samples; `batches` are indices, [T, B, P] int64 each.
 
-    Args:
-        batches: indices, [T, B, P] int64 each.
-        rows: rows of every table.
-        dim: columns of every table.
-
-    Returns:
-        Per table its number, `rows`, `dim`, `pooling_factor` (indices per sample), `batches`, `lookups_per_batch`,
-        `distinct_rows_per_batch` (mean) and `reuse_histogram`: of all batches together, the number of rows that a
-        batch asks for once, twice, 3 to 4, 5 to 8, ... times.
+    Per table its number, `rows`, `dim`, `pooling_factor` (indices per sample), `batches`, `lookups_per_batch`,
+    `distinct_rows_per_batch` (mean) and `reuse_histogram`: of all batches together, the number of rows that a batch
+    looks up once, twice, 3 to 4, 5 to 8, ... times.
     """
     results = torch.stack(list(batches))  # [batches, T, B, P]
     number, tables, batch, pooling = results.shape

@@ -50,9 +50,7 @@ def start_reduce_scatter(rows: torch.Tensor) -> tuple[torch.Tensor, dist.Work]:
 class Transfer:
     """One use of a collective: `end(begin(rows))` is what it returns, with a gradient.
 
-    Args:
-        forward: starts the collective.
-        backward: starts its transpose.
+    `forward` starts the collective, `backward` its transpose.
     """
 
     def __init__(self, forward: Start, backward: Start) -> None:
@@ -124,8 +122,7 @@ class _End(torch.autograd.Function):
 def exchange(rows: torch.Tensor) -> torch.Tensor:
     """Send the i-th of `world_size` equal parts of `rows` to rank i; the parts received, in order of rank.
 
-    Args:
-        rows: [world_size * n, ...] contiguous.
+    `rows` are [world_size * n, ...], contiguous.
     """
     if dist.get_world_size() == 1:
         return rows

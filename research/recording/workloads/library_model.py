@@ -42,23 +42,14 @@ class LibraryModel(Workload, kind="library", width="size",
                    letters={"model": "", "size": "s", "batch": "b"}, otherwise={
     "precision": "", "optimizer": "", "compile": "compile",
 }):  # fmt: skip
-    """A model of a library.
+    """A model of a library."""
 
-    Attributes:
-        model: a name of `MODELS`.
-        size: height and width of an image, tokens of a text, samples of a sound; a graph's hidden channels.
-        batch: samples per rank; of a graph model, thousands of nodes.
-        precision: of products, float32 or bfloat16 (autocast).
-        optimizer: of all weights, a name of `OPTIMIZERS`.
-        compile: with torch.compile (CUDA only).
-    """
-
-    model: str = "graph_sage"
-    size: int = 64
-    batch: int = 1
-    precision: str = "float32"
-    optimizer: str = "adamw"
-    compile: bool = False
+    model: str = "graph_sage"  # a name of `MODELS`
+    size: int = 64  # height and width of an image, tokens of a text, samples of a sound; a graph's hidden channels
+    batch: int = 1  # samples per rank; of a graph model, thousands of nodes
+    precision: str = "float32"  # of products, float32 or bfloat16 (autocast)
+    optimizer: str = "adamw"  # of all weights, a name of `OPTIMIZERS`
+    compile: bool = False  # with torch.compile (CUDA only)
     classes: ClassVar[int] = 1000
     vocabulary: ClassVar[int] = VOCABULARY
 

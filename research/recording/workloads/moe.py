@@ -17,15 +17,7 @@ from torch.nn import functional as F
 from gnnperf.core import InputError
 from research.recording.workloads.dispatch import Dispatch, Experts, Padded, Uneven
 from research.recording.workloads.replicate import NUM_BATCHES, replicated
-from research.recording.workloads.workload import (
-    SEED,
-    LossTrainer,
-    Trainer,
-    Workload,
-    arithmetic,
-    device,
-    repeats_here,
-)
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, Workload, arithmetic, device, repeats_here
 
 HEAD = 32  # columns of an attention head
 
@@ -36,40 +28,24 @@ class Moe(Workload, kind="moe",
     "hidden": "h", "vocabulary": "v", "top": "top", "capacity_factor": "c", "padded": "padded", "repeats": "rep",
     "repeating_rank": "on", "precision": "", "accumulation": "acc",
 }):  # fmt: skip
-    """A language model with experts.
+    """A language model with experts."""
 
-    Attributes:
-        layers: blocks of attention and experts.
-        width: size of a token's vector; a multiple of 32 (the size of a head).
-        experts: per layer, of the whole model; a multiple of the number of ranks.
-        sequence: tokens per sample.
-        batch: samples per rank and micro-batch.
-        hidden: columns inside an expert.
-        vocabulary: number of tokens.
-        top: experts per token.
-        capacity_factor: padded: places per expert and rank, in multiples of its share of the tokens; later tokens are
-            dropped. Without effect if not padded.
-        padded: ranks exchange parts of equal size, padded; else as many tokens as were routed, counts first.
-        repeats: how often the experts' first product runs in the forward.
-        repeating_rank: the only rank that repeats it; None all do.
-        precision: of products, float32 or bfloat16 (autocast).
-        accumulation: micro-batches per step.
-    """
-
-    layers: int = 2
-    width: int = 64
-    experts: int = 4
-    sequence: int = 32
-    batch: int = 8
-    hidden: int = 256
-    vocabulary: int = 1000
-    top: int = 1
+    layers: int = 2  # blocks of attention and experts
+    width: int = 64  # size of a token's vector; a multiple of 32 (the size of a head)
+    experts: int = 4  # per layer, of the whole model; a multiple of the number of ranks
+    sequence: int = 32  # tokens per sample
+    batch: int = 8  # samples per rank and micro-batch
+    hidden: int = 256  # columns inside an expert
+    vocabulary: int = 1000  # number of tokens
+    top: int = 1  # experts per token
+    # padded: places per expert and rank, in multiples of its share of the tokens; later tokens are dropped. Without
+    # effect if not padded.
     capacity_factor: float = 1.25
-    padded: bool = True
-    repeats: int = 1
-    repeating_rank: int | None = None
-    precision: str = "float32"
-    accumulation: int = 1
+    padded: bool = True  # ranks exchange parts of equal size, padded; else as many tokens as were routed, counts first
+    repeats: int = 1  # how often the experts' first product runs in the forward
+    repeating_rank: int | None = None  # the only rank that repeats it; None all do
+    precision: str = "float32"  # of products, float32 or bfloat16 (autocast)
+    accumulation: int = 1  # micro-batches per step
 
     @property
     def parallelism(self) -> dict[str, int]:

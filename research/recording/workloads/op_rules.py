@@ -35,19 +35,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Op:
-    """An op on given inputs.
+    """An op on given inputs."""
 
-    Attributes:
-        name: of the rule.
-        output: what it gives.
-        work: multiplications and additions, about.
-        build: makes it, with its weights.
-    """
-
-    name: str
-    output: Value
-    work: float
-    build: Callable[[], nn.Module]
+    name: str  # of the rule
+    output: Value  # what it gives
+    work: float  # multiplications and additions, about
+    build: Callable[[], nn.Module]  # makes it, with its weights
 
 
 @dataclass(frozen=True)
@@ -60,12 +53,7 @@ class Rule:
 
 
 class Apply(nn.Module):
-    """A function without weights.
-
-    Args:
-        function: of tensors.
-        settings: its other arguments.
-    """
+    """A function of tensors without weights; `settings` are its other arguments."""
 
     def __init__(self, function: Function, **settings: Any) -> None:
         super().__init__()
@@ -76,12 +64,7 @@ class Apply(nn.Module):
 
 
 class Shifted(nn.Module):
-    """Adds (or multiplies by) weights of the last dimensions.
-
-    Args:
-        shape: of the weights.
-        function: torch.add or torch.mul.
-    """
+    """Adds (torch.add) or multiplies by (torch.mul) weights of the last dimensions."""
 
     def __init__(self, shape: Shape, function: Function) -> None:
         super().__init__()

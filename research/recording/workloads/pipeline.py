@@ -63,31 +63,21 @@ def layers_of_stage(model: nn.Sequential, stage: int, stages: int) -> nn.Sequent
 
 @dataclass
 class PipelineTrainer:
-    """One stage; rank and stage are the same number.
+    """One stage; rank and stage are the same number."""
 
-    Attributes:
-        layers: of this stage: [B, S] tokens on the first, else [N, W] -> [N, W], logits [N, V] on the last.
-        loss: logits and targets -> the mean over a micro-batch, [] float32.
-        batches: tokens and targets, [B, S] int64 each; the same on all stages.
-        shape: of what passes between stages, float32.
-        optimizer: of this stage's weights.
-        turns: of one step.
-        stage: number of this one.
-        stages: how many.
-        device: of this stage.
-        replicated: always none.
-    """
-
+    # of this stage: [B, S] tokens on the first, else [N, W] -> [N, W], logits [N, V] on the last
     layers: Callable[[torch.Tensor], torch.Tensor]
+    # logits and targets -> the mean over a micro-batch, [] float32
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    # tokens and targets, [B, S] int64 each; the same on all stages
     batches: Iterator[tuple[torch.Tensor, torch.Tensor]]
-    shape: tuple[int, ...]
-    optimizer: torch.optim.Optimizer
-    turns: list[Turn]
-    stage: int
-    stages: int
-    device: torch.device
-    replicated: tuple[nn.Module, ...] = ()
+    shape: tuple[int, ...]  # of what passes between stages, float32
+    optimizer: torch.optim.Optimizer  # of this stage's weights
+    turns: list[Turn]  # of one step
+    stage: int  # number of this one
+    stages: int  # how many
+    device: torch.device  # of this stage
+    replicated: tuple[nn.Module, ...] = ()  # always none
     _in_flight: deque[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=deque)  # inputs and results
     _sent: list[tuple[dist.Work, torch.Tensor]] = field(default_factory=list)
 

@@ -36,25 +36,15 @@ UNUSED_SHARE = 0.6  # of inputs are taken from values that no op uses yet, so th
 class RandomGraph(Workload, kind="random_graph", width="scale",
                   letters={"seed": "s", "num_ops": "n", "scale": "e", "batch": "b"},
                   otherwise={"image": "i", "precision": "", "accumulation": "acc"}):  # fmt: skip
-    """A program of random ops.
+    """A program of random ops."""
 
-    Attributes:
-        seed: which program.
-        num_ops: ops between the inputs and the loss.
-        scale: elements that a value may have at most.
-        batch: samples per rank and micro-batch: the first dimension of the inputs.
-        image: pixels along each side of the images.
-        precision: of products, float32 or bfloat16 (autocast).
-        accumulation: micro-batches per step.
-    """
-
-    seed: int = 0
-    num_ops: int = 16
-    scale: int = 128_000
-    batch: int = 32
-    image: int = 16
-    precision: str = "float32"
-    accumulation: int = 1
+    seed: int = 0  # which program
+    num_ops: int = 16  # ops between the inputs and the loss
+    scale: int = 128_000  # elements that a value may have at most
+    batch: int = 32  # samples per rank and micro-batch: the first dimension of the inputs
+    image: int = 16  # pixels along each side of the images
+    precision: str = "float32"  # of products, float32 or bfloat16 (autocast)
+    accumulation: int = 1  # micro-batches per step
 
     def build(self) -> Trainer:
         """The replicated program and batches."""
@@ -135,12 +125,7 @@ def _fits(op: Op, size: RandomGraph) -> bool:
 
 
 class Program(nn.Module):
-    """Runs the ops; the loss is how far the weighed means of all values that no op used are from 1.
-
-    Args:
-        inputs: values of the sources.
-        nodes: ops.
-    """
+    """Runs the ops; the loss is how far the weighed means of all values that no op used are from 1."""
 
     def __init__(self, inputs: Sequence[Value], nodes: Sequence[Node]) -> None:
         super().__init__()

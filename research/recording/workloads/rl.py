@@ -16,15 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from research.recording.workloads.replicate import replicated
-from research.recording.workloads.workload import (
-    SEED,
-    LossTrainer,
-    Trainer,
-    Workload,
-    device,
-    repeated,
-    repeats_here,
-)
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, Workload, device, repeated, repeats_here
 
 # Carts that balance a pole (Barto, Sutton, Anderson 1983; constants and Euler steps as in Gymnasium's CartPole-v1).
 #
@@ -53,12 +45,7 @@ class CartPoles(Protocol):
 
 
 class PythonCartPoles:
-    """Cart after cart.
-
-    Args:
-        starts: one state per cart.
-        seed: of the states after a fall.
-    """
+    """Cart after cart, from one state each; `seed` is of the states after a fall."""
 
     def __init__(self, starts: list[State], seed: int) -> None:
         self._carts, self._random = starts, random.Random(seed)
@@ -90,12 +77,7 @@ def _balances(cart: State) -> bool:
 
 
 class TensorCartPoles:
-    """All carts together.
-
-    Args:
-        starts: one state per cart.
-        seed: of the states after a fall.
-    """
+    """All carts together, from one state each; `seed` is of the states after a fall."""
 
     def __init__(self, starts: list[State], seed: int) -> None:
         self._carts = torch.tensor(starts, device=device())  # [carts, 4]
@@ -126,25 +108,15 @@ DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.95, 0.5, 0.01
 class Rl(Workload, kind="rl", width="hidden", letters={"hidden": "h", "num_envs": "n", "horizon": "t"}, otherwise={
     "vectorized": "tensor", "repeats": "rep", "repeating_rank": "on", "accumulation": "acc",
 }):  # fmt: skip
-    """An actor and critic that learns to balance poles.
+    """An actor and critic that learns to balance poles."""
 
-    Attributes:
-        hidden: columns of the policy's hidden layer.
-        num_envs: carts per rank.
-        horizon: moves of every cart per micro-batch.
-        vectorized: carts move together, in tensor ops; else one after the other, in Python.
-        repeats: how often the policy's first product runs in the forward of the update.
-        repeating_rank: the only rank that repeats it; None all do.
-        accumulation: micro-batches per step.
-    """
-
-    hidden: int = 64
-    num_envs: int = 64
-    horizon: int = 8
-    vectorized: bool = False
-    repeats: int = 1
-    repeating_rank: int | None = None
-    accumulation: int = 1
+    hidden: int = 64  # columns of the policy's hidden layer
+    num_envs: int = 64  # carts per rank
+    horizon: int = 8  # moves of every cart per micro-batch
+    vectorized: bool = False  # carts move together, in tensor ops; else one after the other, in Python
+    repeats: int = 1  # how often the policy's first product runs in the forward of the update
+    repeating_rank: int | None = None  # the only rank that repeats it; None all do
+    accumulation: int = 1  # micro-batches per step
 
     @property
     def batch(self) -> int:
@@ -173,12 +145,7 @@ class Rl(Workload, kind="rl", width="hidden", letters={"hidden": "h", "num_envs"
 
 
 class Policy(nn.Module):
-    """One hidden layer; the next gives the logit of a push to the right, and the state's value.
-
-    Args:
-        hidden: columns of the hidden layer.
-        times: how often the first product runs.
-    """
+    """One hidden layer, whose product runs `times` times; the next gives the logit of a push right, and the value."""
 
     def __init__(self, hidden: int, times: int = 1) -> None:
         super().__init__()

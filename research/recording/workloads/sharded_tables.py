@@ -34,13 +34,7 @@ class Sharding(StrEnum):
 
 
 class ShardedTables(nn.Module):
-    """This rank's part of all tables.
-
-    Args:
-        tables: how many are here.
-        rows: rows of each that are here.
-        dim: columns of each that are here.
-    """
+    """This rank's part of all tables: how many are here, and how many rows and columns of each."""
 
     def __init__(self, tables: int, rows: int, dim: int) -> None:
         super().__init__()

@@ -38,12 +38,9 @@ def cut_blocks(model: nn.Sequential, group: Group) -> nn.Sequential:
 
 
 class ColumnLinear(nn.Module):
-    """Own output columns of a linear layer; the input is whole.
+    """Own output columns of a linear layer that a group shares; the input is whole.
 
-    Args:
-        whole: the layer.
-        group: ranks that share it.
-        parts: layers stacked in one (q, k and v): each is cut.
+    Each of the `parts` layers that are stacked in one (q, k and v) is cut.
     """
 
     def __init__(self, whole: nn.Module, group: Group, parts: int = 1) -> None:

@@ -44,49 +44,27 @@ class Transformer(Workload, kind="transformer",
     "precision": "", "checkpointing": "ckpt", "optimizer": "", "repeats": "rep", "repeating_rank": "on",
     "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
 }):  # fmt: skip
-    """A language model.
+    """A language model."""
 
-    Attributes:
-        layers: blocks of attention and perceptron.
-        width: size of a token's vector; a multiple of 64 (the size of a head).
-        sequence: tokens per sample.
-        batch: samples per rank (tensor and pipeline parallel: per group of ranks) and micro-batch.
-        vocabulary: number of tokens.
-        causal: a decoder (every token predicts the next) or an encoder (every token predicts itself).
-        bucket_mb: DDP's bucket: smaller ones give more, earlier all-reduces.
-        parallel: how the ranks share the work.
-        order: of a pipeline's forwards and backwards.
-        accumulation: micro-batches per step; in a pipeline several are in flight.
-        precision: of products, float32 or bfloat16 (autocast).
-        checkpointing: blocks are recomputed in the backward.
-        optimizer: of all weights.
-        repeats: how often the up-projection of every block runs in the forward.
-        repeating_rank: the only rank that repeats it; None all do.
-        uneven: the last rank has `uneven` times the batch (DDP and FSDP).
-        blocking: ranks wait for a bucket of gradients where they send it (DDP).
-        compile: with torch.compile (CUDA only).
-        cuda_graph: the step is captured once and replayed (one CUDA device only).
-    """
-
-    layers: int = 4
-    width: int = 128
-    sequence: int = 64
-    batch: int = 8
-    vocabulary: int = 1000
-    causal: bool = True
-    bucket_mb: float = 1.0
-    parallel: Parallel = Parallel.DDP
-    order: Order = Order.GPIPE
-    accumulation: int = 1
-    precision: str = "float32"
-    checkpointing: bool = False
-    optimizer: Optimizer = Optimizer.SGD
-    repeats: int = 1
-    repeating_rank: int | None = None
-    uneven: float = 1.0
-    blocking: bool = False
-    compile: bool = False
-    cuda_graph: bool = False
+    layers: int = 4  # blocks of attention and perceptron
+    width: int = 128  # size of a token's vector; a multiple of 64 (the size of a head)
+    sequence: int = 64  # tokens per sample
+    batch: int = 8  # samples per rank (tensor and pipeline parallel: per group of ranks) and micro-batch
+    vocabulary: int = 1000  # number of tokens
+    causal: bool = True  # a decoder (every token predicts the next) or an encoder (every token predicts itself)
+    bucket_mb: float = 1.0  # DDP's bucket: smaller ones give more, earlier all-reduces
+    parallel: Parallel = Parallel.DDP  # how the ranks share the work
+    order: Order = Order.GPIPE  # of a pipeline's forwards and backwards
+    accumulation: int = 1  # micro-batches per step; in a pipeline several are in flight
+    precision: str = "float32"  # of products, float32 or bfloat16 (autocast)
+    checkpointing: bool = False  # blocks are recomputed in the backward
+    optimizer: Optimizer = Optimizer.SGD  # of all weights
+    repeats: int = 1  # how often the up-projection of every block runs in the forward
+    repeating_rank: int | None = None  # the only rank that repeats it; None all do
+    uneven: float = 1.0  # the last rank has `uneven` times the batch (DDP and FSDP)
+    blocking: bool = False  # ranks wait for a bucket of gradients where they send it (DDP)
+    compile: bool = False  # with torch.compile (CUDA only)
+    cuda_graph: bool = False  # the step is captured once and replayed (one CUDA device only)
 
     @property
     def name(self) -> str:

@@ -115,20 +115,14 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True)
 class LossTrainer:
-    """A program whose rank computes a loss and its gradients: everything but pipelines.
+    """A program whose rank computes a loss and its gradients: everything but pipelines."""
 
-    Attributes:
-        replicated: modules whose weights are the same on every rank; DDP or FSDP modules synchronize their gradients.
-        forward: runs the next micro-batch; the loss, [] float32.
-        optimizers: stepped in this order.
-        accumulation: micro-batches per step; gradients are synchronized in the last one.
-        index_statistics: how embedding tables are accessed, one entry per table, for the card.
-    """
-
+    # modules whose weights are the same on every rank; DDP or FSDP modules synchronize their gradients
     replicated: tuple[nn.Module, ...]
-    forward: Callable[[], torch.Tensor]
-    optimizers: tuple[torch.optim.Optimizer, ...]
-    accumulation: int = 1
+    forward: Callable[[], torch.Tensor]  # runs the next micro-batch; the loss, [] float32
+    optimizers: tuple[torch.optim.Optimizer, ...]  # stepped in this order
+    accumulation: int = 1  # micro-batches per step; gradients are synchronized in the last one
+    # how embedding tables are accessed, one entry per table, for the card
     index_statistics: tuple[dict[str, object], ...] = ()
 
     def step(self, at: At = nothing) -> torch.Tensor:
@@ -186,10 +180,7 @@ def _bfloat16() -> AbstractContextManager[object]:
     return torch.autocast(device().type, dtype=torch.bfloat16)
 
 
-PRECISIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "float32": nullcontext,
-    "bfloat16": _bfloat16,
-}
+PRECISIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {"float32": nullcontext, "bfloat16": _bfloat16}
 
 
 def arithmetic(precision: str) -> Callable[[], AbstractContextManager[object]]:

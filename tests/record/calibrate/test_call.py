@@ -25,10 +25,20 @@ def run(point: OpPoint) -> list[Any]:
     return [call() for call in calls(point, HERE, generator())]
 
 
-def test_a_product_has_its_shape_and_no_graph():
-    (result,) = run(op_point("aten::mm", [(2, 3), (3, 5)], "float32"))
-    assert isinstance(result, torch.Tensor)
-    assert (result.shape, result.requires_grad) == ((2, 5), False)
+@pytest.mark.parametrize(
+    ("point", "shape"),
+    [
+        (op_point("aten::mm", [(2, 3), (3, 5)], "float32"), (2, 5)),
+        (op_point("aten::mm", [(2, 3), (3, 5)], "float32", transposed=(1,)), (2, 5)),
+        (op_point("aten::cat", [(2, 3), (4, 3)], "float32"), (6, 3)),
+        (op_point("aten::add.out", [(8,)] * 3, "float32", arguments=(("alpha", 3.0),)), (8,)),  # into its third tensor
+        (OpPoint("aten::add_", ((100, 4), (3, 4)), ("float32", "sparse_float32")), (100, 4)),  # to its rows only
+    ],
+)
+def test_a_result_has_its_shape_and_no_graph(point: OpPoint, shape: tuple[int, ...]) -> None:
+    (result,) = run(point)
+    assert isinstance(result, torch.Tensor) and not result.is_sparse
+    assert (result.shape, result.requires_grad) == (shape, False)
 
 
 def test_a_gradient_has_one_part_per_floating_input_and_can_be_repeated():
@@ -45,27 +55,6 @@ def test_lookups_run_forward_backward_dense_and_sparse():
     assert forward[0][0].shape == (3, 4)
     assert dense[0][0].shape == (10, 4) and not dense[0][0].is_sparse
     assert sparse[0][0].is_sparse
-
-
-def test_a_sparse_gradient_is_added_to_its_rows_only():
-    (result,) = run(OpPoint("aten::add_", ((100, 4), (3, 4)), ("float32", "sparse_float32")))
-    assert isinstance(result, torch.Tensor) and not result.is_sparse
-    assert result.shape == (100, 4)
-
-
-def test_triad_writes_into_its_third_tensor():
-    (result,) = run(op_point("aten::add.out", [(8,)] * 3, "float32", arguments=(("alpha", 3.0),)))
-    assert isinstance(result, torch.Tensor)
-    assert result.shape == (8,)
-
-
-def test_lists_of_tensors_and_transposed_ones():
-    (joined,) = run(op_point("aten::cat", [(2, 3), (4, 3)], "float32"))
-    assert isinstance(joined, torch.Tensor)
-    assert joined.shape == (6, 3)
-    (product,) = run(op_point("aten::mm", [(2, 3), (3, 5)], "float32", transposed=(1,)))
-    assert isinstance(product, torch.Tensor)
-    assert product.shape == (2, 5)
 
 
 def test_skewed_rows_are_in_range_and_smaller():

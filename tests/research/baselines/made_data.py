@@ -39,15 +39,10 @@ def twice_recorded(cache: Path) -> PreparedData:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Measured latencies and steps times a factor; knows nothing of collectives. `seed` counts in percent.
-
-    Attributes:
-        factor: instructed to it.
-        fits: how often it was fitted, appended to by `fit`.
-    """
+    """Measured latencies and steps times a factor; knows nothing of collectives. `seed` counts in percent."""
 
     factor: float
-    fits: Path | None = None
+    fits: Path | None = None  # how often it was fitted, appended to by `fit`
 
     def fit(self, data: PreparedData, seed: int) -> Scaled:
         """One more line in `fits`."""

@@ -5,7 +5,6 @@ import pytest
 
 from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.judge import fitted_record, repeat_record
-from research.baselines.trivial import Base
 from research.baselines.whole_steps import MedianStep
 from research.evaluation.records import Origin
 from research.evaluation.row_errors import node_figures, step_figures
@@ -51,7 +50,3 @@ def test_whole_steps_only(repeated_data: PreparedData) -> None:
     assert record.nodes is None
     assert np.isnan(record.coverage)
     assert record.steps["predicted_us"].tolist() == [185.0, 185.0]
-
-
-def test_the_part_that_is_judged(repeated_data: PreparedData) -> None:
-    assert fitted_record(Base(), repeated_data, origin("val")).steps["recording"].tolist() == ["e"]

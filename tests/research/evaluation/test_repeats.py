@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pandas.testing import assert_frame_equal
@@ -58,7 +60,7 @@ def test_neighbors_of_one_op_are_repeated_each() -> None:
     """Two calls in a row: A A' B B', and every second one goes again."""
     twice = RepeatOp(MM, 2)(loop(1)).graph
     marked = twice.nodes["latency_us"].where(twice.nodes["rank"] != 0, 1.0 + np.arange(twice.num_nodes))
-    twice = ExecutionGraph(**{**twice.__dict__, "nodes": twice.nodes.assign(latency_us=marked)})
+    twice = replace(twice, nodes=twice.nodes.assign(latency_us=marked))
     four = RepeatOp(MM, 2)(twice).graph
     assert of(four, 0, 0, "aten::mm")["latency_us"].tolist() == [1, 2, 1, 2, 3, 4, 3, 4]
     assert of(RunOnce(MM, 2)(four).graph, 0, 0, "aten::mm")["latency_us"].tolist() == [1, 2, 3, 4]
@@ -69,12 +71,9 @@ def test_copies_may_take_their_latency_from_the_program_that_repeats() -> None:
     reference_run = RepeatOp(MM, 3)(loop()).graph
     place = reference_run.nodes.groupby(["rank", "step", "op_name"], observed=True).cumcount()
     product = (reference_run.nodes["op_name"] == "aten::mm").to_numpy()
-    latency = np.where(
-        product, np.array([3, 10, 3, 11, 100, 100])[place.clip(upper=5)], reference_run.nodes["latency_us"]
-    )
-    reference_run = ExecutionGraph(
-        **{**reference_run.__dict__, "nodes": reference_run.nodes.assign(latency_us=latency)}
-    )
+    copied = np.array([3, 10, 3, 11, 100, 100])[place.clip(upper=5)]
+    latency = np.where(product, copied, reference_run.nodes["latency_us"])
+    reference_run = replace(reference_run, nodes=reference_run.nodes.assign(latency_us=latency))
     result = RepeatOp(MM, 3, reference_run)(loop())
     assert of(result.graph, 1, 0, "aten::mm")["latency_us"].tolist() == [3, 10, 3, 11, 5, 14]
     assert step_times_us(result.graph) == pytest.approx([90.0, 90.0])
@@ -160,8 +159,7 @@ def test_no_time_is_read() -> None:
     graphs = []
     for ops in (("mm", "relu"), ("mm", "mm", "relu")):
         graph = program(*ops)
-        unknown = graph.nodes.assign(latency_us=np.nan, start_us=np.nan)
-        graphs.append(ExecutionGraph(**{**graph.__dict__, "nodes": unknown}))
+        graphs.append(replace(graph, nodes=graph.nodes.assign(latency_us=np.nan, start_us=np.nan)))
     assert repeated_calls(graphs[0], graphs[1], CALLS, 2)[0][0].ordinals == (0,)
 
 

@@ -16,8 +16,6 @@ from gnnperf.analytic.kernels.call import Setting
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms, log_error
 
 DEVICE = replace(ROUND, memory_bandwidth_bytes_per_s=1e11)  # transforms count
-
-
 TRUE = ConvolutionConstants(0.8, 6.0, 1.3, 0.9, 40.0, 0.2, "made up")
 
 
@@ -26,16 +24,8 @@ def _rows() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     most = {"batch": 64, "in_channels": 600, "out_channels": 600, "in_size": 40}
     sizes = {name: rng.integers(3, edge, 200).astype(float) for name, edge in most.items()}
-    rows = pd.DataFrame(
-        {
-            **sizes,
-            "kernel": 3.0,
-            "stride": 1.0,
-            "padding": 1.0,
-            "launch_included": True,
-            "calls_before": np.arange(200.0) * 20,
-        }
-    )
+    how = {"kernel": 3.0, "stride": 1.0, "padding": 1.0, "launch_included": True}
+    rows = pd.DataFrame({**sizes, **how, "calls_before": np.arange(200.0) * 20})
     kernel = forward_algorithms(rows, Setting(DEVICE, CONSTANTS, default_gemm_constants(), TRUE)).fastest_us(TRUE)
     hosts = {device: kernel + machine_scale * (TRUE.call_us + TRUE.growth_us * rows["calls_before"])
              for device, machine_scale in (("one", 1.0), ("other", 4.0))}  # fmt: skip
@@ -57,6 +47,5 @@ def test_errors_are_of_the_sum_of_host_and_kernel() -> None:
     ways = forward_algorithms(one, Setting(DEVICE, CONSTANTS, default_gemm_constants(), TRUE))
     assert log_error(ways, one, TRUE) == pytest.approx(np.zeros(200), abs=1e-12)
     isolated = one.assign(launch_included=False, calls_before=np.nan, latency_us=ways.fastest_us(TRUE))
-    assert log_error(ways, isolated, TRUE) == pytest.approx(
-        np.zeros(200), abs=1e-12
-    )  # the device's own time has no wait
+    # The device's own time has no wait.
+    assert log_error(ways, isolated, TRUE) == pytest.approx(np.zeros(200), abs=1e-12)

@@ -70,24 +70,20 @@ def test_the_base_is_the_closed_form_without_the_launch() -> None:
 
 
 def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_reported() -> None:
-    call = KernelCall(
-        "aten::conv2d", _convolution()["shapes"].iloc[0], "float32", "conv", 2.0 * 8 * 64 * 32 * 32 * 64 * 9, 1.0
-    )
-    setting = Setting(
-        spec_of(V100), default_memory_constants(), default_gemm_constants(), default_convolution_constants()
-    )
+    shapes, flops = _convolution()["shapes"].iloc[0], 2.0 * 8 * 64 * 32 * 32 * 64 * 9
+    call = KernelCall("aten::conv2d", shapes, "float32", "conv", flops, 1.0)
+    constants = default_memory_constants(), default_gemm_constants(), default_convolution_constants()
+    setting = Setting(spec_of(V100), *constants)
     assert base_us(_convolution().assign(device=V100), SHIPPED) == pytest.approx(convolutions_us([call], setting))
 
 
 def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
     several = pd.concat([_convolution().assign(device=d, in_channels=c, calls_before=float(c), latency_us=200.0 + c)
                          for d in (A100, V100) for c in (16.0, 32.0, 64.0)], ignore_index=True)  # fmt: skip
-    assert (
-        fit_forms(usable(table(several)).rows).convolution is None
-    )  # without products on lanes there is nothing to stand on
+    given = usable(table(several)).rows
+    assert fit_forms(given).convolution is None  # without products on lanes there is nothing to stand on
     with_others = fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
     assert with_others.convolution is not None
-    given = usable(table(several)).rows
     waits = with_others.convolution.call_us + with_others.convolution.growth_us * given["calls_before"]
     assert base_us(given, with_others) + waits.to_numpy() == pytest.approx(given["latency_us"].to_numpy(), rel=0.1)
 

@@ -10,11 +10,6 @@ import pandas as pd
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from research.fitting.gemm import TILES, fit_for_others, fit_generations, measured, predicted_us
 
-# Nothing but arithmetic costs anything: the other terms are as good as free.
-
-
-# 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache.
-
 
 def test_every_set_of_kernels_has_a_voice_of_its_own() -> None:
     rows = pd.DataFrame(

@@ -74,22 +74,13 @@ def test_steps_and_repeats_are_what_a_noise_floor_needs() -> None:
     assert order[: len(PLAN.runs)] == order[len(PLAN.runs) :]  # one pass, then the other
 
 
-def test_cpu_again_holds_what_the_axis_run_does_not_train_on() -> None:
-    plan, first = cpu_again(), cpu_gloo().splits["run"]
+def test_cpu_again_holds_the_runs_that_the_axis_run_does_not_train_on_of_every_program_and_link() -> None:
+    plan, first = cpu_again(), PLAN.splits["run"]
     names = {run.name for run in plan.runs}
     assert names == {*first["val"], *first["test"]}
     assert not names & set(first["train"])
     assert plan.splits["again"] == {"train": [], "val": tuple(first["val"]), "test": tuple(first["test"])}
-
-
-def test_runs_of_cpu_again_are_those_of_the_first_plan() -> None:
-    first = {run.name: run for run in cpu_gloo().runs}
-    assert all(first[run.name] == run for run in cpu_again().runs)
-    assert cpu_again().steps == cpu_gloo().steps
-
-
-def test_every_program_and_every_link_is_in_cpu_again() -> None:
-    runs = cpu_again().runs
-    assert {run.workload.kind for run in runs} == {run.workload.kind for run in cpu_gloo().runs}
-    assert {run.link.name for run in runs} == {"lo", "0.25g", "1g", "5g"}
-    assert {run.world_size for run in runs} == {1, 2, 4}
+    assert all(RUN[run.name] == run for run in plan.runs) and plan.steps == PLAN.steps
+    assert {run.workload.kind for run in plan.runs} == {run.workload.kind for run in PLAN.runs}
+    assert {run.link.name for run in plan.runs} == {"lo", "0.25g", "1g", "5g"}
+    assert {run.world_size for run in plan.runs} == {1, 2, 4}

@@ -86,9 +86,8 @@ def test_vidur_counts_bytes_and_a_copied_file_is_left_out(tmp_path: Path) -> Non
 def test_vtrain_has_both_places(tmp_path: Path) -> None:
     path = tmp_path / "VIA-Research+vTrain/trace/v100/AR_GPU8_1M_1024M_LUT"
     path.parent.mkdir(parents=True)
-    path.write_text(
-        "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)\n1048576,262144,float,79930,1,78610,1\n"
-    )
+    head = "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)"
+    path.write_text(f"{head}\n1048576,262144,float,79930,1,78610,1\n")
     rows = read_vtrain(tmp_path).rows
     assert rows["latency_us"].tolist() == [79.93, 78.61] and set(rows["link"]) == {"nvlink_mesh"}
     assert rows["method"].tolist() == ["nccl-tests, out of place", "nccl-tests, in place"]
