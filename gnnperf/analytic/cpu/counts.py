@@ -22,7 +22,8 @@ traffic do not overlap, as on a core that runs one op at a time, with the terms 
 Every call also pays for being cold: the share of its code that other work drove out of a core's own caches since the
 op last ran (`between_bytes`). Matrix products: lower-order terms are packing of both operands and writing the result
 (Goto, van de Geijn 2008, section 4). Convolutions: channels come in blocks of 16 (oneDNN, nChw16c), so that C' and K'
-are rounded up, and weights are brought into that order. Every count grows with every size, so more work is never faster.
+are rounded up, and weights are brought into that order. Every count grows with every size, so more work is never
+faster.
 """
 
 from __future__ import annotations
