@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from toys import two_rank_graph
 
-from gnnperf.gnn.data.kept import Kept
+from gnnperf.gnn.data.on_demand import OnDemand
 from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData, Step, prepare
 from gnnperf.gnn.data.runs import RunGraph, RunStep, typical
 from gnnperf.gnn.data.splits import Split
@@ -64,8 +64,8 @@ def prepared(tmp_path: Path, split: Split = SPLIT, earlier: Earlier | None = Non
 def holding(step: Step, **content: Any) -> Step:
     """The step with another graph, base or data, which are not on disk."""
     given = {name: content.get(name, getattr(step, name)) for name in ("graph", "base", "data")}
-    work = Kept(lambda: (given["graph"], given["base"]), step.num_nodes)
-    return replace(step, work=work, example=Kept(lambda: given["data"], step.num_nodes), segments=None)
+    work = OnDemand(lambda: (given["graph"], given["base"]), step.num_nodes)
+    return replace(step, work=work, example=OnDemand(lambda: given["data"], step.num_nodes), segments=None)
 
 
 def load_toys(patch: pytest.MonkeyPatch, cache: Path) -> None:

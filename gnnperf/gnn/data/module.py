@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.kept import Kept
+from gnnperf.gnn.data.on_demand import OnDemand
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.settings import DataConfig
 
@@ -78,7 +78,7 @@ class Examples(Dataset[HeteroData]):
     """
 
     def __init__(self, steps: Sequence[Step], max_nodes: int, num_hops: int) -> None:
-        self._parts: list[Kept[HeteroData]] = []
+        self._parts: list[OnDemand[HeteroData]] = []
         for step in steps:
             cut = step.segments if (step.data.num_nodes or 0) > max_nodes else None
             self._parts += [step.example] if cut is None else cut(max_nodes, num_hops)

@@ -23,7 +23,7 @@ from gnnperf.core import InputError, each
 from gnnperf.gnn.data.cache import Listed, content_digest, fingerprint, read_graph, stored_graphs
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
-from gnnperf.gnn.data.kept import Kept
+from gnnperf.gnn.data.on_demand import OnDemand
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
@@ -80,12 +80,12 @@ class Step:
     """
 
     run: str
-    work: Kept[tuple[ExecutionGraph, Prediction]]
-    example: Kept[HeteroData]
+    work: OnDemand[tuple[ExecutionGraph, Prediction]]
+    example: OnDemand[HeteroData]
     cluster: ClusterSpec
     step_us: float
     workload: str = ""
-    segments: Callable[[int, int], list[Kept[HeteroData]]] | None = None
+    segments: Callable[[int, int], list[OnDemand[HeteroData]]] | None = None
 
     @property
     def graph(self) -> ExecutionGraph:
@@ -210,7 +210,7 @@ class StoredRun:
     """The typical step of a run, or of one recording, and what of it stays in memory."""
 
     run: str  # name
-    step: Kept[RunStep]
+    step: OnDemand[RunStep]
     cluster: ClusterSpec  # the hardware it ran on
     step_us: float  # measured
     workload: str  # which program it is; "" unknown
@@ -234,8 +234,8 @@ def stored_run(
 
     step = make()
     words = fit_vocabulary([step.graph.nodes])
-    kept = Kept(make, step.graph.num_nodes, step)
-    return StoredRun(name, kept, step.cluster, step.step_us, step.workload, words)
+    on_demand = OnDemand(make, step.graph.num_nodes, step)
+    return StoredRun(name, on_demand, step.cluster, step.step_us, step.workload, words)
 
 
 MAX_FITTED_NODES, MIN_FITTED_RUNS = 2_000_000, 16
@@ -391,13 +391,13 @@ class Encoder:
         def example(of: Path = path) -> HeteroData:
             return normalizer.apply(read_graph(of))
 
-        def segments(max_nodes: int, num_hops: int) -> list[Kept[HeteroData]]:
+        def segments(max_nodes: int, num_hops: int) -> list[OnDemand[HeteroData]]:
             key = f"{path.parent.name}-{max_nodes}-{num_hops}"
             cut = stored_graphs(self.cache_dir, key, lambda: segments_of(read_graph(path), max_nodes, num_hops))
-            return [Kept(partial(example, one), max_nodes) for one in cut]
+            return [OnDemand(partial(example, one), max_nodes) for one in cut]
 
-        kept = Kept(work, run.num_nodes), Kept(example, run.num_nodes)
-        return Step(run.run, *kept, run.cluster, run.step_us, run.workload, segments)
+        values = OnDemand(work, run.num_nodes), OnDemand(example, run.num_nodes)
+        return Step(run.run, *values, run.cluster, run.step_us, run.workload, segments)
 
     def _source(self, run: RunStep) -> SourceMeasurements | None:
         """What the network is shown of the source machine; None: there is none."""

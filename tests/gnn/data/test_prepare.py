@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from synthetic import SPLIT, cluster, prepared, read, toy_run, typical_of
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data import cache, kept
+from gnnperf.gnn.data import cache, on_demand
 from gnnperf.gnn.data import prepare as prepare_module
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, SharedBatches, StepDataModule
@@ -97,7 +97,7 @@ def test_the_cache_is_read_the_second_time_and_depends_on_its_inputs(
 def test_no_memory_for_steps_changes_nothing(
     data: PreparedData, toy_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "MAX_NODES", 0)
+    monkeypatch.setattr(on_demand, "MAX_NODES", 0)
     again = prepared(toy_cache)
     assert again.fingerprint == data.fingerprint
     assert sum(step.example._value is not None for part in again.steps.values() for step in part) <= 1

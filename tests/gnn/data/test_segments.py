@@ -19,7 +19,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import fit_floors
-from gnnperf.gnn.data.kept import Kept
+from gnnperf.gnn.data.on_demand import OnDemand
 from gnnperf.gnn.data.module import Examples, batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.prepare import Step
@@ -147,11 +147,11 @@ def test_every_label_is_learned_from_once_in_a_pass() -> None:
 
 
 def test_a_whole_graph_stays_as_it_is_and_a_segment_joins_a_batch_with_others() -> None:
-    def cut(max_nodes: int, num_hops: int) -> list[Kept[HeteroData]]:
-        return [Kept(partial(HeteroData.clone, one), max_nodes) for one in segments_of(DATA, max_nodes, num_hops)]
+    def cut(max_nodes: int, num_hops: int) -> list[OnDemand[HeteroData]]:
+        return [OnDemand(partial(HeteroData.clone, one), max_nodes) for one in segments_of(DATA, max_nodes, num_hops)]
 
-    work = Kept(lambda: (GRAPH, AnalyticPredictor().predict(GRAPH, cluster())), GRAPH.num_nodes)
-    step = Step("a", work, Kept(lambda: DATA, GRAPH.num_nodes), cluster(), 1.0, segments=cut)
+    work = OnDemand(lambda: (GRAPH, AnalyticPredictor().predict(GRAPH, cluster())), GRAPH.num_nodes)
+    step = Step("a", work, OnDemand(lambda: DATA, GRAPH.num_nodes), cluster(), 1.0, segments=cut)
     small = Examples([step], max_nodes=1000, num_hops=2)
     assert len(small) == 1
     assert small[0] is DATA

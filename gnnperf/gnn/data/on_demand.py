@@ -10,7 +10,7 @@ T = TypeVar("T")
 MAX_NODES = 500_000  # of all values in memory; the embedded data sets have fewer
 
 
-class Kept(Generic[T]):
+class OnDemand(Generic[T]):
     """The value that `make` returns, for `num_nodes` nodes of graphs.
 
     Values that were used last stay in memory, until together they have more than MAX_NODES.
@@ -32,7 +32,7 @@ class Kept(Generic[T]):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Processes exchange how a value is made, not the value."""
-        return Kept, (self.make, self.num_nodes)
+        return OnDemand, (self.make, self.num_nodes)
 
 
-_in_memory: WeakKeyDictionary[Kept, int] = WeakKeyDictionary()
+_in_memory: WeakKeyDictionary[OnDemand, int] = WeakKeyDictionary()
