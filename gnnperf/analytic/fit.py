@@ -90,20 +90,16 @@ def fit_constants(
     """
     every = list(graphs)
     result = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
-    start = fit_host_overheads(result, unfitted(device.kind))
+    base = default_constants()
+    if device.kind != "gpu":  # nothing that was fitted on CPU runs, which may be those that are held out
+        base = replace(base, device_kind=device.kind, host_overhead_us={}, op_prices=None)
+    start = fit_host_overheads(result, base)
     start = fit_lags(result, device.kind, start)
     calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:
         return start
     both = calls if calibrated is None else pd.concat([calls, calibrated], ignore_index=True)
     return replace(start, op_prices=fit_op_prices(both, core_numbers(device)))
-
-
-def unfitted(device_kind: str) -> AnalyticConstants:
-    """What to start a fit from: on CPUs nothing that was fitted on CPU runs, which may be those that are held out."""
-    if device_kind == "gpu":
-        return default_constants()
-    return replace(default_constants("gpu"), device_kind=device_kind, host_overhead_us={}, op_prices=None)
 
 
 def fit_host_overheads(

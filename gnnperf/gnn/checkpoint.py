@@ -141,18 +141,13 @@ class _Header:
 def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
     source = checkpoint.source_constants
     return {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
-        "features": feature_names(),
-        "model": dataclasses.asdict(checkpoint.model),
-        "vocabulary": dataclasses.asdict(checkpoint.vocabulary),
-        "constants": _plain_constants(checkpoint.constants),
-        "floors": dataclasses.asdict(checkpoint.floors),
-        "trust": dataclasses.asdict(checkpoint.trust),
-        "provenance": dict(checkpoint.provenance),
+        "format": FORMAT, "schema_version": SCHEMA_VERSION, "features": feature_names(),
+        "model": dataclasses.asdict(checkpoint.model), "vocabulary": dataclasses.asdict(checkpoint.vocabulary),
+        "constants": _plain_constants(checkpoint.constants), "floors": dataclasses.asdict(checkpoint.floors),
+        "trust": dataclasses.asdict(checkpoint.trust), "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else dataclasses.asdict(checkpoint.intervals),
         "source_constants": None if source is None else _plain_constants(source),
-    }
+    }  # fmt: skip
 
 
 def _from_plain(stored: Archive) -> Checkpoint:

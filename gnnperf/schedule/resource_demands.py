@@ -65,16 +65,13 @@ def resource_demands(
         role=np.select([runs, moves], [RUNS, MOVES], IDLE).astype(np.int8),
         place=place[np.where(np.isin(rank, graph.ranks), rank, -1)],
         core_share=_core_share(graph, latency_us, moves, outer, contention),
-        line_us=_line_us(graph, parts, outer, contention),
-        first_place=offsets(parts.node, graph.num_nodes),
-        places=place[parts.rank],
-        first_link=offsets(crossing, graph.num_nodes),
-        links=link,
+        line_us=_line_us(graph, parts, outer, contention), first_place=offsets(parts.node, graph.num_nodes),
+        places=place[parts.rank], first_link=offsets(crossing, graph.num_nodes), links=link,
         cores=np.array(cores, dtype=np.float64),
         stretches=np.ones(graph.num_nodes, dtype=bool) if stretches is None else stretches,
         full_us=0.0 if bucket is None else bucket.full_us,
         spared_share=0.0 if bucket is None else bucket.spared_share,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

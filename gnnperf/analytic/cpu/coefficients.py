@@ -72,8 +72,7 @@ class OpCoefficients:
 
     def latency_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n] us of calls (counts.KEYS) on a CPU; NaN where neither FLOPs nor bytes are known."""
-        result: np.ndarray = self.terms_us(calls, device).sum(axis=1)
-        return result
+        return np.asarray(self.terms_us(calls, device).sum(axis=1))
 
     def terms_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n, len(COUNTS)] us that each count takes; they add up to `latency_us`."""

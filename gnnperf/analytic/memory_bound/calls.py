@@ -18,14 +18,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.kernels.call import (
-    Array,
-    KernelCall,
-    Setting,
-    column,
-    known_rows,
-    sized,
-)
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, column, known_rows, sized
 from gnnperf.analytic.memory_bound.streams import (
     CONCATENATION,
     US,

@@ -75,12 +75,9 @@ def raw_runs(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def build(raw: Mapping[str, Path], out: Path, on_workers: Callable[..., list[Any]]) -> dict[str, str]:
-    """Build all runs; returns those that cannot be used, and why.
+    """Build all runs (name in the data set -> folder of its traces); returns those that cannot be used, and why.
 
-    Args:
-        raw: name in the data set -> folder of its traces.
-        out: folder of the data set.
-        on_workers: as `mapped`, on some client.
+    `on_workers` is `mapped` on some client.
     """
     from gnnperf.gnn.data.prepare import encode, opened
     from gnnperf.gnn.data.splits import drawn_axis
@@ -145,17 +142,13 @@ def mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any],
     """
     from distributed import as_completed
 
-    shared = client.submit(_itself, function, pure=False)  # once per worker, not once per item
+    shared = client.submit(partial, function, pure=False)  # once per worker, not once per item
     futures = client.map(_called, items, function=shared, retries=RETRIES, pure=False)
     with task(what, len(items), "runs") as advance:
         for _ in as_completed(futures):
             advance(1.0)
     results = iter(client.gather([future for future in futures if future.status == "finished"]))
     return [next(results) if future.status == "finished" else future.exception() for future in futures]
-
-
-def _itself(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return function
 
 
 def _called(item: Any, function: Callable[[Any], Any]) -> Any:

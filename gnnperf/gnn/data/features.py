@@ -41,10 +41,7 @@ _WORK = (*_LANES, NodeType.COLLECTIVE)
 PLACEMENT = (Relation.RUNS_ON, Relation.CROSSES, Relation.CONNECTS)  # of work on hardware
 RELATION_ENDS: dict[Relation, tuple[tuple[NodeType, ...], tuple[NodeType, ...]]] = {
     Relation.FOLLOWS: (_LANES, _LANES),
-    Relation.LAUNCHES: (
-        (NodeType.HOST, NodeType.COMPUTE),
-        _DEVICE_WORK,
-    ),  # compute: on a CPU, where ops issue collectives
+    Relation.LAUNCHES: ((NodeType.HOST, NodeType.COMPUTE), _DEVICE_WORK),  # compute: CPU ops issue collectives
     Relation.WAITS: (_WORK, _LANES),
     Relation.FEEDS: (_LANES, _LANES),
     Relation.JOINS: ((NodeType.COMM,), (NodeType.COLLECTIVE,)),
@@ -89,14 +86,9 @@ def joined_by_parts(graph: ExecutionGraph) -> ExecutionGraph:
 
 
 def features(
-    graph: ExecutionGraph,
-    cluster: ClusterSpec,
-    analytic: Prediction,
-    vocabulary: Vocabulary,
-    floors: TypedFloors,
-    isolated: IsolatedLabels | None = None,
-    source: SourceMeasurements | None = None,
-) -> HeteroData:
+    graph: ExecutionGraph, cluster: ClusterSpec, analytic: Prediction, vocabulary: Vocabulary, floors: TypedFloors,
+    isolated: IsolatedLabels | None = None, source: SourceMeasurements | None = None,
+) -> HeteroData:  # fmt: skip
     """The network's view of one step.
 
     Args:

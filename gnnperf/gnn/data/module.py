@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 
 import lightning
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Sampler
 from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.core import InputError
@@ -71,23 +71,16 @@ class SharedBatches(Sampler[list[int]]):
             yield order[begin + self.rank : end : self.count]
 
 
-class Examples(Dataset[HeteroData]):
-    """Graphs that fit `max_nodes`, and segments of those that do not, read from disk when they are requested.
+def examples(steps: Sequence[Step], max_nodes: int, num_hops: int) -> list[OnDemand[HeteroData]]:
+    """Graphs that fit `max_nodes`, and segments of those that do not.
 
     A segment sees `num_hops` beyond its own nodes (segments.SegmentedGraph).
     """
-
-    def __init__(self, steps: Sequence[Step], max_nodes: int, num_hops: int) -> None:
-        self._parts: list[OnDemand[HeteroData]] = []
-        for step in steps:
-            cut = step.segments if (step.data.num_nodes or 0) > max_nodes else None
-            self._parts += [step.example] if cut is None else cut(max_nodes, num_hops)
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __getitem__(self, index: int) -> HeteroData:
-        return self._parts[index]()
+    result: list[OnDemand[HeteroData]] = []
+    for step in steps:
+        cut = step.segments if (step.data.num_nodes or 0) > max_nodes else None
+        result += [step.example] if cut is None else cut(max_nodes, num_hops)
+    return result
 
 
 class StepDataModule(lightning.LightningDataModule):
@@ -106,7 +99,7 @@ class StepDataModule(lightning.LightningDataModule):
         self.batch_size = config.batch_size
         max_nodes = config.max_nodes_per_batch // config.batch_size
         hops = min(num_hops, SEGMENT_HOPS)
-        self.train, self.val = (Examples(data.steps[part], max_nodes, hops) for part in ("train", "val"))
+        self.train, self.val = (examples(data.steps[part], max_nodes, hops) for part in ("train", "val"))
         self.batches = SharedBatches(EpochShuffle(len(self.train), seed), config.batch_size, rank, count)
 
     def train_dataloader(self) -> DataLoader:
@@ -118,10 +111,10 @@ class StepDataModule(lightning.LightningDataModule):
         return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of)
 
 
-def batch_of(graphs: Sequence[HeteroData]) -> Batch:
+def batch_of(parts: Sequence[Callable[[], HeteroData]]) -> Batch:
     """One disconnected graph. Edge types that none of the graphs uses would cost most of the time."""
-    used = {t for g in graphs for t in g.edge_types if g[t].edge_index.shape[1]}
-    copies = [copy(graph) for graph in graphs]  # shallow
+    copies = [copy(part()) for part in parts]  # shallow
+    used = {t for g in copies for t in g.edge_types if g[t].edge_index.shape[1]}
     for graph in copies:
         for edge_type in set(graph.edge_types) - used:
             del graph[edge_type]

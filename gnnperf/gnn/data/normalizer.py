@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -77,27 +78,24 @@ def fit_normalizer(graphs: Sequence[HeteroData], more: Iterable[HeteroData] = ()
 
     `more` graphs widen the ranges only; one of them at a time is in memory.
     """
-    mean, scale, low, high = {}, {}, {}, {}
+    mean, scale, low, high = (dict[str, Tensor]() for _ in range(4))
     for node_type in graphs[0].node_types:
         x = torch.cat([g[node_type].x for g in graphs]).double()  # [all nodes of the type, num_features]
         count = max(len(x), 1)
         mu = x.sum(0) / count
         sigma = ((x - mu).square().sum(0) / count).sqrt()
         mean[node_type] = mu.float()
-        zero = torch.zeros_like(mu)
-        low[node_type] = (x.amin(0) if len(x) else zero).float()
-        high[node_type] = (x.amax(0) if len(x) else zero).float()
         scale[node_type] = torch.where(sigma > 1e-6, sigma, torch.full_like(sigma, float("inf"))).float()
-    seen = {t for t in low if any(len(g[t].x) for g in graphs)}
-    of_kinds = _of_kinds([g[COLLECTIVE] for g in graphs if COLLECTIVE in g.node_types])
-    for graph in more:
-        for t in (t for t in low if len(graph[t].x)):
+    none = torch.full((1, len(RANGED)), torch.inf)
+    of_kinds = {"low": none, "high": -none}
+    for graph in chain(graphs, more):
+        for t in (t for t in mean if len(graph[t].x)):
             least, most = graph[t].x.amin(0), graph[t].x.amax(0)
-            low[t] = torch.minimum(low[t], least) if t in seen else least
-            high[t] = torch.maximum(high[t], most) if t in seen else most
-            seen.add(t)
-        of_kinds = _of_both_kinds(of_kinds, _of_kinds([graph[COLLECTIVE]] if COLLECTIVE in graph.node_types else []))
-    return Normalizer(mean, scale, low, high, of_kinds)
+            low[t], high[t] = torch.minimum(low.get(t, least), least), torch.maximum(high.get(t, most), most)
+        if COLLECTIVE in graph.node_types and len(graph[COLLECTIVE].x):
+            of_kinds = _of_both_kinds(of_kinds, _of_kinds(graph[COLLECTIVE]))
+    nothing = {t: torch.zeros_like(mu) for t, mu in mean.items()}
+    return Normalizer(mean, scale, nothing | low, nothing | high, of_kinds)
 
 
 def _of_both_kinds(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -108,13 +106,10 @@ def _of_both_kinds(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> di
     return {"low": torch.minimum(*low), "high": torch.maximum(*high)}
 
 
-def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:
-    kind = torch.cat([torch.zeros(0, dtype=torch.int64), *(store.codes[:, KIND] for store in collectives)])  # [n]
-    values = torch.cat(
-        [torch.zeros(0, len(RANGED)), *(store.x[:, RANGED] for store in collectives)]
-    )  # [n, len(RANGED)]
+def _of_kinds(collectives: NodeStorage) -> dict[str, Tensor]:
+    kind, values = collectives.codes[:, KIND], collectives.x[:, RANGED]  # [n], [n, len(RANGED)]
     rows = kind[:, None].expand_as(values)
-    none = torch.full((int(kind.max()) + 1 if len(kind) else 1, len(RANGED)), torch.inf)
+    none = torch.full((int(kind.max()) + 1, len(RANGED)), torch.inf)
     low, high = none.scatter_reduce(0, rows, values, "amin"), (-none).scatter_reduce(0, rows, values, "amax")
     return {"low": low, "high": high}
 

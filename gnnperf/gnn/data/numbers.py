@@ -17,7 +17,7 @@ from gnnperf.core import NUM_TEXT_FEATURES, WORK_FEATURES, InputError, OpFamily,
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.source import NUM_COLUMNS
 from gnnperf.graph import ExecutionGraph, lane_keys
-from gnnperf.hardware import ClusterSpec, LinkSpec, machines_of
+from gnnperf.hardware import ClusterSpec, machines_of
 from gnnperf.schedule import timed_edges
 
 # Where work runs: its rank's role, what a collective makes of tensors held in parts, links it crosses, its device.
@@ -36,14 +36,6 @@ PLACEMENTS = {
     "reduce": (PARTIAL, SPLIT),
 }
 PLACES = (("from", SPLIT), ("from", PARTIAL), ("from", REPLICATE), ("to", SPLIT), ("to", REPLICATE))
-
-
-def link_of(name: str, cluster: ClusterSpec) -> LinkSpec:
-    """The link of a class."""
-    links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
-    if name not in links:
-        raise InputError(f"unknown link class {name!r}", where="link node", allowed=", ".join(links))
-    return links[name]
 
 
 def rank_numbers(ranks: np.ndarray, world_size: int) -> np.ndarray:
@@ -74,9 +66,10 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     result = np.zeros((graph.num_nodes, 3))
     src, dst = _crossings(graph.edges)
     names = graph.nodes["op_name"].astype(object).to_numpy()[dst]
-    links = {str(name): link_of(str(name), cluster) for name in set(names)}
-    fastest_first = sorted(links, key=lambda name: -links[name].sustained_bytes_per_s)
-    for name in fastest_first:  # the slowest is written last
+    links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
+    if unknown := set(names) - links.keys():
+        raise InputError(f"unknown link class {min(unknown)!r}", where="link node", allowed=", ".join(links))
+    for name in sorted(links, key=lambda name: -links[name].sustained_bytes_per_s):  # the slowest is written last
         link = links[name]
         numbers = [np.log(link.sustained_bytes_per_s), np.log1p(link.latency_us), float(name == "inter")]
         result[src[names == name]] = numbers
@@ -233,12 +226,9 @@ US = 1e6
 
 
 def work_numbers(
-    graph: ExecutionGraph,
-    analytic_us: np.ndarray,
-    base_us: np.ndarray,
-    cluster: ClusterSpec,
+    graph: ExecutionGraph, analytic_us: np.ndarray, base_us: np.ndarray, cluster: ClusterSpec,
     source: np.ndarray | None = None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """WORK_NAMES of all nodes: [num_nodes, num_features] float32, raw (not normalized), never NaN.
 
     [num_nodes] `analytic_us` is NaN where the analytical model has none. `base_us`, which the residual multiplies,

@@ -23,9 +23,9 @@ from gnnperf.core import InputError, each
 from gnnperf.gnn.data.cache import Listed, content_digest, fingerprint, read_graph, stored_graphs
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
-from gnnperf.gnn.data.on_demand import OnDemand
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
+from gnnperf.gnn.data.on_demand import OnDemand
 from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunStep, merged, read_step, run_of
 from gnnperf.gnn.data.segments import segments_of
@@ -344,14 +344,8 @@ def _predicted(step: Step) -> tuple[object, ...]:
     """All that a learner is given of a step, or is judged by."""
     base, graph = step.base, step.graph
     estimates = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.isolated)
-    machine = (
-        graph.world_size,
-        graph.ranks,
-        graph.stands_for,
-        step.cluster.device.name,
-        step.cluster.intra,
-        graph.tables,
-    )
+    device, link = step.cluster.device.name, step.cluster.intra
+    machine = (graph.world_size, graph.ranks, graph.stands_for, device, link, graph.tables)
     measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.cross_step)
     return (*measured, machine, step.data.to_dict(), estimates)
 

@@ -48,10 +48,6 @@ class Occurrences:
         """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
         return _mean(list(self.rows), [values] * len(self.rows))
 
-    def of_steps(self, chosen: np.ndarray) -> Occurrences:
-        """In the steps where `chosen` [num_steps] bool."""
-        return Occurrences(self.last, self.rows[chosen])
-
 
 def occurrences(graph: ExecutionGraph) -> Occurrences:
     """Align the steps of a recording by content."""
@@ -213,7 +209,7 @@ def typical(run: RunGraph) -> RunStep:
         step_us = np.array([s.makespan_us for s in graph.steps])
     mean_us = result.mean(graph.nodes["latency_us"].to_numpy(np.float64))
     typical_us = float(np.nanmedian(step_us))
-    steady = result.of_steps(np.abs(step_us / typical_us - 1) <= STEADY)
+    steady = Occurrences(result.last, result.rows[np.abs(step_us / typical_us - 1) <= STEADY])
     last = replace(result.last, nodes=result.last.nodes.assign(latency_us=mean_us))
     isolated = _isolated(run, result, steady if len(steady.rows) else result)
     return RunStep(run.run, last, run.cluster, typical_us, isolated, run.workload)
@@ -225,14 +221,11 @@ def _isolated(run: RunGraph, every: Occurrences, steady: Occurrences) -> Isolate
     recorded_us = nodes["latency_us"].to_numpy(np.float64)  # [num_nodes of the recording]
     free_us = isolated_us(run.graph, contention)  # [num_nodes of the recording]
     moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-    usual_us = recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us))
+    known = np.nan_to_num(free_us) > 0
+    stretch = np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=known)  # 1 where that is unknown
+    usual_us = recorded_us / contention.usual_stretch(moves, free_us, stretch)
     steady_us = steady.mean(free_us)
     return IsolatedLabels(every.mean(usual_us), np.where(np.isnan(steady_us), every.mean(free_us), steady_us))
-
-
-def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:
-    """[n] how much longer it took; 1 where that is unknown."""
-    return np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=np.nan_to_num(free_us) > 0)
 
 
 def merged(steps: Sequence[RunStep]) -> tuple[RunStep, ...]:
@@ -247,7 +240,7 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     first = repeats[0]
     if len(repeats) == 1:
         return replace(first, run=run)
-    rows = [_rows(first.graph, other.graph) for other in repeats]  # per recording [num_nodes]
+    rows = [np.arange(first.graph.num_nodes), *(align(first.graph, other.graph) for other in repeats[1:])]
     mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
     usual_us = _mean(rows, [step.isolated.usual_us for step in repeats])
     steady_us = _mean(rows, [step.isolated.steady_us for step in repeats])
@@ -258,11 +251,6 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     )
     step_us = float(np.mean([r.step_us for r in repeats]))
     return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us))
-
-
-def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
-    """[num_nodes of structure] rows of the same nodes in `other`; -1 where it has no such node."""
-    return np.arange(structure.num_nodes) if structure is other else align(structure, other)
 
 
 def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarray:

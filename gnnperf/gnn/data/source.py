@@ -64,8 +64,7 @@ def source_numbers(
 
 def _class_means(names: pd.Series, log_ratio: np.ndarray, known: np.ndarray) -> np.ndarray:
     """[num_nodes] mean of known ratios of each node's class; NaN where the class has none."""
-    result: np.ndarray = pd.Series(np.where(known, log_ratio, np.nan)).groupby(names).transform("mean").to_numpy()
-    return result
+    return np.asarray(pd.Series(np.where(known, log_ratio, np.nan)).groupby(names).transform("mean"))
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,6 @@ class Split:
     val: tuple[str, ...]
     test: tuple[str, ...]
 
-    def part(self, name: str) -> tuple[str, ...]:
-        """The runs of `train`, `val` or `test`."""
-        return {"train": self.train, "val": self.val, "test": self.test}[name]
-
 
 def read_split(dataset: Path, axis: str) -> Split:
     """One axis of a data set's splits.json; without the file, one that is drawn.
@@ -45,19 +41,15 @@ def read_split(dataset: Path, axis: str) -> Split:
         raise InputError("no such folder", where=str(dataset), remedy="set data.path to a folder of recordings")
     path = dataset / "splits.json"
     with untrusted.reading(path, "not JSON"):
-        axes = _read_axes(path) if path.is_file() else {axis: drawn_parts(dataset, axis)}
+        axes = json.loads(path.read_text("utf-8")) if path.is_file() else {axis: drawn_parts(dataset, axis)}
+        if not isinstance(axes, dict):
+            raise InputError("not an object", where=str(path),
+                             allowed='{"axis": {"train": [...], "val": [], "test": []}}')  # fmt: skip
         if axis not in axes:
             raise InputError(f"no split axis {axis!r}", where=str(path), allowed=", ".join(sorted(axes)))
         split = Split(axis, *(_part(axes[axis], name, f"{path}, {axis}") for name in PARTS))
         _check(split, dataset, f"{path}, {axis}")
         return split
-
-
-def _read_axes(path: Path) -> dict[str, object]:
-    axes = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(axes, dict):
-        raise InputError("not an object", where=str(path), allowed='{"axis": {"train": [...], "val": [], "test": []}}')
-    return axes
 
 
 def _part(parts: object, name: str, where: str) -> tuple[str, ...]:
@@ -69,11 +61,11 @@ def _part(parts: object, name: str, where: str) -> tuple[str, ...]:
 
 def _check(split: Split, dataset: Path, where: str) -> None:
     for name in ("train", "val"):
-        if not split.part(name):
+        if not getattr(split, name):
             raise InputError(f"part {name!r} has no runs", where=where)
     seen: dict[str, str] = {}
     for name in PARTS:
-        for run in split.part(name):
+        for run in getattr(split, name):
             if run in seen:
                 raise InputError(f"run {run!r} is in {seen[run]} and {name}", where=where, remedy="keep it in one part")
             parts = PurePosixPath(run).parts

@@ -10,7 +10,7 @@ from gnnperf.core import NodeType
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.graph import Isolated
 from gnnperf.hardware import Contention
-from gnnperf.schedule import NUM_UNROLLED, Schedule, schedule, schedule_with_contention
+from gnnperf.schedule import NUM_UNROLLED, schedule, schedule_with_contention
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:
 
 def step_time_us(step: Step, latency_us: np.ndarray) -> float:
     """Step time from latencies [num_nodes] that hold next to other work; NaN takes the base's."""
-    scheduled = schedule(step.graph, filled_us(step, latency_us), step.base.lag_us, num_unrolled=_copies(step))
-    return _time_us(scheduled)
+    latency_us = filled_us(step, latency_us)
+    return schedule(step.graph, latency_us, step.base.lag_us, num_unrolled=_copies(step)).step_time_us
 
 
 def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
@@ -50,7 +50,7 @@ def _contended(step: Step, isolated_us: np.ndarray) -> tuple[np.ndarray, float]:
     """Latencies as served, and the step time."""
     isolated = Isolated(np.ones(step.graph.num_nodes, dtype=bool), _contention(step))
     result = schedule_with_contention(step.graph, isolated_us, step.base.lag_us, isolated, num_unrolled=_copies(step))
-    return result.latency_us, _time_us(result.schedule)
+    return result.latency_us, result.schedule.step_time_us
 
 
 def _contention(step: Step) -> Contention:
@@ -61,8 +61,3 @@ def _contention(step: Step) -> Contention:
 def _copies(step: Step) -> int:
     """Four where the label is a period, one where it is a makespan."""
     return NUM_UNROLLED if step.graph.steps[0].period_us is not None else 1
-
-
-def _time_us(scheduled: Schedule) -> float:
-    """A schedule of several copies has a period, one of a single copy has none."""
-    return scheduled.makespan_us if scheduled.period_us is None else scheduled.period_us

@@ -58,11 +58,9 @@ def united(one: Vocabulary, other: Vocabulary) -> Vocabulary:
 def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:
     """The earlier words with the codes that they have, and behind them the later ones that are new."""
     return Vocabulary(
-        {
-            node_type: {f: tuple(dict.fromkeys((*words, *later.words[node_type][f]))) for f, words in fields.items()}
-            for node_type, fields in earlier.words.items()
-        }
-    )
+        {t: {f: tuple(dict.fromkeys((*words, *later.words[t][f]))) for f, words in fields.items()}
+         for t, fields in earlier.words.items()}
+    )  # fmt: skip
 
 
 def field_column(nodes: pd.DataFrame, field: str) -> pd.Series:

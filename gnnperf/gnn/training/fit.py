@@ -68,21 +68,11 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     best = ModelCheckpoint(out, BEST, monitor="val_loss", save_last=True, enable_version_counter=False)
     ours = processes()
     module_data = StepDataModule(data, config.data, config.model.num_layers, config.seed, ours.rank, ours.count)
-    with nullcontext(log) if log is not None else open_log(config) as used, quiet(), stopped(), deterministic_again():
+    with nullcontext(log) if log is not None else open_log(config) as used, undisturbed(), stopped():
         trainer = _trainer(config, best, used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(lightning_checkpoint(Path(best.best_model_path))["state_dict"])
     return model.cpu().eval()
-
-
-@contextmanager
-def deterministic_again() -> Iterator[None]:
-    """Lightning makes the whole process deterministic, so that torch fills every `empty` tensor: undo it afterwards."""
-    before = torch.are_deterministic_algorithms_enabled()
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
 
 
 def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:
@@ -117,8 +107,12 @@ def stopped() -> Iterator[None]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Without Lightning's advice (worker counts, tips, devices found)."""
+def undisturbed() -> Iterator[None]:
+    """Without Lightning's advice (worker counts, tips, devices found), and with determinism as it was.
+
+    Lightning sets it for the whole process, so that torch fills every `empty` tensor.
+    """
+    before = torch.are_deterministic_algorithms_enabled()
     loggers = [
         logging.getLogger(n) for n in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
     ]
@@ -133,6 +127,7 @@ def quiet() -> Iterator[None]:
     finally:
         for one, level in zip(loggers, levels, strict=True):
             one.setLevel(level)
+        torch.use_deterministic_algorithms(before)
 
 
 def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:

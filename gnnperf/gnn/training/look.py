@@ -70,17 +70,10 @@ class Log:
 # What wandb would send by itself: host and user names, paths, the command line, git remotes, code, what is printed,
 # installed packages. A run is described by its configuration and by nothing of the machine.
 PRIVATE = {
-    "console": "off",
-    "disable_code": True,
-    "disable_git": True,
-    "disable_job_creation": True,
-    "host": "",
-    "save_code": False,
-    "x_disable_machine_info": True,
-    "x_disable_meta": True,
-    "x_disable_stats": True,
+    "console": "off", "disable_code": True, "disable_git": True, "disable_job_creation": True, "host": "",
+    "save_code": False, "x_disable_machine_info": True, "x_disable_meta": True, "x_disable_stats": True,
     "x_save_requirements": False,
-}
+}  # fmt: skip
 
 
 SWEEP_RUN = "WANDB_RUN_ID"  # variable that `wandb agent` sets
@@ -100,14 +93,20 @@ class WandbLog(Log):
         super().__init__(Path(config.out))
         begun = self.out / RUN_ID  # the run that an interrupted training began
         self.logger = WandbLogger(
-            project=config.logger.project,
-            save_dir=config.out,
+            project=config.logger.project, save_dir=config.out,
             id=begun.read_text().strip() if config.resume is not None and begun.is_file() else os.getenv(SWEEP_RUN),
-            offline=config.logger.offline,
-            log_model=False,
-            settings=PRIVATE,
-        )
-        self._start(settings_of(config))
+            offline=config.logger.offline, log_model=False, settings=PRIVATE,
+        )  # fmt: skip
+        try:
+            _ = self.logger.experiment  # what is wrong is reported before hours of training, not after
+        except Exception as error:
+            if not type(error).__module__.startswith("wandb."):
+                raise
+            remedy = "run `wandb login`, or pass logger.offline=true and `wandb sync` later, or logger=csv"
+            raise InputError(str(error), where="logger=wandb", remedy=remedy) from error
+        self.logger.log_hyperparams(settings_of(config))
+        if processes().is_first:
+            (self.out / RUN_ID).write_text(f"{self.logger.version}\n")
 
     @property
     def curves(self) -> Logger:
@@ -136,19 +135,6 @@ class WandbLog(Log):
     def close(self, status: str) -> None:
         """Send what is left and end the run."""
         self.logger.experiment.finish(exit_code=0 if status == "success" else 1)
-
-    def _start(self, settings: dict[str, Any]) -> None:
-        """Start the run: what is wrong is found before hours of training, not after."""
-        try:
-            _ = self.logger.experiment
-        except Exception as error:
-            if not type(error).__module__.startswith("wandb."):
-                raise
-            remedy = "run `wandb login`, or pass logger.offline=true and `wandb sync` later, or logger=csv"
-            raise InputError(str(error), where="logger=wandb", remedy=remedy) from error
-        self.logger.log_hyperparams(settings)
-        if processes().is_first:
-            (self.out / RUN_ID).write_text(f"{self.logger.version}\n")
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
@@ -275,9 +261,7 @@ def log_outputs(
     """
     nodes = node_outputs(network, val)
     sample = sampled(nodes)
-    tables = {
-        keys[0]: errors_by(nodes, *keys) for keys in (("family", "node_type"), ("op_name", "node_type"), ("run",))
-    }
+    tables = {keys[0]: errors_by(nodes, *keys) for keys in GROUPS}
     for name, table in tables.items():
         log.table(f"val_errors_by_{name}", table)
     log.table("val_worst_nodes", worst(nodes))

@@ -69,17 +69,12 @@ def test_targets_by_hand() -> None:
     shares = torch.cat([data[t].time_share for t in ("host", "compute", "collective")])
     assert shares.sum().item() == pytest.approx(11)  # mean 1 over the labeled nodes
     assert (gemm.time_share[1] / gemm.time_share[0]).item() == pytest.approx(1.2)
-
-
-def test_a_prediction_has_no_targets() -> None:
-    data = of(TOY)
-    assert torch.isnan(data["compute"].target).all() and torch.isnan(data["compute"].steady_target).all()
+    predicted = of(TOY)["compute"]  # a prediction has no targets
+    assert torch.isnan(predicted.target).all() and torch.isnan(predicted.steady_target).all()
 
 
 def test_labels_do_not_leak_into_features() -> None:
-    host = (
-        TOY.nodes["node_type"] == NodeType.HOST
-    )  # the name of a runtime call is known before the run, a kernel's is not
+    host = TOY.nodes["node_type"] == NodeType.HOST  # a runtime call's name is known before the run, a kernel's is not
     names = TOY.nodes["event_name"].astype(object).where(host, "other")
     labels = {"latency_us": np.nan, "start_us": np.nan, "blocked_us": 3.0, **dict.fromkeys(EVIDENCE_COLUMNS, 7)}
     other = replace(TOY, nodes=TOY.nodes.assign(event_name=names, **labels))
@@ -97,17 +92,11 @@ def test_collation_increments_nothing_but_edges() -> None:
     assert batch["host", "launches", "compute"].edge_index.tolist() == [[1, 5, 9, 13], [0, 1, 2, 3]]
 
 
-def test_an_edge_type_no_one_foresaw_is_refused() -> None:
+def test_an_edge_type_no_one_foresaw_and_an_unknown_link_class_are_refused() -> None:
     rows: list[dict[str, object]] = [{"node_type": NodeType.DEVICE}, {"node_type": NodeType.HOST, "latency_us": 1.0}]
     with pytest.raises(InputError, match="edge type"):
         of(make_graph(rows, [(0, 1, Relation.FOLLOWS)]))
-
-
-def test_an_unknown_link_class_is_refused() -> None:
-    rows: list[dict[str, object]] = [
-        {"node_type": NodeType.COMM},
-        {"node_type": NodeType.LINK, "op_name": "carrier pigeon"},
-    ]
+    rows = [{"node_type": NodeType.COMM}, {"node_type": NodeType.LINK, "op_name": "carrier pigeon"}]
     with pytest.raises(InputError, match="unknown link class 'carrier pigeon'"):
         of(make_graph(rows, [(0, 1, Relation.CROSSES)]))
 
@@ -164,11 +153,7 @@ def test_a_wait_without_a_part_joins_nothing() -> None:
     (wait,) = np.flatnonzero(graph.nodes["segment"] == "peer_wait").tolist()
     cut = replace(graph, edges=graph.edges[graph.edges["dst"] != wait].reset_index(drop=True))
     assert edges(joined_by_parts(cut), "joins") == []
-
-
-def test_graphs_whose_ranks_were_all_traced_stay() -> None:
-    graph = two_rank_graph()
-    assert joined_by_parts(graph) is graph
+    assert joined_by_parts(TOY) is TOY  # all ranks were traced
 
 
 def test_the_network_is_reported_the_link_of_such_a_collective() -> None:

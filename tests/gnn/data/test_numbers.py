@@ -55,9 +55,8 @@ def test_a_gemm_by_hand() -> None:
 def test_the_sizes_of_a_product_and_its_waves_by_hand() -> None:
     row = numbers(two_rank_graph()).iloc[3]
     assert row["is_product"] == 1
-    assert np.expm1([row["log_batch"], row["log_m"], row["log_n"], row["log_k"]]).round() == pytest.approx(
-        [1, 512, 512, 512]
-    )
+    sizes = np.expm1([row["log_batch"], row["log_m"], row["log_n"], row["log_k"]]).round()
+    assert sizes == pytest.approx([1, 512, 512, 512])
     assert (row["align_m"], row["align_last_dim"]) == (6, 6)  # 64 is as far as it counts
     assert row["log_waves"] == pytest.approx(np.log1p(16 / 80))  # 4 x 4 tiles on 80 SMs
     assert row["wave_efficiency"] == pytest.approx(16 / 80)
@@ -151,11 +150,8 @@ def ood_distance(a: str, b: str) -> float:
 
 
 def test_kin_is_nearer_than_strangers() -> None:
-    assert ood_distance("aten::convolution", "aten::convolution_backward") > 0.6
-    assert (
-        ood_distance("aten::convolution", "aten::convolution_backward")
-        > ood_distance("aten::convolution", "aten::gelu") + 0.3
-    )
+    near = ood_distance("aten::convolution", "aten::convolution_backward")
+    assert near > max(0.6, ood_distance("aten::convolution", "aten::gelu") + 0.3)
 
 
 @given(st.text(max_size=40))

@@ -104,7 +104,7 @@ def test_no_memory_for_steps_changes_nothing(
     shuffled = StepDataModule(again, DataConfig(batch_size=2), num_hops=1, seed=0)
     there = StepDataModule(data, DataConfig(), 1, 0)
     for place in range(len(there.train)):
-        assert torch.equal(shuffled.train[place]["compute"].x, there.train[place]["compute"].x)
+        assert torch.equal(shuffled.train[place]()["compute"].x, there.train[place]()["compute"].x)
 
 
 def test_large_steps_are_cut_on_disk(data: PreparedData) -> None:
@@ -113,7 +113,7 @@ def test_large_steps_are_cut_on_disk(data: PreparedData) -> None:
     windows = whole.windows(8)
     assert len(windows) > 1
     for place, window in enumerate(windows):
-        part, expected = module.train[place], whole.cut(window).data
+        part, expected = module.train[place](), whole.cut(window).data
         assert all(torch.equal(part[t].x, expected[t].x) for t in WORK)
         assert all(torch.equal(part[t].edge_index, expected[t].edge_index) for t in part.edge_types)
 
@@ -180,13 +180,10 @@ def test_a_cluster_that_is_named_states_what_its_links_are(monkeypatch: pytest.M
         opened(config, None, cluster())
 
 
-@pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_bucket_holds_something(size: float) -> None:
-    with pytest.raises(InputError, match=r"data\.bucket_bytes"):
-        DataConfig(bucket_bytes=size)
-
-
-def test_no_such_data_set(tmp_path: Path) -> None:
+def test_an_empty_bucket_and_no_data_set_are_refused(tmp_path: Path) -> None:
+    for size in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(InputError, match=r"data\.bucket_bytes"):
+            DataConfig(bucket_bytes=size)
     with pytest.raises(InputError, match=r"no such folder.*data\.path"):
         load_data(DataConfig(path=str(tmp_path / "nowhere")))
 
@@ -198,20 +195,12 @@ def on_cpu(run: str) -> RunGraph:
 
 
 def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
-        prepare(
-            DataConfig(cache_dir=str(tmp_path)), SPLIT, typical_of(lambda run: on_cpu(run) if run == "a" else read(run))
-        )
-
-
-@pytest.mark.parametrize("part", ["e", "f"])
-def test_what_learned_on_gpus_is_not_requested_about_cpus(tmp_path: Path, part: str) -> None:
-    with pytest.raises(InputError, match=f"run '{part}' ran on a cpu, training runs on a gpu"):
-        prepare(
-            DataConfig(cache_dir=str(tmp_path)),
-            SPLIT,
-            typical_of(lambda run: on_cpu(run) if run == part else read(run)),
-        )
+    for which, message in (("a", "training runs on GPUs and on CPUs"),
+                           ("e", "run 'e' ran on a cpu, training runs on a gpu"),
+                           ("f", "run 'f' ran on a cpu, training runs on a gpu")):  # fmt: skip
+        mixed = typical_of(lambda run, which=which: on_cpu(run) if run == which else read(run))
+        with pytest.raises(InputError, match=message):
+            prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, mixed)
 
 
 @pytest.mark.parametrize("recording", ["a", "a/1"])
@@ -234,10 +223,12 @@ def table(ops: list[str], categories: list[str]) -> pd.DataFrame:
     return pd.DataFrame({"op": pd.Categorical(ops, categories), "us": [1.0, np.nan]})
 
 
-def test_copies_are_equal() -> None:
+def test_copies_are_equal_and_sets_are_refused() -> None:
     x = np.arange(6.0).reshape(2, 3)
     assert content_digest(Held(x), torch.from_numpy(x)) == content_digest(Held(x.copy()), torch.from_numpy(x).clone())
     assert content_digest(x[:, ::2]) == content_digest(x[:, ::2].copy())
+    with pytest.raises(TypeError, match="sort it"):
+        content_digest({"a": {1, 2}})
 
 
 def test_the_order_of_categories_does_not_count_that_of_rows_does() -> None:
@@ -264,11 +255,6 @@ def test_what_differs_has_another_hash(one: object, other: object) -> None:
     assert content_digest(one) != content_digest(other)
 
 
-def test_a_set_is_refused() -> None:
-    with pytest.raises(TypeError, match="sort it"):
-        content_digest({"a": {1, 2}})
-
-
 # Every step of an epoch goes to exactly one process, in batches as large as those of one process.
 
 
@@ -277,13 +263,9 @@ def shares(size: int, batch_size: int, count: int) -> list[list[list[int]]]:
     return [list(SharedBatches(EpochShuffle(size, seed=3), batch_size, rank, count)) for rank in range(count)]
 
 
-def test_one_process_takes_whole_batches() -> None:
+def test_processes_divide_each_batch_and_a_single_last_step_joins_the_batch_before() -> None:
     order = list(EpochShuffle(7, seed=3))
     assert shares(7, 3, 1) == [[order[:3], order[3:6], order[6:]]]
-
-
-def test_two_processes_divide_each_batch_and_a_single_last_step_joins_the_batch_before() -> None:
-    order = list(EpochShuffle(7, seed=3))
     assert shares(7, 3, 2) == [
         [[order[0], order[2]], [order[3], order[5]]],  # the second batch has 4 steps: 3, 4, 5 and the lone 6
         [[order[1]], [order[4], order[6]]],

@@ -19,9 +19,9 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import fit_floors
-from gnnperf.gnn.data.on_demand import OnDemand
-from gnnperf.gnn.data.module import Examples, batch_of
+from gnnperf.gnn.data.module import batch_of, examples
 from gnnperf.gnn.data.normalizer import fit_normalizer
+from gnnperf.gnn.data.on_demand import OnDemand
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.segments import SegmentedGraph, segments_of
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
@@ -152,13 +152,13 @@ def test_a_whole_graph_stays_as_it_is_and_a_segment_joins_a_batch_with_others() 
 
     work = OnDemand(lambda: (GRAPH, AnalyticPredictor().predict(GRAPH, cluster())), GRAPH.num_nodes)
     step = Step("a", work, OnDemand(lambda: DATA, GRAPH.num_nodes), cluster(), 1.0, segments=cut)
-    small = Examples([step], max_nodes=1000, num_hops=2)
+    small = examples([step], max_nodes=1000, num_hops=2)
     assert len(small) == 1
-    assert small[0] is DATA
-    parts = Examples([step], max_nodes=20, num_hops=2)
-    batch = batch_of([parts[0], DATA])
+    assert small[0]() is DATA
+    parts = examples([step], max_nodes=20, num_hops=2)
+    batch = batch_of([parts[0], lambda: DATA])
     assert batch.num_graphs == 2
-    assert batch.num_nodes == (parts[0].num_nodes or 0) + (DATA.num_nodes or 0)
+    assert batch.num_nodes == (parts[0]().num_nodes or 0) + (DATA.num_nodes or 0)
 
 
 def test_every_edge_type_is_there_as_in_the_whole_graph() -> None:

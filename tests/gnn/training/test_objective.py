@@ -36,7 +36,7 @@ def test_weights_by_hand() -> None:
 
 
 def test_a_node_without_a_steady_label_takes_its_usual_one(data: PreparedData) -> None:
-    batch = batch_of([data.steps["train"][0].data]).clone()
+    batch = batch_of([data.steps["train"][0].example]).clone()
     for node_type in WORK:
         batch[node_type].target = torch.full_like(batch[node_type].target, torch.nan)
     batch["host"].target[:2] = torch.tensor([0.1, 0.2])
