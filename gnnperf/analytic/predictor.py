@@ -41,8 +41,7 @@ class AnalyticPredictor:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latency of every node and lag of every edge on `cluster`; NaN and `uncovered` where there is no ground.
 
-        Raises:
-            InputError: an edge's lag class has no constant.
+        Raises InputError: an edge's lag class has no constant.
         """
         latency = self.latency_us(graph.nodes, cluster, graph.tables)  # [num_nodes]
         kernels = launched_kernels(graph)  # [num_nodes] what a graph launch costs depends on what it launches

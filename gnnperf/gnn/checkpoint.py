@@ -104,9 +104,8 @@ def make_checkpoint(
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     """Write the file whole or not at all; returns the checkpoint with the file's sha256."""
-    normalizer = {
-        f"normalizer/{part}/{t}": v for part, of in vars(checkpoint.normalizer).items() for t, v in of.items()
-    }
+    parts = vars(checkpoint.normalizer)
+    normalizer = {f"normalizer/{part}/{t}": tensor for part, of in parts.items() for t, tensor in of.items()}
     weights = {f"weights/{name}": tensor for name, tensor in checkpoint.weights.items()}
     return dataclasses.replace(checkpoint, sha256=write_archive(path, _to_plain(checkpoint), normalizer | weights))
 

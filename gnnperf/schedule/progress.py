@@ -115,18 +115,6 @@ def _refresh_work(place, num_nodes, now, shared, state, heap):  # type: ignore[n
 
 
 @numba.njit(cache=True)
-def _count_needs(num_nodes, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
-    """Cores that transfers need; one that waits for its link needs less of a core."""
-    state.need[:] = 0.0
-    for slot in range(state.num_transfers[0]):
-        n = state.transfers[slot] % num_nodes
-        if shared.core_share[n] > 0.0:
-            need = shared.core_share[n] * _link_rate(n, shared, state)
-            for at in range(shared.first_place[n], shared.first_place[n + 1]):
-                state.need[shared.places[at]] += need
-
-
-@numba.njit(cache=True)
 def _work_changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
     """Work begins (by = 1) or ends (by = -1) at its place."""
     place = shared.place[node % num_nodes]
@@ -169,7 +157,13 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
         state.transfers[slot] = state.transfers[count[0]]
     for at in range(shared.first_link[n], shared.first_link[n + 1]):
         state.users[shared.links[at]] += by
-    _count_needs(num_nodes, shared, state)
+    state.need[:] = 0.0
+    for slot in range(count[0]):  # one that waits for its link needs less of a core
+        m = state.transfers[slot] % num_nodes
+        if shared.core_share[m] > 0.0:
+            need = shared.core_share[m] * _link_rate(m, shared, state)
+            for at in range(shared.first_place[m], shared.first_place[m + 1]):
+                state.need[shared.places[at]] += need
     for slot in range(count[0]):
         other = state.transfers[slot]
         _re_rate(other, _transfer_rate(other % num_nodes, shared, state), now, state, heap)

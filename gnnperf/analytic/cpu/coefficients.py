@@ -99,7 +99,5 @@ class OpCoefficients:
 
 def core_numbers(device: DeviceSpec) -> CoreNumbers:
     """Of one core of a CPU."""
-    cores = device.num_sms
-    return CoreNumbers(
-        device.flops_per_s["float32"] / cores, device.memory_bandwidth_bytes_per_s / cores, device.clock_hz
-    )
+    flops_per_s, bytes_per_s = device.flops_per_s["float32"], device.memory_bandwidth_bytes_per_s
+    return CoreNumbers(flops_per_s / device.num_sms, bytes_per_s / device.num_sms, device.clock_hz)

@@ -189,22 +189,17 @@ def tiled_us(
     """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does."""
     rows = len(result.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
-    every = [_one_us(result, numbers, c, launch_included, splits, quantized) for c in members]
+    every = []
+    for constants in members:
+        us = np.empty(rows)
+        for at in range(0, rows, CHUNK_ROWS):
+            some = slice(at, at + CHUNK_ROWS)
+            part, device_part = result.part(some), numbers.part(some)
+            us[some] = kernel_us(part, device_part, candidates(part, device_part, constants.tiles, splits), constants)
+        if constants.quantize is not None and not quantized:
+            us = us + quantize_us(result, numbers, constants, constants.quantize)
+        every.append(observed_us(us, constants, launch_included))
     return np.exp(np.mean(np.log(every), axis=0))
-
-
-def _one_us(
-    result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits,
-    quantized: bool,
-) -> Array:  # fmt: skip
-    us = np.empty(len(result.m))
-    for at in range(0, len(us), CHUNK_ROWS):
-        rows = slice(at, at + CHUNK_ROWS)
-        part, device = result.part(rows), numbers.part(rows)
-        us[rows] = kernel_us(part, device, candidates(part, device, constants.tiles, splits), constants)
-    if constants.quantize is not None and not quantized:
-        us = us + quantize_us(result, numbers, constants, constants.quantize)
-    return observed_us(us, constants, launch_included)
 
 
 def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:

@@ -74,9 +74,10 @@ def _lines(text: str, path: Path) -> list[dict[str, object]]:
     for place, line in enumerate(text.splitlines()):
         if line.strip():
             where = f"{path}, line {place + 1}"
-            result.append(_json(line, where))
-            if not isinstance(result[-1], dict):
+            entry = _json(line, where)
+            if not isinstance(entry, dict):
                 raise InputError("is no object", where=where, allowed='{"op": ..., "shapes": ...}')
+            result.append(entry)
     return result
 
 

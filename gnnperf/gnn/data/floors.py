@@ -59,13 +59,9 @@ def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
         raise InputError("no node of the training runs has a measured latency", where="data.path")
     latency = nodes["latency_us"]
     latency = latency.where(is_measured(latency.to_numpy()), 0.0)
-    by_segment = latency.groupby(_segment_keys(nodes)).median()
-    by_type = latency.groupby(nodes["node_type"]).median()
-    return TypedFloors(
-        {str(k): float(v) for k, v in by_segment.items()},
-        {str(k): float(v) for k, v in by_type.items()},
-        float(latency.median()),
-    )
+    by_segment, by_type = ({str(k): float(v) for k, v in latency.groupby(keys).median().items()}
+                           for keys in (_segment_keys(nodes), nodes["node_type"]))  # fmt: skip
+    return TypedFloors(by_segment, by_type, float(latency.median()))
 
 
 def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -> np.ndarray:

@@ -78,16 +78,11 @@ def paced(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
     known_us = recorded_us[known].sum()
     if known_us < (1 - MOST_UNKNOWN) * np.nansum(recorded_us) or known_us == 0:
         return None
-    graph = replace(
-        run.graph,
-        nodes=nodes.assign(latency_us=predicted_us),
-        edges=run.graph.edges.assign(lag_us=np.nan),
-        fingerprint=f"{run.graph.fingerprint} paced",
-    )
+    nodes, edges = nodes.assign(latency_us=predicted_us), run.graph.edges.assign(lag_us=np.nan)
+    graph = replace(run.graph, nodes=nodes, edges=edges, fingerprint=f"{run.graph.fingerprint} paced")
     isolated = IsolatedLabels(*(_at(us, machine_scale) for us in (run.isolated.usual_us, run.isolated.steady_us)))
-    return replace(
-        run, graph=graph, step_us=run.step_us * float(predicted_us[known].sum() / known_us), isolated=isolated
-    )
+    step_us = run.step_us * float(predicted_us[known].sum() / known_us)
+    return replace(run, graph=graph, step_us=step_us, isolated=isolated)
 
 
 def _at(recorded_us: np.ndarray, machine_scale: np.ndarray) -> np.ndarray:

@@ -50,8 +50,7 @@ class SharedBatches(Sampler[list[int]]):
     steps than processes joins the one before it: a process without work would hold up the others. The order of an
     epoch is the same in all processes.
 
-    Raises:
-        InputError: fewer steps, or steps per batch, than processes.
+    Raises InputError: fewer steps, or steps per batch, than processes.
     """
 
     def __init__(self, sampler: EpochShuffle, batch_size: int, rank: int = 0, count: int = 1) -> None:
@@ -72,7 +71,7 @@ class SharedBatches(Sampler[list[int]]):
 
 
 def examples(steps: Sequence[Step], max_nodes: int, num_hops: int) -> list[OnDemand[HeteroData]]:
-    """Graphs that fit `max_nodes`, and segments of those that do not.
+    """Graphs that fit `max_nodes`, and segments of those that do not: a list is a map-style data set.
 
     A segment sees `num_hops` beyond its own nodes (segments.SegmentedGraph).
     """
@@ -104,11 +103,11 @@ class StepDataModule(lightning.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader:
         """Shuffled training steps, this process's share."""
-        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of)
+        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of)  # type: ignore[arg-type]
 
     def val_dataloader(self) -> DataLoader:
         """All validation steps in order, in every process: all agree on which epoch was best."""
-        return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of)
+        return DataLoader(self.val, self.batch_size, shuffle=False, collate_fn=batch_of)  # type: ignore[arg-type]
 
 
 def batch_of(parts: Sequence[Callable[[], HeteroData]]) -> Batch:

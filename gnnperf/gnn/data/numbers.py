@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,12 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     A collective crosses what its ranks' parts of it cross.
     """
     result = np.zeros((graph.num_nodes, 3))
-    src, dst = _crossings(graph.edges)
+    # ([num_crossings] node, [num_crossings] link node), of parts and of the collectives that they join
+    ends, relation = graph.edges[["src", "dst"]], graph.edges["relation"]
+    crosses, joins = (ends[(relation == r).to_numpy()] for r in (Relation.CROSSES, Relation.JOINS))
+    whole = joins.merge(crosses, on="src", suffixes=("_collective", "_link"))
+    src = np.concatenate([crosses["src"].to_numpy(), whole["dst_collective"].to_numpy()])
+    dst = np.concatenate([crosses["dst"].to_numpy(), whole["dst_link"].to_numpy()])
     names = graph.nodes["op_name"].astype(object).to_numpy()[dst]
     links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
     if unknown := set(names) - links.keys():
@@ -74,15 +79,6 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
         numbers = [np.log(link.sustained_bytes_per_s), np.log1p(link.latency_us), float(name == "inter")]
         result[src[names == name]] = numbers
     return result
-
-
-def _crossings(edges: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """([num_crossings] node, [num_crossings] link node), of parts and of the collectives that they join."""
-    ends = edges[["src", "dst"]]
-    crosses, joins = (ends[(edges["relation"] == r).to_numpy()] for r in (Relation.CROSSES, Relation.JOINS))
-    whole = joins.merge(crosses, on="src", suffixes=("_collective", "_link"))
-    node = np.concatenate([crosses["src"].to_numpy(), whole["dst_collective"].to_numpy()])
-    return node, np.concatenate([crosses["dst"].to_numpy(), whole["dst_link"].to_numpy()])
 
 
 def sustained_flops_per_s(dtypes: pd.Series, cluster: ClusterSpec) -> np.ndarray:
@@ -130,14 +126,12 @@ def _shapes_products(nodes: pd.DataFrame) -> np.ndarray:
     """[n, 5] batch, m, n, k, is_product."""
     result = np.zeros((len(nodes), NUM_PRODUCT))
     rows = np.flatnonzero(nodes["family"].isin(PRODUCTS).to_numpy())
-    calls = list(zip(nodes["op_name"].astype(object).iloc[rows], nodes["input_dims"].astype(object).iloc[rows],
-                     strict=True))  # fmt: skip
-    known = {call: _product_row(*call) for call in set(calls)}
-    for row, call in zip(rows, calls, strict=True):
-        result[row] = known[call]
+    ops, dims = (nodes[name].astype(object).iloc[rows] for name in ("op_name", "input_dims"))
+    result[rows] = np.array([*map(_product_row, ops, dims)], dtype=np.float64).reshape(-1, NUM_PRODUCT)
     return result
 
 
+@lru_cache(maxsize=1 << 16)
 def _product_row(op: object, text: object) -> tuple[float, ...]:
     arguments = _arguments(text if isinstance(text, str) else None)
     if arguments is None:

@@ -96,15 +96,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _median_us(card: Mapping[str, Any], kind: str, folder: Path) -> float:
+    name, where = f"step time {kind.replace('_', ' ')}", str(folder / CARD)
     try:
         result = float(card["step_time"][kind]["median_us"])
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"has no step time {kind.replace('_', ' ')}", where=str(folder / CARD),
-                         remedy="record the run again with gnnperf record") from error  # fmt: skip
+        raise InputError(f"has no {name}", where=where, remedy="record the run again with gnnperf record") from error
     if not (np.isfinite(result) and result > 0):
-        raise InputError(
-            f"step time {kind.replace('_', ' ')} is {result} us", where=str(folder / CARD), allowed="above 0"
-        )
+        raise InputError(f"{name} is {result} us", where=where, allowed="above 0")
     return result
 
 

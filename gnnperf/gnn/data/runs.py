@@ -244,11 +244,8 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
     usual_us = _mean(rows, [step.isolated.usual_us for step in repeats])
     steady_us = _mean(rows, [step.isolated.steady_us for step in repeats])
-    graph = replace(
-        first.graph,
-        nodes=first.graph.nodes.assign(latency_us=mean_us),
-        fingerprint=" ".join(r.graph.fingerprint for r in repeats),
-    )
+    nodes, prints = first.graph.nodes.assign(latency_us=mean_us), (r.graph.fingerprint for r in repeats)
+    graph = replace(first.graph, nodes=nodes, fingerprint=" ".join(prints))
     step_us = float(np.mean([r.step_us for r in repeats]))
     return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us))
 

@@ -73,8 +73,8 @@ class SegmentedGraph:
             for name, values in self.data[node_type].items():
                 data[node_type][name] = values[chosen] if isinstance(values, torch.Tensor) else len(own)  # num_nodes
         for edge_type, (src, dst) in self.edges.items():
-            kept = hops[dst] < self.num_hops  # no inner node needs messages to the outermost ones
-            data[edge_type].edge_index = torch.from_numpy(np.stack([place[src[kept]], place[dst[kept]]]))
+            near = hops[dst] < self.num_hops  # no inner node needs messages to the outermost ones
+            data[edge_type].edge_index = torch.from_numpy(np.stack([place[src[near]], place[dst[near]]]))
         inner = {t: torch.from_numpy(hops[own] == 0) for t, own in rows.items()}
         for node_type in WORK:
             data[node_type].target = data[node_type].target.masked_fill(~inner[node_type], torch.nan)
@@ -82,8 +82,7 @@ class SegmentedGraph:
 
     def _of_type(self, rows: np.ndarray, node_type: str) -> np.ndarray:
         first = self.first[node_type]
-        own: np.ndarray = rows[(rows >= first) & (rows < first + int(self.data[node_type].num_nodes or 0))]
-        return own
+        return np.asarray(rows[(rows >= first) & (rows < first + int(self.data[node_type].num_nodes or 0))])
 
     def places(self, window: np.ndarray, node_type: str) -> np.ndarray:
         """[k] sorted places, within a type, of the window's nodes of that type."""

@@ -82,8 +82,7 @@ class SourceRuns:
     def constants(self, train: Sequence[RunStep]) -> AnalyticConstants:
         """Constants of the analytical model, fitted on the source's recordings of these runs.
 
-        Raises:
-            InputError: it recorded none of them.
+        Raises InputError: it recorded none of them.
         """
         steps = [step for run in train if (step := self.step_of(run)) is not None]
         if not steps:

@@ -34,8 +34,7 @@ class Split:
 def read_split(dataset: Path, axis: str) -> Split:
     """One axis of a data set's splits.json; without the file, one that is drawn.
 
-    Raises:
-        InputError: no such folder or axis, a split that cannot be, or too few runs to draw one.
+    Raises InputError: no such folder or axis, a split that cannot be, or too few runs to draw one.
     """
     if not dataset.is_dir():
         raise InputError("no such folder", where=str(dataset), remedy="set data.path to a folder of recordings")

@@ -85,8 +85,7 @@ class WandbLog(Log):
 
     Offline if the configuration or WANDB_MODE asks for it. Of several processes only the first one's run is real.
 
-    Raises:
-        InputError: wandb refuses, for instance because no one is logged in.
+    Raises InputError: wandb refuses, for instance because no one is logged in.
     """
 
     def __init__(self, config: TrainConfig) -> None:
@@ -139,8 +138,7 @@ class WandbLog(Log):
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
     """The configuration as it may leave the machine: of a path that starts at the root or at home only the name."""
-    plain: dict[str, Any] = _without_folders(json.loads(json.dumps(asdict(config))))
-    return plain
+    return dict(_without_folders(json.loads(json.dumps(asdict(config)))))
 
 
 def _without_folders(value: Any) -> Any:
