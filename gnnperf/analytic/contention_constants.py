@@ -34,15 +34,12 @@ class ContentionConstants:
                 ranks_per_node=cluster.ranks_per_node, ranks_per_inner_link=1,
                 ranks_per_outer_link=cluster.ranks_per_adapter, outer_bucket=_bucket_of(cluster, UNLIMITED),
             )  # fmt: skip
+        inner, outer = self.cpu.loopback_core_bytes_per_s, self.cpu.network_core_bytes_per_s
         return Contention(
-            ranks_per_node=cluster.ranks_per_node,
-            ranks_per_outer_link=cluster.ranks_per_adapter,
-            cores_per_node=float(cluster.device.num_sms),
-            core_sets=cluster.core_sets,
-            inner_core_bytes_per_s=self.cpu.loopback_core_bytes_per_s,
-            outer_core_bytes_per_s=self.cpu.network_core_bytes_per_s,
-            outer_bucket=_bucket_of(cluster, self.cpu.network_core_bytes_per_s),
-        )
+            ranks_per_node=cluster.ranks_per_node, ranks_per_outer_link=cluster.ranks_per_adapter,
+            cores_per_node=float(cluster.device.num_sms), core_sets=cluster.core_sets,
+            inner_core_bytes_per_s=inner, outer_core_bytes_per_s=outer, outer_bucket=_bucket_of(cluster, outer),
+        )  # fmt: skip
 
 
 def _bucket_of(cluster: ClusterSpec, moved_bytes_per_s: float) -> Bucket | None:

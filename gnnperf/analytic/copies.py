@@ -84,5 +84,4 @@ def host_work_us(moved_bytes: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
     rate = cluster.host_memory_bytes_per_s
     if rate is None:
         return np.full(len(moved_bytes), np.nan)
-    result: np.ndarray = moved_bytes / (rate * HOST_SHARE) * 1e6
-    return result
+    return np.asarray(moved_bytes / (rate * HOST_SHARE) * 1e6)

@@ -105,7 +105,9 @@ def _of(device: DeviceSpec, every: Sequence[Evidence], measured: Sequence[Device
     chip = [m for m in kin if m.num_sms == device.num_sms]
     near = tuple(m.name for m in chip or kin) if not own and has_forms(device) else ()
     collective_models = default_cluster(device).collective_models_name
-    return DeviceEvidence(device, _standing(own), own, near, bool(near and chip), collective_models)
+    standing = Standing.MEASURED if sum(one.fitted for one in own) >= LEAST_ROWS else Standing.FEW_SHOT
+    standing = standing if own else Standing.ZERO_SHOT
+    return DeviceEvidence(device, standing, own, near, bool(near and chip), collective_models)
 
 
 def _counts(result: Sequence[Evidence]) -> Iterator[str]:
@@ -113,9 +115,3 @@ def _counts(result: Sequence[Evidence]) -> Iterator[str]:
     for source, dtype in dict.fromkeys((one.source, one.dtype) for one in result):
         here = [one for one in result if (one.source, one.dtype) == (source, dtype)]
         yield f"{source}, {dtype}: " + ", ".join(f"{one.ops} {one.fitted:,}" for one in here)
-
-
-def _standing(own: Sequence[Evidence]) -> Standing:
-    if not own:
-        return Standing.ZERO_SHOT
-    return Standing.MEASURED if sum(one.fitted for one in own) >= LEAST_ROWS else Standing.FEW_SHOT

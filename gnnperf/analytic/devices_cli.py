@@ -67,16 +67,9 @@ def _short(number: float) -> str:
 def _document(one: DeviceEvidence) -> dict[str, object]:
     device = one.device
     return {
-        "device": device.name,
-        "kind": device.kind,
-        "architecture": device.architecture,
-        "memory_bytes": device.memory_bytes,
-        "memory_bandwidth_bytes_per_s": device.memory_bandwidth_bytes_per_s,
-        "flops_per_s": dict(device.flops_per_s),
-        "standing": str(one.standing),
-        "evidence": [vars(each) for each in one.evidence],
-        "next_to": list(one.next_to),
-        "same_chip": one.same_chip,
-        "says": one.statement,
-        "collective_models": one.collective_models_name,
-    }
+        "device": device.name, "kind": device.kind, "architecture": device.architecture,
+        "memory_bytes": device.memory_bytes, "memory_bandwidth_bytes_per_s": device.memory_bandwidth_bytes_per_s,
+        "flops_per_s": dict(device.flops_per_s), "standing": str(one.standing),
+        "evidence": [vars(each) for each in one.evidence], "next_to": list(one.next_to), "same_chip": one.same_chip,
+        "says": one.statement, "collective_models": one.collective_models_name,
+    }  # fmt: skip

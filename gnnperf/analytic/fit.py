@@ -90,20 +90,16 @@ def fit_constants(
     """
     every = list(graphs)
     result = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
-    start = fit_host_overheads(result, unfitted(device.kind))
+    base = default_constants()
+    if device.kind != "gpu":  # nothing that was fitted on CPU runs, which may be those that are held out
+        base = replace(base, device_kind=device.kind, host_overhead_us={}, op_prices=None)
+    start = fit_host_overheads(result, base)
     start = fit_lags(result, device.kind, start)
     calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:
         return start
     both = calls if calibrated is None else pd.concat([calls, calibrated], ignore_index=True)
     return replace(start, op_prices=fit_op_prices(both, core_numbers(device)))
-
-
-def unfitted(device_kind: str) -> AnalyticConstants:
-    """What to start a fit from: on CPUs nothing that was fitted on CPU runs, which may be those that are held out."""
-    if device_kind == "gpu":
-        return default_constants()
-    return replace(default_constants("gpu"), device_kind=device_kind, host_overhead_us={}, op_prices=None)
 
 
 def fit_host_overheads(
@@ -140,9 +136,7 @@ def _labeled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
     timed = (nodes["node_type"] == NodeType.HOST) | (nodes["segment"] == Segment.EXIT)
     host = nodes[(timed & nodes["latency_us"].notna()).to_numpy()]
     host = host[host["segment"].isin(SEGMENTS).to_numpy()]
-    return pd.DataFrame(
-        {"segment": host["segment"].astype(object), "key": overhead_keys(host), "latency_us": host["latency_us"]}
-    )
+    return host[["segment", "latency_us"]].astype({"segment": object}).assign(key=overhead_keys(host))
 
 
 def fit_lags(
@@ -153,14 +147,10 @@ def fit_lags(
     The median, because a lag is measured only where its edge was binding, which favors long ones.
     """
     start = base or default_constants()
-    parts = [
-        g.edges.loc[g.edges["lag_us"].notna(), ["lag_class", "lag_us"]].astype({"lag_class": object}) for g in graphs
-    ]
+    parts = [graph.edges[["lag_class", "lag_us"]].dropna().astype({"lag_class": object}) for graph in graphs]
     edges = pd.concat(parts) if parts else pd.DataFrame()
     if edges.empty:
         return start
-    known = edges[edges["lag_class"].isin(LAG_CLASSES)]
-    fitted = {
-        str(c): max(float(g.median()), 0.0) for c, g in known.groupby("lag_class")["lag_us"] if len(g) >= MIN_SAMPLES
-    }
+    known = edges[edges["lag_class"].isin(LAG_CLASSES)].groupby("lag_class")["lag_us"]
+    fitted = {str(c): max(float(g.median()), 0.0) for c, g in known if len(g) >= MIN_SAMPLES}
     return replace(start, lag_us={**start.lag_us, device_kind: {**start.lag_us[device_kind], **fitted}})

@@ -28,7 +28,7 @@ def launched_kernels(graph: ExecutionGraph) -> np.ndarray:
     if not launches.any():
         return np.zeros(len(nodes))
     started = edges[(edges["relation"] == Relation.LAUNCHES).to_numpy()]
-    kernels = names.map(_kernels_of).to_numpy(float)  # [num_nodes]
+    kernels = names.str.extract(_FUSED, expand=False).fillna(1).to_numpy(float)  # [num_nodes]
     src, dst = started["src"].to_numpy(), started["dst"].to_numpy()
     return np.where(launches, np.bincount(src, weights=kernels[dst], minlength=len(nodes)), 0.0)
 
@@ -36,8 +36,3 @@ def launched_kernels(graph: ExecutionGraph) -> np.ndarray:
 def graph_launch_us(kernels: np.ndarray, constants: AnalyticConstants) -> np.ndarray:
     """[n] us of calls that start so many kernels."""
     return constants.graph_launch_us[CALL] + kernels * constants.graph_launch_us[KERNEL]
-
-
-def _kernels_of(name: str) -> int:
-    result = _FUSED.search(name)
-    return int(result[1]) if result else 1

@@ -41,11 +41,13 @@ class AnalyticPredictor:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latency of every node and lag of every edge on `cluster`; NaN and `uncovered` where there is no ground.
 
-        Raises:
-            InputError: an edge's lag class has no constant.
+        Raises InputError: an edge's lag class has no constant.
         """
         latency = self.latency_us(graph.nodes, cluster, graph.tables)  # [num_nodes]
-        latency = self._with_graph_launches(graph, cluster, latency)
+        kernels = launched_kernels(graph)  # [num_nodes] what a graph launch costs depends on what it launches
+        if kernels.any():
+            launch_us = graph_launch_us(kernels, self._constants(cluster)) / cluster.host_speed
+            latency = np.where(kernels > 0, launch_us, latency)
         unknown = np.full(graph.num_nodes, np.nan)
         return Prediction(
             graph=graph,
@@ -84,14 +86,6 @@ class AnalyticPredictor:
             if here.any():
                 latency[here] = estimate(nodes[here], cluster)
         return latency
-
-    def _with_graph_launches(self, graph: ExecutionGraph, cluster: ClusterSpec, latency_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] us: what a graph launch costs depends on what it launches, which is not in its own row."""
-        kernels = launched_kernels(graph)  # [num_nodes]
-        if not kernels.any():
-            return latency_us
-        launch_us = graph_launch_us(kernels, self._constants(cluster)) / cluster.host_speed
-        return np.where(kernels > 0, launch_us, latency_us)
 
     def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         overheads, moved = host_us(nodes, self._constants(cluster), cluster.host_speed), nodes["bytes"].to_numpy()

@@ -71,8 +71,7 @@ def soft_maximum(compute: np.ndarray, memory: np.ndarray, power: float) -> np.nd
     """[n] (compute^p + memory^p)^(1/p); 0 where both are 0."""
     largest = np.maximum(compute, memory)  # [n]
     scale = np.where(largest > 0, largest, 1.0)  # the ratio keeps the powers in range
-    soft: np.ndarray = largest * ((compute / scale) ** power + (memory / scale) ** power) ** (1.0 / power)
-    return soft
+    return np.asarray(largest * ((compute / scale) ** power + (memory / scale) ** power) ** (1.0 / power))
 
 
 @dataclass(frozen=True)

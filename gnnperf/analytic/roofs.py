@@ -39,20 +39,15 @@ class DeviceRoofs:
 
 def roofs_of(device: DeviceSpec) -> DeviceRoofs:
     """The roofs of one device."""
-    bandwidth = device.memory_bandwidth_bytes_per_s
-    return DeviceRoofs(
-        device,
-        _roof(bandwidth, _bandwidth_share(device), device),
-        {key: _roof(rate, _flops_share(device, key), device) for key, rate in device.flops_per_s.items()},
-    )
+    share = device.sustained_bandwidth_share
+    if has_forms(device):
+        share = stream_share(device, default_memory_constants())
+    flops = {key: _roof(rate, _flops_share(device, key), device) for key, rate in device.flops_per_s.items()}
+    return DeviceRoofs(device, _roof(device.memory_bandwidth_bytes_per_s, share, device), flops)
 
 
 def _roof(rate: float, share: float, device: DeviceSpec) -> Roof:
     return Roof(rate, None) if device.measured else Roof(rate * share, rate)
-
-
-def _bandwidth_share(device: DeviceSpec) -> float:
-    return stream_share(device, default_memory_constants()) if has_forms(device) else device.sustained_bandwidth_share
 
 
 def _flops_share(device: DeviceSpec, key: str) -> float:

@@ -72,7 +72,8 @@ PLOTLY_IMAGES = "img-src data: blob:"  # what its camera button makes
 
 def content_security_policy(scripts: Iterable[str], more: str = "") -> str:
     """The policy of a page as an element, first in its head: of all scripts only these texts run, no handler does."""
-    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts) or "'none'"
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'; form-action 'none'"
     content = "; ".join(part for part in (allowed, more) if part)
     return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
@@ -93,7 +94,3 @@ def plotly_page(title: str, figures: Iterable[Figure]) -> str:
     ]
     scripts = [script for fragment in drawn for script in SCRIPT.findall(fragment)]  # plotly escapes texts in them
     return html_page(title, "", "\n".join(drawn), content_security_policy(scripts, PLOTLY_IMAGES))
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
@@ -41,11 +42,7 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the trip back from a worker process."""
-        return _rebuild, (type(self), self.what, self.where, self.allowed, self.remedy)
-
-
-def _rebuild(cls: type[InputError], what: str, where: str, allowed: str, remedy: str) -> InputError:
-    return cls(what, where=where, allowed=allowed, remedy=remedy)
+        return partial(type(self), self.what, where=self.where, allowed=self.allowed, remedy=self.remedy), ()
 
 
 def require(ok: bool, key: str, result: object, allowed: str) -> None:

@@ -104,9 +104,8 @@ def make_checkpoint(
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     """Write the file whole or not at all; returns the checkpoint with the file's sha256."""
-    normalizer = {
-        f"normalizer/{part}/{t}": v for part, of in vars(checkpoint.normalizer).items() for t, v in of.items()
-    }
+    parts = vars(checkpoint.normalizer)
+    normalizer = {f"normalizer/{part}/{t}": tensor for part, of in parts.items() for t, tensor in of.items()}
     weights = {f"weights/{name}": tensor for name, tensor in checkpoint.weights.items()}
     return dataclasses.replace(checkpoint, sha256=write_archive(path, _to_plain(checkpoint), normalizer | weights))
 
@@ -141,18 +140,13 @@ class _Header:
 def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
     source = checkpoint.source_constants
     return {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
-        "features": feature_names(),
-        "model": dataclasses.asdict(checkpoint.model),
-        "vocabulary": dataclasses.asdict(checkpoint.vocabulary),
-        "constants": _plain_constants(checkpoint.constants),
-        "floors": dataclasses.asdict(checkpoint.floors),
-        "trust": dataclasses.asdict(checkpoint.trust),
-        "provenance": dict(checkpoint.provenance),
+        "format": FORMAT, "schema_version": SCHEMA_VERSION, "features": feature_names(),
+        "model": dataclasses.asdict(checkpoint.model), "vocabulary": dataclasses.asdict(checkpoint.vocabulary),
+        "constants": _plain_constants(checkpoint.constants), "floors": dataclasses.asdict(checkpoint.floors),
+        "trust": dataclasses.asdict(checkpoint.trust), "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else dataclasses.asdict(checkpoint.intervals),
         "source_constants": None if source is None else _plain_constants(source),
-    }
+    }  # fmt: skip
 
 
 def _from_plain(stored: Archive) -> Checkpoint:

@@ -94,6 +94,5 @@ def fit_trust(steps: Iterable[Step], unseen: Mapping[str, Shares] | None = None)
         devices.add(step.cluster.device.name)
         kernels = step.nodes["op_name"][(step.nodes["node_type"] == NodeType.COMPUTE).to_numpy()]
         programs.setdefault(program_of(step), set()).update(texts_of(kernels).tolist())
-    return Trust(
-        tuple(sorted(devices)), {name: tuple(sorted(ops)) for name, ops in sorted(programs.items())}, dict(unseen or {})
-    )
+    ops_of = {name: tuple(sorted(ops)) for name, ops in sorted(programs.items())}
+    return Trust(tuple(sorted(devices)), ops_of, dict(unseen or {}))

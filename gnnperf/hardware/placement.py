@@ -73,15 +73,11 @@ class _Rank(msgspec.Struct):
     cores: list[int]
 
 
-class _Host(msgspec.Struct):
-    fingerprint: object = None
-
-
 class _Cores(msgspec.Struct):
     """The part of a card that states on which cores ranks ran."""
 
     ranks: list[_Rank]
-    hosts: list[_Host]
+    hosts: list[dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
         result = msgspec.convert(card, _Cores)
     except msgspec.ValidationError:
         return ()
-    machines = [str(host.fingerprint) for host in result.hosts]
+    machines = [str(host.get("fingerprint")) for host in result.hosts]
     ordered = sorted(result.ranks, key=lambda rank: rank.rank)
     if [rank.rank for rank in ordered] != list(range(len(ordered))):
         return ()

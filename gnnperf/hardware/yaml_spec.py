@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -39,9 +39,7 @@ def conf_dir(group: str) -> Path:
 
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
-COLLECTIVES_GROUP = (
-    "analytic/collective_models"  # not a folder of its own: Hydra would take collectives=NAME for its choice
-)
+COLLECTIVES_GROUP = "analytic/collective_models"  # no folder of its own: Hydra would take collectives=NAME for it
 PLAN_GROUP = "plan"
 GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP, PLAN_GROUP)
 SUFFIXES = (".yaml", ".yml")
@@ -117,37 +115,30 @@ KINDS = ("gpu", "cpu")
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8", "float4", "int8")
 DTYPE_KEYS = tuple(dtype + unit for dtype in DTYPES for unit in ("", "_matrix"))
 
-# key -> (kind of value, required)
+# key -> kind of value; required are those whose field has no default
 DEVICE_KEYS = {
-    "name": ("text", True), "kind": ("text", True), "flops_per_s": ("rates", True),
-    "memory_bandwidth_bytes_per_s": ("positive", True), "l2_bytes": ("positive", True), "num_sms": ("count", True),
-    "clock_hz": ("positive", True), "memory_bytes": ("positive", True), "power_limit_w": ("positive or null", False),
-    "architecture": ("text", False), "lanes_per_sm": ("count or null", False),
-    "base_clock_hz": ("positive or null", False), "matrix_clock_hz": ("positive or null", False),
-    "memory_bus_bits": ("count or null", False), "memory_pin_bits_per_s": ("positive or null", False),
-    "sparse_matrix_speedup": ("positive", False),
-    "launch_floor_us": ("not negative", False), "sustained_flops_share": ("share", False),
-    "sustained_bandwidth_share": ("share", False), "aliases": ("texts", False), "source": ("text", False),
-    "measured": ("measured", False), "host": ("measured", False), "provenance": ("text mapping", False),
+    "name": "text", "kind": "text", "flops_per_s": "rates", "memory_bandwidth_bytes_per_s": "positive",
+    "l2_bytes": "positive", "num_sms": "count", "clock_hz": "positive", "memory_bytes": "positive",
+    "power_limit_w": "positive or null", "architecture": "text", "lanes_per_sm": "count or null",
+    "base_clock_hz": "positive or null", "matrix_clock_hz": "positive or null", "memory_bus_bits": "count or null",
+    "memory_pin_bits_per_s": "positive or null", "sparse_matrix_speedup": "positive", "launch_floor_us": "not negative",
+    "sustained_flops_share": "share", "sustained_bandwidth_share": "share", "aliases": "texts", "source": "text",
+    "measured": "measured", "host": "measured", "provenance": "text mapping",
 }  # fmt: skip
 LINK_KEYS = {
-    "name": ("text", True), "bandwidth_bytes_per_s": ("positive", True), "latency_us": ("not negative", True),
-    "sustained_bandwidth_share": ("share", False), "source": ("text", False), "medium": ("medium", False),
-    "pair_bandwidth_bytes_per_s": ("positive or null", False), "in_network_reduction": ("flag", False),
-    "bucket_bytes": ("positive or null", False),
+    "name": "text", "bandwidth_bytes_per_s": "positive", "latency_us": "not negative",
+    "sustained_bandwidth_share": "share", "source": "text", "medium": "medium", "in_network_reduction": "flag",
+    "pair_bandwidth_bytes_per_s": "positive or null", "bucket_bytes": "positive or null",
 }  # fmt: skip
 HOST_KEYS = {
-    "name": ("text", True), "clock_hz": ("positive", True), "work_per_clock": ("positive", True),
-    "num_cores": ("count", True), "aliases": ("texts", False), "source": ("text", False),
-    "memory_bandwidth_bytes_per_s": ("positive or null", False),
+    "name": "text", "clock_hz": "positive", "work_per_clock": "positive", "num_cores": "count", "aliases": "texts",
+    "source": "text", "memory_bandwidth_bytes_per_s": "positive or null",
 }  # fmt: skip
 CLUSTER_KEYS = {
-    "name": ("text", True), "device": ("text", True), "intra": ("link", True), "inter": ("link", True),
-    "host_link": ("link", True), "ranks_per_node": ("count", False), "host_speed": ("positive", False),
-    "nodes": ("count or null", False), "host": ("host", False), "reference_host": ("host", False),
-    "default_for": ("texts", False), "metadata": ("text mapping", False), "collectives": ("collectives", False),
-    "all_reduce": ("all_reduce", False), "host_sockets": ("count or null", False), "storage": ("link or null", False),
-    "adapters_per_node": ("count or null", False),
+    "name": "text", "device": "text", "intra": "link", "inter": "link", "host_link": "link", "ranks_per_node": "count",
+    "host_speed": "positive", "nodes": "count or null", "host": "host", "reference_host": "host",
+    "default_for": "texts", "metadata": "text mapping", "collectives": "collectives", "all_reduce": "all_reduce",
+    "host_sockets": "count or null", "storage": "link or null", "adapters_per_node": "count or null",
 }  # fmt: skip
 CHOICES: dict[str, tuple[object, ...]] = {
     "medium": (*MEDIA, ""), "flag": (True, False), "all_reduce": (FASTEST, HIERARCHICAL),
@@ -158,7 +149,7 @@ FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the othe
 
 def device_from(raw: dict[str, object], where: str) -> DeviceSpec:
     """A DeviceSpec from its mapping; refuses unknown and missing keys, wrong types, values out of range."""
-    values = _checked(raw, DEVICE_KEYS, where)
+    values = _checked(raw, DEVICE_KEYS, DeviceSpec, where)
     if values["kind"] not in KINDS:
         raise InputError(f"kind is {values['kind']!r}", where=where, allowed=", ".join(KINDS))
     return DeviceSpec(**values)  # type: ignore[arg-type]
@@ -180,10 +171,10 @@ def link_from(raw: object, where: str) -> LinkSpec:
             raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
         return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
     if FROM_CATALOG not in raw:
-        return LinkSpec(**_checked(raw, LINK_KEYS, where))  # type: ignore[arg-type]
+        return LinkSpec(**_checked(raw, LINK_KEYS, LinkSpec, where))  # type: ignore[arg-type]
     shipped = link_from(str(raw[FROM_CATALOG]), where)
     changes = {key: value for key, value in raw.items() if key != FROM_CATALOG}
-    return LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, where))  # type: ignore[arg-type]
+    return LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, LinkSpec, where))  # type: ignore[arg-type]
 
 
 def host_from(raw: object, where: str) -> HostSpec:
@@ -193,7 +184,7 @@ def host_from(raw: object, where: str) -> HostSpec:
         return host_from(read_yaml(path), str(path))
     if not isinstance(raw, dict):
         raise InputError(f"{raw!r} is not a host", where=where, allowed=f"a name, or {', '.join(HOST_KEYS)}")
-    return HostSpec(**_checked(raw, HOST_KEYS, where))  # type: ignore[arg-type]
+    return HostSpec(**_checked(raw, HOST_KEYS, HostSpec, where))  # type: ignore[arg-type]
 
 
 def cluster_from(raw: dict[str, object], device: DeviceSpec, where: str) -> ClusterSpec:
@@ -205,7 +196,7 @@ def cluster_from(raw: dict[str, object], device: DeviceSpec, where: str) -> Clus
     Raises:
         InputError: unknown or missing key, unknown name, wrong type, value out of range.
     """
-    values = _checked(raw, CLUSTER_KEYS, where)
+    values = _checked(raw, CLUSTER_KEYS, ClusterSpec, where)
     values.pop("default_for", None)
     reference = values.pop("reference_host", None)
     host = values.get("host")
@@ -215,35 +206,33 @@ def cluster_from(raw: dict[str, object], device: DeviceSpec, where: str) -> Clus
     return ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
 
 
-def _checked(raw: dict[str, object], keys: dict[str, tuple[str, bool]], where: str) -> dict[str, object]:
+def _checked(raw: dict[str, object], keys: dict[str, str], spec: type, where: str) -> dict[str, object]:
     for key in raw:
         if key not in keys:
             raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(keys))
-    required = [key for key, (_, is_required) in keys.items() if is_required]
+    required = [f.name for f in fields(spec) if f.default is MISSING and f.default_factory is MISSING]
     missing = [key for key in required if key not in raw]
     if missing:
         raise InputError(f"key {missing[0]!r} is missing", where=where, allowed=f"with {', '.join(required)}",
                          remedy="start from a file of the catalog and change single keys")  # fmt: skip
-    return {key: _value(value, keys[key][0], f"{where}, key {key!r}") for key, value in raw.items()}
+    return {key: _value(value, keys[key], f"{where}, key {key!r}") for key, value in raw.items()}
 
 
 def _value(value: object, kind: str, where: str) -> object:
     if kind == "link or null" and value is None:
         return None
     structured: dict[str, Callable[[object, str], object]] = {
-        "link": link_from,
-        "link or null": link_from,
-        "host": host_from,
-        "measured": _measured,
-        "rates": _rates,
+        "link": link_from, "link or null": link_from, "host": host_from, "measured": _measured, "rates": _rates,
         "collectives": _collectives,
-    }
+    }  # fmt: skip
     if kind in structured:
         return structured[kind](value, where)
     if kind in ("text", "texts", "text mapping"):
         return _texts(value, kind, where)
     if kind in CHOICES:
-        return _choice(value, CHOICES[kind], where)
+        if not any(type(value) is type(choice) and value == choice for choice in CHOICES[kind]):
+            raise InputError(f"{value!r} is not known", where=where, allowed=", ".join(map(str, CHOICES[kind])))
+        return value
     kind, _, nullable = kind.partition(" or ")
     return None if nullable and value is None else _number(value, kind, where)
 
@@ -260,12 +249,6 @@ def _collectives(value: object, where: str) -> dict[str, str]:
     return texts
 
 
-def _choice(value: object, allowed: tuple[object, ...], where: str) -> object:
-    if not any(type(value) is type(choice) and value == choice for choice in allowed):
-        raise InputError(f"{value!r} is not known", where=where, allowed=", ".join(map(str, allowed)))
-    return value
-
-
 def _rates(value: object, where: str) -> dict[str, float]:
     if not isinstance(value, dict) or "float32" not in value:
         raise InputError(f"{value!r} is not a table of rates with at least float32", where=where)
@@ -278,16 +261,16 @@ def _rates(value: object, where: str) -> dict[str, float]:
 def _measured(value: object, where: str) -> dict[str, Measured]:
     if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
         raise InputError(f"{value!r} is not a table of quantities", where=where)
-    return {quantity: _quantity(result, f"{where}, {quantity}") for quantity, result in value.items()}
-
-
-def _quantity(result: object, where: str) -> Measured:
-    if not isinstance(result, dict) or set(result) != {"value", "low", "high"}:
-        raise InputError(f"{result!r} is no measured quantity", where=where, allowed="value, low and high")
-    value, low, high = (float(_number(result[key], "not negative", where)) for key in ("value", "low", "high"))
-    if not low <= value <= high:
-        raise InputError(f"value {value} lies outside {low} to {high}", where=where, allowed="low <= value <= high")
-    return Measured(value, low, high)
+    measured = {}
+    for name, result in value.items():
+        of = f"{where}, {name}"
+        if not isinstance(result, dict) or set(result) != {"value", "low", "high"}:
+            raise InputError(f"{result!r} is no measured quantity", where=of, allowed="value, low and high")
+        middle, low, high = (float(_number(result[key], "not negative", of)) for key in ("value", "low", "high"))
+        if not low <= middle <= high:
+            raise InputError(f"value {middle} lies outside {low} to {high}", where=of, allowed="low <= value <= high")
+        measured[name] = Measured(middle, low, high)
+    return measured
 
 
 def _texts(value: object, kind: str, where: str) -> object:

@@ -27,7 +27,10 @@ def align(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
         a, b = np.flatnonzero(lanes_a == lane), np.flatnonzero(lanes_b == lane)
         pairs = common_subsequence(keys_a[a], keys_b[b])
         matched[a[pairs[0]]] = b[pairs[1]]
-    _align_collectives(structure, other, matched)
+    joined_b = dict(_part_of(other).T.tolist())  # a collective matches the one that its parts' matches join
+    for part, node in _part_of(structure).T.tolist():  # likewise a wait for untraced peers
+        if matched[part] >= 0 and matched[node] < 0:
+            matched[node] = joined_b.get(int(matched[part]), -1)
     return matched
 
 
@@ -94,14 +97,6 @@ def _myers(a, b, max_edits):  # type: ignore[no-untyped-def] # pragma: no cover
 
 
 _compiled_myers = compiled(_myers, in_python=0)
-
-
-def _align_collectives(structure: ExecutionGraph, other: ExecutionGraph, matched: np.ndarray) -> None:
-    """A collective matches the one that its parts' matches join; likewise a wait for untraced peers."""
-    joined_b = dict(_part_of(other).T.tolist())
-    for part, node in _part_of(structure).T.tolist():
-        if matched[part] >= 0 and matched[node] < 0:
-            matched[node] = joined_b.get(int(matched[part]), -1)
 
 
 def _part_of(graph: ExecutionGraph) -> np.ndarray:

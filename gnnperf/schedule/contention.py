@@ -33,14 +33,9 @@ class Contended:
 
 
 def schedule_with_contention(
-    graph: ExecutionGraph,
-    latency_us: np.ndarray,
-    lag_us: np.ndarray,
-    isolated: Isolated,
-    *,
-    num_unrolled: int = 1,
+    graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, isolated: Isolated, *, num_unrolled: int = 1,
     ready_us: np.ndarray | None = None,
-) -> Contended:
+) -> Contended:  # fmt: skip
     """Schedule one step like `schedule`, with nodes that `isolated` names stretched while they share.
 
     Args:
@@ -71,15 +66,11 @@ def _steps(edges: TimedEdges, lag_us: np.ndarray, over: np.ndarray, num_nodes: i
     """Outgoing edges by node, and what carries over; `lag_us` is [num_timed], `over` [2, num_carried]."""
     order, crossing = np.argsort(edges.src, kind="stable"), np.argsort(over[0], kind="stable")
     return Steps(
-        first=offsets(edges.src[order], num_nodes),
-        dst=edges.dst[order],
-        lag_us=lag_us[order],
-        from_start=edges.from_start[order],
-        num_before=np.bincount(edges.dst, minlength=num_nodes),
-        first_cross_step=offsets(over[0][crossing], num_nodes),
-        cross_step=over[1][crossing],
+        first=offsets(edges.src[order], num_nodes), dst=edges.dst[order], lag_us=lag_us[order],
+        from_start=edges.from_start[order], num_before=np.bincount(edges.dst, minlength=num_nodes),
+        first_cross_step=offsets(over[0][crossing], num_nodes), cross_step=over[1][crossing],
         num_cross_step=np.bincount(over[1], minlength=num_nodes),
-    )
+    )  # fmt: skip
 
 
 def _idle(num_all: int, demands: ResourceDemands) -> State:

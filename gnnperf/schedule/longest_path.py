@@ -65,11 +65,7 @@ def topological_order(num_nodes, src, dst):  # type: ignore[no-untyped-def] # pr
 
 @compiled
 def forward_pass(order, in_first, by_dst, src, from_start, lag_us, latency_us, ready_us):  # type: ignore[no-untyped-def] # pragma: no cover
-    """Earliest starts: start[v] = max(ready[v], max over edges of (start or end of u) + lag).
-
-    Returns:
-        start_us [num_nodes], binding edge [num_nodes] (-1: its ready time).
-    """
+    """start_us [num_nodes] = max(ready, max over edges of (start or end of u) + lag), binding edges (-1: ready)."""
     start = ready_us.copy()
     binding = np.full(len(ready_us), -1, dtype=np.int64)
     for position in range(len(order)):
@@ -151,19 +147,10 @@ class TimedEdges:
     in_first: np.ndarray
     by_dst: np.ndarray
 
-    def earliest(
-        self, lag_us: np.ndarray, latency_us: np.ndarray, ready_us: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """([num_nodes] earliest starts, [num_nodes] binding edges); `lag_us` is [num_timed]."""
-        edges = (self.order, self.in_first, self.by_dst, self.src, self.from_start)
-        result: tuple[np.ndarray, np.ndarray] = forward_pass(*edges, lag_us, latency_us, ready_us)
-        return result
-
-    def latest(self, lag_us: np.ndarray, latency_us: np.ndarray, horizon_us: float) -> np.ndarray:
-        """[num_nodes] latest starts that do not move the horizon; `lag_us` is [num_timed]."""
-        edges = (self.order, self.in_first, self.by_dst, self.src, self.from_start)
-        result: np.ndarray = backward_pass(*edges, lag_us, latency_us, horizon_us)
-        return result
+    @property
+    def passes(self) -> tuple[np.ndarray, ...]:
+        """The first arguments of both passes."""
+        return self.order, self.in_first, self.by_dst, self.src, self.from_start
 
 
 def timed_edges(graph: ExecutionGraph) -> TimedEdges:
@@ -180,22 +167,16 @@ def timed_edges(graph: ExecutionGraph) -> TimedEdges:
     order, in_first, by_dst = topological_order(graph.num_nodes, src, dst)
     if len(order) < graph.num_nodes:
         stuck = np.setdiff1d(np.arange(graph.num_nodes), order)[:5]
-        raise InputError(
-            f"{graph.num_nodes - len(order)} nodes wait for each other in a cycle (first: {stuck.tolist()})",
-            where=f"graph {graph.name!r}",
-            remedy="import the trace again; if it persists, report it with the trace",
-        )
+        what = f"{graph.num_nodes - len(order)} nodes wait for each other in a cycle (first: {stuck.tolist()})"
+        remedy = "import the trace again; if it persists, report it with the trace"
+        raise InputError(what, where=f"graph {graph.name!r}", remedy=remedy)
     return TimedEdges(index, src, dst, from_start, order, in_first, by_dst)
 
 
 def schedule(
-    graph: ExecutionGraph,
-    latency_us: np.ndarray,
-    lag_us: np.ndarray,
-    *,
-    num_unrolled: int = 1,
+    graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, *, num_unrolled: int = 1,
     ready_us: np.ndarray | None = None,
-) -> Schedule:
+) -> Schedule:  # fmt: skip
     """Schedule one step `num_unrolled` times; lanes (threads, streams) and `graph.cross_step` waits continue.
 
     Args:
@@ -241,7 +222,7 @@ def schedule_copies(
     """
     timed_lag_us, lanes = lag_us[edges.index], lane_ends(graph.nodes)
     awaited, waiting = cross_step_edges(graph, lanes)
-    start, binding = edges.earliest(timed_lag_us, latency_us[0], ready_us)
+    start, binding = forward_pass(*edges.passes, timed_lag_us, latency_us[0], ready_us)
     end, step_start, previous_end = start + latency_us[0], ready_us.min(initial=0.0), None
     for latency in latency_us[1:]:
         previous_end = _completion(graph, end)
@@ -250,11 +231,11 @@ def schedule_copies(
         # incoming edges say; 0 is therefore no constraint here.
         ready = np.zeros(graph.num_nodes)
         np.maximum.at(ready, waiting, end[awaited])
-        start, binding = edges.earliest(timed_lag_us, latency, ready)
+        start, binding = forward_pass(*edges.passes, timed_lag_us, latency, ready)
         end = start + latency
     completion = _completion(graph, end)
     work, rank = is_work(graph), graph.nodes["rank"].to_numpy()
-    slack = edges.latest(timed_lag_us, latency_us[-1], completion) - start
+    slack = backward_pass(*edges.passes, timed_lag_us, latency_us[-1], completion) - start
     return Schedule(
         start_us=start - step_start,
         end_us=end - step_start,

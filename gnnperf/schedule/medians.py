@@ -31,13 +31,18 @@ class ClassMedians:
     def latency_us(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] median latency of each node's class; NaN where no class was seen."""
         value = np.full(graph.num_nodes, np.nan)
-        for table, of_node in zip(self.nodes, measurement_classes(graph.nodes)[_FINEST:], strict=True):
+        for table, of_node in zip(self.nodes, measurement_classes(graph.nodes)[_FINEST:], strict=False):
             value = np.where(np.isnan(value), table.reindex(of_node).to_numpy(), value)
         return value
 
     def lag_us(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_edges] median lag of each edge's class; 0 where nothing delays the edge, NaN where no class was seen."""
-        lag = _look_up(_edge_keys(graph), self.edges)
+        keys, lag = _edge_keys(graph), np.full(len(graph.edges), np.nan)
+        for columns, table in zip(_EDGE_CLASSES, self.edges, strict=False):
+            missing = np.isnan(lag)
+            if missing.any() and len(table):
+                medians = table.rename("median").reset_index()
+                lag[missing] = keys.loc[missing, columns].merge(medians, on=columns, how="left")["median"].to_numpy()
         return np.where(graph.edges["lag_class"].isna().to_numpy(), 0.0, lag)
 
 
@@ -49,7 +54,8 @@ def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
              for of_node in measurement_classes(graph.nodes)[_FINEST:]]  # fmt: skip
     lag = graph.edges["lag_us"].to_numpy()
     edges = _edge_keys(graph).assign(value=lag)[fit_node[graph.edges["dst"].to_numpy()]]
-    return ClassMedians(tuple(nodes), _medians(edges.dropna(subset="value")))
+    by = (edges.dropna(subset="value").groupby(names, observed=True, dropna=False) for names in _EDGE_CLASSES)
+    return ClassMedians(tuple(nodes), tuple(group["value"].median() for group in by))
 
 
 def measured_latency_us(graph: ExecutionGraph) -> np.ndarray:
@@ -64,22 +70,6 @@ def in_peer_wait(graph: ExecutionGraph) -> np.ndarray:
     nodes = graph.nodes
     part = (nodes["node_type"] == NodeType.COLLECTIVE) | (nodes["segment"] == Segment.EXIT)
     return (part & nodes["latency_us"].isna()).to_numpy()
-
-
-def _medians(frame: pd.DataFrame) -> tuple[pd.Series, ...]:
-    return tuple(frame.groupby(columns, observed=True, dropna=False)["value"].median() for columns in _EDGE_CLASSES)
-
-
-def _look_up(keys: pd.DataFrame, medians: tuple[pd.Series, ...]) -> np.ndarray:
-    value = np.full(len(keys), np.nan)
-    for columns, table in zip(_EDGE_CLASSES, medians, strict=True):
-        missing = np.isnan(value)
-        if not missing.any() or not len(table):
-            continue
-        distinct = keys.loc[missing, columns]
-        result = distinct.merge(table.rename("median").reset_index(), on=columns, how="left")["median"].to_numpy()
-        value[missing] = result
-    return value
 
 
 def _edge_keys(graph: ExecutionGraph) -> pd.DataFrame:

@@ -72,15 +72,6 @@ def _re_rate(node, rate, now, state, heap):  # type: ignore[no-untyped-def] # pr
 
 
 @numba.njit(cache=True)
-def _work_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
-    if not shared.stretches[n]:
-        return 1.0
-    place = shared.place[n]
-    free = shared.cores[place] - state.need[place]
-    return 1.0 if state.running[place] <= free else max(free, 0.0) / state.running[place]
-
-
-@numba.njit(cache=True)
 def _link_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
     most = 1
     for slot in range(shared.first_link[n], shared.first_link[n + 1]):
@@ -115,41 +106,12 @@ def _take_tokens(n, now, shared, state):  # type: ignore[no-untyped-def] # pragm
 
 
 @numba.njit(cache=True)
-def _burst_credit(node, spared_us, now, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
-    """A transfer that just began has less to do."""
-    if spared_us > 0.0:
-        state.spared_us[node] = spared_us
-        state.left_us[node] -= spared_us
-        state.changed[node] = True
-        state.version[node] += 1
-        heapq.heappush(heap, (now + state.left_us[node] / state.rate[node], ENDS, node, state.version[node]))
-
-
-@numba.njit(cache=True)
 def _refresh_work(place, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
-    node = state.head[place]
+    node, running, free = state.head[place], state.running[place], shared.cores[place] - state.need[place]
     while node >= 0:
-        _re_rate(node, _work_rate(node % num_nodes, shared, state), now, state, heap)
+        fits = running <= free or not shared.stretches[node % num_nodes]
+        _re_rate(node, 1.0 if fits else max(free, 0.0) / running, now, state, heap)
         node = state.following[node]
-
-
-@numba.njit(cache=True)
-def _refresh_transfers(num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
-    for slot in range(state.num_transfers[0]):
-        node = state.transfers[slot]
-        _re_rate(node, _transfer_rate(node % num_nodes, shared, state), now, state, heap)
-
-
-@numba.njit(cache=True)
-def _count_needs(num_nodes, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
-    """Cores that transfers need; one that waits for its link needs less of a core."""
-    state.need[:] = 0.0
-    for slot in range(state.num_transfers[0]):
-        n = state.transfers[slot] % num_nodes
-        if shared.core_share[n] > 0.0:
-            need = shared.core_share[n] * _link_rate(n, shared, state)
-            for at in range(shared.first_place[n], shared.first_place[n + 1]):
-                state.need[shared.places[at]] += need
 
 
 @numba.njit(cache=True)
@@ -180,8 +142,13 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
     if by > 0:
         state.transfers[count[0]] = node
         count[0] += 1
-        if shared.line_us[n] > 0.0:
-            _burst_credit(node, _take_tokens(n, now, shared, state), now, state, heap)
+        spared_us = _take_tokens(n, now, shared, state) if shared.line_us[n] > 0.0 else 0.0
+        if spared_us > 0.0:  # it has less to do
+            state.spared_us[node] = spared_us
+            state.left_us[node] -= spared_us
+            state.changed[node] = True
+            state.version[node] += 1
+            heapq.heappush(heap, (now + state.left_us[node] / state.rate[node], ENDS, node, state.version[node]))
     else:
         slot = 0
         while state.transfers[slot] != node:
@@ -190,8 +157,16 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
         state.transfers[slot] = state.transfers[count[0]]
     for at in range(shared.first_link[n], shared.first_link[n + 1]):
         state.users[shared.links[at]] += by
-    _count_needs(num_nodes, shared, state)
-    _refresh_transfers(num_nodes, now, shared, state, heap)
+    state.need[:] = 0.0
+    for slot in range(count[0]):  # one that waits for its link needs less of a core
+        m = state.transfers[slot] % num_nodes
+        if shared.core_share[m] > 0.0:
+            need = shared.core_share[m] * _link_rate(m, shared, state)
+            for at in range(shared.first_place[m], shared.first_place[m + 1]):
+                state.need[shared.places[at]] += need
+    for slot in range(count[0]):
+        other = state.transfers[slot]
+        _re_rate(other, _transfer_rate(other % num_nodes, shared, state), now, state, heap)
     for at in range(shared.first_place[n], shared.first_place[n + 1]):
         _refresh_work(shared.places[at], num_nodes, now, shared, state, heap)
     for slot in range(count[0]):  # a link that is shared no longer changes needs elsewhere

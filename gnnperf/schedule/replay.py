@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core import TIMED_RELATIONS, NodeType, Segment
+from gnnperf.core import TIMED_RELATIONS, Segment
 from gnnperf.graph import (
     BLOCKING,
     ExecutionGraph,
@@ -22,7 +22,7 @@ from gnnperf.graph import (
     measured_end_us,
 )
 from gnnperf.schedule.alignment import align
-from gnnperf.schedule.longest_path import Schedule, schedule
+from gnnperf.schedule.longest_path import Schedule, is_work, schedule
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, measured_latency_us
 
 
@@ -62,29 +62,25 @@ def replay_step(graph: ExecutionGraph, structure_step: int, latency_step: int) -
     latency, from_median = _latencies(graph, structure, other, matched, latency_step)
     of_target = structure.nodes["rank"].to_numpy()[structure.edges["dst"].to_numpy()]  # [num_edges]
     lag = _medians_of(graph, of_target, latency_step, lambda m: m.lag_us(structure))
-    num_unknown = int((np.isnan(latency) & _work(structure)).sum() + np.isnan(lag).sum())
+    num_unknown = int((np.isnan(latency) & is_work(structure)).sum() + np.isnan(lag).sum())
     latency, lag = np.nan_to_num(latency), np.nan_to_num(lag)
     label = other.steps[0]
     origin = min(label.rank_start_us)
     ready = _boundary(graph, other, structure, matched, latency_step, origin)
     result = schedule(structure, latency, lag, ready_us=ready)
     before = [s for s in graph.steps if s.step == latency_step - 1 and label.period_us is not None]
-    completion = result.end_us[_work(structure)].max()
+    completion = result.end_us[is_work(structure)].max()
     return ReplayResult(
         graph=structure, latency_us=latency, lag_us=lag, ready_us=ready, schedule=result, measured=label,
         measured_start_us=np.where(matched >= 0, other.nodes["start_us"].to_numpy()[matched] - origin, np.nan),
         makespan_us=float(completion),
         period_us=float(completion + origin - max(before[0].rank_completion_us)) if before else None,
-        aligned_share=float((matched >= 0)[_work(structure)].mean()),
+        aligned_share=float((matched >= 0)[is_work(structure)].mean()),
         from_median=from_median,
         median_time_share=_share(result, latency, from_median),
         peer_time_share=_share(result, latency, (structure.nodes["segment"] == Segment.PEER_WAIT).to_numpy()),
         num_unknown=num_unknown,
     )  # fmt: skip
-
-
-def _work(graph: ExecutionGraph) -> np.ndarray:
-    return ~graph.nodes["node_type"].isin([str(NodeType.DEVICE), str(NodeType.LINK)]).to_numpy()
 
 
 def _share(result: Schedule, latency: np.ndarray, from_median: np.ndarray) -> float:
@@ -116,15 +112,7 @@ def _latencies(
     aligned = np.where(np.isnan(aligned) & in_peer_wait(structure), 0.0, aligned)
     medians = _medians_of(graph, structure.nodes["rank"].to_numpy(), latency_step, lambda m: m.latency_us(structure))
     use_median = (np.isnan(aligned) | _is_wait(structure)) & ~np.isnan(medians)
-    return np.where(use_median, medians, aligned), use_median & _work(structure)
-
-
-def _fit_nodes(graph: ExecutionGraph, latency_step: int, rank: int | None) -> np.ndarray:
-    """[num_nodes] bool: nodes that medians may be fitted on: other steps, else other ranks of the same step."""
-    step = graph.nodes["step"].to_numpy()
-    if rank is None:
-        return (step >= 0) & (step != latency_step)
-    return (step >= 0) & (graph.nodes["rank"].to_numpy() != rank)
+    return np.where(use_median, medians, aligned), use_median & is_work(structure)
 
 
 def _medians_of(
@@ -135,13 +123,14 @@ def _medians_of(
     `ask` maps fitted medians to [n] latencies; `owner` [n]: rank of each. Collectives are no rank's (-1): what no rank
     owns is requested of all.
     """
+    step, of_rank = graph.nodes["step"].to_numpy(), graph.nodes["rank"].to_numpy()
     if len(graph.steps) > 1:
-        return ask(fit_medians(graph, _fit_nodes(graph, latency_step, None)))
+        return ask(fit_medians(graph, (step >= 0) & (step != latency_step)))
     if len(graph.ranks) == 1:
         return ask(ClassMedians((), ()))
     result = np.full(len(owner), np.nan)
     for rank in np.unique(owner).tolist():
-        fitted = ask(fit_medians(graph, _fit_nodes(graph, latency_step, rank)))
+        fitted = ask(fit_medians(graph, (step >= 0) & (of_rank != rank)))
         result[owner == rank] = fitted[owner == rank]
     return result
 
@@ -156,20 +145,13 @@ def _boundary(
     ready = np.array([start_of.get(r, origin) - origin for r in nodes["rank"].tolist()])
     back = np.full(other.num_nodes, -1, dtype=np.int64)  # node of step j -> node of the structure
     back[matched[matched >= 0]] = np.flatnonzero(matched >= 0)
-    src, dst = _edges_from_before(graph, step)
-    end = measured_end_us(graph.nodes)[src] - origin
-    local = np.searchsorted(graph.rows_of_step(step), dst)
-    target = back[local]
-    usable = (target >= 0) & ~np.isnan(end)
-    np.maximum.at(ready, target[usable], end[usable])
-    return ready
-
-
-def _edges_from_before(graph: ExecutionGraph, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Timed edges into the step from device work outside it (host threads begin with their rank)."""
-    of = graph.nodes["step"].to_numpy()
-    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
+    # Timed edges into the step from device work outside it (host threads begin with their rank).
+    of, src, dst = graph.nodes["step"].to_numpy(), graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
     timed = graph.edges["relation"].isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
     on_device = graph.nodes["stream"].to_numpy()[src] >= 0
     crossing = timed & on_device & (of[dst] == step) & (of[src] != step)
-    return src[crossing], dst[crossing]
+    end = measured_end_us(graph.nodes)[src[crossing]] - origin
+    target = back[np.searchsorted(graph.rows_of_step(step), dst[crossing])]
+    usable = (target >= 0) & ~np.isnan(end)
+    np.maximum.at(ready, target[usable], end[usable])
+    return ready

@@ -61,20 +61,21 @@ def resource_demands(
     outer = _outer(graph, parts, contention)
     crossing, link = _links(parts, outer, contention)
     bucket = contention.outer_bucket
+    # Time that one core takes for the message, of the transfer's time, at most all of it; 0 for an unknown size.
+    rate = np.where(outer, contention.outer_core_bytes_per_s, contention.inner_core_bytes_per_s)
+    core_us = np.nan_to_num(nodes["message_bytes"].to_numpy()) / rate * 1e6  # [num_nodes]
+    core_share = np.where(moves, np.minimum(core_us, latency_us) / np.where(moves, latency_us, 1.0), 0.0)
     return ResourceDemands(
         role=np.select([runs, moves], [RUNS, MOVES], IDLE).astype(np.int8),
         place=place[np.where(np.isin(rank, graph.ranks), rank, -1)],
-        core_share=_core_share(graph, latency_us, moves, outer, contention),
-        line_us=_line_us(graph, parts, outer, contention),
-        first_place=offsets(parts.node, graph.num_nodes),
-        places=place[parts.rank],
-        first_link=offsets(crossing, graph.num_nodes),
-        links=link,
+        core_share=core_share,
+        line_us=_line_us(graph, parts, outer, contention), first_place=offsets(parts.node, graph.num_nodes),
+        places=place[parts.rank], first_link=offsets(crossing, graph.num_nodes), links=link,
         cores=np.array(cores, dtype=np.float64),
         stretches=np.ones(graph.num_nodes, dtype=bool) if stretches is None else stretches,
         full_us=0.0 if bucket is None else bucket.full_us,
         spared_share=0.0 if bucket is None else bucket.spared_share,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,18 +114,6 @@ def _outer(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.n
     size, first, stride = (graph.nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
     known = (first >= 0) & (stride > 0)
     return (most > least) | (known & (machines_of(size, first, stride, contention.ranks_per_node) > 1))
-
-
-def _core_share(
-    graph: ExecutionGraph, latency_us: np.ndarray, moves: np.ndarray, outer: np.ndarray, contention: Contention
-) -> np.ndarray:
-    """[num_nodes] time that one core takes for the message, of the transfer's time; at most all of it.
-
-    A transfer of unknown size claims none: there is nothing to divide by the rate.
-    """
-    rate = np.where(outer, contention.outer_core_bytes_per_s, contention.inner_core_bytes_per_s)
-    core_us = np.nan_to_num(graph.nodes["message_bytes"].to_numpy()) / rate * 1e6
-    return np.where(moves, np.minimum(core_us, latency_us) / np.where(moves, latency_us, 1.0), 0.0)
 
 
 def _line_us(graph: ExecutionGraph, parts: _Parts, outer: np.ndarray, contention: Contention) -> np.ndarray:

@@ -86,7 +86,7 @@ def errors_table(rows: pd.DataFrame, title: str, by: str) -> Table:
 def main() -> None:
     known = recordings()
     split = read_split(DATASET, "run")
-    part_of = {name: part for part in PARTS for name in split.part(part)}
+    part_of = {name: part for part in PARTS for name in getattr(split, part)}
     rows = pd.DataFrame([row for recording in known.values() for row in rows_of(recording)])
     rows["part"] = rows["recording"].map(part_of).fillna("no part")
     rows = with_trivial_answers(rows)

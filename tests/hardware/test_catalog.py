@@ -107,14 +107,9 @@ def test_unknown_name_states_the_closest_and_how_to_add_one() -> None:
 
 @pytest.mark.parametrize(
     ("requested", "named"),
-    [
-        ("a100", "a100_sxm_80gb"),
-        ("H100-SXM5", "h100_sxm"),
-        ("mi300", "mi300x"),
-        ("tpu_v5e", None),
-        ("v1000", "v100_sxm2_32gb"),
-    ],
-)
+    [("a100", "a100_sxm_80gb"), ("H100-SXM5", "h100_sxm"), ("mi300", "mi300x"), ("tpu_v5e", None),
+     ("v1000", "v100_sxm2_32gb")],
+)  # fmt: skip
 def test_the_closest_names_are_those_a_user_means(requested: str, named: str | None) -> None:
     assert (named in closest(requested, device_names())) if named else (closest(requested, device_names()) == [])
 
@@ -177,11 +172,6 @@ def test_bad_values_are_named(change: dict[str, object], message: str, tmp_path:
         load_device(write(tmp_path / "bad.yaml", {**MINE, **change}))
 
 
-def test_a_missing_key_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'clock_hz' is missing"):
-        load_device(write(tmp_path / "bad.yaml", {k: v for k, v in MINE.items() if k != "clock_hz"}))
-
-
 @pytest.mark.parametrize("text", ["a: [", "just text", "- a\n- b", "", "!!python/object/apply:os.system ['true']"])
 def test_what_is_no_specification_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(text)
@@ -191,7 +181,9 @@ def test_what_is_no_specification_is_refused(text: str, tmp_path: Path) -> None:
         load_cluster(tmp_path / "bad.yaml")
 
 
-def test_a_missing_file_and_a_file_that_is_not_text_are_refused(tmp_path: Path) -> None:
+def test_a_missing_key_a_missing_file_and_a_file_that_is_not_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'clock_hz' is missing"):
+        load_device(write(tmp_path / "bad.yaml", {k: v for k, v in MINE.items() if k != "clock_hz"}))
     with pytest.raises(InputError, match=r"absent\.yaml"):
         load_device(tmp_path / "absent.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x01")
@@ -221,21 +213,13 @@ DEVICE: dict[str, object] = {
 
 
 def test_measured_quantities_and_provenance_are_read():
-    device = device_from(
-        {
-            **DEVICE,
-            "measured": {"launch_floor_us": {"value": 2, "low": 1.5, "high": 2.5}},
-            "host": {"host_op_us": {"value": 1.0, "low": 0.9, "high": 1.1}},
-            "provenance": {"versions.torch": "2.13.0"},
-        },
-        "mine.yaml",
-    )
+    calibrated = {"measured": {"launch_floor_us": {"value": 2, "low": 1.5, "high": 2.5}},
+                  "host": {"host_op_us": {"value": 1.0, "low": 0.9, "high": 1.1}},
+                  "provenance": {"versions.torch": "2.13.0"}}  # fmt: skip
+    device = device_from({**DEVICE, **calibrated}, "mine.yaml")
     assert device.measured == {"launch_floor_us": Measured(2.0, 1.5, 2.5)}
     assert device.host["host_op_us"].high == 1.1
     assert device.provenance == {"versions.torch": "2.13.0"}
-
-
-def test_a_device_that_was_not_calibrated_has_none():
     assert device_from(DEVICE, "mine.yaml").measured == {}
 
 

@@ -153,9 +153,8 @@ def test_nothing_shared_is_the_first_pass_to_the_bit() -> None:
     latency, lag = np.nan_to_num(graph.nodes["latency_us"].to_numpy()) / 3, np.full(len(graph.edges), 0.1)
     for copies in (1, 3):
         plain = schedule(graph, latency, lag, num_unrolled=copies)
-        result = schedule_with_contention(
-            graph, latency, lag, Isolated(np.ones(graph.num_nodes, dtype=bool), LINKS), num_unrolled=copies
-        )
+        everything = Isolated(np.ones(graph.num_nodes, dtype=bool), LINKS)
+        result = schedule_with_contention(graph, latency, lag, everything, num_unrolled=copies)
         assert result.latency_us.tolist() == latency.tolist()
         for name, value in plain.__dict__.items():
             np.testing.assert_array_equal(getattr(result.schedule, name), value)
@@ -237,12 +236,9 @@ def test_without_overlap_it_is_the_first_pass(graph: ExecutionGraph, contention:
     joins = graph.edges[(graph.edges["relation"] == Relation.JOINS).to_numpy()]
     retained = [(int(s), int(d), str(Relation.JOINS)) for s, d in zip(joins["src"], joins["dst"], strict=True)]
     rows = graph.nodes.drop(columns="node_id").to_dict("records")
-    one_after_another = make_graph(
-        [{str(k): v for k, v in row.items()} for row in rows], chain + retained, ranks=(0, 1)
-    )
-    bound_to_own = replace(
-        contention, inner_core_bytes_per_s=np.inf
-    )  # a transfer that runs in isolation needs one core
+    named = [{str(k): v for k, v in row.items()} for row in rows]
+    one_after_another = make_graph(named, chain + retained, ranks=(0, 1))
+    bound_to_own = replace(contention, inner_core_bytes_per_s=np.inf)  # an isolated transfer needs one core
     result = run(one_after_another, bound_to_own)
     assert result.latency_us.tolist() == np.nan_to_num(one_after_another.nodes["latency_us"].to_numpy()).tolist()
     assert result.schedule.start_us.tolist() == first_pass_us(one_after_another).tolist()
@@ -284,9 +280,11 @@ def test_threads_that_shared_a_core() -> None:
     assert result.tolist() == pytest.approx([20.0, 20.0, 4.0])
 
 
-def test_what_only_touches_does_not_share() -> None:
+def test_what_only_touches_and_what_has_nothing_to_share_does_not_share() -> None:
     rows = [{**thread(30.0), "start_us": 0.0}, {**thread(30.0, 1), "start_us": 30.0}]
     assert isolated_us(recorded(rows), ONE_CORE).tolist() == [30.0, 30.0]
+    rows[1]["start_us"] = 10.0
+    assert isolated_us(recorded(rows), Contention()).tolist() == [30.0, 30.0]
 
 
 def test_transfers_that_shared_a_link() -> None:
@@ -302,11 +300,6 @@ def test_nodes_without_label_or_start_stay_what_they_are() -> None:
     result = isolated_us(recorded(rows), ONE_CORE)
     assert result[[0, 2]].tolist() == [30.0, 7.0]
     assert np.isnan(result[1])
-
-
-def test_nothing_is_shared_where_nothing_can_be() -> None:
-    rows = [{**thread(30.0), "start_us": 0.0}, {**thread(30.0, 1), "start_us": 10.0}]
-    assert isolated_us(recorded(rows), Contention()).tolist() == [30.0, 30.0]
 
 
 latencies = st.lists(st.floats(1.0, 1000.0), min_size=6, max_size=6)

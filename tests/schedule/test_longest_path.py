@@ -32,22 +32,13 @@ def gpu(latency_us: float, **columns: object) -> dict[str, object]:
 def test_two_ranks() -> None:
     """Gemms from 10 (the launch's start) to 110 and 130; the all-reduce from 130 to 180; the host ends at 185."""
     result = run(two_rank_graph())
-    assert result.makespan_us == 185.0
-    assert result.period_us is None
+    assert (result.makespan_us, result.period_us) == (185.0, None)
     assert result.start_us[:7].tolist() == [0, 10, 15, 10, 110, 180, 180]
     assert result.start_us[7:14].tolist() == [0, 10, 15, 10, 130, 180, 180]
     assert result.start_us[14] == 130.0
     assert result.rank_step_time_us.tolist() == [185.0, 185.0]
-
-
-def test_critical_path_runs_through_the_slower_rank() -> None:
-    result = run(two_rank_graph())
     # rank 1: T2, T4, gemm, arrive; the collective; either rank's exit and T1 (both end at 185: the first is taken).
     assert np.flatnonzero(result.on_critical_path).tolist() == [5, 6, 7, 8, 10, 11, 14]
-
-
-def test_slack_is_how_much_later_a_node_may_start() -> None:
-    result = run(two_rank_graph())
     assert result.slack_us[:7].tolist() == [20, 20, 155, 20, 20, 0, 0]  # rank 0 may be 20 us later; T3: 180 - 25
     assert result.slack_us[7:14].tolist() == [0, 0, 155, 0, 0, 0, 0]
     assert result.slack_us[14] == 0.0
@@ -106,13 +97,10 @@ def device_bound() -> ExecutionGraph:
     return make_graph(rows, edges)
 
 
-def test_period_of_a_host_bound_step_is_the_host() -> None:
+def test_period_is_that_of_the_host_or_of_the_stream() -> None:
+    """One copy takes 200 us. Copy k starts at 10 k on the host and ends at 200 (k + 1) on the device."""
     result = run(host_bound(), num_unrolled=3)
     assert (result.period_us, result.makespan_us) == (60.0, 60.0)
-
-
-def test_period_of_a_device_bound_step_is_the_stream() -> None:
-    """One copy takes 200 us. Copy k starts at 10 k on the host and ends at 200 (k + 1) on the device."""
     assert run(device_bound()).makespan_us == 200.0
     result = run(device_bound(), num_unrolled=4)
     assert result.period_us == 200.0
@@ -125,12 +113,9 @@ def test_a_synchronizing_step_has_the_period_of_one_step() -> None:
     assert (result.period_us, result.makespan_us) == (185.0, 185.0)
 
 
-def test_zero_copies_are_refused() -> None:
+def test_zero_copies_and_cycles_are_refused() -> None:
     with pytest.raises(InputError, match="num_unrolled"):
         run(host_bound(), num_unrolled=0)
-
-
-def test_a_cycle_is_refused_and_its_nodes_are_named() -> None:
     rows = [host(1.0), host(1.0), host(1.0)]
     graph = make_graph(rows, [(0, 1, "follows"), (1, 2, "follows"), (2, 1, "waits")])
     with pytest.raises(InputError, match=r"2 nodes wait for each other in a cycle \(first: \[1, 2\]\)"):
@@ -230,8 +215,6 @@ def test_the_critical_path_is_as_long_as_the_step(drawn: tuple[ExecutionGraph, n
     graph, lag = drawn
     result = schedule(graph, graph.nodes["latency_us"].to_numpy(), lag)
     path = result.on_critical_path
-    assert result.end_us[path].max() == pytest.approx(
-        result.makespan_us, abs=1e-6
-    )  # a picosecond: what a schedule shows
+    assert result.end_us[path].max() == pytest.approx(result.makespan_us, abs=1e-6)  # a picosecond
     assert result.start_us[path].min() == 0.0
     np.testing.assert_allclose(result.slack_us[path], 0.0, atol=1e-6)

@@ -123,10 +123,7 @@ def calls_of(
     inside = np.array([float(rings.get(int(r), 1)) for r in ranks])  # [n]
     between = ring_hops_between_nodes(hops, number, machines)
     return CollectiveCalls(
-        touched_bytes=touched_bytes(kinds, message_bytes, number),
-        wire_bytes=share * message_bytes,
-        hops=np.where(spans, between, hops),
-        ranks=number,
-        lanes=np.where(spans, per_node, inside),
+        touched_bytes=touched_bytes(kinds, message_bytes, number), wire_bytes=share * message_bytes,
+        hops=np.where(spans, between, hops), ranks=number, lanes=np.where(spans, per_node, inside),
         sharers=np.where(spans, per_node, number / SMALLEST_GROUP),
-    )
+    )  # fmt: skip

@@ -66,12 +66,6 @@ def _forward(call: KernelCall) -> tuple[float, ...]:
     return _geometry(image, weight, call.flops / (2.0 * image[0] * weight[0] * prod(weight[1:]) or 1.0))
 
 
-def _transposed(call: KernelCall) -> tuple[float, ...]:
-    """convolution_transpose(input [N, K, P, Q], weight [K, C, R, S], ...): the gradient of an image of C channels."""
-    parsed = call.parsed()
-    return _of_gradient(call, parsed.tensor(0).shape, parsed.tensor(1).shape)
-
-
 def _from_tensors(image: int, weight: int, result: int) -> Sizes:
     """All three tensors are arguments: convolution_backward(grad_output, input, weight, ...) and cuDNN's own."""
 
@@ -83,20 +77,19 @@ def _from_tensors(image: int, weight: int, result: int) -> Sizes:
     return sizes
 
 
-def _input(call: KernelCall) -> tuple[float, ...]:
-    """convolution_backward_input(input_size, grad_output, weight, ...)."""
-    parsed = call.parsed()
-    return _of_gradient(call, parsed.tensor(1).shape, parsed.tensor(2).shape)
-
-
-def _of_gradient(call: KernelCall, grad: Shape, weight: Shape) -> tuple[float, ...]:
+def _from_gradient(grad_at: int, weight_at: int) -> Sizes:
     """The image that is written has what grad [N, K, ...] and weight [K, C, ...] leave of the bytes; one group."""
-    pixels = (call.moved_bytes / call.item_bytes - prod(grad) - prod(weight)) / ((grad[0] * weight[1]) or 1.0)
-    if len(grad) < 3 or not pixels >= 1.0 or not prod(grad[2:]):
-        raise UnknownCost
-    edge = round(pixels ** (1.0 / (len(grad) - 2)))
-    image = (grad[0], weight[1], *[edge] * (len(grad) - 2))
-    return _geometry(image, weight, float(prod(grad[2:])))
+
+    def sizes(call: KernelCall) -> tuple[float, ...]:
+        grad, weight = (call.parsed().tensor(at).shape for at in (grad_at, weight_at))
+        pixels = (call.moved_bytes / call.item_bytes - prod(grad) - prod(weight)) / ((grad[0] * weight[1]) or 1.0)
+        if len(grad) < 3 or not pixels >= 1.0 or not prod(grad[2:]):
+            raise UnknownCost
+        edge = round(pixels ** (1.0 / (len(grad) - 2)))
+        image = (grad[0], weight[1], *[edge] * (len(grad) - 2))
+        return _geometry(image, weight, float(prod(grad[2:])))
+
+    return sizes
 
 
 def _weight(call: KernelCall) -> tuple[float, ...]:
@@ -116,9 +109,11 @@ _FORWARD = ("aten::convolution", "aten::_convolution", "aten::convolution_overri
             *(f"aten::{b}_convolution" for b in _BACKENDS))  # fmt: skip
 PASS_OF: Mapping[str, tuple[ConvolutionPass, Sizes]] = {
     **dict.fromkeys(_FORWARD, (FORWARD, _forward)),
-    **{f"aten::{b}_convolution_transpose": (GRAD_INPUT, _transposed) for b in _BACKENDS},
+    # (input [N, K, P, Q], weight [K, C, R, S], ...): the gradient of an image of C channels
+    **{f"aten::{b}_convolution_transpose": (GRAD_INPUT, _from_gradient(0, 1)) for b in _BACKENDS},
     **{f"aten::{b}_convolution_backward": (GRAD_WEIGHT, _from_tensors(0, 2, 1)) for b in _BACKENDS},
-    **{f"aten::{b}_convolution_backward_input": (GRAD_INPUT, _input) for b in _BACKENDS},
+    # (input_size, grad_output, weight, ...)
+    **{f"aten::{b}_convolution_backward_input": (GRAD_INPUT, _from_gradient(1, 2)) for b in _BACKENDS},
     **{f"aten::{b}_convolution_backward_weight": (GRAD_WEIGHT, _weight) for b in _BACKENDS},
 }
 BOTH, SIZES_OF_BOTH = "aten::convolution_backward", _from_tensors(1, 2, 0)

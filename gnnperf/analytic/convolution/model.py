@@ -129,12 +129,6 @@ FUSED_RESULTS, UNFUSED_RESULTS = 2, 4  # edge of a tile
 FUSED_BLOCK = 8  # results along an edge that one block of the fused kernel makes
 
 
-def winograd_applies(calls: Convolutions) -> np.ndarray:
-    """[calls] bool: 3 x 3 windows at stride 1 in one group."""
-    square = (calls.window_height == WINOGRAD_WINDOW) & (calls.window_width == WINOGRAD_WINDOW)
-    return square & (calls.stride == 1) & (calls.groups == 1)
-
-
 def fused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: float) -> Products:
     """The products [calls] of minimal filtering in one kernel (no weight gradient): a place of a 4 x 4 tile each.
 
@@ -211,6 +205,7 @@ def algorithms(
     fused, splits = product_us(fused_products(calls, which, item_bytes)), WHOLE  # [calls]
     if which is ConvolutionPass.GRAD_WEIGHT:
         fused, splits = np.full(len(calls.images), np.inf), SPLITS  # there is no such kernel
+    square = (calls.window_height == WINOGRAD_WINDOW) & (calls.window_width == WINOGRAD_WINDOW)
     return Algorithms(
         direct=convolution_us(calls, which, item_bytes, device, memory, product_us, splits),
         moved=stream_us(moved_bytes(calls, item_bytes), device, memory),
@@ -218,5 +213,5 @@ def algorithms(
         fused_weight=per_byte_us * weight_bytes(calls, FUSED_RESULTS, item_bytes),
         unfused_products=product_us(unfused_products(calls, which, item_bytes)),
         transforms=per_byte_us * transformed,
-        filtered=winograd_applies(calls),
+        filtered=square & (calls.stride == 1) & (calls.groups == 1),
     )

@@ -72,8 +72,7 @@ class OpCoefficients:
 
     def latency_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n] us of calls (counts.KEYS) on a CPU; NaN where neither FLOPs nor bytes are known."""
-        result: np.ndarray = self.terms_us(calls, device).sum(axis=1)
-        return result
+        return np.asarray(self.terms_us(calls, device).sum(axis=1))
 
     def terms_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n, len(COUNTS)] us that each count takes; they add up to `latency_us`."""
@@ -100,7 +99,5 @@ class OpCoefficients:
 
 def core_numbers(device: DeviceSpec) -> CoreNumbers:
     """Of one core of a CPU."""
-    cores = device.num_sms
-    return CoreNumbers(
-        device.flops_per_s["float32"] / cores, device.memory_bandwidth_bytes_per_s / cores, device.clock_hz
-    )
+    flops_per_s, bytes_per_s = device.flops_per_s["float32"], device.memory_bandwidth_bytes_per_s
+    return CoreNumbers(flops_per_s / device.num_sms, bytes_per_s / device.num_sms, device.clock_hz)

@@ -121,15 +121,12 @@ def reduction(call: Call) -> Counts:
     if call.op in SELECTIONS:
         return {"call": 1.0, "element": call.moved_bytes / ITEM_BYTES}
     shape = call.dims[0] if call.dims else []
-    return {**streamed(call), "row": _reduced_rows(call, shape)} if is_shape(shape) else streamed(call)
-
-
-def _reduced_rows(call: Call, shape: Shape) -> float:
-    """The results, if there are as many as leading dimensions have elements; which axes went is not recorded."""
-    retained = round(call.moved_bytes / ITEM_BYTES) - prod(shape)
-    if retained <= 1:
-        return 1.0
-    return float(retained) if retained in accumulate(shape[:-1], mul) else 0.0
+    if not is_shape(shape):
+        return streamed(call)
+    # The results, if there are as many as leading dimensions have elements; which axes went is not recorded.
+    results = max(round(call.moved_bytes / ITEM_BYTES) - prod(shape), 1)
+    is_rows = results == 1 or results in accumulate(shape[:-1], mul)
+    return {**streamed(call), "row": float(results) if is_rows else 0.0}
 
 
 def lookup(call: Call) -> Counts:
@@ -273,24 +270,19 @@ def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
 
 def _convolution(call: Call) -> Counts:
     counts = dict(streamed(call))
-    weight = (
-        call.dims[2] if "backward" in call.op and len(call.dims) > 2 else call.dims[1] if len(call.dims) > 1 else []
-    )
+    at = 2 if "backward" in call.op and len(call.dims) > 2 else 1
+    weight = call.dims[at] if at < len(call.dims) else []
     if len(weight or []) < 3 or not prod(weight[:2]):
         return counts
     out, into = weight[0], weight[1]
     counts["right"] = float(prod(weight))
     if into == 1:  # one channel per group: no product to speak of
-        return {**counts, "flop": 0.0, "lane_flop": call.flops, "row": _swept_rows(call, weight)}
+        image = call.dims[0]
+        width = image[-1] * weight[-1] if is_shape(image) else 1
+        # Rows of images that a kernel is moved along, once per row of the kernel: FLOPs over those of one such row.
+        return {**counts, "flop": 0.0, "lane_flop": call.flops, "row": call.flops / (2.0 * max(width, 1))}
     blocks = _blocked(out) * (_blocked(into) if into > FEW_CHANNELS else FEW_CHANNELS)
     return {**counts, "flop": call.flops * blocks / (out * into)}
-
-
-def _swept_rows(call: Call, weight: Shape) -> float:
-    """Rows of images that a kernel is moved along, once per row of the kernel: FLOPs over those of one such row."""
-    image = call.dims[0]
-    width = image[-1] * weight[-1] if is_shape(image) else 1
-    return call.flops / (2.0 * max(width, 1))
 
 
 def _blocked(channels: int) -> int:
@@ -313,16 +305,10 @@ def _indexed(call: Call) -> Counts:
 
 
 BY_FAMILY: Mapping[str, Callable[[Call], Counts]] = {
-    OpFamily.GEMM: _product,
-    OpFamily.CONV: _convolution,
-    OpFamily.EMBEDDING: lookup,
-    OpFamily.OPTIMIZER: _update,
-    OpFamily.RANDOM: _drawn,
-    OpFamily.SOFTMAX: softmax,
-    OpFamily.NORM: norm,
-    OpFamily.INDEXING: _indexed,
+    OpFamily.GEMM: _product, OpFamily.CONV: _convolution, OpFamily.EMBEDDING: lookup, OpFamily.OPTIMIZER: _update,
+    OpFamily.RANDOM: _drawn, OpFamily.SOFTMAX: softmax, OpFamily.NORM: norm, OpFamily.INDEXING: _indexed,
     OpFamily.REDUCTION: reduction,
-}
+}  # fmt: skip
 
 
 def between_bytes(nodes: pd.DataFrame) -> np.ndarray:

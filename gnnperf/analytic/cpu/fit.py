@@ -65,11 +65,9 @@ def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpCoefficients:
 def _fit_family(rows: pd.DataFrame) -> FamilyCoefficients:
     counts = op_counts(rows)  # [n, num_counts]
     used = np.flatnonzero(counts.any(axis=0))
-    layout = _Layout(
-        tuple(COUNTS[j] for j in used), tuple(sorted(set(rows["op_name"]))), tuple(sorted(set(_dtypes(rows))))
-    )
-    problem = _Problem(layout, rows, counts[:, used])
-    return _coefficients(layout, problem.solve())
+    names = tuple(COUNTS[j] for j in used), tuple(sorted(set(rows["op_name"]))), tuple(sorted(set(_dtypes(rows))))
+    layout = _Layout(*names)
+    return _coefficients(layout, _Problem(layout, rows, counts[:, used]).solve())
 
 
 def _dtypes(rows: pd.DataFrame) -> pd.Series:
@@ -80,24 +78,15 @@ def _coefficients(layout: _Layout, unknowns: np.ndarray) -> FamilyCoefficients:
     family, ops, dtypes, _ = layout.split(unknowns)
     price = {count: START_US[count] * float(np.exp(x)) for count, x in zip(layout.counts, family, strict=True)}
     factors = np.exp(ops.reshape(len(layout.ops), -1))
-    return FamilyCoefficients(
-        {**START_US, **price},  # what no call has is not free: it costs what it was expected to
-        {
-            op: dict(zip(layout.counts, map(float, row), strict=True))
-            for op, row in zip(layout.ops, factors, strict=True)
-        },
-        dict(zip(layout.dtypes, map(float, np.exp(dtypes)), strict=True)),
-    )
+    of_ops = {op: dict(zip(layout.counts, map(float, row), strict=True))
+              for op, row in zip(layout.ops, factors, strict=True)}  # fmt: skip
+    of_dtypes = dict(zip(layout.dtypes, map(float, np.exp(dtypes)), strict=True))
+    # What no call has is not free: it costs what it was expected to.
+    return FamilyCoefficients({**START_US, **price}, of_ops, of_dtypes)
 
 
 class _Problem:
-    """One family's calls as arrays.
-
-    Args:
-        layout: of the unknowns.
-        rows: [n] calls.
-        counts: [n, J].
-    """
+    """One family's [n] calls as arrays; `counts` is [n, J]."""
 
     def __init__(self, layout: _Layout, rows: pd.DataFrame, counts: np.ndarray) -> None:
         self.layout, self.counts = layout, counts
@@ -170,5 +159,4 @@ def _weights(rows: pd.DataFrame) -> np.ndarray:
     spent = (rows["latency_us"] * rows["times"]).to_numpy(float) ** TIME_POWER
     mean = spent[recorded].mean() if recorded.any() else 1.0
     weight = np.where(recorded, spent / mean, CALIBRATED_WEIGHT)
-    result: np.ndarray = weight / weight.sum()
-    return result
+    return np.asarray(weight / weight.sum())

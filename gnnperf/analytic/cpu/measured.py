@@ -83,7 +83,8 @@ def _calibrated_calls(path: Path) -> pd.DataFrame:
              and (state == WARM or (state == FLUSHED and call.family == OpFamily.EMBEDDING))]  # fmt: skip
     columns = {
         "op_name": [ON_CPU.get(call.op_name, call.op_name) for call, *_ in result],
-        "input_dims": [_compact(call.input_dims) for call, *_ in result],
+        "input_dims": [call.input_dims and json.dumps(json.loads(call.input_dims), separators=(",", ":"))
+                       for call, *_ in result],
         "dtype": [call.dtype for call, *_ in result], "family": [str(call.family) for call, *_ in result],
         "flops": np.array([call.flops for call, *_ in result], float),
         "bytes": np.array([call.moved_bytes for call, *_ in result], float),
@@ -114,7 +115,3 @@ def _sparse_sum(row: OpRow) -> KernelCall:
     flops, moved = sparse_sum_cost(values[0] * values[1], row.dtypes[0])
     dims = json.dumps([list(table), list(table), []])
     return KernelCall(row.op, dims, row.dtypes[0], str(OpFamily.EMBEDDING), flops, moved)
-
-
-def _compact(dims: str | None) -> str | None:
-    return None if dims is None else json.dumps(json.loads(dims), separators=(",", ":"))

@@ -34,20 +34,16 @@ def counted_access(num_rows: float, reuse_histogram: np.ndarray, lookups: float)
     most = float(2.0 ** np.flatnonzero(reuse_histogram).max())  # the largest count of the last bin that holds rows
     rates = np.geomspace(LEAST_RATE_SHARE * lookups / num_rows, most, NUM_RATES)
     rates = np.append(0.0, rates)  # [rates] lookups of a row in a batch
-    likely = _bin_probability(rates, len(reuse_histogram))  # [rates, 1 + bins]
+    # That a row of each rate is requested never, once, twice, 3 to 4 times, ...; beyond is last.
+    below = np.stack([_at_most(rates, edge) for edge in (0.0, *2.0 ** np.arange(len(reuse_histogram)))], axis=1)
+    below[:, -1] = 1.0
+    likely = np.diff(below, axis=1, prepend=0.0)  # [rates, 1 + bins]
     share = np.full(len(rates), 1.0 / len(rates))  # [rates] of the rows
     for _ in range(STEPS):
         joint = share[:, None] * likely  # [rates, 1 + bins]
         share = (joint / np.maximum(joint.sum(axis=0), TINY) * counts).sum(axis=1) / counts.sum()
     rows = share * num_rows
     return Access(rows[None, :], (rates / (rows @ rates))[None, :])
-
-
-def _bin_probability(rates: np.ndarray, bins: int) -> np.ndarray:
-    """[rates, 1 + bins] that a row of each rate is requested never, once, twice, 3 to 4 times, ...; beyond is last."""
-    below = np.stack([_at_most(rates, edge) for edge in (0.0, *2.0 ** np.arange(bins))], axis=1)  # [rates, bins + 1]
-    below[:, -1] = 1.0
-    return np.diff(below, axis=1, prepend=0.0)
 
 
 def _at_most(rates: np.ndarray, count: float) -> np.ndarray:

@@ -17,13 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.analytic.memory_bound.streams import (
-    US,
-    cache_bytes,
-    cache_bytes_per_s,
-    miss_share,
-    sustained_bytes_per_s,
-)
+from gnnperf.analytic.memory_bound.streams import US, cache_bytes, cache_bytes_per_s, miss_share, sustained_bytes_per_s
 from gnnperf.hardware import DeviceSpec
 
 # Rows are described in bins of equally likely rows, so that a table of a billion rows is a few hundred numbers. Lookups

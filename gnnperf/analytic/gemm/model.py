@@ -29,6 +29,7 @@ from gnnperf.analytic.gemm.constants import (
     matrix_kernels_of,
     members_for,
 )
+from gnnperf.analytic.roofline import soft_maximum
 from gnnperf.core import InputError
 from gnnperf.hardware import DeviceSpec
 
@@ -188,22 +189,17 @@ def tiled_us(
     """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does."""
     rows = len(result.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
-    every = [_one_us(result, numbers, c, launch_included, splits, quantized) for c in members]
+    every = []
+    for constants in members:
+        us = np.empty(rows)
+        for at in range(0, rows, CHUNK_ROWS):
+            some = slice(at, at + CHUNK_ROWS)
+            part, device_part = result.part(some), numbers.part(some)
+            us[some] = kernel_us(part, device_part, candidates(part, device_part, constants.tiles, splits), constants)
+        if constants.quantize is not None and not quantized:
+            us = us + quantize_us(result, numbers, constants, constants.quantize)
+        every.append(observed_us(us, constants, launch_included))
     return np.exp(np.mean(np.log(every), axis=0))
-
-
-def _one_us(
-    result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits,
-    quantized: bool,
-) -> Array:  # fmt: skip
-    us = np.empty(len(result.m))
-    for at in range(0, len(us), CHUNK_ROWS):
-        rows = slice(at, at + CHUNK_ROWS)
-        part, device = result.part(rows), numbers.part(rows)
-        us[rows] = kernel_us(part, device, candidates(part, device, constants.tiles, splits), constants)
-    if constants.quantize is not None and not quantized:
-        us = us + quantize_us(result, numbers, constants, constants.quantize)
-    return observed_us(us, constants, launch_included)
 
 
 def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
@@ -216,24 +212,17 @@ def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Spli
     load = np.minimum(m, height) + np.minimum(n, width)
     in_flight, k = np.minimum(m, side * height) + np.minimum(n, side * width), result.k[:, None]
     return Candidates(
-        tile_elements=height * width,
-        splits=parts,
-        steps=np.maximum(k / parts, np.minimum(k, SHORTEST_SPLIT)),
-        load_elements=load,
-        tiles_per_sm=tiles_in_all / device.num_sms[:, None],
-        resident=resident,
-        span_elements=k * in_flight,
-        live_elements=np.minimum(k, LIVE_STEPS) * in_flight,
+        tile_elements=height * width, splits=parts, steps=np.maximum(k / parts, np.minimum(k, SHORTEST_SPLIT)),
+        load_elements=load, tiles_per_sm=tiles_in_all / device.num_sms[:, None], resident=resident,
+        span_elements=k * in_flight, live_elements=np.minimum(k, LIVE_STEPS) * in_flight,
         read_elements=tiles_in_all / parts * load * k,
-    )
+    )  # fmt: skip
 
 
 def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
     """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor."""
     compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
-    larger = np.maximum(compute, memory)  # keeps the powers in range
-    p = constants.overlap_power
-    soft = larger * ((compute / larger) ** p + (memory / larger) ** p) ** (1.0 / p)  # [rows, candidates]
+    soft = soft_maximum(compute, memory, constants.overlap_power)  # [rows, candidates]
     empty = (result.batch == 0) | (result.m == 0) | (result.n == 0) | (result.k == 0)  # [rows]
     return constants.floor_clocks / device.clock_hz * US_PER_S + np.where(empty, 0.0, soft.min(axis=1))
 
@@ -270,7 +259,9 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
     rate = device.flops_per_s[:, None] / device.num_sms[:, None] * c.compute_share  # FLOP/s of one SM
     arithmetic = 2 * counts.tile_elements / rate  # s per step
     load = counts.load_elements * result.item_bytes[:, None] / (c.load_bytes_per_flop * rate)  # s per step
-    step = np.hypot(arithmetic, load) * _far(result, device, counts, c)
+    # Rows of long operands lie far apart, and address translation misses.
+    span = counts.span_elements * result.item_bytes[:, None] / (c.far_share * device.l2_bytes[:, None])
+    step = np.hypot(arithmetic, load) * (1.0 + c.far_slowdown * _missing(span, SOFT))
     fill = c.wave_clocks / clock  # s
     flat = np.maximum(counts.tiles_per_sm, 1.0)
     waves = c.quantization * np.ceil(counts.tiles_per_sm) + (1 - c.quantization) * flat
@@ -278,13 +269,9 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
     isolated = counts.steps * (2 * c.least_elements / rate + c.lone_tile_share * arithmetic) + fill
     latency = np.maximum(counts.tiles_per_sm / counts.resident, 1.0) * isolated  # s, if they wait for each step
     tiled = _throttled_us(np.hypot(throughput, latency) * US_PER_S, device, c)
-    return tiled + np.where(counts.splits > 1, _split_us(result, device, counts, c), 0.0)
-
-
-def _far(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    """[rows, candidates] factor: rows of long operands lie far apart, and address translation misses."""
-    reach = c.far_share * device.l2_bytes[:, None]  # bytes
-    return 1.0 + c.far_slowdown * _missing(counts.span_elements * result.item_bytes[:, None] / reach, SOFT)
+    results = (result.batch * result.m * result.n)[:, None] * counts.splits
+    split = c.split_clocks / clock * US_PER_S + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
+    return tiled + np.where(counts.splits > 1, split, 0.0)
 
 
 def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
@@ -298,11 +285,6 @@ def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
     limited = (1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER)  # [rows]
     slower = np.minimum(limited, device.boost_over_base / c.base_clock_share)[:, None] - 1.0
     return us * (1.0 + slower * us / (us + c.throttle_us))
-
-
-def _split_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    results = (result.batch * result.m * result.n)[:, None] * counts.splits
-    return c.split_clocks / device.clock_hz[:, None] * US_PER_S + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
 
 
 def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:

@@ -46,10 +46,7 @@ LAUNCH, LANE = ("event_name", "grid", "block"), ("rank", "stream")
 def launched_us(nodes: pd.DataFrame, operands: Mapping[int, float], device: DeviceSpec) -> np.ndarray:
     """[n] us of compute nodes in program order by how they were launched; NaN: another kind of kernel, or not recorded.
 
-    Args:
-        nodes: with LAUNCH and LANE.
-        operands: row of a gemm -> elements of its first operand.
-        device: that they run on.
+    `nodes` have LAUNCH and LANE; `operands`: row of a gemm -> elements of its first operand.
     """
     if nodes.empty or not {*LAUNCH, *LANE} <= set(nodes.columns):
         return np.full(len(nodes), np.nan)

@@ -78,14 +78,12 @@ def node_bounds(graph: ExecutionGraph, device: DeviceSpec) -> np.ndarray:
     result = np.full(graph.num_nodes, None, dtype=object)
     if compute.any():
         calls, code = distinct_calls(graph.nodes[compute])
-        result[compute] = _call_bounds(calls, device)[code]
+        if device.kind == "cpu":
+            result[compute] = op_times(calls, device).bound[code]
+        else:
+            roofline = roofline_us(calls, device, default_constants(device.kind).roofline_power)
+            result[compute] = bounds(calls, device, roofline)[code]
     return result
-
-
-def _call_bounds(calls: Sequence[KernelCall], device: DeviceSpec) -> np.ndarray:
-    if device.kind == "cpu":
-        return op_times(calls, device).bound
-    return bounds(calls, device, roofline_us(calls, device, default_constants(device.kind).roofline_power))
 
 
 def op_times(calls: Sequence[KernelCall], device: DeviceSpec) -> KernelTimes:

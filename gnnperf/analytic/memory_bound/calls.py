@@ -18,14 +18,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.kernels.call import (
-    Array,
-    KernelCall,
-    Setting,
-    column,
-    known_rows,
-    sized,
-)
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, column, known_rows, sized
 from gnnperf.analytic.memory_bound.streams import (
     CONCATENATION,
     US,
@@ -60,7 +53,7 @@ CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSi
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of copies, gathers, fills, losses, pooling: bytes at the sustained bandwidth; NaN: bytes unknown."""
     moved = column(calls, "moved_bytes")
-    missing = _missing(moved, calls, setting)
+    missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
     us = stream_us(moved, setting.device, setting.memory, missing)
     issued = [ISSUED.get(call.plain_name) for call in calls]
     for key in {key for key in issued if key is not None}:
@@ -93,10 +86,6 @@ def _targets(call: KernelCall) -> tuple[float]:
     return (float(call.parsed().tensor(2).numel),)
 
 
-def _missing(moved: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
-    return missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
-
-
 def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us, or FLOPs at the sustained rate where that is longer: float64 on devices with few such lanes."""
     rate = np.array([flops_per_s(setting.device, call.family, call.dtype) for call in calls], float)
@@ -108,7 +97,7 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
     """[n] us of elementwise ops: bytes, or instructions where an op takes many; NaN: bytes unknown."""
     elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes only
     moved, result = column(calls, "moved_bytes"), np.full(len(calls), np.nan)
-    missing = _missing(moved, calls, setting)
+    missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
     moved = moved + np.array([_read_again(call, setting) for call in calls])
     names = np.array([call.plain_name.removeprefix("aten::") for call in calls])
     for name in map(str, np.unique(names)):
@@ -220,7 +209,7 @@ def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of fused chains (`is_chain`); NaN: no buffers recorded."""
     elements = np.nan_to_num(sized(calls, _largest_buffer, 1)[:, 0])  # unknown: bytes only
     moved = column(calls, "moved_bytes")
-    missing = _missing(moved, calls, setting)
+    missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
     result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
                       setting.memory, missing[row : row + 1])[0] for row, call in enumerate(calls)]  # fmt: skip
     return np.array(result, float)

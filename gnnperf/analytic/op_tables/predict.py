@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from gnnperf.analytic.constants import default_constants
-from gnnperf.analytic.kernels.call import KernelCall, KernelTimes
+from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
@@ -55,7 +55,8 @@ def estimate_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Estimate, 
         if isinstance(result, Reason):
             estimates.append(Estimate(reason=str(result)))
             continue
-        estimates.append(_joined(times, slice(place, place + len(result))))
+        us = times.latency_us[place : place + len(result)]
+        estimates.append(Estimate(float(us.sum()), str(times.bound[place + int(np.argmax(us))])))
         place += len(result)
     return tuple(estimates)
 
@@ -77,8 +78,3 @@ def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
     if any(math.isnan(call.flops) and math.isnan(call.moved_bytes) for call in result):
         return Reason.SHAPES
     return result if all(has_units(device, call.family, call.dtype) for call in result) else Reason.UNITS
-
-
-def _joined(times: KernelTimes, part: slice) -> Estimate:
-    us = times.latency_us[part]
-    return Estimate(float(us.sum()), str(times.bound[part][int(np.argmax(us))]))

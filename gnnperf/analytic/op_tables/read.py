@@ -73,11 +73,10 @@ def _lines(text: str, path: Path) -> list[dict[str, object]]:
     result = []
     for place, line in enumerate(text.splitlines()):
         if line.strip():
-            entry = _json(line, f"{path}, line {place + 1}")
+            where = f"{path}, line {place + 1}"
+            entry = _json(line, where)
             if not isinstance(entry, dict):
-                raise InputError(
-                    "is no object", where=f"{path}, line {place + 1}", allowed='{"op": ..., "shapes": ...}'
-                )
+                raise InputError("is no object", where=where, allowed='{"op": ..., "shapes": ...}')
             result.append(entry)
     return result
 

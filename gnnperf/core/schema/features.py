@@ -31,9 +31,7 @@ def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> No
     """Refuse a table without these columns, or with other dtypes, where it enters a package."""
     for column in columns:
         if column.name not in frame.columns:
-            raise InputError(
-                f"column {column.name!r} is missing", where=where, allowed=", ".join(c.name for c in columns)
-            )
+            raise InputError(f"column {column.name!r} is missing", where=where, allowed=", ".join(names(columns)))
         result = str(frame[column.name].dtype)
         if result != column.dtype and np.dtype("O") != frame[column.name].dtype:
             raise InputError(f"column {column.name!r} has dtype {result}", where=where, allowed=column.dtype)

@@ -77,16 +77,10 @@ def summarize(predicted_us: np.ndarray, measured_us: np.ndarray) -> ErrorSummary
     ape = absolute_percentage_error(p, m)
     bias = np.exp(np.log(np.maximum(p, APE_FLOOR * m) / m).mean()) - 1.0  # a prediction of 0 must not be log 0
     return ErrorSummary(
-        num_nodes=len(m),
-        coverage=coverage,
-        gmae=gmae(p, m),
-        mean_ape=float(ape.mean()),
-        median_ape=float(np.median(ape)),
-        p90_ape=float(np.quantile(ape, 0.9)),
-        max_ape=float(ape.max()),
-        bias=float(bias),
-        total_bias=float(p.sum() / m.sum() - 1.0),
-    )
+        num_nodes=len(m), coverage=coverage, gmae=gmae(p, m), mean_ape=float(ape.mean()),
+        median_ape=float(np.median(ape)), p90_ape=float(np.quantile(ape, 0.9)), max_ape=float(ape.max()),
+        bias=float(bias), total_bias=float(p.sum() / m.sum() - 1.0),
+    )  # fmt: skip
 
 
 def gmae_interval(
@@ -116,9 +110,7 @@ def compare(
     """One row per node type ("all" first) and predictor (name -> [num_nodes] latency, NaN where there is none).
 
     [num_nodes] `measured_us` is NaN where unknown, `node_types` are NodeType values, `runs` names for the bootstrap.
-
-    Returns:
-        Columns node_type, predictor, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).
+    Columns node_type, predictor, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).
     """
     labeled = is_measured(measured_us)
     groups = [ALL, *sorted(set(node_types[labeled].tolist()))]

@@ -51,10 +51,8 @@ class DeviceIntervals:
         bounds = np.full((len(latency_us), 2), np.nan)
         for keys in (group_names(family, np.full(len(family), "", dtype=object)), group_names(family, dtype)):
             names, place = np.unique(keys, return_inverse=True)
-            result = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)[
-                place
-            ]
-            bounds = np.where(np.isnan(result), bounds, result)
+            result = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)
+            bounds = np.where(np.isnan(result[place]), bounds, result[place])
         return latency_us * np.exp(bounds[:, 0]), latency_us * np.exp(bounds[:, 1])
 
 

@@ -97,10 +97,8 @@ def fit_step_intervals(misses: Sequence[StepMiss], level: float, devices: Sequen
             squares.setdefault(group, []).append(error**2)
     every = [square for result in squares.values() for square in result]
     other = math.sqrt(float(np.mean(every))) if every else 1.0
-    group_error = {
-        group: math.sqrt((sum(result) + PRIOR_RUNS * other**2) / (len(result) + PRIOR_RUNS))
-        for group, result in squares.items()
-    }
+    prior = PRIOR_RUNS * other**2
+    group_error = {g: math.sqrt((sum(own) + prior) / (len(own) + PRIOR_RUNS)) for g, own in squares.items()}
     sizes = np.array([abs(m.log_error) / _scale(m.share, group_error, other) for m in misses])  # [num_steps]
     runs = np.array([m.run for m in misses])
     given = attainable(len(set(runs.tolist())), level)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -83,9 +83,8 @@ class TypedGNN(nn.Module):
             {t: WorkEncoder(len(WORK_NAMES), codes[t], width, config.op_dropout) for t in WORK}
         )
         self.num_layers = config.num_layers
-        self.layers = nn.ModuleList(
-            MessagePassing(width, config.dropout, MESSAGE_RELATIONS) for _ in range(config.num_layers)
-        )
+        rounds = (MessagePassing(width, config.dropout, MESSAGE_RELATIONS) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(rounds)
         self.heads = nn.ModuleDict({t: Head(width) for t in WORK})
 
     def forward(self, data: HeteroData) -> dict[str, NodeOutput]:
@@ -102,9 +101,7 @@ class TypedGNN(nn.Module):
         estimates = {t: self.heads[t](part) for t, part in zip(WORK, state.split(sizes), strict=True)}
         collective = str(NodeType.COLLECTIVE)
         known, estimate = data[collective].known_collective_model, estimates[collective]
-        estimates[collective] = replace(
-            estimate, residual=estimate.residual * known, scheduled_residual=estimate.scheduled_residual * known
-        )
+        estimates[collective] = NodeOutput(estimate.residual * known, estimate.scheduled_residual * known)
         return estimates
 
     def shrink(self, node_type: str, usual: float = 1.0, scheduled: float = 1.0) -> None:

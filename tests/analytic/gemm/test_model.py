@@ -194,9 +194,9 @@ def test_quantizing_reads_16_bits_and_long_rows_twice() -> None:
                    for m, k in ((10_000, 1000), (100, 1_000_000)))  # fmt: skip
     assert short == pytest.approx(3.0 + 1e7 * 3 / 0.8e5, rel=1e-3)
     assert long == pytest.approx(3.0 + 1e8 * 5 / 0.8e5, rel=1e-2)
-    alone, whole = (tiled_us(products(100, 100, 100, item_bytes=1), SMALL, (constants,), False, quantized=q)[0]
+    isolated, whole = (tiled_us(products(100, 100, 100, item_bytes=1), SMALL, (constants,), False, quantized=q)[0]
                     for q in (True, False))  # fmt: skip
-    assert whole - alone == pytest.approx(3.0, abs=0.1)
+    assert whole - isolated == pytest.approx(3.0, abs=0.1)
 
 
 def test_a_device_takes_the_members_for_it() -> None:

@@ -30,12 +30,9 @@ def of_every_family(rows: int, columns: int, dtype: str) -> list[KernelCall]:
     heads = [r, 4, 96, 64]
     one_list = [[[c, 16]] * r]
     made: list[tuple[str, Sequence[object], Sequence[str] | None]] = [
-        ("aten::mm", [[r, c], [c, 48]], None),
-        ("aten::bmm", [[r, 33, c], [r, c, 48]], None),
-        ("aten::addmm", [[48], [r, c], [c, 48]], None),
-        ("aten::linear", [[r, 3, c], [48, c], [48]], None),
-        ("triton_poi_fused_add_pow_0", [[r, c], [r, c]], None),
-        ("triton_red_fused_sum_0", [[r, c], [r]], None),
+        ("aten::mm", [[r, c], [c, 48]], None), ("aten::bmm", [[r, 33, c], [r, c, 48]], None),
+        ("aten::addmm", [[48], [r, c], [c, 48]], None), ("aten::linear", [[r, 3, c], [48, c], [48]], None),
+        ("triton_poi_fused_add_pow_0", [[r, c], [r, c]], None), ("triton_red_fused_sum_0", [[r, c], [r]], None),
         ("aten::convolution", convolution, strides),
         ("aten::convolution", [image, window, *convolution[2:]], strides),
         ("aten::convolution_backward", [[r, c, 14, 14], image, weight], None),
@@ -45,15 +42,11 @@ def of_every_family(rows: int, columns: int, dtype: str) -> list[KernelCall]:
         ("aten::native_layer_norm_backward", [[r, c], [r, c], [], [r, 1], [r, 1], [c], [c]], None),
         ("aten::native_batch_norm", [[r, c, 7, 7], [c], [c], [c], [c]], None),
         ("aten::_softmax", [[r, c], [], []], None),
-        ("aten::_log_softmax_backward_data", [[r, c], [r, c], [], []], None),
-        ("aten::sum", [[r, c]], None),
-        ("aten::mul", [[r, c], [r, c]], None),
-        ("aten::pow", [[r, c], []], None),
-        ("aten::copy_", [[r, c], [r, c]], None),
-        ("aten::embedding", [[5000, c], [r]], None),
-        ("aten::_foreach_add_", one_list, None),
-        ("aten::native_dropout", [[r, c], [], []], None),
-    ]
+        ("aten::_log_softmax_backward_data", [[r, c], [r, c], [], []], None), ("aten::sum", [[r, c]], None),
+        ("aten::mul", [[r, c], [r, c]], None), ("aten::pow", [[r, c], []], None),
+        ("aten::copy_", [[r, c], [r, c]], None), ("aten::embedding", [[5000, c], [r]], None),
+        ("aten::_foreach_add_", one_list, None), ("aten::native_dropout", [[r, c], [], []], None),
+    ]  # fmt: skip
     return [call(op, shapes, dtype, values) for op, shapes, values in made]
 
 

@@ -103,9 +103,9 @@ def test_depthwise_convolutions_are_no_products() -> None:
 def test_images_are_turned_for_matrix_units_where_kernels_say_so() -> None:
     values = ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
     one = call("aten::convolution", [[2, 64, 10, 10], [64, 64, 1, 1], *[[]] * 7], "float16", values=values)
-    alone, turned = convolutions_us([one, replace(one, num_kernels=3)], ROUND)
+    isolated, turned = convolutions_us([one, replace(one, num_kernels=3)], ROUND)
     elements = 2 * 64 * 100 + 64 * 64 + one.flops / 128  # result: 2 FLOPs for each of 64 channels
-    assert turned - alone == pytest.approx(8 * elements / sustained_bytes_per_s(DEVICE, CONSTANTS) * 1e6)
+    assert turned - isolated == pytest.approx(8 * elements / sustained_bytes_per_s(DEVICE, CONSTANTS) * 1e6)
 
 
 # --- attention
