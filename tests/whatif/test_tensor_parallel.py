@@ -111,7 +111,7 @@ def test_only_gradients_are_divided(before: ExecutionGraph, edited: Edited) -> N
     """The largest sum becomes a broadcast, the last one the 4 bytes of a norm: both stay, and the others do not."""
     sizes = before.nodes["message_bytes"]
     kinds = before.nodes["collective"].astype(object).mask(sizes == 2_074_624.0, "broadcast")
-    nodes = before.nodes.assign(collective=kinds, message_bytes=sizes.mask(sizes == 1_091_584.0, 4.0))
+    nodes = before.nodes.assign(collective=pd.Categorical(kinds), message_bytes=sizes.mask(sizes == 1_091_584.0, 4.0))
     result, whole = (
         {*t["message_bytes"][t["group_stride"] == 2]}
         for t in (_transfers(TensorParallel(2)(replace(before, nodes=nodes)).graph), _transfers(edited.graph))
