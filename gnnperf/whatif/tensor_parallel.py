@@ -13,18 +13,20 @@ halves is on every rank: norms, embeddings, logits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from math import prod
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, NodeType, Phase, require
-from gnnperf.generate import Argument, Shape, each, is_sharded, parse, tensors
+from gnnperf.generate import Argument, Shape, each, is_sharded, parse, tensors, text
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, consecutive, lane_keys
-from gnnperf.whatif.added_sums import NO_HOST, Sum, placed, templates, updated, with_sums
+from gnnperf.whatif.added_sums import NO_HOST, Sum, Templates, placed, templates, updated, with_sums
 from gnnperf.whatif.batch_shapes import BATCHED, SHARDING, all_shapes, factors, op_of
 from gnnperf.whatif.costs import Cost, DistinctCall, change_calls, with_shapes
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, is_type, refusal, unedited
@@ -32,6 +34,8 @@ from gnnperf.whatif.units import call_table
 
 NORMS = ("layer_norm", "rms_norm")
 PRODUCTS = ("linear", "addmm", "mm", "matmul")
+GRADIENTS = ("all_reduce", "all_gather")  # collectives of gradients, or of what they update
+SCALAR_BYTES = 8  # at most, of the norm of gradients and the like
 NEAR = 3  # calls after a product, among which the gradient of its bias is
 ON_EVERY_RANK = "whether embeddings and logits are divided, too: they are taken to be on every rank, as norms are"
 AWAITED = "whether all-reduces of layers overlap with products: kernels after one are taken to wait for it"
@@ -65,9 +69,10 @@ class TensorParallel:
         if self.ranks == 1:
             return unedited(graph)
         _check(graph)
-        layers = _Layers(graph)
+        like = templates(graph)
+        layers = _Layers(graph, like)
         divided, touched = _divided(graph, layers, self.ranks)
-        larger, added, origin = with_sums(divided, templates(graph), layers.sums, self.ranks, 1)
+        larger, added, origin = with_sums(divided, like, layers.sums, self.ranks, 1)
         nodes, t = larger.nodes, self.ranks
         columns = {name: nodes[name].where(nodes[name] <= 0, nodes[name] * t) for name in ("rank", "group_first")}
         stride = nodes["group_stride"].where(added | (nodes["group_stride"] <= 0), nodes["group_stride"] * t)
@@ -81,6 +86,8 @@ def _check(graph: ExecutionGraph) -> None:
     nodes = graph.nodes
     if nodes["op_name"].astype(str).str.startswith(SHARDING).any() or is_sharded(graph, np.ones(len(nodes), bool)):
         raise refusal(graph, "parameters are in shards over its replicas (FSDP)", "data parallelism that replicates")
+    if nodes["collective"].isin(["send", "recv", "send_recv"]).any():
+        raise refusal(graph, "sends between ranks, as stages of a pipeline do", "data parallelism only")
     sums = chosen(nodes, NodeType.COLLECTIVE, collective="all_reduce", phase=Phase.FORWARD)
     if sums.any():
         raise refusal(graph, "sums over ranks in its forward pass: its layers are divided already", "data parallelism")
@@ -89,8 +96,11 @@ def _check(graph: ExecutionGraph) -> None:
 class _Layers:
     """Roles of the calls of a graph, and the sums that layers add."""
 
-    def __init__(self, graph: ExecutionGraph) -> None:
-        self.graph = graph
+    def __init__(self, graph: ExecutionGraph, like: Templates) -> None:
+        anchors = graph.nodes.loc[like.anchors, ["rank", "step"]].itertuples(index=False, name=None)
+        self._templates = {key: place for place, key in enumerate(anchors)}
+        self._elements: Counter[int] = Counter()  # of divided weights and biases, by template and over micro-batches
+        self._lookups: Counter[tuple[int, Shape]] = Counter()  # by template and table: once in a micro-batch
         self.calls, self.unit = call_table(graph)
         self._names, self.units = self.calls["op_name"].tolist(), self.calls["unit"].to_numpy()
         self._dtype = graph.nodes["dtype"].astype(object).to_numpy()
@@ -108,8 +118,10 @@ class _Layers:
         self._next[before] = after
         for phase in (Phase.FORWARD, Phase.BACKWARD):
             own = self.calls[(self.calls["phase"] == phase) & (self.calls["num_works"] > 0) & (self.calls["step"] >= 0)]
-            for template, (_, of_step) in enumerate(own.groupby(["rank", "step"])):
-                self._of_phase(phase, template, of_step)
+            for key, of_step in own.groupby(["rank", "step"]):
+                if key not in self._templates:
+                    raise refusal(graph, f"rank {key[0]} has no all_reduce in step {key[1]}", "one in every step")
+                self._of_phase(phase, self._templates[key], of_step)
         phases = {one.phase for one in self.sums}
         if not phases or (len(phases) == 1 and (self.calls["phase"] == Phase.BACKWARD).any()):
             raise refusal(graph, "no layers of a transformer: two norms with two products or more between them",
@@ -124,6 +136,8 @@ class _Layers:
             return
         own = (calls["lane"] == lanes.iloc[0]).to_numpy()
         calls, norm = calls[own], norm[own]
+        looked_up = [i for i in calls.index if phase is Phase.FORWARD and self._name(i) == "embedding"]
+        self._lookups.update((template, tensors(self.arguments[i][0])[0]) for i in looked_up)
         for half in np.split(calls.index.to_numpy(), np.flatnonzero(norm)):
             is_half = len(half) and any(one in self._name(half[0]) for one in NORMS)
             products = [i for i in half.tolist() if is_half and self._is_product(i, phase)]
@@ -135,6 +149,11 @@ class _Layers:
                 self._forward(half.tolist(), products[:number], template, phase)
             if len(products) - number > 3:
                 self._backward(half.tolist(), products[number:], template)
+
+    def elements(self) -> int:
+        """Of all weights and biases that the first rank divides."""
+        batches = [count for (template, _), count in self._lookups.items() if template == 0]
+        return self._elements[0] // min(batches, default=1)
 
     def _name(self, i: int) -> str:
         return op_of(str(self._names[i]))
@@ -159,6 +178,8 @@ class _Layers:
                 self.role[i] = role
                 k, n = self._factors(i)[1]
                 self.weights[role].add((n, k))
+                biased = role is Role.COLUMNS and len(tensors(self.arguments[i][0])[0]) == 1
+                self._elements[template] += n * (k + biased) if phase is Phase.FORWARD else 0
         self._sum(last, template, phase)
 
     def _backward(self, half: Sequence[int], products: Sequence[int], template: int) -> None:
@@ -210,13 +231,17 @@ class _Layers:
 
 def _divided(graph: ExecutionGraph, layers: _Layers, ranks: int) -> tuple[ExecutionGraph, np.ndarray]:
     """Shapes, costs and messages of gradients; [num_nodes] bool: what has changed."""
-    parameters = dict(_parameters(layers, ranks))
+    nodes, parameters = graph.nodes, dict(_parameters(layers, ranks))
+    sent = (nodes["message_bytes"] > SCALAR_BYTES) & nodes["collective"].isin(GRADIENTS)
+    sent = (sent & nodes["phase"].isin([str(Phase.BACKWARD), str(Phase.OPTIMIZER)])).to_numpy()
+    flat, share = _gradients(graph, layers, ranks, parameters, sent)
+    parameters |= flat
     of_unit = np.full(int(layers.unit.max(initial=0)) + 2, "", dtype=object)
     own = layers.calls["phase"].isin([str(Phase.BACKWARD), str(Phase.OPTIMIZER)])
     of_unit[layers.calls["unit"][own].to_numpy()] = Role.PARAMETERS
     for i, role in layers.role.items():
         of_unit[layers.units[i]] = role
-    role_of, nodes = of_unit[layers.unit], graph.nodes  # unit -1 has no role
+    role_of = of_unit[layers.unit]  # unit -1 has no role
     columns = {name: nodes[name].astype(object).to_numpy(copy=True) for name in ("input_dims", "flops", "bytes")}
     touched = np.zeros(graph.num_nodes, dtype=bool)
     for role in Role:
@@ -226,9 +251,6 @@ def _divided(graph: ExecutionGraph, layers: _Layers, ranks: int) -> tuple[Execut
         touched[rows] = changed.touched
         for name, values in columns.items():
             values[rows] = changed.nodes[name].astype(object)
-    sent = is_type(graph, NodeType.COMM, NodeType.COLLECTIVE) & (nodes["message_bytes"] > 0).to_numpy()
-    shapes = updated(graph, graph.ranks[0]) if sent.any() else [()]
-    share = sum(prod(parameters.get(shape, shape)) for shape in shapes) / sum(map(prod, shapes))  # of all gradients
     predicted = (touched & ~is_type(graph, NodeType.HOST)) | sent
     edited = nodes.assign(
         input_dims=pd.Categorical(columns["input_dims"]), flops=columns["flops"].astype(float),
@@ -248,6 +270,27 @@ def _parameters(layers: _Layers, ranks: int) -> Iterator[tuple[Shape, Shape]]:
             yield (in_, out), part[::-1]
             if role is Role.COLUMNS and out not in whole:
                 yield (out,), part[:1]  # biases; where norms are as wide, all stay whole
+
+
+def _gradients(
+    graph: ExecutionGraph, layers: _Layers, ranks: int, parameters: dict[Shape, Shape], sent: np.ndarray
+) -> tuple[dict[Shape, Shape], float]:
+    """Flat buffers and a rank's part of each; a rank's share of all gradients. `sent`: [num_nodes] bool."""
+    try:
+        shapes = updated(graph, graph.ranks[0])
+    except InputError:
+        if sent.any():
+            raise
+        return {}, 1.0  # a step without an optimizer on one device
+    total = sum(map(prod, shapes))
+    share = sum(prod(parameters.get(shape, shape)) for shape in shapes) / total
+    messages = graph.nodes.loc[sent, ["message_bytes", "dtype"]].drop_duplicates().itertuples(index=False)
+    buffers: set[Shape] = {(int(size / DTYPE_BYTES.get(str(dtype), 4)),) for size, dtype in messages} - set(shapes)
+    if all(len(shape) < 2 for shape in shapes):  # one buffer has several parameters
+        if layers.elements() > total:
+            raise refusal(graph, "its optimizer updates fewer weights than its layers have", "no shards of weights")
+        share, buffers = 1 - layers.elements() / total * (1 - 1 / ranks), buffers | set(shapes)
+    return {shape: (round(shape[0] * share),) for shape in buffers - parameters.keys() if shape}, share
 
 
 def _part(size: int, ranks: int) -> int:
@@ -274,13 +317,21 @@ class _Divide:
             own = self.parameters if known or call.phase == Phase.OPTIMIZER else {}
             new = tuple(each(argument, lambda shape: own.get(shape, shape)) for argument in call.arguments)
         elif self.role is Role.INNER:
-            new = tuple(each(argument, self._inner) for argument in call.arguments)
+            shapes = all_shapes(call.arguments)
+            products = [s for s in shapes if s] if op_of(call.name) in BATCHED else []
+            merged = bool(products) and all(len(shape) == 3 for shape in products)
+            by_heads = any(self._head(shape, merged) is not None for shape in shapes if merged or len(shape) > 3)
+            inner = partial(self._inner, by_heads=by_heads, merged=merged)
+            new = tuple(each(argument, inner) for argument in call.arguments)
         else:
             name = op_of(call.name)  # of a product, or of what it calls for its arguments
             is_product = name in PRODUCTS and len(factors(name, call.arguments)[1]) == 2
             new = self._product(name, call.arguments) if is_product else call.arguments
         if new == call.arguments:
             return None
+        if _matches(call.name, call.arguments) and not _matches(call.name, new):
+            raise InputError(f"{call.name} of {text(call.arguments)} would become {text(new)}",
+                             where=f"tensor={self.ranks}", allowed="heads unlike columns in size")  # fmt: skip
         return new, with_shapes(call.name, call.arguments, new, call.recorded, call.dtype, 1 / self.ranks,
                                 call.num_siblings)  # fmt: skip
 
@@ -299,21 +350,37 @@ class _Divide:
             result[bias] = each(arguments[bias], lambda shape: self._at(shape, -1) if shape else shape)
         return tuple(result)
 
-    def _inner(self, shape: Shape) -> Shape:
-        """By columns, or by heads in any layout; [batch x heads, ...] where three dimensions hold them."""
+    def _head(self, shape: Shape, merged: bool) -> int | None:
+        """The dimension of heads in any layout; the first one of three where it is `merged` with the batch."""
+        for number in self.heads:
+            if number in shape[1:-1] and not merged:
+                return 1 + shape[1:-1].index(number)
+            if merged and len(shape) == 3 and shape[0] % number == 0:
+                _part(number, self.ranks)
+                return 0
+        return None
+
+    def _inner(self, shape: Shape, by_heads: bool, merged: bool) -> Shape:
+        """By heads where the call has a dimension of them for certain, else by columns, else by heads if any."""
+        if by_heads:
+            place = self._head(shape, merged)
+            return shape if place is None else self._at(shape, place)
         if shape in self.parameters:
             return self.parameters[shape]
         if shape and shape[-1] in self.widths:
             return self._at(shape, -1)
-        for number in self.heads:
-            if number in shape[1:-1]:
-                return self._at(shape, 1 + shape[1:-1].index(number))
-            if len(shape) == 3 and shape[0] % number == 0:
-                _part(number, self.ranks)
-                return self._at(shape, 0)
-        return shape
+        place = self._head(shape, merged=False)
+        place = self._head(shape, merged=True) if place is None else place
+        return shape if place is None else self._at(shape, place)
 
     def _at(self, shape: Shape, place: int) -> Shape:
         result = list(shape)
         result[place] = _part(result[place], self.ranks)
         return tuple(result)
+
+
+def _matches(name: str, arguments: tuple[Argument, ...]) -> bool:
+    """Whether these are the factors of a product."""
+    a, b = factors(op_of(name), arguments) if op_of(name) in (*PRODUCTS, *BATCHED) else ((), ())
+    batches = zip(a[-3::-1], b[-3::-1], strict=False)
+    return min(len(a), len(b)) > 1 and a[-1] == b[-2] and all(n == m or 1 in (n, m) for n, m in batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,15 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
+from gnnperf.generate import Shape
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import timed_edges
+from gnnperf.whatif.added_sums import templates
+from gnnperf.whatif.costs import Cost, DistinctCall
 from gnnperf.whatif.edit import Edited, apply
-from gnnperf.whatif.tensor_parallel import TensorParallel
+from gnnperf.whatif.tensor_parallel import Role, TensorParallel, _Divide, _Layers
 from gnnperf.whatif.world_size import WorldSize
 from tests.generate.transformer.plans import small
 
@@ -83,6 +87,68 @@ def test_a_plan_is_divided_as_the_plan_of_so_many_ranks_has_it() -> None:
     sizes = [Counter(own["message_bytes"]) for own in layers]
     assert not sizes[0] - sizes[1]
     assert sum(sizes[0].values()) == 4 * 4 * 2 * 3  # layers, micro-batches; halves forward, again and backward
+
+
+def test_a_flat_buffer_of_all_gradients_is_divided_by_its_part_in_layers() -> None:
+    """4 x (12 x 256^2 weights, 3 x 256 biases of qkv) of 3,454,464; logits and embeddings stay, which a plan divides.
+
+    Hand count of the plan with 2 ranks: 1024 x 256 / 2 fewer, and the 4 x 1024 biases of gelu are half as many.
+    """
+    result, wanted = TensorParallel(2)(build_plan(small(1, 1, 8))).graph, build_plan(small(2, 1, 8))
+    elements = 3_454_464 - 4 * (12 * 256**2 + 3 * 256) // 2
+    own, theirs = ({*t["message_bytes"][t["group_size"] == 8]} for t in map(_transfers, (result, wanted)))
+    assert own == {2.0 * elements} and theirs == {3_493_888.0} == {2.0 * (elements - 1024 * 256 // 2 - 4 * 1024 // 2)}
+    updates = result.nodes[result.nodes["op_name"].astype(str).eq("aten::_fused_adam_")]["input_dims"].dropna()
+    assert all(dims.count(str(elements)) == 4 for dims in updates.astype(str))
+
+
+def test_stages_of_a_pipeline_are_refused() -> None:
+    with pytest.raises(InputError, match="stages of a pipeline"):
+        TensorParallel(2)(build_plan(small(1, 2, 4)))
+
+
+def test_only_gradients_are_divided(before: ExecutionGraph, edited: Edited) -> None:
+    """The largest sum becomes a broadcast, the last one the 4 bytes of a norm: both stay, and the others do not."""
+    sizes = before.nodes["message_bytes"]
+    kinds = before.nodes["collective"].astype(object).mask(sizes == 2_074_624.0, "broadcast")
+    nodes = before.nodes.assign(collective=pd.Categorical(kinds), message_bytes=sizes.mask(sizes == 1_091_584.0, 4.0))
+    result, whole = (
+        {*t["message_bytes"][t["group_stride"] == 2]}
+        for t in (_transfers(TensorParallel(2)(replace(before, nodes=nodes)).graph), _transfers(edited.graph))
+    )
+    assert {4.0, 2_074_624.0} < result and len(result - whole) == 2
+
+
+def test_sums_are_copies_of_those_of_their_own_rank_and_step(before: ExecutionGraph) -> None:
+    like = templates(before)
+    turned = replace(like, anchors=like.anchors[::-1])
+    rank = before.nodes["rank"].to_numpy()
+    for one in _Layers(before, turned).sums:
+        assert rank[turned.anchors[one.template]] == rank[one.before[0]]
+    with pytest.raises(InputError, match="rank 1 has no all_reduce in step 1"):
+        _Layers(before, replace(like, anchors=like.anchors[:1]))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "by_hand"),
+    [
+        ([(4, 256, 256), (4, 256, 64)], [(2, 256, 256), (2, 256, 64)]),  # scores x values; sequence = hidden
+        ([(1, 4, 256, 256), (256, 256)], [(1, 2, 256, 256), (256, 256)]),  # a mask stays
+        ([(4, 64, 1024)], [(4, 64, 512)]),  # columns, although as many samples as heads
+    ],
+)
+def test_heads_before_columns(shapes: list[Shape], by_hand: list[Shape]) -> None:
+    divide = _Divide(Role.INNER, 2, {256, 1024}, (4,), {(256, 256): (128, 256)})
+    name = "aten::bmm" if len(shapes[0]) == 3 and len(shapes) == 2 else "aten::mul"
+    result = divide.of(DistinctCall(name, "forward", tuple(shapes), "float32", "gemm", Cost(1e6, 1e6), 1, 1))
+    assert result is not None and [*result[0]] == by_hand and np.isfinite(result[1].bytes)
+
+
+def test_factors_that_no_longer_match_are_refused() -> None:
+    divide = _Divide(Role.INNER, 2, {256}, (), {})
+    product = DistinctCall("aten::bmm", "forward", ((4, 256, 256), (4, 256, 64)), "float32", "gemm", Cost(1, 1), 1, 1)
+    with pytest.raises(InputError, match="aten::bmm"):
+        divide.of(product)
 
 
 def test_a_run_on_one_gpu_gets_sums_that_nothing_measured() -> None:

@@ -38,7 +38,9 @@ TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cu
 # A sum of columns takes longer than its bytes: parts of a column meet, and threads walk down rows (datasets/h200,
 # training programs).
 COLUMN_US, ROW_CLOCKS = 7.0, 1.2
-SCAN_CLOCKS, WARP = 336.0, 32  # of a row of a cumsum that walks down a matrix of few columns (datasets/h200: 8 columns)
+# Of a row of a cumsum down a matrix, for the sizes measured (datasets/h200): a call does not have its axis, and along
+# the columns of a larger one it takes its bytes.
+SCAN_CLOCKS, SCAN_ROWS, SCAN_COLUMNS = 336.0, 4096, 8
 CASTS, WIDENED_BYTES = "cast", 2 + 4
 # Ops that issue more than loads and stores -> key of lane_cycles
 ISSUED = {**dict.fromkeys(("aten::cat", "aten::concat", "aten::concatenate"), CONCATENATION),
@@ -109,7 +111,7 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
 
 def _scanned_rows(call: KernelCall) -> tuple[float]:
     shape = call.parsed().tensor(0).shape
-    if call.plain_name != "aten::cumsum" or len(shape) != 2 or shape[1] > WARP:
+    if call.plain_name != "aten::cumsum" or len(shape) != 2 or shape[0] > SCAN_ROWS or shape[1] != SCAN_COLUMNS:
         raise UnknownCost
     return (float(shape[0]),)
 
@@ -181,9 +183,9 @@ def _first_elements(call: KernelCall) -> tuple[float]:
 
 
 def _rows_of_columns(call: KernelCall) -> tuple[float]:
-    """Rows that a sum over all but the last axis adds up. Raises UnknownCost: another reduction."""
+    """Rows that a sum over all but the last axis adds up. Raises UnknownCost: another reduction, or one column."""
     shape = call.parsed().tensor(0).shape
-    if call.plain_name != "aten::sum" or len(shape) < 2:
+    if call.plain_name != "aten::sum" or len(shape) < 2 or shape[-1] == 1:
         raise UnknownCost
     results = round(call.moved_bytes / call.item_bytes - prod(shape))
     return (prod(shape[:-1]) if results == shape[-1] else 0.0,)

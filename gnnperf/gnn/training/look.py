@@ -275,9 +275,7 @@ def log_outputs(
     """
     nodes = node_outputs(network, val)
     sample = sampled(nodes)
-    tables = {
-        keys[0]: errors_by(nodes, *keys) for keys in (("family", "node_type"), ("op_name", "node_type"), ("run",))
-    }
+    tables = {keys[0]: errors_by(nodes, *keys) for keys in GROUPS}
     for name, table in tables.items():
         log.table(f"val_errors_by_{name}", table)
     log.table("val_worst_nodes", worst(nodes))

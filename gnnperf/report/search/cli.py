@@ -53,10 +53,10 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--by", choices=("step", "tokens_per_s", "cost"), default="step",
                         help="what is best (default: %(default)s); with one number of devices all agree")  # fmt: skip
     parser.add_argument("--price", type=float, metavar="USD", help="of a device for an hour; gives the cost")
-    parser.add_argument("--batches", default="1,2,4", metavar="X,X",
-                        help="of a trace: batches over the recorded one (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--tensor", default="1", metavar="T,T",
-                        help="of a trace: ranks that divide its layers (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--batches", metavar="X,X",
+                        help="of a trace: batches over the recorded one (default: 1,2,4)")  # fmt: skip
+    parser.add_argument("--tensor", metavar="T,T",
+                        help="of a trace: ranks that divide its layers (default: 1)")  # fmt: skip
     parser.add_argument("--data-parallel", type=int, metavar="N",
                         help="of a trace that does not show it: ranks of a data-parallel group; 1: none")  # fmt: skip
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default: %(default)s)")
@@ -76,6 +76,9 @@ def _search(args: argparse.Namespace) -> None:
     if Path(args.plan).exists() and Path(args.plan).suffix not in hardware.SUFFIXES:
         _search_trace(args)
         return
+    for option in ("batches", "tensor", "data_parallel"):
+        given = getattr(args, option)
+        require(given is None, f"--{option.replace('_', '-')}", given, "nothing with a plan: it is of a trace")
     require(args.gpu is not None, "--gpu", args.gpu, "a device of the catalog, for a plan")
     if args.out is not None:
         require_writable(args.out, hardware.SUFFIXES)
@@ -94,8 +97,8 @@ def _search(args: argparse.Namespace) -> None:
     devices = _devices(args.devices)
     problem = Problem(candidates(plan, devices), partial(hardware.spread, cluster), memory * (1.0 - args.reserve),
                       WEIGHT_OF[args.by])  # fmt: skip
-    given = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
-    outcome = search_plans(problem, Effort(seed=args.seed), given)
+    baseline = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
+    outcome = search_plans(problem, Effort(seed=args.seed), baseline)
     search = SearchReport(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
     if args.out is not None:
         _write(raw, outcome.options[0].plan, args.out)
@@ -112,9 +115,10 @@ def _search_trace(args: argparse.Namespace) -> None:
     price = {} if args.price is None else {"price.usd_per_gpu_hour": args.price}
     request = composed("predict", Request, *chosen, "findings=false", trace=args.plan, **price)
     memory = _bytes(args.memory) if args.memory else None
-    batches = _numbers(args.batches, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
-    tensor = tuple(map(int, _numbers(args.tensor, "--tensor", "[0-9]{1,4}", "whole numbers from 1 up, as 1,2,4")))
-    settings = TraceSettings(_devices(args.devices), batches, tensor, args.data_parallel)
+    written = args.batches or "1,2,4"
+    batches = _numbers(written, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
+    tensor = _numbers(args.tensor or "1", "--tensor", "[0-9]{1,4}", "whole numbers from 1 up, as 1,2,4")
+    settings = TraceSettings(_devices(args.devices), batches, tuple(map(int, tensor)), args.data_parallel)
     result = search_trace(request, settings, args.by, args.reserve, memory)
     print_result(args, lambda: document(result), lambda: "\n".join(lines(result, args.top)))
 

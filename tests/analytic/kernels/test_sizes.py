@@ -191,6 +191,8 @@ def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
     whole = call("aten::sum", [[500, 100]])  # one result: blocks meet in a second pass
     one_us, other_us = stream_us(np.array([columns.moved_bytes, whole.moved_bytes]), DEVICE, CONSTANTS)
     assert reductions_us([columns, whole], ROUND) == pytest.approx([one_us + 7.0 + 500 * 1.2 / 1e3, other_us + 2.0])
+    column = call("aten::sum", [[1_000_000, 1]])  # a whole sum: no rows that threads walk down
+    assert reductions_us([column], ROUND)[0] < stream_us(np.array([column.moved_bytes]), DEVICE, CONSTANTS)[0] + 2.1
 
 
 def test_what_instructions_bound_costs_their_cycles() -> None:
@@ -200,6 +202,8 @@ def test_what_instructions_bound_costs_their_cycles() -> None:
     added_us = streams_us(calls[:1], setting)[0] - DEVICE.launch_floor_us
     assert added_us == pytest.approx(100_000 * setting.memory.lane_cycles["index_add"] / cycles_per_us)
     assert elementwise_calls_us(calls[1:], ROUND)[0] == pytest.approx(DEVICE.launch_floor_us + 4096 * 336 / 1e3)
+    unmeasured = [call("aten::cumsum", [shape, []]) for shape in ([65536, 8], [4096, 16])]  # of either axis
+    assert (elementwise_calls_us(unmeasured, ROUND) < 20.0).all()
 
 
 # --- nodes

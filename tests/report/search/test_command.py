@@ -75,6 +75,9 @@ def test_json_holds_every_judged_plan_its_price_and_the_written_one(
         (["--top", "0"], "--top"),
         (["--out", "best.txt"], ".yaml"),
         (["--gpu", "xeon_platinum_8480"], "a GPU"),
+        (["--tensor", "1,2"], "--tensor"),
+        (["--batches", "1"], "--batches"),
+        (["--data-parallel", "2"], "--data-parallel"),
     ],
 )
 def test_bad_input_is_one_message(
