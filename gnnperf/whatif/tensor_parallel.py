@@ -232,8 +232,8 @@ class _Layers:
 def _divided(graph: ExecutionGraph, layers: _Layers, ranks: int) -> tuple[ExecutionGraph, np.ndarray]:
     """Shapes, costs and messages of gradients; [num_nodes] bool: what has changed."""
     nodes, parameters = graph.nodes, dict(_parameters(layers, ranks))
-    sent = (nodes["message_bytes"] > SCALAR_BYTES) & nodes["collective"].isin(GRADIENTS)
-    sent = (sent & nodes["phase"].isin([str(Phase.BACKWARD), str(Phase.OPTIMIZER)])).to_numpy()
+    sums = (nodes["message_bytes"] > SCALAR_BYTES) & nodes["collective"].isin(GRADIENTS)
+    sent = (sums & nodes["phase"].isin([str(Phase.BACKWARD), str(Phase.OPTIMIZER)])).to_numpy()
     flat, share = _gradients(graph, layers, ranks, parameters, sent)
     parameters |= flat
     of_unit = np.full(int(layers.unit.max(initial=0)) + 2, "", dtype=object)
@@ -285,7 +285,8 @@ def _gradients(
     total = sum(map(prod, shapes))
     share = sum(prod(parameters.get(shape, shape)) for shape in shapes) / total
     messages = graph.nodes.loc[sent, ["message_bytes", "dtype"]].drop_duplicates().itertuples(index=False)
-    buffers: set[Shape] = {(int(size / DTYPE_BYTES.get(str(dtype), 4)),) for size, dtype in messages} - set(shapes)
+    elements = [int(size / DTYPE_BYTES.get(str(dtype), 4)) for size, dtype in messages]
+    buffers: set[Shape] = {(count,) for count in elements if (count,) not in shapes}
     if all(len(shape) < 2 for shape in shapes):  # one buffer has several parameters
         if layers.elements() > total:
             raise refusal(graph, "its optimizer updates fewer weights than its layers have", "no shards of weights")
