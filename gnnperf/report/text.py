@@ -143,7 +143,7 @@ def whatif_lines(estimate: StepPrediction) -> list[str]:
     measured = [f"  measured, unedited: {time_text(own)}"] if own is not None and math.isfinite(own) else []
     return [
         first, *measured, *(f"  {edit}" for edit in whatif.edits),
-        *(f"  found: {sentence}" for sentence in whatif.result), *(f"  not known: {one}" for one in whatif.unknown),
+        *(f"  effect: {sentence}" for sentence in whatif.result), *(f"  not known: {one}" for one in whatif.unknown),
     ]  # fmt: skip
 
 

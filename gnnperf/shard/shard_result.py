@@ -1,4 +1,4 @@
-"""What `gnnperf shard` found: ranked placements, what they are compared with, what each rank has to do."""
+"""The result of `gnnperf shard`: ranked placements, what they are compared with, what each rank has to do."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ traffic do not overlap, as on a core that runs one op at a time, with the terms 
     optimizer   1      tensors                 elements                          all; beyond the cache
     softmax     1                  n           FLOPs                             all; beyond the cache
     layer norm  1                  n           FLOPs                             all; beyond the cache
-    batch norm  1                  N C planes  FLOPs                             all; beyond the cache
+    batch norm  1                  N C         FLOPs                             all; beyond the cache
     reduction   1                  n if inner  FLOPs                             all; beyond the cache
     sorts       1                              elements
     random      1                              numbers                           beyond the cache
@@ -109,7 +109,7 @@ def softmax(call: Call) -> Counts:
 
 
 def norm(call: Call) -> Counts:
-    """Layer norm has statistics per row; batch and group norm few, over the planes of each channel."""
+    """Layer norm has statistics per row; batch and group norm go over each sample's channels."""
     shape = first_shape(call)
     if "layer" not in call.op:
         shape = shape[:3] if len(shape) > 2 else []

@@ -71,10 +71,13 @@ def trainer_of(build: Callable[[], Program], precision: str, optimizer: str, *, 
 
 
 def _freeze_unused(model: nn.Module, loss: torch.Tensor) -> None:
-    """Weights that the loss does not use get no gradients, for which DDP would wait."""
+    """Weights that the loss of no rank uses get no gradients, for which DDP would wait."""
     loss.backward()
-    for weight in model.parameters():
-        weight.requires_grad_(weight.grad is not None)
+    weights = list(model.parameters())
+    used = torch.tensor([float(weight.grad is not None) for weight in weights], device=device())
+    dist.all_reduce(used)  # data may differ in what they use
+    for weight, ranks in zip(weights, used.tolist(), strict=True):
+        weight.requires_grad_(ranks > 0)
         weight.grad = None
 
 

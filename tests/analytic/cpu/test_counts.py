@@ -92,7 +92,7 @@ def test_softmax_and_norms_finish_rows() -> None:
         call("aten::_softmax", [[5, 4, 8], [], []]), call("aten::layer_norm", [[5, 4, 8], [], [8], [8], []]),
         call("aten::group_norm", [[5, 4, 8, 3], [], [4], [4], []]), call("aten::batch_norm", [[5, 4], [4], [4]]),
     )  # fmt: skip
-    # planes of 8 x 3 in a group norm; features without planes have none
+    # channels of 8 x 3 pixels in a group norm; features without pixels have no rows
     assert (softmax["row"], layer["row"], group["row"], batch.get("row", 0)) == (20, 20, 20, 0)
 
 
