@@ -101,6 +101,8 @@ def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
         return (group, role.stage, role.shard, block)
     if group is Group.EXPERT_DATA:
         return (group, role.stage, role.shard, place)
+    if group is Group.CONTEXT:
+        return (group, role.stage, role.shard, role.replica // ways.context)
     if group is Group.TENSOR:
         return (group, role.stage, role.replica)
     if group is Group.DATA:

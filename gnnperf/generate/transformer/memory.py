@@ -33,10 +33,10 @@ from gnnperf.generate.uses import RankTensors, Stretch
 
 @dataclass(frozen=True)
 class Role:
-    """Where a rank sits: stage of the pipeline, replica, tensor-parallel shard."""
+    """Where a rank sits: stage of the pipeline, replica and part of the sequence, tensor-parallel shard."""
 
     stage: int
-    replica: int
+    replica: int  # context ranks of a replica are side by side
     shard: int
 
 
@@ -51,12 +51,12 @@ class RoleMap:
 def one_per_stage(ways: Parallelism) -> RoleMap:
     """The first rank of each stage, for all of the stage."""
     ranks = {rank_of(role, ways): role for role in (Role(stage, 0, 0) for stage in range(ways.pipeline))}
-    return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data))
+    return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data_context))
 
 
 def all_roles(ways: Parallelism) -> Iterator[Role]:
     """One per rank, in order of ranks."""
-    for stage, replica, shard in product(range(ways.pipeline), range(ways.data), range(ways.tensor)):
+    for stage, replica, shard in product(range(ways.pipeline), range(ways.data_context), range(ways.tensor)):
         yield Role(stage, replica, shard)
 
 
@@ -68,7 +68,7 @@ def every_rank(ways: Parallelism) -> RoleMap:
 
 def rank_of(role: Role, ways: Parallelism) -> int:
     """Its number in the job."""
-    return role.shard + ways.tensor * (role.replica + ways.data * role.stage)
+    return role.shard + ways.tensor * (role.replica + ways.data_context * role.stage)
 
 
 ASSUMED = "Python's names hold no tensor beyond its last use, and a stage lets go of what it has sent"
@@ -97,9 +97,10 @@ def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, .
     ways = plan.parallelism
     extents = {  # group -> ranks in it, ranks from one such block of groups to the next
         Group.TENSOR: (ways.tensor, ways.tensor),
-        Group.DATA: (ways.data, ways.tensor * ways.data),
+        Group.CONTEXT: (ways.context, ways.tensor * ways.context),
+        Group.DATA: (ways.data_context, ways.tensor * ways.data_context),
         Group.EXPERT: (ways.expert, ways.tensor * ways.expert),
-        Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.data),
+        Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.data_context),
     }
     return tuple(
         f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are taken as the "
