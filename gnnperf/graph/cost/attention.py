@@ -26,9 +26,7 @@ class Layout(NamedTuple):
     packed: int | None = None
     # the texts of `causal` that mean masked (flags, or mask kinds of the efficient kernels)
     causal_values: tuple[str, ...] = ("True", "true")
-    lower_right: bool = (
-        False  # the mask's diagonal ends at the last query and key (FlashAttention 2.1), not at the first
-    )
+    lower_right: bool = False  # the mask is aligned at the last query and key (FlashAttention 2.1), not at the first
 
 
 class Sizes(NamedTuple):

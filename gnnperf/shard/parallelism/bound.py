@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -98,7 +98,7 @@ class _Kernels:
         """[num_items, 2] us on the device and of the host; a transfer is its exit only."""
         new = [item for item in items if item not in self._known]
         if new:
-            rows = item_table(new, Parallelism(ways.tensor, 1, ways.data, ways.expert))
+            rows = item_table(new, replace(ways, pipeline=1))
             us = self.us(rows)
             own = rows.stage < 0
             both = [

@@ -246,8 +246,9 @@ class _Search:
 
 
 def _kind(plan: TransformerPlan) -> tuple[object, ...]:
-    """What makes plans different enough to compare: stages, order of passes, what replicas share."""
-    return plan.parallelism.pipeline > 1, plan.schedule.pipeline, plan.sharding.reduces_every_pass
+    """What makes plans different enough to compare: stages, context ranks, order of passes, what replicas share."""
+    ways = plan.parallelism
+    return ways.pipeline > 1, ways.context > 1, plan.schedule.pipeline, plan.sharding.reduces_every_pass
 
 
 COMPUTE, RECOMPUTE, WAITED, BUBBLE, OTHER = (
@@ -271,7 +272,8 @@ def parts(one: Option, plain: Bound) -> dict[str, float]:
 def _is_plain(plan: TransformerPlan) -> bool:
     s, ways = plan.schedule, plan.parallelism
     settings = s.micro_batch, s.pipeline, s.recompute, s.recomputed_layers, plan.sharding.shards_update, ways.sequence
-    return settings == (1, "1f1b", Recompute.FULL, None, False, plan.experts is not None and ways.tensor > 1)
+    plain = settings == (1, "1f1b", Recompute.FULL, None, False, plan.experts is not None and ways.tensor > 1)
+    return plain and ways.context == 1
 
 
 def _too_large(problem: Problem, least_bytes: float) -> InputError:
