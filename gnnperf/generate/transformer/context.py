@@ -12,14 +12,15 @@ Ulysses     2 (Q + K) (n - 1) / n   as many
 
 Ring, one round per rank; round 0 has the rank's own positions under the mask, all others half of the pairs of a block:
 
-    compute  |- attention 0 -|- attention 1 -|merge|- attention 2 -|merge|
-    context  |= block 1 ====|  |= block 2 ====|
+    compute  |- attention 0 -|- attention 1 -|- attention 2 -|merge|
+    context  |= block 1 ====||= block 2 ====|
 
-A rank before the block's owner has half of the queries, one after it half of the keys. All rounds are taken as those of
-the last rank, which merges results of all its queries.
+In a round a rank before the block's owner has half of its queries, one after it half of the keys. All rounds are taken
+as those of the last rank, which merges results of all its queries.
 
-Fused kernels are those of TransformerEngine (context_parallel.py): backward, the last block goes home first. Eager ones
-are torch's (_context_parallel/_attention.py): sums in float32, blocks copied side by side before they leave.
+Fused kernels are those of TransformerEngine (context_parallel.py): results of all rounds are held, merged at the end;
+backward starts with the last block, so that the own one comes home. Eager ones are torch's
+(_context_parallel/_attention.py): sums in float32, blocks copied side by side before they leave.
 """
 
 from __future__ import annotations
@@ -179,19 +180,29 @@ class _Ring:
         self.half = s.heads(s.key_heads, s.sequence // 2)
         self.block = s.half(2, *self.keys.shape)
         self.wide = Tensor(self.queries.shape, "float32")
+        self.row = Tensor((*self.queries.shape[:-1], 1), "float32")
 
     def forward(self, phase: Phase) -> Iterator[Line]:
-        """Rounds, each merged with those before by the logarithms of sums."""
+        """Rounds, merged by the logarithms of sums: eager ones one by one in float32, fused ones after the last."""
         own = self.own if self.eager else "kv0"
         if not self.eager:
             yield from _copied(phase, self.own, self.block, self.block, own)
         for i in range(self.ranks):
-            held = f"kv{i}" if i else own
+            held, number = f"kv{i}" if i else own, "" if self.eager else str(i)
             yield from self._passed_on(phase, i, held, "kv")
-            takes, keys, sums = f"{self.query} {held}", self.half if i else self.keys, "part_sums" if i else "sums"
-            yield from _attended(phase, takes, self.queries, keys, causal=i == 0, makes=("part", sums))
-            yield from self._merged(phase) if i else _copied(phase, "part", self.wide, self.queries, "merged")
-        yield from _copied(phase, "merged", self.queries, self.wide, "heads")
+            keys, makes = self.half if i else self.keys, (f"part{number}", f"part_sums{number}" if i else "sums")
+            yield from _attended(phase, f"{self.query} {held}", self.queries, keys, causal=i == 0, makes=makes)
+            if self.eager:
+                yield from self._merged(phase) if i else _copied(phase, "part", self.wide, self.queries, "merged")
+            elif i:
+                yield from used(fused("merge_sums", phase, *(self.row,) * 3), f"sums part_sums{i}")
+        if self.eager:
+            yield from _copied(phase, "merged", self.queries, self.wide, "heads")
+            return
+        for i in range(self.ranks):  # until then buffers of all blocks are held
+            buffers, makes_ = (self.queries,) * (3 if i else 2), {} if i else {"heads": self.queries}
+            takes = f"heads part{i} sums part_sums{i} kv{i}" if i else "part0 sums kv0"
+            yield from used(fused("merge", phase, *buffers, self.row, self.row), takes, **makes_)
 
     def _passed_on(self, phase: Phase, i: int, held: str, makes: str) -> Iterator[Line]:
         """The block of round i has arrived, and goes on to the next rank."""
@@ -206,10 +217,7 @@ class _Ring:
         yield Record(Lane.CONTEXT, ARRIVED)
 
     def _merged(self, phase: Phase) -> Iterator[Line]:
-        part, wide, row = self.queries, self.wide, Tensor((*self.queries.shape[:-1], 1), "float32")
-        if not self.eager:
-            yield from used(fused("merge", phase, wide, part, row, row, wide, row), "merged part sums part_sums")
-            return
+        part, wide, row = self.queries, self.wide, self.row
         for name, tensors, takes, makes in (
             ("copy_", (wide, part), "part", "wide_part"), ("sub", (row, row), "part_sums sums", "less"),
             ("sigmoid", (row,), "less", "share"), ("sub", (wide, wide), "merged wide_part", "difference"),

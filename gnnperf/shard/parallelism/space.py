@@ -95,9 +95,8 @@ def _micro_batches(global_batch: int, data: int) -> Iterator[int]:
 
 def _shardings(ways: Parallelism) -> Iterator[Sharding]:
     for sharding in SHARDINGS:
-        if sharding == Sharding() or (
-            ways.data_context > 1 and (ways.pipeline == 1 or not sharding.reduces_every_pass)
-        ):
+        fits = ways.data_context > 1 and (ways.pipeline == 1 or not sharding.reduces_every_pass)
+        if fits or sharding == Sharding():
             yield sharding
 
 
