@@ -1,38 +1,25 @@
 """Fused attention of a rank, and what context ranks exchange around it so that queries see the whole sequence.
 
-Of S positions a context rank of n has S / n = L, as two parts of 2 n: the i-th and the i-th from the end, so that a
-causal mask leaves each rank the same S (S + 1) / 2 n pairs (Llama 3, section 3.3.2; Megatron-LM; torch's
-context_parallel).
+A context rank of n holds the i-th and the i-th last of 2 n parts of the sequence. So a causal mask leaves all ranks as
+many pairs (Llama 3, section 3.3.2; Megatron-LM; torch's context_parallel). docs/concepts/plans.md has the messages.
 
-            bytes that a rank sends, of K for keys, K for values and Q for queries of its L positions
-            forward                 backward
-ring        2 (n - 1) K             2 (n - 1) K, and as many gradients: with eager kernels n rounds, in float32
-all-gather  2 (n - 1) K             2 (n - 1) K, and 2 (n - 1) K of gradients scattered
-Ulysses     2 (Q + K) (n - 1) / n   as many
+    ring, 3 ranks   compute  |- own, causal -|- half of block 1 -|- half of block 2 -|      halves: all queries, or keys
+                    context  |== block 1 ===|  |== block 2 ===|
 
-Ring, one round per rank; round 0 has the rank's own positions under the mask, all others half of the pairs of a block:
-
-    compute  |- attention 0 -|- attention 1 -|- attention 2 -|merge|
-    context  |= block 1 ====||= block 2 ====|
-
-In a round a rank before the block's owner has half of its queries, one after it half of the keys. All rounds are taken
-as those of the last rank, which merges results of all its queries.
-
-Fused kernels are those of TransformerEngine (context_parallel.py): results of all rounds are held, merged at the end;
-backward starts with the last block, so that the own one comes home. Eager ones are torch's
-(_context_parallel/_attention.py): sums in float32, blocks copied side by side before they leave.
+Fused kernels exchange as TransformerEngine does (context_parallel.py): backward starts with the last block, so that the
+own one comes home. Eager ones are torch's (_context_parallel/_attention.py): sums in float32, blocks copied to be sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Kernels
 from gnnperf.generate.transformer.items import Await, Group, Lane, Line, Record, collective, fused, op, used
-from gnnperf.generate.transformer.mlp import FLOAT_BYTES, B, Lines
+from gnnperf.generate.transformer.mlp import B, Lines
 from gnnperf.generate.transformer.plan import ContextExchange, TransformerPlan
-from gnnperf.generate.transformer.sizes import Sizes, sizes
+from gnnperf.generate.transformer.sizes import sizes
 from gnnperf.graph import Tensor
 
 FLASH = "aten::_scaled_dot_product_flash_attention"
@@ -43,19 +30,12 @@ Names = tuple[str, str, str]  # of queries, keys, values
 
 def flash(plan: TransformerPlan, phase: Phase, names: Names) -> Lines:
     """From queries, keys and values to `heads`."""
-    s = sizes(plan)
-    if plan.parallelism.context > 1:
-        return tuple(FORWARD[plan.parallelism.context_exchange](plan, phase, names))
-    return _attended(phase, once(*names), s.heads(s.query_heads), s.heads(s.key_heads))
+    return tuple(_core(plan, names).forward(phase))
 
 
 def flash_backward(plan: TransformerPlan, names: Names) -> Lines:
     """From `d_heads` to `d_q`, `d_k` and `d_v`."""
-    s = sizes(plan)
-    if plan.parallelism.context > 1:
-        return tuple(BACKWARD[plan.parallelism.context_exchange](plan, names))
-    q, k = s.heads(s.query_heads), s.heads(s.key_heads)
-    return _attended_backward(once("d_heads", *names, "heads", "sums"), q, k, d_q=q, d_k=k, d_v=k)
+    return tuple(_core(plan, names).backward())
 
 
 def once(*names: str) -> str:
@@ -68,156 +48,148 @@ def _attended(
 ) -> Lines:  # fmt: skip
     """One kernel: heads, and the logarithms of sums of each row."""
     item = op(FLASH, phase, q, k, k, None, None, values=("", "", "", "0.", str(causal)))  # argument 4
-    return used(item, takes, **{makes[0]: q, makes[1]: q.numel // q.shape[-1] * FLOAT_BYTES})
+    return used(item, takes, **dict(zip(makes, (q, Tensor(q.shape[:-1], "float32")), strict=True)))
 
 
-def _attended_backward(takes: str, q: Tensor, k: Tensor, *, causal: bool = True, **makes: Tensor) -> Lines:
+def _attended_backward(takes: str, q: Tensor, k: Tensor, makes: Iterable[str], *, causal: bool = True) -> Lines:
     """(grad, q, k, v, out, logsumexp, cumulative lengths: none, longest: none, dropout, causal)."""
     rows = Tensor(q.shape[:-1], "float32")
-    values = (*("",) * 10, "0.", str(causal))  # argument 11
-    return used(op(f"{FLASH}_backward", B, q, q, k, k, q, rows, *(None,) * 6, values=values), takes, **makes)
+    item = op(f"{FLASH}_backward", B, q, q, k, k, q, rows, *(None,) * 6, values=(*("",) * 10, "0.", str(causal)))
+    return used(item, takes, **dict(zip(makes, (q, k, k), strict=True)))
 
 
-def _copied(phase: Phase, takes: str, to: Tensor, source: Tensor, *makes: str) -> Lines:
-    return used(op("aten::copy_", phase, to, source), takes, **dict.fromkeys(makes, to))
+def _copied(phase: Phase, takes: str, to: Tensor, source: Tensor, makes: str) -> Lines:
+    return used(op("aten::copy_", phase, to, source), takes, **{makes: to})
 
 
-def _added(takes: str, to: Tensor, source: Tensor) -> Lines:
-    return used(op("aten::add_", B, to, source), takes)
+def _moved(kind: str, phase: Phase, takes: str, tensor: Tensor, makes: str, made: Tensor) -> Lines:
+    return used(collective(kind, Group.CONTEXT, tensor, phase), takes, **{makes: made})
 
 
-def _exchanged(phase: Phase, takes: str, tensor: Tensor, makes: str) -> Lines:
-    """An all-to-all from parts of the sequence to heads or back, its sides put in order by a copy each."""
-    return (
-        *_copied(phase, takes, tensor, tensor, "leaving"),
-        *used(collective("all_to_all", Group.CONTEXT, tensor, phase), "leaving", coming=tensor),
-        *_copied(phase, "coming", tensor, tensor, makes),
-    )
+class _Core:
+    """Attention of a rank that has all positions."""
+
+    def __init__(self, plan: TransformerPlan, names: Names) -> None:
+        s = self.s = sizes(plan)
+        self.ranks, self.eager = plan.parallelism.context, plan.block.kernels is Kernels.EAGER
+        self.names, self.query, self.own = names, names[0], once(*names[1:])
+        self.queries, self.keys = s.heads(s.query_heads), s.heads(s.key_heads)
+        self.half = s.heads(s.key_heads, s.sequence // 2)  # of the keys
+
+    def forward(self, phase: Phase) -> Iterable[Line]:
+        return _attended(phase, once(*self.names), self.queries, self.keys)
+
+    def backward(self) -> Iterable[Line]:
+        takes = once("d_heads", *self.names, "heads", "sums")
+        return _attended_backward(takes, self.queries, self.keys, ("d_q", "d_k", "d_v"))
 
 
-def _ulysses(plan: TransformerPlan, phase: Phase, names: Names) -> Iterator[Line]:
-    s = sizes(plan)
-    q, k, *all_ = _by_heads(plan, s)
-    for name, tensor, makes in zip(names, (q, k, k), ("all_q", "all_k", "all_v"), strict=True):
-        yield from _exchanged(phase, name, tensor, makes)
-    yield from _attended(phase, "all_q all_k all_v", *all_, makes=("all_heads", "sums"))
-    yield from _exchanged(phase, "all_heads", q, "heads")
+class _Ulysses(_Core):
+    """All heads of a part of the sequence, or a part of the heads at all positions."""
+
+    def forward(self, phase: Phase) -> Iterator[Line]:
+        for name, tensor, makes in zip(self.names, (self.queries, self.keys, self.keys), "qkv", strict=True):
+            yield from self._exchanged(phase, name, tensor, f"all_{makes}")
+        yield from _attended(phase, "all_q all_k all_v", *self._by_heads(), makes=("all_heads", "sums"))
+        yield from self._exchanged(phase, "all_heads", self.queries, "heads")
+
+    def backward(self) -> Iterator[Line]:
+        takes, makes = "d_all_heads all_q all_k all_v all_heads sums", [f"d_all_{name}" for name in "qkv"]
+        yield from self._exchanged(B, "d_heads", self.queries, "d_all_heads")
+        yield from _attended_backward(takes, *self._by_heads(), makes)
+        for name, tensor in zip("qkv", (self.queries, self.keys, self.keys), strict=True):
+            yield from self._exchanged(B, f"d_all_{name}", tensor, f"d_{name}")
+
+    def _by_heads(self) -> tuple[Tensor, Tensor]:
+        s, n = self.s, self.ranks
+        return s.heads(s.query_heads // n, n * s.sequence), s.heads(s.key_heads // n, n * s.sequence)
+
+    def _exchanged(self, phase: Phase, takes: str, tensor: Tensor, makes: str) -> Iterator[Line]:
+        """An all-to-all; a copy before and one after it put its parts in order."""
+        yield from _copied(phase, takes, tensor, tensor, "leaving")
+        yield from _moved("all_to_all", phase, "leaving", tensor, "coming", tensor)
+        yield from _copied(phase, "coming", tensor, tensor, makes)
 
 
-def _ulysses_backward(plan: TransformerPlan, _: Names) -> Iterator[Line]:
-    s = sizes(plan)
-    q, k, all_q, all_k = _by_heads(plan, s)
-    yield from _exchanged(B, "d_heads", q, "d_all_heads")
-    takes = "d_all_heads all_q all_k all_v all_heads sums"
-    yield from _attended_backward(takes, all_q, all_k, d_all_q=all_q, d_all_k=all_k, d_all_v=all_k)
-    for name, tensor in (("q", q), ("k", k), ("v", k)):
-        yield from _exchanged(B, f"d_all_{name}", tensor, f"d_{name}")
+class _AllGather(_Core):
+    """Keys and values of all ranks. All ranks are taken as the first, whose parts see those of one part and of all."""
+
+    def __init__(self, plan: TransformerPlan, names: Names) -> None:
+        super().__init__(plan, names)
+        s = self.s
+        self.part, self.whole = s.heads(s.query_heads, s.sequence // 2), s.heads(s.key_heads, self.ranks * s.sequence)
+
+    def forward(self, phase: Phase) -> Iterator[Line]:
+        yield from self._gathered(phase)
+        for i, keys in enumerate((self.half, self.whole)):
+            makes = f"part{i}", f"sums{i}"
+            yield from _attended(phase, f"{self.query} all_k all_v", self.part, keys, makes=makes)
+        yield from _copied(phase, "part0 part1", self.queries, self.queries, "heads")
+
+    def backward(self) -> Iterator[Line]:
+        yield from self._gathered(B)
+        for i, keys in enumerate((self.half, self.whole)):
+            takes = f"d_heads {self.query} all_k all_v part{i} sums{i}"
+            yield from _attended_backward(takes, self.part, keys, (f"d_q{i}", f"d_k{i}", f"d_v{i}"))
+        yield from _copied(B, "d_q0 d_q1", self.queries, self.queries, "d_q")
+        for name in ("d_k", "d_v"):
+            yield from used(op("aten::add_", B, self.half, self.half), f"{name}0 {name}1")
+            yield from self._sorted(B, f"{name}1", "leaving")
+            yield from _moved("reduce_scatter", B, "leaving", self.whole, name, self.keys)
+
+    def _gathered(self, phase: Phase) -> Iterator[Line]:
+        for name, makes in zip(self.names[1:], ("all_k", "all_v"), strict=True):
+            yield from _moved("all_gather", phase, name, self.keys, "coming", self.whole)
+            yield from self._sorted(phase, "coming", makes)
+
+    def _sorted(self, phase: Phase, takes: str, makes: str) -> Lines:
+        """Two parts of each rank in the order of positions, or the other way."""
+        rows = self.s.half(2 * self.ranks, self.half.numel)
+        item = op("aten::index_select", phase, rows, None, Tensor(rows.shape[:1], "int64"), values=["", "0"])
+        return used(item, takes, **{makes: self.whole})
 
 
-def _by_heads(plan: TransformerPlan, s: Sizes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Queries and keys of all heads at a rank's positions, and of its heads at all positions."""
-    n, numbers = plan.parallelism.context, (s.query_heads, s.key_heads)
-    here, there = (s.heads(number) for number in numbers), (s.heads(m // n, n * s.sequence) for m in numbers)
-    return (*here, *there)
-
-
-# All-gather: a rank's first part of the sequence sees few keys, its second one many; all are taken as the first rank,
-# whose parts see the keys of one part and of the whole sequence. Copies put the parts in the order of positions.
-
-
-def _gathered(plan: TransformerPlan, phase: Phase, takes: str, makes: str) -> Lines:
-    """Keys or values of all ranks."""
-    keys, whole = _gathered_sizes(plan)[1:]
-    gather = used(collective("all_gather", Group.CONTEXT, keys, phase), takes, coming=whole)
-    return (*gather, *_sorted(plan, phase, "coming", whole, makes))
-
-
-def _sorted(plan: TransformerPlan, phase: Phase, takes: str, whole: Tensor, makes: str) -> Lines:
-    parts = 2 * plan.parallelism.context
-    rows = Tensor((parts, whole.numel // parts), whole.dtype), None, Tensor((parts,), "int64")
-    return used(op("aten::index_select", phase, *rows, values=["", "0"]), takes, **{makes: whole})
-
-
-def _gathered_sizes(plan: TransformerPlan) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries of a part, keys of a rank, keys of all."""
-    s, n = sizes(plan), plan.parallelism.context
-    return s.heads(s.query_heads, s.sequence // 2), s.heads(s.key_heads), s.heads(s.key_heads, n * s.sequence)
-
-
-def _all_gather(plan: TransformerPlan, phase: Phase, names: Names) -> Iterator[Line]:
-    s, (q, _, whole) = sizes(plan), _gathered_sizes(plan)
-    for name, makes in zip(names[1:], ("all_k", "all_v"), strict=True):
-        yield from _gathered(plan, phase, name, makes)
-    for i, keys in enumerate((s.heads(s.key_heads, s.sequence // 2), whole)):
-        yield from _attended(phase, f"{names[0]} all_k all_v", q, keys, makes=(f"heads{i}", f"sums{i}"))
-    yield from _copied(phase, "heads0 heads1", s.heads(s.query_heads), s.heads(s.query_heads), "heads")
-
-
-def _all_gather_backward(plan: TransformerPlan, names: Names) -> Iterator[Line]:
-    s, (q, _, whole) = sizes(plan), _gathered_sizes(plan)
-    part, queries = s.heads(s.key_heads, s.sequence // 2), s.heads(s.query_heads)
-    for name, makes in zip(names[1:], ("again_k", "again_v"), strict=True):
-        yield from _gathered(plan, B, name, makes)
-    for i, keys in enumerate((part, whole)):
-        takes = f"d_heads {names[0]} again_k again_v heads{i} sums{i}"
-        yield from _attended_backward(takes, q, keys, **{f"d_q{i}": q, f"d_k{i}": keys, f"d_v{i}": keys})
-    yield from _copied(B, "d_q0 d_q1", queries, queries, "d_q")
-    for name in ("d_k", "d_v"):
-        yield from _added(f"{name}0 {name}1", part, part)
-        yield from _sorted(plan, B, f"{name}1", whole, "leaving")
-        scattered = collective("reduce_scatter", Group.CONTEXT, whole, B)
-        yield from used(scattered, "leaving", **{name: s.heads(s.key_heads)})
-
-
-class _Ring:
+class _Ring(_Core):
     """Blocks of keys and values go around; each rank adds what its queries make of them."""
 
     def __init__(self, plan: TransformerPlan, names: Names) -> None:
-        s = sizes(plan)
-        self.query, self.own, self.ranks = names[0], once(*names[1:]), plan.parallelism.context
-        self.eager = plan.block.kernels is Kernels.EAGER
-        self.queries, self.keys = s.heads(s.query_heads), s.heads(s.key_heads)
-        self.half = s.heads(s.key_heads, s.sequence // 2)
-        self.block = s.half(2, *self.keys.shape)
-        self.wide = Tensor(self.queries.shape, "float32")
-        self.row = Tensor((*self.queries.shape[:-1], 1), "float32")
+        super().__init__(plan, names)
+        self.block = self.s.half(2, *self.keys.shape)
+        self.total = Tensor(self.queries.shape, "float32" if self.eager else self.s.dtype)
 
     def forward(self, phase: Phase) -> Iterator[Line]:
-        """Rounds, merged by the logarithms of sums: eager ones one by one in float32, fused ones after the last."""
-        own = self.own if self.eager else "kv0"
+        total, first = ("merged", self.own) if self.eager else ("heads", "kv0")
         if not self.eager:
-            yield from _copied(phase, self.own, self.block, self.block, own)
+            yield from _copied(phase, self.own, self.block, self.block, first)
         for i in range(self.ranks):
-            held, number = f"kv{i}" if i else own, "" if self.eager else str(i)
+            held, keys = (f"kv{i}", self.half) if i else (first, self.keys)
             yield from self._passed_on(phase, i, held, "kv")
-            keys, makes = self.half if i else self.keys, (f"part{number}", f"part_sums{number}" if i else "sums")
+            makes = "part", "part_sums" if i else "sums"
             yield from _attended(phase, f"{self.query} {held}", self.queries, keys, causal=i == 0, makes=makes)
-            if self.eager:
-                yield from self._merged(phase) if i else _copied(phase, "part", self.wide, self.queries, "merged")
-            elif i:
-                yield from used(fused("merge_sums", phase, *(self.row,) * 3), f"sums part_sums{i}")
+            yield from self._merged(phase) if i else _copied(phase, "part", self.total, self.queries, total)
         if self.eager:
-            yield from _copied(phase, "merged", self.queries, self.wide, "heads")
-            return
-        for i in range(self.ranks):  # until then buffers of all blocks are held
-            buffers, makes_ = (self.queries,) * (3 if i else 2), {} if i else {"heads": self.queries}
-            takes = f"heads part{i} sums part_sums{i} kv{i}" if i else "part0 sums kv0"
-            yield from used(fused("merge", phase, *buffers, self.row, self.row), takes, **makes_)
+            yield from _copied(phase, "merged", self.queries, self.total, "heads")
 
     def _passed_on(self, phase: Phase, i: int, held: str, makes: str) -> Iterator[Line]:
         """The block of round i has arrived, and goes on to the next rank."""
         if i:
             yield Await(Lane.COMPUTE, ARRIVED)
-        if i + 1 == self.ranks:
-            return
+        if i + 1 < self.ranks:
+            yield from self._sent(phase, held, self.block, ARRIVED, **{f"{makes}{i + 1}": self.block})
+
+    def _sent(self, phase: Phase, takes: str, tensor: Tensor, event: str, **makes: Tensor) -> Iterator[Line]:
         if self.eager:
-            yield from _copied(phase, held, self.block, self.block, "leaving")
-        sent = collective(SHIFT, Group.CONTEXT, self.block, phase, awaited=False)
-        yield from used(sent, "leaving" if self.eager else held, **{f"{makes}{i + 1}": self.block})
-        yield Record(Lane.CONTEXT, ARRIVED)
+            yield from _copied(phase, takes, tensor, tensor, "leaving")
+        item = collective(SHIFT, Group.CONTEXT, tensor, phase, awaited=False)
+        yield from used(item, "leaving" if self.eager else takes, **makes)
+        yield Record(Lane.CONTEXT, event)
 
     def _merged(self, phase: Phase) -> Iterator[Line]:
-        part, wide, row = self.queries, self.wide, self.row
+        """Results of all queries, as the last rank has them: weighed by the logarithms of their sums."""
+        part, wide, row = self.queries, self.total, Tensor((*self.queries.shape[:-1], 1), "float32")
+        if not self.eager:
+            yield from used(fused("merge", phase, wide, part, row, row, wide, row), "heads part sums part_sums")
+            return
         for name, tensors, takes, makes in (
             ("copy_", (wide, part), "part", "wide_part"), ("sub", (row, row), "part_sums sums", "less"),
             ("sigmoid", (row,), "less", "share"), ("sub", (wide, wide), "merged wide_part", "difference"),
@@ -228,43 +200,34 @@ class _Ring:
             yield from used(op(f"aten::{name}", phase, *tensors), takes, **{makes: tensors[0]})
 
     def backward(self) -> Iterator[Line]:
-        """Rounds; gradients of a block follow it around, and are added to in every round."""
-        last, dtype = self.ranks - 1, "float32" if self.eager else self.queries.dtype
-        own, moves, prefix = (0, self.ranks, "wide") if self.eager else (last, last, "d")
-        moved, sums = Tensor(self.block.shape, dtype), Tensor(self.keys.shape, dtype)
+        """Gradients of a block follow it around, and are added to in every round."""
+        last, dtype, parts = self.ranks - 1, self.total.dtype, ("part_q", "part_k", "part_v")
+        causal, moves, prefix = (0, self.ranks, "wide") if self.eager else (last, last, "d")
+        block, sums = (Tensor(t.shape, dtype) for t in (self.block, self.keys))
         for i in range(self.ranks):
             held = f"d_kv{i}" if i else self.own if self.eager else f"kv{last}"
             yield from self._passed_on(B, i, held, "d_kv")
-            keys, takes = self.keys if i == own else self.half, f"d_heads {self.query} {held} heads sums"
-            parts = {"part_q": self.queries, "part_k": keys, "part_v": keys}
-            yield from _attended_backward(takes, self.queries, keys, causal=i == own, **parts)
-            totals = [f"{prefix}_{n}" if n == "q" or i == moves else f"{n}{i}" for n in "qkv"]
+            keys, takes = self.keys if i == causal else self.half, f"d_heads {self.query} {held} heads sums"
+            yield from _attended_backward(takes, self.queries, keys, parts, causal=i == causal)
+            names = [f"{prefix}_{n}" if n == "q" or i == moves else f"{n}{i}" for n in "qkv"]
             if i:
                 yield Await(Lane.COMPUTE, RETURNED)
-            for total, (name, part) in zip(totals, parts.items(), strict=True):
-                to = Tensor((part if i else self.queries if part is self.queries else self.keys).shape, dtype)
-                yield from _added(f"{total} {name}", to, part) if i else _copied(B, name, to, part, total)
-            if i == moves:
-                continue
-            if self.eager:
-                yield from _copied(B, " ".join(totals[1:]), moved, moved, "leaving")
-            sent, makes = collective(SHIFT, Group.CONTEXT, moved, B, awaited=False), [f"{n}{i + 1}" for n in "kv"]
-            makes = [f"{prefix}_k", f"{prefix}_v"] if i + 1 == moves else makes
-            yield from used(sent, "leaving" if self.eager else " ".join(totals[1:]), **dict.fromkeys(makes, sums))
-            yield Record(Lane.CONTEXT, RETURNED)
+            for name, part, own in zip(names, parts, (self.queries, keys, keys), strict=True):
+                whole = sums if own is keys else self.total
+                added = used(op("aten::add_", B, Tensor(own.shape, dtype), own), f"{name} {part}")
+                yield from added if i else _copied(B, part, whole, own, name)
+            if i < moves:
+                makes = [f"{prefix}_{n}" if i + 1 == moves else f"{n}{i + 1}" for n in "kv"]
+                yield from self._sent(B, " ".join(names[1:]), block, RETURNED, **dict.fromkeys(makes, sums))
         if self.eager:
             yield Await(Lane.COMPUTE, RETURNED)
-            for name, tensor in (("q", self.queries), ("k", self.keys), ("v", self.keys)):
-                yield from _copied(B, f"wide_{name}", tensor, Tensor(tensor.shape, dtype), f"d_{name}")
+            for name, to in zip("qkv", (self.queries, self.keys, self.keys), strict=True):
+                yield from _copied(B, f"wide_{name}", to, Tensor(to.shape, dtype), f"d_{name}")
 
 
-FORWARD: dict[ContextExchange, Callable[[TransformerPlan, Phase, Names], Iterable[Line]]] = {
-    ContextExchange.RING: lambda plan, phase, names: _Ring(plan, names).forward(phase),
-    ContextExchange.ALL_GATHER: _all_gather,
-    ContextExchange.ULYSSES: _ulysses,
-}
-BACKWARD: dict[ContextExchange, Callable[[TransformerPlan, Names], Iterable[Line]]] = {
-    ContextExchange.RING: lambda plan, names: _Ring(plan, names).backward(),
-    ContextExchange.ALL_GATHER: _all_gather_backward,
-    ContextExchange.ULYSSES: _ulysses_backward,
-}
+CORES = {ContextExchange.RING: _Ring, ContextExchange.ALL_GATHER: _AllGather, ContextExchange.ULYSSES: _Ulysses}
+
+
+def _core(plan: TransformerPlan, names: Names) -> _Core:
+    ways = plan.parallelism
+    return (CORES[ways.context_exchange] if ways.context > 1 else _Core)(plan, names)

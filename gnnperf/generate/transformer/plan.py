@@ -72,6 +72,9 @@ def sentences(plan: TransformerPlan) -> Iterator[str]:
         yield BUSIEST
 
 
+TENSOR_CONTEXT = "parallelism.tensor x parallelism.context"
+
+
 def _check_division(plan: TransformerPlan) -> None:
     model, ways, schedule = plan.model, plan.parallelism, plan.schedule
     _divides(ways.tensor, model.heads, "parallelism.tensor", "model.heads")
@@ -88,8 +91,7 @@ def _check_division(plan: TransformerPlan) -> None:
         require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
     if schedule.pipeline is Pipeline.INTERLEAVED:
         _divides(ways.pipeline, plan.num_micro_batches, "parallelism.pipeline", "the number of micro-batches")
-    part = "parallelism.tensor x parallelism.context" if ways.context > 1 else "parallelism.tensor"
-    _divides(plan.sequence_parts, model.sequence, part, "model.sequence")
+    _divides(plan.sequence_parts, model.sequence, TENSOR_CONTEXT, "model.sequence")
 
 
 def _check_block(plan: TransformerPlan) -> None:
@@ -97,15 +99,12 @@ def _check_block(plan: TransformerPlan) -> None:
     _divides(plan.key_value_heads, plan.model.heads, "block.key_value_heads", "model.heads")
     _divides(ways, plan.key_value_heads, "parallelism.tensor", "block.key_value_heads")
     _divides(ways, plan.mlp_width, "parallelism.tensor", "block.width")
-    shared = plan.key_value_heads < plan.model.heads
-    require(not shared or block.attention is Attention.FLASH, "block.attention", str(block.attention),
-            "flash where block.key_value_heads are fewer than model.heads")  # fmt: skip
-    context, exchange = plan.parallelism.context, plan.parallelism.context_exchange
-    require(context == 1 or block.attention is Attention.FLASH, "block.attention", str(block.attention),
-            "flash with parallelism.context above 1")  # fmt: skip
-    if exchange is ContextExchange.ULYSSES:
-        _divides(ways * context, plan.key_value_heads, "parallelism.tensor x parallelism.context",
-                 "block.key_value_heads")  # fmt: skip
+    context = plan.parallelism.context
+    fused = plan.key_value_heads < plan.model.heads or context > 1
+    require(not fused or block.attention is Attention.FLASH, "block.attention", str(block.attention),
+            "flash with fewer block.key_value_heads than model.heads, or parallelism.context above 1")  # fmt: skip
+    if plan.parallelism.context_exchange is ContextExchange.ULYSSES:
+        _divides(ways * context, plan.key_value_heads, TENSOR_CONTEXT, "block.key_value_heads")
     eager = block.kernels is Kernels.EAGER and (block.bias or block.dropout or block.attention is not Attention.FLASH)
     require(not eager, "block.kernels", str(block.kernels), "fused, unless block.bias and block.dropout are false and "
             "block.attention is flash")  # fmt: skip
@@ -147,7 +146,7 @@ def _check_lengths(plan: TransformerPlan) -> None:
     longest = -(-max(plan.lengths.values) // multiple) * multiple
     require(longest <= plan.model.sequence, "model.sequence", plan.model.sequence, f"at least {longest:,}, the longest "
             "of lengths in multiples of lengths.multiple")  # fmt: skip
-    _divides(plan.sequence_parts, multiple, "parallelism.tensor x parallelism.context", "lengths.multiple")
+    _divides(plan.sequence_parts, multiple, TENSOR_CONTEXT, "lengths.multiple")
 
 
 def _divides(divisor: int, number: int, what: str, of: str) -> None:

@@ -97,7 +97,7 @@ def _search(args: argparse.Namespace) -> None:
     named = args.cluster is not None
     cluster = hardware.load_cluster(args.cluster, device) if named else hardware.default_cluster(device)
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
-    devices = _devices(args.devices)
+    devices = _whole(args.devices, "--devices")
     contexts = None if args.context is None else _whole(args.context, "--context")
     plans, capacity = candidates(plan, devices, contexts), memory * (1.0 - args.reserve)
     problem = Problem(plans, partial(hardware.spread, cluster), capacity, WEIGHT_OF[args.by])
@@ -123,7 +123,7 @@ def _search_trace(args: argparse.Namespace) -> None:
     written = args.batches or "1,2,4"
     batches = _numbers(written, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
     tensor = _whole(args.tensor or "1", "--tensor")
-    settings = TraceSettings(_devices(args.devices), batches, tensor, args.data_parallel)
+    settings = TraceSettings(_whole(args.devices, "--devices"), batches, tensor, args.data_parallel)
     result = search_trace(request, settings, args.by, args.reserve, memory)
     print_result(args, lambda: document(result), lambda: "\n".join(lines(result, args.top)))
 
@@ -137,12 +137,7 @@ def _numbers(written: str, option: str, form: str, allowed: str) -> tuple[float,
 
 
 def _whole(written: str, option: str) -> tuple[int, ...]:
-    return tuple(map(int, _numbers(written, option, "[0-9]{1,4}", "whole numbers from 1 up, as 1,2,4")))
-
-
-def _devices(written: str) -> tuple[int, ...]:
-    allowed = "whole numbers from 1 up, as 64 or 16,32,64"
-    return tuple(map(int, _numbers(written, "--devices", "[0-9]{1,6}", allowed)))
+    return tuple(map(int, _numbers(written, option, "[0-9]{1,6}", "whole numbers from 1 up, as 8 or 16,32,64")))
 
 
 def _bytes(written: str) -> float:

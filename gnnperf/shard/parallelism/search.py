@@ -272,8 +272,8 @@ def parts(one: Option, plain: Bound) -> dict[str, float]:
 def _is_plain(plan: TransformerPlan) -> bool:
     s, ways = plan.schedule, plan.parallelism
     settings = s.micro_batch, s.pipeline, s.recompute, s.recomputed_layers, plan.sharding.shards_update, ways.sequence
-    plain = settings == (1, "1f1b", Recompute.FULL, None, False, plan.experts is not None and ways.tensor > 1)
-    return plain and ways.context == 1
+    plain = 1, "1f1b", Recompute.FULL, None, False, plan.experts is not None and ways.tensor > 1
+    return ways.context == 1 and settings == plain
 
 
 def _too_large(problem: Problem, least_bytes: float) -> InputError:

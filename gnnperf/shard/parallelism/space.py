@@ -26,15 +26,11 @@ Order = tuple[Pipeline, int, bool]
 Retained = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
 
 
-def candidates(
-    base: TransformerPlan, devices: Sequence[int], contexts: Sequence[int] | None = None
-) -> list[TransformerPlan]:
-    """Every plan that is valid, in a fixed order.
+Contexts = Sequence[int] | None  # numbers of context ranks; None: those that leave each one LEAST_POSITIONS
 
-    Args:
-        base: whose model is divided.
-        devices: numbers of them.
-        contexts: numbers of context ranks; None: those that leave a rank LEAST_POSITIONS.
+
+def candidates(base: TransformerPlan, devices: Sequence[int], contexts: Contexts = None) -> list[TransformerPlan]:
+    """Every plan that is valid, in a fixed order.
 
     Raises:
         InputError: not one is.
@@ -49,7 +45,7 @@ def candidates(
     return result
 
 
-def _of_ranks(base: TransformerPlan, devices: int, contexts: Sequence[int] | None) -> Iterator[TransformerPlan]:
+def _of_ranks(base: TransformerPlan, devices: int, contexts: Contexts) -> Iterator[TransformerPlan]:
     for ways in _ways(base, devices, contexts):
         for micro_batch in _micro_batches(base.schedule.global_batch, ways.data):
             for sharding, order, retained in product(_shardings(ways), _orders(base, ways), _retained(base)):
@@ -58,7 +54,7 @@ def _of_ranks(base: TransformerPlan, devices: int, contexts: Sequence[int] | Non
                     yield plan
 
 
-def _ways(base: TransformerPlan, devices: int, contexts: Sequence[int] | None) -> Iterator[Parallelism]:
+def _ways(base: TransformerPlan, devices: int, contexts: Contexts) -> Iterator[Parallelism]:
     experts = 1 if base.experts is None else base.experts.count
     for tensor in divisors(devices):
         for pipeline in divisors(devices // tensor):
@@ -70,9 +66,7 @@ def _ways(base: TransformerPlan, devices: int, contexts: Sequence[int] | None) -
                         yield Parallelism(tensor, pipeline, data // context, expert, sequence, context, exchange)
 
 
-def _contexts(
-    base: TransformerPlan, data: int, contexts: Sequence[int] | None
-) -> Iterator[tuple[int, ContextExchange]]:
+def _contexts(base: TransformerPlan, data: int, contexts: Contexts) -> Iterator[tuple[int, ContextExchange]]:
     """Context ranks among those of equal parameters, and what they exchange."""
     for context in divisors(data):
         enough = context == 1 or base.model.sequence // context >= LEAST_POSITIONS

@@ -1,0 +1,132 @@
+"""Context parallelism: messages, FLOPs and memory of a rank by hand; the messages of torch's own ring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor.experimental._context_parallel import _attention as torch_ring
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.generate.capturing import capture
+from gnnperf.generate.transformer.block import Attention, Kernels
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.context import FLASH
+from gnnperf.generate.transformer.memory import every_rank
+from gnnperf.generate.transformer.plan import ContextExchange, Parallelism, Recompute, Schedule, TransformerPlan
+from gnnperf.generate.transformer.rank_memory import layer_uses
+from gnnperf.generate.transformer.sizes import stage_count
+from gnnperf.generate.uses import retained_bytes
+from tests.generate.transformer.graphs import transfers, with_times
+from tests.generate.transformer.test_block import LLAMA, MODEL
+
+RING, ALL_GATHER, ULYSSES = ContextExchange
+FUSED, EAGER = Kernels
+RANKS, BLOCK = 2, replace(LLAMA, key_value_heads=2)  # four query heads, 64 columns each; 128 positions, four layers
+KEYS, QUERIES = 64 * 2 * 64 * 2.0, 64 * 256 * 2.0  # bytes of keys, or values, and of queries of a rank's 64 positions
+
+
+def plan(exchange: ContextExchange, ranks: int = RANKS, kernels: Kernels = FUSED, **more: Any) -> TransformerPlan:
+    ways = Parallelism(context=ranks, context_exchange=exchange, **more)
+    schedule = Schedule(ways.data, 1, recompute=Recompute.NONE)
+    return TransformerPlan("c", MODEL, ways, schedule, replace(BLOCK, kernels=kernels))
+
+
+@pytest.mark.parametrize(
+    ("exchange", "kernels", "of_layer"),
+    [
+        (RING, FUSED, {("send_recv", 2 * KEYS): 3}),  # keys and values forward; they and gradients backward
+        (RING, EAGER, {("send_recv", 2 * KEYS): 2, ("send_recv", 4 * KEYS): 2}),  # float32 gradients, one more round
+        (ALL_GATHER, FUSED, {("all_gather", KEYS): 4, ("reduce_scatter", 2 * KEYS): 2}),
+        (ULYSSES, FUSED, {("all_to_all", QUERIES): 4, ("all_to_all", KEYS): 4}),
+    ],
+)  # fmt: skip
+def test_messages_by_hand(exchange: ContextExchange, kernels: Kernels, of_layer: dict[tuple[str, float], int]) -> None:
+    """And one sum of gradients over replicas and context ranks."""
+    one = plan(exchange, kernels=kernels, data=2)
+    expected = {(*message, RANKS): MODEL.layers * times for message, times in of_layer.items()}
+    assert transfers(build_plan(one)) == {**expected, ("all_reduce", 2.0 * stage_count(one, 0).total, 4): 1}
+
+
+@pytest.mark.parametrize("exchange", ContextExchange)
+@pytest.mark.parametrize("kernels", Kernels)
+def test_ranks_together_attend_to_as_many_pairs_as_one_does(exchange: ContextExchange, kernels: Kernels) -> None:
+    def flops(ranks: int) -> float:
+        nodes = build_plan(plan(exchange, ranks, kernels)).nodes
+        return float(nodes["flops"][(nodes["family"] == OpFamily.ATTENTION).to_numpy()].sum())
+
+    assert RANKS * flops(RANKS) == flops(1)
+
+
+def test_a_layer_keeps_its_part() -> None:
+    """Torch's ring keeps what one rank does of its positions; the others keep results of attention twice."""
+    whole, ring, gather, ulysses = (
+        retained_bytes(layer_uses(plan(exchange, ranks, EAGER)))
+        for exchange, ranks in ((RING, 1), (RING, RANKS), (ALL_GATHER, RANKS), (ULYSSES, RANKS))
+    )
+    assert (RANKS * ring, gather, ulysses) == (whole, ring + QUERIES, ring + QUERIES)
+
+
+def test_blocks_move_next_to_attention() -> None:
+    """Four rounds of 1 us each way; two messages of 0.5 us fit next to one of them, of 5 us they do not."""
+    graph, attention = build_plan(plan(RING, 4)), dict.fromkeys((FLASH, f"{FLASH}_backward"), 1.0)
+    hidden, long = (with_times(graph, attention, {"send_recv": us / KEYS}, {}) for us in (0.5, 5.0))
+    assert hidden == pytest.approx(MODEL.layers * 2 * 4 * 1.0)
+    assert long >= MODEL.layers * (3 + 6) * 5.0
+
+
+def test_context_ranks_are_next_to_tensor_ranks() -> None:
+    nodes = build_plan(one := plan(RING, tensor=2, data=2), every_rank(one.parallelism)).nodes
+    moved = nodes[(nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
+    groups = Counter(zip(moved["collective"], moved["group_first"], moved["group_stride"], strict=True))
+    assert {first for kind, first, stride in groups if kind == "send_recv" and stride == 2} == {0, 1, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: plan(ULYSSES, 4), "parallelism.tensor x parallelism.context"),  # two heads of keys
+        (lambda: plan(RING, 3), "parallelism.tensor x parallelism.context"),  # 128 positions in six parts
+        (lambda: replace(plan(RING), block=replace(BLOCK, key_value_heads=4, attention=Attention.UNFUSED)),
+         "block.attention"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(make: Any, key: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert error.value.where == key
+
+
+class _Ring(torch.autograd.Function):
+    """Torch's ring over the CPU's attention, as its dispatcher runs it over the GPU's."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        op, group = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, dist.group.WORLD
+        out, sums = torch_ring._templated_ring_attention(group, 2, op, q, k, v, is_causal=True, dropout_p=0.0)
+        ctx.save_for_backward(q, k, v, out, sums)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        op = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        return torch_ring._templated_ring_attention_backward(
+            dist.group.WORLD, 2, op, grad, "grad_out", *ctx.saved_tensors, is_causal=True, dropout_p=0.0
+        )
+
+
+def test_messages_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_ring._cp_options, "rotate_method", torch_ring._RotateMethod.ALL_TO_ALL)
+    q, k, v = (torch.zeros(1, 2, 32, 64, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    captured = capture(lambda: lambda: _Ring.apply(q, k, v).sum().backward(), 4, ranks=[3]).nodes
+    arrives = captured[((captured["segment"] == "arrive") & (captured["step"] == 1)).to_numpy()]
+    ours = transfers(build_plan(plan(RING, 4, EAGER)))
+    del ours["all_reduce", 2.0 * stage_count(plan(RING, 4), 0).total, 4]
+    assert {size: MODEL.layers * n for size, n in Counter(arrives["message_bytes"]).items()} == {
+        size: n for (_, size, _), n in ours.items()
+    }
