@@ -43,9 +43,7 @@ def once(*names: str) -> str:
     return " ".join(dict.fromkeys(names))
 
 
-def _attended(
-    phase: Phase, takes: str, q: Tensor, k: Tensor, *, causal: bool = True, makes: tuple[str, str] = ("heads", "sums")
-) -> Lines:  # fmt: skip
+def _attended(phase: Phase, takes: str, q: Tensor, k: Tensor, makes: Iterable[str], *, causal: bool = True) -> Lines:
     """One kernel: heads, and the logarithms of sums of each row."""
     item = op(FLASH, phase, q, k, k, None, None, values=("", "", "", "0.", str(causal)))  # argument 4
     return used(item, takes, **dict(zip(makes, (q, Tensor(q.shape[:-1], "float32")), strict=True)))
@@ -74,10 +72,13 @@ class _Core:
         self.ranks, self.eager = plan.parallelism.context, plan.block.kernels is Kernels.EAGER
         self.names, self.query, self.own = names, names[0], once(*names[1:])
         self.queries, self.keys = s.heads(s.query_heads), s.heads(s.key_heads)
-        self.half = s.heads(s.key_heads, s.sequence // 2)  # of the keys
+        self.part, self.half = s.heads(s.query_heads, s.sequence // 2), s.heads(s.key_heads, s.sequence // 2)
+        self.all_keys, self.block = s.heads(s.key_heads, self.ranks * s.sequence), s.half(2, *self.keys.shape)
+        self.total = Tensor(self.queries.shape, "float32" if self.eager else s.dtype)
+        self.of = {"q": self.queries, "k": self.keys, "v": self.keys}
 
     def forward(self, phase: Phase) -> Iterable[Line]:
-        return _attended(phase, once(*self.names), self.queries, self.keys)
+        return _attended(phase, once(*self.names), self.queries, self.keys, ("heads", "sums"))
 
     def backward(self) -> Iterable[Line]:
         takes = once("d_heads", *self.names, "heads", "sums")
@@ -88,16 +89,16 @@ class _Ulysses(_Core):
     """All heads of a part of the sequence, or a part of the heads at all positions."""
 
     def forward(self, phase: Phase) -> Iterator[Line]:
-        for name, tensor, makes in zip(self.names, (self.queries, self.keys, self.keys), "qkv", strict=True):
-            yield from self._exchanged(phase, name, tensor, f"all_{makes}")
-        yield from _attended(phase, "all_q all_k all_v", *self._by_heads(), makes=("all_heads", "sums"))
+        for takes, (name, tensor) in zip(self.names, self.of.items(), strict=True):
+            yield from self._exchanged(phase, takes, tensor, f"all_{name}")
+        yield from _attended(phase, "all_q all_k all_v", *self._by_heads(), ("all_heads", "sums"))
         yield from self._exchanged(phase, "all_heads", self.queries, "heads")
 
     def backward(self) -> Iterator[Line]:
-        takes, makes = "d_all_heads all_q all_k all_v all_heads sums", [f"d_all_{name}" for name in "qkv"]
+        takes = "d_all_heads all_q all_k all_v all_heads sums"
         yield from self._exchanged(B, "d_heads", self.queries, "d_all_heads")
-        yield from _attended_backward(takes, *self._by_heads(), makes)
-        for name, tensor in zip("qkv", (self.queries, self.keys, self.keys), strict=True):
+        yield from _attended_backward(takes, *self._by_heads(), ("d_all_q", "d_all_k", "d_all_v"))
+        for name, tensor in self.of.items():
             yield from self._exchanged(B, f"d_all_{name}", tensor, f"d_{name}")
 
     def _by_heads(self) -> tuple[Tensor, Tensor]:
@@ -114,48 +115,37 @@ class _Ulysses(_Core):
 class _AllGather(_Core):
     """Keys and values of all ranks. All ranks are taken as the first, whose parts see those of one part and of all."""
 
-    def __init__(self, plan: TransformerPlan, names: Names) -> None:
-        super().__init__(plan, names)
-        s = self.s
-        self.part, self.whole = s.heads(s.query_heads, s.sequence // 2), s.heads(s.key_heads, self.ranks * s.sequence)
-
     def forward(self, phase: Phase) -> Iterator[Line]:
         yield from self._gathered(phase)
-        for i, keys in enumerate((self.half, self.whole)):
-            makes = f"part{i}", f"sums{i}"
-            yield from _attended(phase, f"{self.query} all_k all_v", self.part, keys, makes=makes)
+        for i, keys in enumerate((self.half, self.all_keys)):
+            yield from _attended(phase, f"{self.query} all_k all_v", self.part, keys, (f"part{i}", f"sums{i}"))
         yield from _copied(phase, "part0 part1", self.queries, self.queries, "heads")
 
     def backward(self) -> Iterator[Line]:
         yield from self._gathered(B)
-        for i, keys in enumerate((self.half, self.whole)):
+        for i, keys in enumerate((self.half, self.all_keys)):
             takes = f"d_heads {self.query} all_k all_v part{i} sums{i}"
             yield from _attended_backward(takes, self.part, keys, (f"d_q{i}", f"d_k{i}", f"d_v{i}"))
         yield from _copied(B, "d_q0 d_q1", self.queries, self.queries, "d_q")
         for name in ("d_k", "d_v"):
             yield from used(op("aten::add_", B, self.half, self.half), f"{name}0 {name}1")
             yield from self._sorted(B, f"{name}1", "leaving")
-            yield from _moved("reduce_scatter", B, "leaving", self.whole, name, self.keys)
+            yield from _moved("reduce_scatter", B, "leaving", self.all_keys, name, self.keys)
 
     def _gathered(self, phase: Phase) -> Iterator[Line]:
         for name, makes in zip(self.names[1:], ("all_k", "all_v"), strict=True):
-            yield from _moved("all_gather", phase, name, self.keys, "coming", self.whole)
+            yield from _moved("all_gather", phase, name, self.keys, "coming", self.all_keys)
             yield from self._sorted(phase, "coming", makes)
 
     def _sorted(self, phase: Phase, takes: str, makes: str) -> Lines:
         """Two parts of each rank in the order of positions, or the other way."""
         rows = self.s.half(2 * self.ranks, self.half.numel)
         item = op("aten::index_select", phase, rows, None, Tensor(rows.shape[:1], "int64"), values=["", "0"])
-        return used(item, takes, **{makes: self.whole})
+        return used(item, takes, **{makes: self.all_keys})
 
 
 class _Ring(_Core):
     """Blocks of keys and values go around; each rank adds what its queries make of them."""
-
-    def __init__(self, plan: TransformerPlan, names: Names) -> None:
-        super().__init__(plan, names)
-        self.block = self.s.half(2, *self.keys.shape)
-        self.total = Tensor(self.queries.shape, "float32" if self.eager else self.s.dtype)
 
     def forward(self, phase: Phase) -> Iterator[Line]:
         total, first = ("merged", self.own) if self.eager else ("heads", "kv0")
@@ -165,7 +155,7 @@ class _Ring(_Core):
             held, keys = (f"kv{i}", self.half) if i else (first, self.keys)
             yield from self._passed_on(phase, i, held, "kv")
             makes = "part", "part_sums" if i else "sums"
-            yield from _attended(phase, f"{self.query} {held}", self.queries, keys, causal=i == 0, makes=makes)
+            yield from _attended(phase, f"{self.query} {held}", self.queries, keys, makes, causal=i == 0)
             yield from self._merged(phase) if i else _copied(phase, "part", self.total, self.queries, total)
         if self.eager:
             yield from _copied(phase, "merged", self.queries, self.total, "heads")
@@ -221,7 +211,7 @@ class _Ring(_Core):
                 yield from self._sent(B, " ".join(names[1:]), block, RETURNED, **dict.fromkeys(makes, sums))
         if self.eager:
             yield Await(Lane.COMPUTE, RETURNED)
-            for name, to in zip("qkv", (self.queries, self.keys, self.keys), strict=True):
+            for name, to in self.of.items():
                 yield from _copied(B, f"wide_{name}", to, Tensor(to.shape, dtype), f"d_{name}")
 
 

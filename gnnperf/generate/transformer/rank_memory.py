@@ -1,13 +1,6 @@
 """What one rank of a stage holds: all the time, and change by change in the order of its passes.
 
-Between the stretches of a step stand the changes that no op of a layer makes (fully_shard of torch, FSDP2):
-
-    forward of a unit     + gather buffer, - that of the unit before, + whole parameters | layer | - whole parameters
-    backward of a unit    + whole parameters, - gather buffer, + gather buffer of the unit before | layer |
-                          - whole parameters, - send buffer of the unit after, + send buffer, - gradients, + own part
-
-A send buffer holds the unit's gradients in the dtype of the sum; it goes when the next one is filled, or at the end of
-the backward pass. ZeRO-2 has the send buffers only, ZeRO-1 neither: its sums go through the gradients' own memory.
+Between the stretches of a step stand the changes that no op of a layer makes (docs/concepts/memory.md, plans).
 """
 
 from __future__ import annotations
