@@ -18,6 +18,7 @@ from itertools import product
 from gnnperf.generate.transformer.items import Group
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
 from gnnperf.generate.transformer.rank_memory import gradients_bytes, parameters_bytes, state_bytes, step_changes
+from gnnperf.generate.transformer.rows import extents
 from gnnperf.generate.uses import RankTensors, Stretch
 
 # Which ranks of a plan stand in its graph, and for how many ranks each stands.
@@ -95,16 +96,13 @@ def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
 def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, ...]:
     """Sentences about groups of which some span more machines than others; ranks fill machines in order."""
     ways = plan.parallelism
-    extents = {  # group -> ranks in it, ranks from one such block of groups to the next
-        Group.TENSOR: (ways.tensor, ways.tensor),
-        Group.CONTEXT: (ways.context, ways.tensor * ways.context),
-        Group.DATA: (ways.data_context, ways.tensor * ways.data_context),
-        Group.EXPERT: (ways.expert, ways.tensor * ways.expert),
-        Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.data_context),
-    }
     return tuple(
         f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are taken as the "
         "first one."
-        for group, (size, block) in extents.items()
-        if size > 1 and ways.world_size > block and ranks_per_node % block and block % ranks_per_node
+        for group, (size, stride) in extents(ways).items()
+        if size > 1
+        and (group is not Group.EXPERT_DATA or ways.expert > 1)
+        and ways.world_size > size * stride
+        and ranks_per_node % (size * stride)
+        and size * stride % ranks_per_node
     )

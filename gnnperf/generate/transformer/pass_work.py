@@ -23,7 +23,7 @@ from gnnperf.generate.transformer.orders import Order
 from gnnperf.generate.transformer.passes import Gradient, PassKind, steps
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
 from gnnperf.generate.transformer.program import StageProgram
-from gnnperf.generate.transformer.rows import item_rows, lane_of, transfer_rows
+from gnnperf.generate.transformer.rows import extents, item_rows, lane_of, transfer_rows
 from gnnperf.generate.transformer.sizes import layers_of
 
 
@@ -237,8 +237,7 @@ def _placed(group: Group, stage: int, ways: Parallelism) -> tuple[int, int]:
         return 0, apart * max(last, 1)
     if group in (Group.NEXT, Group.PREVIOUS):
         return first - (apart if group is Group.PREVIOUS else 0), apart
-    strides = {Group.TENSOR: 1, Group.EXPERT_DATA: ways.tensor * ways.expert}
-    return first, strides.get(group, ways.tensor)
+    return first, extents(ways)[group][1]
 
 
 # A run of items on the streams of a rank, from the moment when the compute stream comes to it.

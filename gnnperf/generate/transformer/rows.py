@@ -64,11 +64,18 @@ class ItemRows:
     first: np.ndarray  # [num_items + 1] the rows of item i are first[i] to first[i + 1]
 
 
+def extents(ways: Parallelism) -> dict[Group, tuple[int, int]]:
+    """Ranks of a stage's groups, in the graph or not, and the distance of neighbors."""
+    tensor = ways.tensor
+    return {
+        Group.TENSOR: (tensor, 1), Group.CONTEXT: (ways.context, tensor), Group.DATA: (ways.data_context, tensor),
+        Group.EXPERT: (ways.expert, tensor), Group.EXPERT_DATA: (ways.expert_data, tensor * ways.expert),
+    }  # fmt: skip
+
+
 def group_size(group: Group, ways: Parallelism) -> int:
-    """Ranks in a transfer's group, in the graph or not."""
-    several = {Group.TENSOR: ways.tensor, Group.DATA: ways.data_context, Group.EXPERT: ways.expert,
-               Group.EXPERT_DATA: ways.expert_data, Group.CONTEXT: ways.context}  # fmt: skip
-    return several.get(group, 2)
+    """Ranks in a transfer's group; of groups of stages two."""
+    return extents(ways).get(group, (2, 0))[0]
 
 
 def transfer_rows(
