@@ -206,6 +206,8 @@ class _Ring(_Core):
                 whole = sums if own is keys else self.total
                 added = used(op("aten::add_", B, Tensor(own.shape, dtype), own), f"{name} {part}")
                 yield from added if i else _copied(B, part, whole, own, name)
+                if i and self.eager and own is keys:  # put together again from its halves
+                    yield from _copied(B, name, whole, whole, name)
             if i < moves:
                 makes = [f"{prefix}_{n}" if i + 1 == moves else f"{n}{i + 1}" for n in "kv"]
                 yield from self._sent(B, " ".join(names[1:]), block, RETURNED, **dict.fromkeys(makes, sums))

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 import torch.distributed as dist
@@ -56,11 +57,12 @@ def test_messages_by_hand(exchange: ContextExchange, kernels: Kernels, of_layer:
 @pytest.mark.parametrize("exchange", ContextExchange)
 @pytest.mark.parametrize("kernels", Kernels)
 def test_ranks_together_attend_to_as_many_pairs_as_one_does(exchange: ContextExchange, kernels: Kernels) -> None:
-    def flops(ranks: int) -> float:
-        nodes = build_plan(plan(exchange, ranks, kernels)).nodes
-        return float(nodes["flops"][(nodes["family"] == OpFamily.ATTENTION).to_numpy()].sum())
+    whole, part = (build_plan(plan(exchange, ranks, kernels)).nodes for ranks in (1, RANKS))
+    assert RANKS * _attention_flops(part) == _attention_flops(whole)
 
-    assert RANKS * flops(RANKS) == flops(1)
+
+def _attention_flops(nodes: pd.DataFrame) -> float:
+    return float(nodes["flops"][(nodes["family"] == OpFamily.ATTENTION).to_numpy()].sum())
 
 
 def test_a_layer_keeps_its_part() -> None:
@@ -95,11 +97,12 @@ def _ring() -> None:
     torch_ring._templated_ring_attention_backward(group, 2, backward, q, "grad_out", q, q, q, out, sums, **masked)
 
 
-def test_messages_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_and_flops_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_ring._cp_options, "rotate_method", torch_ring._RotateMethod.ALL_TO_ALL)
-    captured = capture(lambda: _ring, 4, ranks=[3]).nodes
-    arrives = captured[((captured["segment"] == "arrive") & (captured["step"] == 1)).to_numpy()]
+    graph, captured = build_plan(plan(RING, 4, EAGER)), capture(lambda: _ring, 4, ranks=[3]).nodes
+    captured = captured[(captured["step"] == 1).to_numpy()]
     ours = Counter[float]()
-    for (kind, size, _), times in transfers(build_plan(plan(RING, 4, EAGER))).items():
+    for (kind, size, _), times in transfers(graph).items():
         ours[size] += times // MODEL.layers if kind == "send_recv" else 0
-    assert Counter(arrives["message_bytes"]) == +ours
+    assert Counter(captured["message_bytes"][(captured["segment"] == "arrive").to_numpy()]) == +ours
+    assert _attention_flops(graph.nodes) == MODEL.layers * 2 * _attention_flops(captured)  # of half of the query heads
