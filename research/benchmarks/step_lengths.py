@@ -55,7 +55,9 @@ def _signed_errors() -> Mapping[str, Sequence[np.ndarray]]:
         name, _, rest = run.partition("_len")
         lengths, _, ranks = rest.partition("_")
         programs.setdefault(f"{name} {ranks}", {})["-" in lengths] = list(repeats.values())
-    return {name: _of_program(of[False], of[True]) for name, of in each(programs.items(), "predicting", "programs")}
+    return {
+        name: _of_program(of[False], of[True]) for name, of in each(list(programs.items()), "predicting", "programs")
+    }
 
 
 def _of_program(fixed: Sequence[Recording], several: Sequence[Recording]) -> list[np.ndarray]:
