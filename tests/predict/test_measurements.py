@@ -68,6 +68,15 @@ def test_steps_of_other_shapes_are_no_outliers() -> None:
     assert line.endswith("this is step 3, of 2 sets of shapes, with those of steps 2, 3")
 
 
+def test_a_recorded_run_of_several_lengths() -> None:
+    """Eight batches of seven lengths take turns in 16 steps."""
+    run = "datasets/cpu-lengths/bert_l2_w192_s192_b4_len64-32-96-48-128-64-192-80_x1_lo/1"
+    result = predict(Request(trace=Path(__file__).parents[2] / run, findings=False))
+    assert result.measurements is not None and result.measurements.outliers == frozenset()
+    assert sorted(pd.Series(result.measurements.shapes).value_counts()) == [2, 2, 2, 2, 2, 2, 4]
+    assert any("differ in shapes" in note for note in result.notes)
+
+
 def test_a_class_holds_all_steps_and_ranks() -> None:
     graph = two_rank_graph()
     nodes = pd.concat([graph.nodes] * 8, ignore_index=True)
