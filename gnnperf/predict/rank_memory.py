@@ -123,9 +123,9 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
     with effects_cached_in(request.cache_folder):
         peaks = peak_memory(run, batches_held=request.batches_held, step=estimate.label.name, on_gpu=on_gpu)
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
-    sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
+    sentences = [] if same or device is None else [OTHER_DEVICE.format(device.name)]
     if measured and estimate.measurements is not None and len(set(estimate.measurements.shapes.values())) > 1:
-        sentences += (OTHER_SHAPES,)
+        sentences.append(OTHER_SHAPES)
     given = replace(estimate, peak_memory=result, notes=(*estimate.notes, *sentences))
     return given if given.whatif is None else _edited(given, request, run, device, on_gpu)
 

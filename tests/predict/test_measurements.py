@@ -71,7 +71,7 @@ def test_steps_of_other_shapes_are_no_outliers() -> None:
 def test_a_recorded_run_of_several_lengths() -> None:
     """Eight batches of seven lengths take turns in 16 steps."""
     run = "datasets/cpu-lengths/bert_l2_w192_s192_b4_len64-32-96-48-128-64-192-80_x1_lo/1"
-    result = predict(Request(trace=Path(__file__).parents[2] / run, findings=False))
+    result = predict(Request(trace=Path(__file__).parents[2] / run, findings=False, memory=True))
     assert result.measurements is not None and result.measurements.outliers == frozenset()
     assert sorted(pd.Series(result.measurements.shapes).value_counts()) == [2, 2, 2, 2, 2, 2, 4]
     assert any("differ in shapes" in note for note in result.notes)
