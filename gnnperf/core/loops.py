@@ -18,6 +18,11 @@ IN_PYTHON = 2_500_000  # elements until numba takes over
 _done = 0
 
 
+def _plain(argument: Any) -> Any:
+    """An array in one piece that may be written to: numba compiles anew for every other kind, for seconds."""
+    return np.require(argument, requirements="CW") if isinstance(argument, np.ndarray) else argument
+
+
 def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Callable[..., Any]:
     """The function, in Python at first and compiled from so many elements on. Both give the same numbers.
 
@@ -37,6 +42,8 @@ def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Call
     def call(*arguments: Any) -> Any:
         global _done
         _done += sum(one.size for one in arguments if isinstance(one, np.ndarray))
-        return (by_numba() if _done > in_python or "numba" in sys.modules else function)(*arguments)
+        if _done <= in_python and "numba" not in sys.modules:
+            return function(*arguments)
+        return by_numba()(*map(_plain, arguments))
 
     return call
