@@ -98,13 +98,13 @@ def _observe(node, what, when_us, latency_us, demands, state):  # type: ignore[n
         heap.clear()
         if what[event] == STARTS:
             state.left_us[n], state.since_us[n] = latency_us[n] + demands.line_us[n], now  # with all that may be spared
-            changes(n, 1, len(latency_us), now, demands, state, heap)
+            changes(n, np.int64(1), len(latency_us), now, demands, state, heap)
         else:
             left_us = state.left_us[n] - (now - state.since_us[n]) * state.rate[n]
             if state.changed[n]:
                 advanced_us = latency_us[n] + demands.line_us[n] - max(left_us, 0.0)
                 isolated_us[n] = min(advanced_us, latency_us[n] + state.spared_us[n])
-            changes(n, -1, len(latency_us), now, demands, state, heap)
+            changes(n, np.int64(-1), len(latency_us), now, demands, state, heap)
     return isolated_us
 
 

@@ -177,7 +177,10 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
 
 @numba.njit(cache=True)
 def changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
-    """A node with a demand begins (by = 1) or ends (by = -1): rates of what runs change with it."""
+    """A node with a demand begins (by = 1) or ends (by = -1): rates of what runs change with it.
+
+    `by` is an np.int64: for each of two literals numba would compile all of it.
+    """
     if shared.role[node % num_nodes] == RUNS:
         _work_changes(node, by, num_nodes, now, shared, state, heap)
     else:
@@ -213,13 +216,13 @@ def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: i
             heapq.heappush(heap, (now + latency_us[n], ENDS, node, 0))
             if shares:
                 state.left_us[node], state.since_us[node] = latency_us[n], now
-                changes(node, 1, num_nodes, now, shared, state, heap)
+                changes(node, np.int64(1), num_nodes, now, shared, state, heap)
         elif version != state.version[node]:
             continue
         else:
             state.version[node] += 1
             if shares:
-                changes(node, -1, num_nodes, now, shared, state, heap)
+                changes(node, np.int64(-1), num_nodes, now, shared, state, heap)
             if state.changed[node]:
                 served[node] = max(now - begin[node], latency_us[n] - state.spared_us[node])
         for e in range(steps.first[n], steps.first[n + 1]):
