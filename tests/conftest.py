@@ -32,10 +32,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and collected tests out of later garbage collections, which would walk over all of them.
-
-    Tables make many objects and few cycles: with Python's own thresholds, collections take a sixth of the tests' time.
-    """
+    """Leave modules and collected tests out of garbage collections; tables make many objects and few cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)

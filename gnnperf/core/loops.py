@@ -18,11 +18,6 @@ IN_PYTHON = 2_500_000  # elements until numba takes over
 _done = 0
 
 
-def _plain(argument: Any) -> Any:
-    """An array in one piece that may be written to: numba compiles anew for every other kind, for seconds."""
-    return np.require(argument, requirements="CW") if isinstance(argument, np.ndarray) else argument
-
-
 def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Callable[..., Any]:
     """The function, in Python at first and compiled from so many elements on. Both give the same numbers.
 
@@ -44,6 +39,7 @@ def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Call
         _done += sum(one.size for one in arguments if isinstance(one, np.ndarray))
         if _done <= in_python and "numba" not in sys.modules:
             return function(*arguments)
-        return by_numba()(*map(_plain, arguments))
+        # In one piece, and to be written to: numba compiles anew for every other kind of array, for seconds.
+        return by_numba()(*(np.require(a, None, ["C", "W"]) if isinstance(a, np.ndarray) else a for a in arguments))
 
     return call

@@ -58,7 +58,7 @@ def schedule_with_contention(
         steps = _steps(edges, lag_us[edges.index], cross_step_edges(graph, lane_ends(graph.nodes)), graph.num_nodes)
         state = _idle(num_unrolled * graph.num_nodes, demands)
         demands = demands._replace(line_us=np.minimum(demands.line_us, latency_us))  # nothing spares more than all
-        times_us = (np.require(times, requirements="CW") for times in (latency_us, ready_us))  # see core.loops
+        times_us = (np.require(times, None, ["C", "W"]) for times in (latency_us, ready_us))  # see core.loops
         served = simulate(num_unrolled, *times_us, steps, demands, state).reshape(served.shape)
     return Contended(schedule_copies(graph, edges, served, lag_us, ready_us), served[-1])
 

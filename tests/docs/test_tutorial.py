@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,7 @@ from docs.made.markdown import blocks
 from docs.made.pages import DOCS, ROOT
 from docs.made.tutorial import PAGES, TERMINAL, WALKTHROUGH, commands, missing, parts_of, prepare, renewed, run
 from gnnperf.cli import main
-from gnnperf.graph import Prediction
 from gnnperf.predict.api import Setup
-from gnnperf.predict.step_prediction import StepPrediction
 
 QUICK = "quick"  # the note above a block of another page that is run, too
 
@@ -47,12 +46,12 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 def share_the_unedited_step(patch: pytest.MonkeyPatch) -> None:
     """Edits of one trace have its unedited step in common, and no one reads their reports."""
-    kept: dict[str, StepPrediction] = {}
+    kept: dict[str, Any] = {}
     scheduled = Setup._scheduled
 
-    def once(setup: Setup, prediction: Prediction) -> StepPrediction:
+    def once(setup: Setup, given: Any) -> Any:
         key = repr(replace(setup.request, whatif=[]))
-        return kept.get(key) or kept.setdefault(key, scheduled(setup, prediction))
+        return kept.get(key) or kept.setdefault(key, scheduled(setup, given))
 
     patch.setattr(Setup, "_scheduled", once)
     patch.setattr("gnnperf.report.write._write_files", lambda *_: None)

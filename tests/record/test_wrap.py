@@ -76,34 +76,22 @@ STEPS: dict[str, Any] = {"warmup_steps": 2, "unprofiled_steps": 3, "profiled_ste
 LEAVES = "import os, sys; open(sys.argv[1] + '/run.json', 'w').write(sys.argv[2]); {end}"
 
 
-@pytest.fixture
-def scripts(tmp_path: Path) -> Path:
-    """A folder with train.py, and an environment that lacks what the recorder must not need."""
-    folder = tmp_path / "scripts"
-    (folder / "site").mkdir(parents=True)
-    for name, text in (("train.py", TRAIN), ("beside.py", ""), ("site/sitecustomize.py", SITECUSTOMIZE)):
-        (folder / name).write_text(text)
-    return folder
-
-
-def record(scripts: Path, out: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    folder, source = Path(sys.executable).parent, Path(str(gnnperf.__file__)).parents[1]
-    environment = os.environ | {
-        "PYTHONPATH": f"{scripts / 'site'}:{source}", "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
-    steps = [word for name, count in STEPS.items() for word in (f"--{name.replace('_', '-')}", str(count))]
-    words = [sys.executable, "-m", "gnnperf", "record", "--out", str(out), *steps, "--", *command]
-    return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=110, check=False)
-
-
 def card_of(out: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((out / "run.json").read_text())
     return content
 
 
-def test_a_script_under_torchrun_is_recorded_unchanged(scripts: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    done = record(scripts, out, "torchrun", "--nproc-per-node", "2", str(scripts / "train.py"))
+def test_a_script_under_torchrun_is_recorded_unchanged(tmp_path: Path) -> None:
+    out, site, folder = tmp_path / "run", tmp_path / "site", Path(sys.executable).parent
+    site.mkdir()
+    for name, text in (("train.py", TRAIN), ("beside.py", ""), ("site/sitecustomize.py", SITECUSTOMIZE)):
+        (tmp_path / name).write_text(text)
+    environment = os.environ | {"PYTHONPATH": f"{site}:{Path(str(gnnperf.__file__)).parents[1]}",
+                                "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    steps = [word for name, count in STEPS.items() for word in (f"--{name.replace('_', '-')}", str(count))]
+    words = [sys.executable, "-m", "gnnperf", "record", "--out", str(out), *steps, "--"]
+    command = ["torchrun", "--nproc-per-node", "2", str(tmp_path / "train.py")]
+    done = subprocess.run([*words, *command], capture_output=True, text=True, env=environment, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained 20 __main__ True") == 2
     about = card_of(out)
@@ -127,12 +115,7 @@ def test_a_command_keeps_its_exit_code_and_a_complete_run_stays(tmp_path: Path) 
     ("state", "end", "code", "reason"),
     [
         ({"status": "broken", "reason": "rank 0: 12 of 13 steps ran"}, "", 1, "rank 0: 12 of 13 steps ran"),
-        (
-            {"status": "recording"},
-            "os.kill(os.getpid(), 9)",
-            137,
-            "the command ended with exit code 137",
-        ),  # killed: no rank could say so
+        ({"status": "recording"}, "os.kill(os.getpid(), 9)", 137, "the command ended with exit code 137"),  # killed
     ],
 )
 def test_what_became_of_a_broken_run_is_one_message(
