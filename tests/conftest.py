@@ -19,7 +19,6 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile=thorough
 settings.load_profile("gnnperf")
-
 gc.disable()  # until all tests are collected: importing and collecting leave no garbage
 
 

@@ -177,10 +177,7 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
 
 @numba.njit(cache=True)
 def changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
-    """A node with a demand begins (by = 1) or ends (by = -1): rates of what runs change with it.
-
-    `by` is an np.int64: for each of two literals numba would compile all of it.
-    """
+    """A node with a demand begins (by = 1) or ends (by = -1): rates of what runs change with it."""
     if shared.role[node % num_nodes] == RUNS:
         _work_changes(node, by, num_nodes, now, shared, state, heap)
     else:
@@ -216,7 +213,7 @@ def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: i
             heapq.heappush(heap, (now + latency_us[n], ENDS, node, 0))
             if shares:
                 state.left_us[node], state.since_us[node] = latency_us[n], now
-                changes(node, np.int64(1), num_nodes, now, shared, state, heap)
+                changes(node, np.int64(1), num_nodes, now, shared, state, heap)  # numba compiles anew for a literal
         elif version != state.version[node]:
             continue
         else:

@@ -46,8 +46,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 def share_the_unedited_step(patch: pytest.MonkeyPatch) -> None:
     """Edits of one trace have its unedited step in common, and no one reads their reports."""
-    kept: dict[str, Any] = {}
-    scheduled = Setup._scheduled
+    kept, scheduled = dict[str, Any](), Setup._scheduled
 
     def once(setup: Setup, given: Any) -> Any:
         key = repr(replace(setup.request, whatif=[]))

@@ -57,13 +57,12 @@ model = nn.Linear(16, 16)
 if ranks:
     model = nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-steps = 20
-for step in range(steps):
+for step in range(20):
     for _ in range(2):
         model(torch.ones(4, 16)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
-line = f"trained {steps} {__name__} {__file__ == os.path.abspath(sys.argv[0])}\\n"
+line = f"trained 20 {__name__} {__file__ == os.path.abspath(sys.argv[0])}\\n"
 os.write(1, line.encode())  # in one piece: ranks share the pipe
 if ranks:
     del model, optimizer
