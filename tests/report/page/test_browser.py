@@ -34,7 +34,9 @@ PIXELS = """(() => {
 })()"""
 TRACES = (
     "AMD-AGI+TraceLens/tests/traces/h100/Falconsai_nsfw_image_detection__1016002.json.gz",
+    "AMD-AGI+TraceLens/tests/traces/h100/gaunernst_bert-small-uncased__1016001.json.gz",
     "AMD-AGI+TraceLens/tests/traces/mi210/gpu_only_trace/gpu_only_trace.json.gz",
+    "AMD-AGI+TraceLens/tests/traces/mi300/Falconsai_nsfw_image_detection__1016002.json.gz",
     "HazyResearch+zoology/trace.json.gz",
     "NVIDIA+Megatron-LM/tp2/result",
     "facebookresearch+HolisticTraceAnalysis/tests/data/critical_path/end_to_end/simple_add/input/trace.json.gz",
