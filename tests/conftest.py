@@ -19,6 +19,7 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile=thorough
 settings.load_profile("gnnperf")
+gc.disable()  # until all tests are collected: importing and collecting leave no garbage
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -30,9 +31,11 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and collected tests out of later garbage collections, which would walk over all of them."""
+    """Leave modules and collected tests out of garbage collections; tables make many objects and few cycles."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

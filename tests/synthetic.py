@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
@@ -53,7 +56,16 @@ def prepared(tmp_path: Path, split: Split = SPLIT, earlier: Earlier | None = Non
     return prepare(DataConfig(cache_dir=str(tmp_path)), split, read, earlier)
 
 
+@cache
+def toy_data() -> PreparedData:
+    """The data set, prepared once for all tests of a process; no test changes it."""
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    return prepared(folder)
+
+
 def load_toys(patch: pytest.MonkeyPatch, cache: Path) -> None:
     """Let train.py have the data set, whichever it asks for."""
     for place in ("gnnperf.gnn.load_data", "gnnperf.gnn.data.prepare.load_data"):  # the export, and its module
-        patch.setattr(place, lambda config, device, links, earlier=None: prepared(cache, earlier=earlier))
+        patch.setattr(place, lambda config, device, links, earlier=None: prepared(cache, earlier=earlier) if earlier
+                      else toy_data())  # fmt: skip

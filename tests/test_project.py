@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -26,20 +27,18 @@ DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md",
 MAX_LINES = 450
 
 
-def _loaded_by(*modules: str) -> set[str]:
-    """Top-level modules that a fresh interpreter has loaded after importing `modules`."""
-    code = f"import sys, {', '.join(modules)}; print(*{{m.partition('.')[0] for m in sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+def _loaded_by(*modules: str, exports_of: Sequence[str] = ()) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after importing `modules` and what some of them export."""
+    exports = "[getattr(m, name) for m in map(sys.modules.get, sys.argv[1:]) for name in getattr(m, '__all__', ())]"
+    code = f"import sys, {', '.join(modules)}; {exports}; print(*{{m.partition('.')[0] for m in sys.modules}})"
+    command = [sys.executable, "-c", code, *exports_of]
+    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 
 
 def test_looking_at_traces_does_not_load_torch() -> None:
     """Every name that these packages export; of `predict`, which loads the network on demand, the package itself."""
     modules = [f"gnnperf.{package}" for package in WITHOUT_TORCH]
-    exports = "[getattr(m, name) for m in map(sys.modules.get, sys.argv[1:]) for name in getattr(m, '__all__', ())]"
-    code = f"import sys, {', '.join(modules)}; {exports}; print(*{{m.partition('.')[0] for m in sys.modules}})"
-    command = [sys.executable, "-c", code, *(m for m in modules if m != "gnnperf.predict")]
-    loaded = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+    loaded = _loaded_by(*modules, exports_of=[m for m in modules if m != "gnnperf.predict"])
     assert "pandas" in loaded
     assert not loaded & {"torch", "lightning", "torch_geometric", "wandb", "hydra"}
 

@@ -37,6 +37,9 @@ def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Call
     def call(*arguments: Any) -> Any:
         global _done
         _done += sum(one.size for one in arguments if isinstance(one, np.ndarray))
-        return (by_numba() if _done > in_python or "numba" in sys.modules else function)(*arguments)
+        if _done <= in_python and "numba" not in sys.modules:
+            return function(*arguments)
+        # In one piece, and to be written to: numba compiles anew for every other kind of array, for seconds.
+        return by_numba()(*(np.require(a, None, ["C", "W"]) if isinstance(a, np.ndarray) else a for a in arguments))
 
     return call

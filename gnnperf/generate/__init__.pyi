@@ -60,6 +60,7 @@ from .transformer.items import Item as Item
 from .transformer.items import Lane as Lane
 from .transformer.items import Op as Op
 from .transformer.items import Transfer as Transfer
+from .transformer.lengths import read_lengths as read_lengths
 from .transformer.orders import Pipeline as Pipeline
 from .transformer.pass_work import ItemTable as ItemTable
 from .transformer.pass_work import PlanRuns as PlanRuns

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gnnperf.core import NodeType, Source
+from gnnperf.core import NodeType, Source, each, require
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
@@ -16,10 +16,13 @@ from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import EDIT, step_bounds_us
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfPrediction
 from gnnperf.predict.target import with_collective_models
-from gnnperf.whatif import Edit, Edited, HardwareChange, apply, cluster_after
+from gnnperf.whatif import Edit, Edited, HardwareChange, ScaleSequence, apply, cluster_after
 
 CHANGED = ("{:.3g} of {:.3g} ms on devices and links change ({:.0f} % of it without a model: by its family or bound); "
            "changed nodes hold {:.3g} of the {:.3g} ms of the critical path")  # fmt: skip
+QUANTILES = (0.1, 0.5, 0.9)
+DISTRIBUTION = ("the step is the one of the median length of {} steps; the 10th, 50th and 90th percentiles of their "
+                "times are {:.4g}, {:.4g} and {:.4g} ms")  # fmt: skip
 ON_DEVICES = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COLLECTIVE)
 
 
@@ -35,28 +38,51 @@ def with_edits(
     """The prediction with what the edits make of the same step; their blind spots are among its warnings."""
     from gnnperf.predict.whatif import written  # loads all edits
 
-    edited = apply(unedited.prediction.graph, edits)
-    if collectives is not None and edited.hardware:
-        last = HardwareChange(partial(with_collective_models, collectives=collectives))
-        edited = replace(edited, hardware=(*edited.hardware, last))
-    grown = edited.graph.world_size != unedited.prediction.graph.world_size
-    chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
-    on = cluster_after(chosen, edited.hardware)
-    prediction = predict_edited(edited, predictor, chosen)
-    # no such step was measured
-    estimate = assemble(prediction, replace(question, same_hardware=False, hardware=on.device.name, cluster=on.name))
+    def edited_step(made: Sequence[Edit]) -> tuple[Edited, ClusterSpec, StepPrediction]:
+        edited = apply(unedited.prediction.graph, made)
+        if collectives is not None and edited.hardware:
+            last = HardwareChange(partial(with_collective_models, collectives=collectives))
+            edited = replace(edited, hardware=(*edited.hardware, last))
+        grown = edited.graph.world_size != unedited.prediction.graph.world_size
+        chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
+        on = cluster_after(chosen, edited.hardware)
+        # no such step was measured
+        own = replace(question, same_hardware=False, hardware=on.device.name, cluster=on.name)
+        return edited, chosen, assemble(predict_edited(edited, predictor, chosen), own)
+
+    edited, chosen, estimate = edited_step(edits)
+    times_us = _times_us(edits, lambda made: edited_step(made)[2].step_time_us)
     interval = None
     if question.from_trace and not edited.hardware and chosen == cluster and unedited.step_time_us > 0:
         interval = step_bounds_us(EDIT, estimate.step_time_us / unedited.step_time_us)
     unknown = tuple(dict.fromkeys(edited.unknown))
-    result = (*edited.result, *([_changed(unedited, edited, prediction)] if question.from_trace else []))
+    result = (*edited.result, *([_changed(unedited, edited, estimate.prediction)] if question.from_trace else []))
+    quantiles_us = {}
+    if len(times_us):
+        quantiles_us = dict(zip(QUANTILES, np.quantile(times_us, QUANTILES).tolist(), strict=True))
+        result = (*result, DISTRIBUTION.format(len(times_us), *(us / 1e3 for us in quantiles_us.values())))
     num_touched = int(edited.touched.sum())
-    whatif = WhatIfPrediction(tuple(map(written, edits)), estimate, num_touched, unknown, result, interval)
+    whatif = WhatIfPrediction(
+        tuple(map(written, edits)), estimate, num_touched, unknown, result, interval, quantiles_us
+    )
     own = [note for note in estimate.notes if note not in unedited.notes]
     return replace(
         unedited, whatif=whatif, warnings=(*_uncovered(unedited, estimate), *unedited.warnings),
         notes=(*own, *unedited.notes),
     )  # fmt: skip
+
+
+def _times_us(edits: Sequence[Edit], time_us: Callable[[Sequence[Edit]], float]) -> np.ndarray:
+    """[num_steps] times of steps whose sequences differ in length; [0] where no edit states several lengths."""
+    places = [place for place, edit in enumerate(edits) if isinstance(edit, ScaleSequence) and edit.lengths]
+    require(len(places) <= 1, "sequence={lengths: ..}", len(places), "once in a list of edits")
+    if not places:
+        return np.zeros(0)
+    (place,) = places
+    steps = edits[place].of_steps()  # type: ignore[attr-defined]  # a ScaleSequence
+    of_length = {one: time_us([*edits[:place], one, *edits[place + 1 :]])
+                 for one in each(list(dict.fromkeys(steps)), "predicting", "lengths")}  # fmt: skip
+    return np.array([of_length[one] for one in steps])
 
 
 def _changed(unedited: StepPrediction, edited: Edited, prediction: Prediction) -> str:

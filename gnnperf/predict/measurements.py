@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph, StepLabel
 from gnnperf.predict.request import Profiler, TraceEvidence
 from gnnperf.schedule import MeasuredStep
@@ -56,8 +57,21 @@ class TraceMeasurements:
 
     @cached_property
     def outliers(self) -> frozenset[int]:
-        """Steps that are far from the others (`outlier_steps`)."""
-        return outlier_steps(self.graph.steps)
+        """Steps that are far from the others (`outlier_steps`), and from those of their own shapes."""
+        rows = pd.DataFrame({"us": self.steps_us, "shapes": self.shapes})
+        of_shapes = rows.groupby("shapes")["us"]
+        away = np.abs(np.log(rows["us"].clip(lower=1e-9) / of_shapes.transform("median"))) > np.log(OUTLIER)
+        return outlier_steps(self.graph.steps) & set(rows.index[away | (of_shapes.transform("size") == 1)])
+
+    @cached_property
+    def shapes(self) -> dict[int, int]:
+        """Step -> number of its set of shapes, from 0 in order of appearance: inputs of all work on devices."""
+        nodes = self.graph.nodes
+        works = nodes[nodes["node_type"].isin((NodeType.COMPUTE, NodeType.MEMORY)).to_numpy()]
+        calls = works.groupby(["op_name", "input_dims"], observed=True, dropna=False, sort=False).ngroup().to_numpy()
+        sums = pd.Series(pd.util.hash_array(calls), works["step"].to_numpy()).groupby(level=0).sum()
+        numbers, _ = pd.factorize(sums.reindex([step.step for step in self.graph.steps], fill_value=0))
+        return {step.step: int(number) for step, number in zip(self.graph.steps, numbers, strict=True)}
 
     @cached_property
     def classes(self) -> pd.DataFrame:

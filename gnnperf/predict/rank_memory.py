@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
 NO_EDITS_OF_PLANS = "What if: not known is peak memory of a plan with {}; set keys of the plan instead"
+OTHER_SHAPES = "Steps of the trace differ in shapes; the measured peak memory is that of a later step."
 OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
@@ -122,7 +123,9 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
     with effects_cached_in(request.cache_folder):
         peaks = peak_memory(run, batches_held=request.batches_held, step=estimate.label.name, on_gpu=on_gpu)
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
-    sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
+    sentences = [] if same or device is None else [OTHER_DEVICE.format(device.name)]
+    if measured and estimate.measurements is not None and len(set(estimate.measurements.shapes.values())) > 1:
+        sentences.append(OTHER_SHAPES)
     given = replace(estimate, peak_memory=result, notes=(*estimate.notes, *sentences))
     return given if given.whatif is None else _edited(given, request, run, device, on_gpu)
 

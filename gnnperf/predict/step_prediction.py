@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ class WhatIfPrediction:
     result: tuple[str, ...] = ()  # sentences: what the edits found and did
     # lowest and highest step with edits / step without; None: unknown
     ratio_interval: tuple[float, float] | None = None
+    # share of steps -> the time that they stay below, where steps differ; {}: they do not
+    quantiles_us: Mapping[float, float] = field(default_factory=dict)
 
     @property
     def step_time_us(self) -> float:

@@ -102,8 +102,14 @@ def _hardware(one: StepPrediction) -> dict[str, Any]:
 def _steps(estimate: StepPrediction) -> list[dict[str, Any]] | None:
     """Every measured step of the trace; null for a plan."""
     measured = estimate.measurements
-    return None if measured is None else [{"step": step, "time_us": us, "is_outlier": step in measured.outliers}
-                                          for step, us in measured.steps_us.items()]  # fmt: skip
+    return (
+        None
+        if measured is None
+        else [
+            {"step": step, "time_us": us, "is_outlier": step in measured.outliers, "shapes": measured.shapes[step]}
+            for step, us in measured.steps_us.items()
+        ]
+    )
 
 
 def _memory(rank: RankMemory) -> dict[str, Any]:
@@ -155,6 +161,7 @@ def _whatif(estimate: StepPrediction) -> dict[str, Any] | None:
         **_hardware(whatif.prediction),
         "edits": list(whatif.edits),
         "step_time_ratio_interval": whatif.ratio_interval and list(whatif.ratio_interval),
+        "step_time_quantiles_us": {str(share): us for share, us in whatif.quantiles_us.items()} or None,
         "difference_us": difference_us,
         "difference_share": difference_us / estimate.step_time_us if estimate.step_time_us else None,
         "num_touched_nodes": whatif.num_touched,

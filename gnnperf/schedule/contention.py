@@ -58,7 +58,8 @@ def schedule_with_contention(
         steps = _steps(edges, lag_us[edges.index], cross_step_edges(graph, lane_ends(graph.nodes)), graph.num_nodes)
         state = _idle(num_unrolled * graph.num_nodes, demands)
         demands = demands._replace(line_us=np.minimum(demands.line_us, latency_us))  # nothing spares more than all
-        served = simulate(num_unrolled, latency_us, ready_us, steps, demands, state).reshape(served.shape)
+        times_us = (np.require(times, None, ["C", "W"]) for times in (latency_us, ready_us))  # see core.loops
+        served = simulate(num_unrolled, *times_us, steps, demands, state).reshape(served.shape)
     return Contended(schedule_copies(graph, edges, served, lag_us, ready_us), served[-1])
 
 
@@ -97,13 +98,13 @@ def _observe(node, what, when_us, latency_us, demands, state):  # type: ignore[n
         heap.clear()
         if what[event] == STARTS:
             state.left_us[n], state.since_us[n] = latency_us[n] + demands.line_us[n], now  # with all that may be spared
-            changes(n, 1, len(latency_us), now, demands, state, heap)
+            changes(n, np.int64(1), len(latency_us), now, demands, state, heap)
         else:
             left_us = state.left_us[n] - (now - state.since_us[n]) * state.rate[n]
             if state.changed[n]:
                 advanced_us = latency_us[n] + demands.line_us[n] - max(left_us, 0.0)
                 isolated_us[n] = min(advanced_us, latency_us[n] + state.spared_us[n])
-            changes(n, -1, len(latency_us), now, demands, state, heap)
+            changes(n, np.int64(-1), len(latency_us), now, demands, state, heap)
     return isolated_us
 
 

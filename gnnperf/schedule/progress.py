@@ -213,13 +213,13 @@ def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: i
             heapq.heappush(heap, (now + latency_us[n], ENDS, node, 0))
             if shares:
                 state.left_us[node], state.since_us[node] = latency_us[n], now
-                changes(node, 1, num_nodes, now, shared, state, heap)
+                changes(node, np.int64(1), num_nodes, now, shared, state, heap)  # numba compiles anew for a literal
         elif version != state.version[node]:
             continue
         else:
             state.version[node] += 1
             if shares:
-                changes(node, -1, num_nodes, now, shared, state, heap)
+                changes(node, np.int64(-1), num_nodes, now, shared, state, heap)
             if state.changed[node]:
                 served[node] = max(now - begin[node], latency_us[n] - state.spared_us[node])
         for e in range(steps.first[n], steps.first[n + 1]):

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isnan, prod
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Phase, Relation, require
-from gnnperf.generate import Argument, each, parse, text
+from gnnperf.generate import Argument, each, parse, read_lengths, text
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batch import with_traffic
 from gnnperf.whatif.batch_shapes import all_shapes, whole
@@ -29,26 +30,40 @@ SHARDED = ("what flat buffers of parameters, gathered or scattered, become with 
            "more): they stay")  # fmt: skip
 FLOAT_BYTES = 4.0
 SENDS_GRADIENTS = "all_reduce"
+MOST_STEPS = 64  # of different lengths; of more, as many at equal distances by rank
 RESULT = "sequences of {} become {}; {} samples; tokens are sizes {}; tables of positions {}"
 SAME_CAUSAL = 1e-6  # relative
 
 
 @dataclass(frozen=True)
 class ScaleSequence:
-    """Every sequence is longer or shorter."""
+    """Every sequence is longer or shorter: by one number, or by another one in every step."""
 
-    factor: float | None = None  # new length / old length; None: `to` is given
-    to: int | None = None  # the new length; None: `factor` is given
+    factor: float | None = None  # new length / old length
+    to: int | None = None  # the new length
     of: int | None = None  # the old length, where a program has several; None: its only one
+    lengths: str | None = None  # CSV file: the padded length of each of many steps; the edit takes the median one
 
     def __post_init__(self) -> None:
-        both = (self.factor, self.to)
-        require((self.factor is None) != (self.to is None), "factor, to of a sequence", both, "one of the two")
+        ways = (self.factor, self.to, self.lengths)
+        require(sum(way is not None for way in ways) == 1, "factor, to, lengths of a sequence", ways, "one of them")
         value = self.factor if self.to is None else self.to
-        require(value is not None and value > 0, "factor or to of a sequence", value, "above 0")
+        require(self.lengths is not None or (value is not None and value > 0), "factor or to of a sequence", value,
+                "above 0")  # fmt: skip
+
+    def of_steps(self) -> tuple[ScaleSequence, ...]:
+        """The edit of every step, by ascending length, where lengths differ; () of one length."""
+        if self.lengths is None:
+            return ()
+        values = np.sort(read_lengths(Path(self.lengths)))
+        if len(np.unique(values)) > MOST_STEPS:
+            values = values[((np.arange(MOST_STEPS) + 0.5) / MOST_STEPS * len(values)).astype(np.int64)]
+        return tuple(ScaleSequence(to=length, of=self.of) for length in values.tolist())
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""
+        if steps := self.of_steps():
+            return steps[len(steps) // 2](graph)
         sequence = find_sequence(graph, self.of)
         new_length = self.to or whole(sequence.length, self.factor or 1.0, "length", "factor of a sequence")
         if new_length == sequence.length:

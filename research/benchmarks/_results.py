@@ -72,6 +72,8 @@ STATEMENTS = {
                              (5.0, 10.0), RUN + "plan_memory", "memory.md#peak-memory-of-plans"),
     "published_steps": Statement("published training speeds of 15 configurations, mean error", (12.0,),
                                  RUN + "published_steps", "plans.md#plans-as-published"),
+    "step_lengths": Statement("steps of several lengths from a trace of one, error of p10 / p50 / p90",
+                              (10.0, 10.0, 10.0), RUN + "step_lengths", "edits.md#steps-of-several-lengths"),
     "unseen_programs": Statement("steps of two programs never looked at, mean error", (15.0,), RUN + "unseen_programs",
                              PROGRAMS),
     "whole_models": Statement("whole models, unseen A100-80GB / L4, mean error", (7.6, 12.4), RUN + "whole_models",

@@ -111,6 +111,7 @@ def interval_over_groups(
         return float("nan"), float("nan")
     parts = [values[use][group == number] for number in range(len(names))]
     draws = np.random.default_rng(seed).integers(0, len(names), size=(num_draws, len(names)))
-    result = [statistic(np.concatenate([parts[number] for number in draw])) for draw in draws]
-    low, high = np.quantile(result, [(1 - level) / 2, (1 + level) / 2])
+    different, place = np.unique(np.sort(draws, axis=1), axis=0, return_inverse=True)  # of few groups, few draws are
+    result = np.array([statistic(np.concatenate([parts[number] for number in draw])) for draw in different])
+    low, high = np.quantile(result[place.ravel()], [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

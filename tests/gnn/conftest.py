@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from synthetic import prepared
+from synthetic import toy_data
 
 from gnnperf.gnn.data.prepare import PreparedData
 
@@ -15,6 +15,6 @@ def toy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def data(toy_cache: Path) -> PreparedData:
+def data() -> PreparedData:
     """The made-up data set; no test changes it."""
-    return prepared(toy_cache)
+    return toy_data()

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 
 import numpy as np
 import torch
-from synthetic import prepared
+from synthetic import toy_data
 
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
-from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, Head, TypedGNN
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import Shares
 
 OTHERS = Shares(0.75, 0.25)  # of the corrections of kernels, in programs that training lacks
-
-
-@cache
-def toy_data() -> PreparedData:
-    """The data set of the toy runs, prepared once for all tests, which read it from this folder."""
-    folder = Path(mkdtemp())
-    atexit.register(shutil.rmtree, folder)
-    return prepared(folder)
 
 
 @cache

@@ -17,6 +17,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict import StepPrediction
 from gnnperf.predict.api import predict
 from gnnperf.predict.edited import predict_edited, with_edits
 from gnnperf.predict.request import Request
@@ -127,6 +128,24 @@ def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
     console = Console(width=120, record=True, file=io.StringIO())
     print_summary(estimate, onto=console)
     assert "what if: 320 us" in console.export_text()
+
+
+def test_steps_of_several_lengths_have_quantiles(tmp_path: Path) -> None:
+    (tmp_path / "lengths.csv").write_text("128\n64\n128\n64\n128\n128\n")
+    trace = Path(__file__).parents[2] / "datasets/cpu-lengths/gpt_l2_w128_s192_b8_len64_x2_lo/1"
+
+    def edited(**sequence: object) -> StepPrediction:
+        return predict(Request(trace=trace, whatif=[{"sequence": sequence}], memory=False, findings=False))
+
+    several, longer = edited(lengths=str(tmp_path / "lengths.csv")), edited(to=128)
+    assert several.whatif is not None and longer.whatif is not None
+    assert several.whatif.step_time_us == longer.whatif.step_time_us > 1.2 * several.step_time_us  # the median length
+    low, middle, high = several.whatif.quantiles_us.values()
+    assert (low, middle, high) == pytest.approx((several.step_time_us, *[longer.whatif.step_time_us] * 2))
+    assert document(several)["whatif"]["step_time_quantiles_us"] == {"0.1": low, "0.5": middle, "0.9": high}
+    assert "median length of 6 steps" in "".join(whatif_lines(several))
+    with pytest.raises(InputError, match="once in a list"):
+        predict(Request(trace=trace, whatif=[{"sequence": {"lengths": str(tmp_path / "lengths.csv")}}] * 2))
 
 
 def test_a_work_that_no_one_reports_is_stated() -> None:

@@ -57,6 +57,26 @@ def test_outlier_steps_are_named_and_the_reported_step_is_none_of_them() -> None
     assert [one["is_outlier"] for one in document(result)["measured_steps"]] == [False, True, False]
 
 
+def test_steps_of_other_shapes_are_no_outliers() -> None:
+    steps, graph = _steps(100e3, 100e3, 200e3, 200e3, 100e3, 350e3), two_rank_graph()
+    shapes = ["[[8,8]]", "[[8,8]]", "[[16,8]]", "[[16,8]]", "[[8,8]]", "[[8,8]]"]
+    nodes = pd.concat([graph.nodes.assign(step=step, input_dims=dims) for step, dims in enumerate(shapes)])
+    measured = TraceMeasurements(replace(graph, nodes=nodes, steps=steps))
+    assert measured.shapes == {0: 0, 1: 0, 2: 1, 3: 1, 4: 0, 5: 0}
+    assert measured.outliers == {5}
+    line = steps_line(replace(toy_prediction(label=steps[3]), measurements=measured))[0]
+    assert line.endswith("this is step 3, of 2 sets of shapes, with those of steps 2, 3")
+
+
+def test_a_recorded_run_of_several_lengths() -> None:
+    """Eight batches of seven lengths take turns in 16 steps."""
+    run = "datasets/cpu-lengths/bert_l2_w192_s192_b4_len64-32-96-48-128-64-192-80_x1_lo/1"
+    result = predict(Request(trace=Path(__file__).parents[2] / run, findings=False, memory=True))
+    assert result.measurements is not None and result.measurements.outliers == frozenset()
+    assert sorted(pd.Series(result.measurements.shapes).value_counts()) == [2, 2, 2, 2, 2, 2, 4]
+    assert any("differ in shapes" in note for note in result.notes)
+
+
 def test_a_class_holds_all_steps_and_ranks() -> None:
     graph = two_rank_graph()
     nodes = pd.concat([graph.nodes] * 8, ignore_index=True)

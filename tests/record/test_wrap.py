@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -56,44 +57,22 @@ model = nn.Linear(16, 16)
 if ranks:
     model = nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-steps = int(sys.argv[1])
-for step in range(steps):
+for step in range(20):
     for _ in range(2):
         model(torch.ones(4, 16)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
-line = f"trained {steps} {__name__} {__file__ == os.path.abspath(sys.argv[0])}\\n"
+line = f"trained 20 {__name__} {__file__ == os.path.abspath(sys.argv[0])}\\n"
 os.write(1, line.encode())  # in one piece: ranks share the pipe
 if ranks:
     del model, optimizer
     gc.collect()  # a model that still holds its group at exit may abort the program: its threads want the interpreter
     dist.destroy_process_group()
-sys.exit(int(sys.argv[2]))
 """
 # of all sorts 2 + 3 + 2 + 2 + 3 + 1 = 13
 STEPS: dict[str, Any] = {"warmup_steps": 2, "unprofiled_steps": 3, "profiled_steps": 2}
 # A command whose rank 0 states what became of the run, and then ends.
-LEAVES = "import os, sys; open(sys.argv[1] + '/run.json', 'w').write(sys.argv[2]); os.kill(os.getpid(), {signal})"
-
-
-@pytest.fixture
-def scripts(tmp_path: Path) -> Path:
-    """A folder with train.py, and an environment that lacks what the recorder must not need."""
-    folder = tmp_path / "scripts"
-    (folder / "site").mkdir(parents=True)
-    for name, text in (("train.py", TRAIN), ("beside.py", ""), ("site/sitecustomize.py", SITECUSTOMIZE)):
-        (folder / name).write_text(text)
-    return folder
-
-
-def record(scripts: Path, out: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    folder, source = Path(sys.executable).parent, Path(str(gnnperf.__file__)).parents[1]
-    environment = os.environ | {
-        "PYTHONPATH": f"{scripts / 'site'}:{source}", "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
-    steps = [word for name, count in STEPS.items() for word in (f"--{name.replace('_', '-')}", str(count))]
-    words = [sys.executable, "-m", "gnnperf", "record", "--out", str(out), *steps, "--", *command]
-    return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=110, check=False)
+LEAVES = "import os, sys; open(sys.argv[1] + '/run.json', 'w').write(sys.argv[2]); {end}"
 
 
 def card_of(out: Path) -> dict[str, Any]:
@@ -101,9 +80,17 @@ def card_of(out: Path) -> dict[str, Any]:
     return content
 
 
-def test_a_script_under_torchrun_is_recorded_unchanged(scripts: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    done = record(scripts, out, "torchrun", "--nproc-per-node", "2", str(scripts / "train.py"), "20", "0")
+def test_a_script_under_torchrun_is_recorded_unchanged(tmp_path: Path) -> None:
+    out, site, folder = tmp_path / "run", tmp_path / "site", Path(sys.executable).parent
+    site.mkdir()
+    for name, text in (("train.py", TRAIN), ("beside.py", ""), ("site/sitecustomize.py", SITECUSTOMIZE)):
+        (tmp_path / name).write_text(text)
+    environment = os.environ | {"PYTHONPATH": f"{site}:{Path(str(gnnperf.__file__)).parents[1]}",
+                                "PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    steps = [word for name, count in STEPS.items() for word in (f"--{name.replace('_', '-')}", str(count))]
+    words = [sys.executable, "-m", "gnnperf", "record", "--out", str(out), *steps, "--"]
+    command = ["torchrun", "--nproc-per-node", "2", str(tmp_path / "train.py")]
+    done = subprocess.run([*words, *command], capture_output=True, text=True, env=environment, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("trained 20 __main__ True") == 2
     about = card_of(out)
@@ -116,28 +103,24 @@ def test_a_script_under_torchrun_is_recorded_unchanged(scripts: Path, tmp_path: 
     assert str(tmp_path) not in (out / "run.json").read_text()
 
 
-def test_a_module_keeps_its_exit_code_and_a_complete_run_stays(
-    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(scripts)
-    done = record(scripts, tmp_path / "run", sys.executable, "-m", "train", "14", "3")
-    assert done.returncode == 3, done.stderr
-    assert (card_of(tmp_path / "run")["status"], card_of(tmp_path / "run")["workload"]) == ("complete", "train")
+def test_a_command_keeps_its_exit_code_and_a_complete_run_stays(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEAVES.format(end="sys.exit(3)"), str(tmp_path), '{"status": "complete"}']
+    assert (wrap(command, tmp_path, **STEPS), card.status(tmp_path)) == (3, "complete")
     with pytest.raises(InputError, match="holds a complete run"):
-        wrap(["true"], tmp_path / "run", **STEPS)
+        wrap(["true"], tmp_path, **STEPS)
 
 
 @pytest.mark.parametrize(
-    ("state", "signal", "code", "reason"),
+    ("state", "end", "code", "reason"),
     [
-        ({"status": "broken", "reason": "rank 0: 12 of 13 steps ran"}, 0, 1, "rank 0: 12 of 13 steps ran"),
-        ({"status": "recording"}, 9, 137, "the command ended with exit code 137"),  # killed: no rank could say so
+        ({"status": "broken", "reason": "rank 0: 12 of 13 steps ran"}, "", 1, "rank 0: 12 of 13 steps ran"),
+        ({"status": "recording"}, "os.kill(os.getpid(), 9)", 137, "the command ended with exit code 137"),  # killed
     ],
 )
 def test_what_became_of_a_broken_run_is_one_message(
-    tmp_path: Path, state: dict[str, str], signal: int, code: int, reason: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, state: dict[str, str], end: str, code: int, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    command = [sys.executable, "-c", LEAVES.format(signal=signal), str(tmp_path), json.dumps(state)]
+    command = [sys.executable, "-c", LEAVES.format(end=end), str(tmp_path), json.dumps(state)]
     assert wrap(command, tmp_path, **STEPS) == code
     assert (card_of(tmp_path)["status"], card.reason(tmp_path)) == ("broken", reason)
     message = capfd.readouterr().err
@@ -173,12 +156,16 @@ def endings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[]
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"), [(None, "rank 0: 3 of 13 steps ran"), (KeyError("a secret"), "rank 0: KeyError")]
+    ("module", "error", "reason"),
+    [(None, None, "rank 0: 3 of 13 steps ran"), ("train.gpt", KeyError("a secret"), "rank 0: KeyError")],
 )
 def test_a_program_that_ends_early_breaks_its_run(
-    endings: list[Callable[[], object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None,
-    reason: str,
+    endings: list[Callable[[], object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str | None,
+    error: Exception | None, reason: str,
 ) -> None:  # fmt: skip
+    """A script has the name of its file, `python -m module` that of the module."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec(module, None) if module else None)
+    monkeypatch.setattr(sys, "argv", ["folder/script.py"])
     monkeypatch.delitem(sys.modules, script.RECORDER)
     optimizer = took_step()
     for _ in range(4):  # the first only begins the recording
@@ -188,6 +175,7 @@ def test_a_program_that_ends_early_breaks_its_run(
     for ending in endings:
         ending()
     assert (card.status(tmp_path / "run"), card.reason(tmp_path / "run")) == ("broken", reason)
+    assert card_of(tmp_path / "run")["workload"] == (module or "script")
     script._marker.cache_clear()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,6 +46,21 @@ def test_by_hand() -> None:
     assert nodes["message_bytes"][TRANSFER] == graph.nodes["message_bytes"][TRANSFER] + 4.0 * 6 * 15
     assert nodes["latency_us"][[SCORES, TRANSFER]].isna().all()
     assert "sequences of 6 become 12" in edited.result[0]
+
+
+def test_steps_of_several_lengths_take_the_median_one(tmp_path: Path) -> None:
+    file = tmp_path / "lengths.csv"
+    file.write_text("length\n18\n12\n6\n12\n")
+    edit = ScaleSequence(lengths=str(file))
+    assert [one.to for one in edit.of_steps()] == [6, 12, 12, 18]
+    assert "sequences of 6 become 12" in edit(attention_layer(SIZE)).result[0]
+    file.write_text("\n".join(map(str, range(1, 1001))))
+    many = [one.to for one in edit.of_steps()]
+    assert (len(many), many[0], many[32], many[-1]) == (64, 8, 508, 993)
+    with pytest.raises(InputError, match="one of them"):
+        ScaleSequence(to=12, lengths=str(file))
+    with pytest.raises(InputError, match="no such file"):
+        ScaleSequence(lengths="none.csv")(attention_layer(SIZE))
 
 
 @settings(max_examples=10)
@@ -111,7 +127,7 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match=r"6 x 0.4 is no whole length"):
         ScaleSequence(factor=0.4)(attention_layer(SIZE))
     for settings_ in ({}, {"factor": 2.0, "to": 8}):
-        with pytest.raises(InputError, match="one of the two"):
+        with pytest.raises(InputError, match="one of them"):
             ScaleSequence(**settings_)  # type: ignore[arg-type]
 
 

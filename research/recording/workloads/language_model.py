@@ -35,7 +35,8 @@ class Inputs(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """[B, S] int64 -> [N, W]."""
-        vectors: torch.Tensor = self.token(tokens) + self.position  # [B, S, W]
+        places = self.position if tokens.shape[1] == len(self.position) else self.position[: tokens.shape[1]]
+        vectors: torch.Tensor = self.token(tokens) + places  # [B, S, W]
         return vectors.flatten(0, 1)
 
 
@@ -62,7 +63,7 @@ class Block(nn.Module):
     def __init__(self, size: Transformer) -> None:
         super().__init__()
         width = size.width
-        self.causal, self.sequence = size.causal, size.sequence
+        self.causal, self.rows = size.causal, (size.batch, -1) if size.lengths else (-1, size.sequence)
         self.up_times = repeats_here(size.repeats, size.repeating_rank)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv: nn.Module = nn.Linear(width, 3 * width)
@@ -80,7 +81,7 @@ class Block(nn.Module):
         """[N, W] -> [N, own heads * 64]: W, or with tensor parallelism this rank's part of it."""
         whole = self.qkv(vectors)  # [N, 3 * own heads * 64]
         heads = whole.shape[1] // (3 * HEAD)
-        split = whole.view(-1, self.sequence, 3, heads, HEAD)
+        split = whole.view(*self.rows, 3, heads, HEAD)
         q, k, v = split.permute(2, 0, 3, 1, 4)  # [B, H, S, 64] each
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return mixed.transpose(1, 2).reshape(-1, heads * HEAD)

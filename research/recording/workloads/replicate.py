@@ -58,7 +58,9 @@ def replicated(model: nn.Module) -> nn.Module:
     return replicate(model.to(device()), DEFAULT_BUCKET_MB)
 
 
-def own_batches(make: Callable[[], Batch], data_rank: int | None = None) -> Iterator[Batch]:
+def own_batches(
+    make: Callable[[], Batch], data_rank: int | None = None, num_batches: int = NUM_BATCHES
+) -> Iterator[Batch]:
     """Batches without end; ranks of the same `data_rank` (None: its own number) draw the same."""
     torch.manual_seed(SEED + 1 + (dist.get_rank() if data_rank is None else data_rank))
-    return cycle([make() for _ in range(NUM_BATCHES)])
+    return cycle([make() for _ in range(num_batches)])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import cycle
 
 import torch
 import torch.distributed as dist
@@ -16,7 +17,7 @@ from gnnperf.core import InputError, require
 from research.recording.workloads.accelerate import Batch, compiled, model_trainer
 from research.recording.workloads.language_model import HEAD, Block, Recomputed, language_model, recomputed
 from research.recording.workloads.pipeline import ORDERS, Order, PipelineTrainer, layers_of_stage
-from research.recording.workloads.replicate import own_batches, replicate
+from research.recording.workloads.replicate import NUM_BATCHES, own_batches, replicate
 from research.recording.workloads.tensor_parallel import can_be_cut, cut_blocks
 from research.recording.workloads.workload import SEED, Trainer, Workload, arithmetic, device
 
@@ -42,7 +43,7 @@ class Transformer(Workload, kind="transformer",
                   letters={"layers": "l", "width": "w", "sequence": "s", "batch": "b"}, otherwise={
     "vocabulary": "v", "bucket_mb": "mb", "parallel": "", "order": "", "accumulation": "acc",
     "precision": "", "checkpointing": "ckpt", "optimizer": "", "repeats": "rep", "repeating_rank": "on",
-    "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
+    "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph", "lengths": "len",
 }):  # fmt: skip
     """A language model."""
 
@@ -65,6 +66,7 @@ class Transformer(Workload, kind="transformer",
     blocking: bool = False  # ranks wait for a bucket of gradients where they send it (DDP)
     compile: bool = False  # with torch.compile (CUDA only)
     cuda_graph: bool = False  # the step is captured once and replayed (one CUDA device only)
+    lengths: tuple[int, ...] = ()  # tokens per sample of the batches, which take turns; (): `sequence`
 
     @property
     def name(self) -> str:
@@ -95,6 +97,9 @@ def _check(size: Transformer) -> None:
     require(of_each_rank or size.uneven == 1, "uneven", size.uneven, f"1 with {size.parallel}: ranks share a batch")
     require(size.parallel == Parallel.DDP or not size.blocking, "blocking", size.blocking,
             f"false with {size.parallel}")  # fmt: skip
+    same_shapes = size.parallel == Parallel.PP or size.uneven != 1 or size.cuda_graph
+    require(not (size.lengths and same_shapes), "lengths", size.lengths, "() with a pipeline, uneven or cuda_graph")
+    require(max(size.lengths, default=0) <= size.sequence, "lengths", size.lengths, f"up to {size.sequence}")
     plain = size.parallel == Parallel.DDP and dist.get_world_size() == 1
     require(plain or not size.cuda_graph, "cuda_graph", size.cuda_graph, "false with several ranks")
 
@@ -110,7 +115,8 @@ def _with_recomputation(model: nn.Sequential, size: Transformer) -> nn.Sequentia
 
 
 def _batches(size: Transformer, data_rank: int, samples: int) -> Iterator[Batch]:
-    return own_batches(lambda: _batch(size, samples), data_rank)
+    sizes = cycle([replace(size, sequence=length) for length in size.lengths] or [size])
+    return own_batches(lambda: _batch(next(sizes), samples), data_rank, len(size.lengths) or NUM_BATCHES)
 
 
 def _batch(size: Transformer, samples: int) -> Batch:

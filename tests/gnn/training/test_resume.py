@@ -31,7 +31,7 @@ from gnnperf.gnn.training.resume import resume_path
 from tests.gnn.training.test_fit import config
 
 SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "model.num_layers=1", "data.batch_size=2",
-         "trainer.max_epochs=4")  # fmt: skip
+         "trainer.max_epochs=4", "evaluate_on=[val]")  # fmt: skip
 
 
 def end_in_epoch_2(module: LatencyModule, outputs: object, batch: object, batch_idx: int) -> None:
@@ -155,7 +155,8 @@ def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_pat
     }
     # Forks of a server that has loaded what training needs: this process may have threads, which forks lack.
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["train", "lightning.pytorch", "torch._dynamo", "gnnperf.gnn.training.fit"])
+    server.set_forkserver_preload(["train", "lightning.pytorch", "torch._dynamo", "gnnperf.gnn.training.fit",
+                                   "gnnperf.gnn.training.look", "research.baselines.training"])  # fmt: skip
     ranks = [server.Process(target=train_as, args=(tmp_path, rank, of_torchrun)) for rank in range(2)]
     for process in ranks:
         process.start()

@@ -237,51 +237,33 @@ def test_layout_on_a_desk_and_on_a_phone(page: Page) -> None:
     check_layout(page)
 
 
-def test_layout_of_a_comparison_and_a_roofline(page: Page, out: Path, tmp_path: Path) -> None:
+def test_layout_and_serious_findings_of_axe_core_on_every_page(page: Page, out: Path, tmp_path: Path) -> None:
     assert cli.main(["compare", str(out), str(out), "--quiet", "--html", str(tmp_path / "c.html")]) == 0
     assert cli.main(["roofline", str(out), "--out", str(tmp_path / "r.html")]) == 0
-    for name in ("c.html", "r.html"):
-        page.open(tmp_path / name)
+    for path in (tmp_path / "c.html", tmp_path / "r.html", out / "report.html"):
+        page.open(path)
+        page.ask(f"{AXE.read_text(encoding='utf-8')}; 0")
+        for scheme in ("dark", "light"):
+            page.media(scheme)
+            page.ask(FRAME)
+            assert page.ask(SERIOUS) == [], (path.name, scheme)
         check_layout(page, "h1")
-    page.open(out / "report.html", DRAWN)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Page]:
-    assert PROGRAM is not None
-    with Page(PROGRAM) as opened:
-        yield opened
-
-
-def serious_findings(page: Page) -> list[str]:
-    page.ask(f"{AXE.read_text(encoding='utf-8')}; 0")
-    return list(page.ask(SERIOUS))
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_serious_finding_of_axe_core(browser: Page, out: Path, tmp_path: Path, scheme: str) -> None:
-    assert cli.main(["compare", str(out), str(out), "--quiet", "--html", str(tmp_path / "c.html")]) == 0
-    assert cli.main(["roofline", str(out), "--out", str(tmp_path / "r.html")]) == 0
-    browser.media(scheme)
-    for path in (out / "report.html", tmp_path / "c.html", tmp_path / "r.html"):
-        browser.open(path)
-        assert serious_findings(browser) == []
-    browser.media("light")
 
 
 @pytest.mark.mirror
 @pytest.mark.parametrize("name", TRACES)
-def test_layout_of_public_traces(browser: Page, name: str, mirror: Path, tmp_path: Path) -> None:
+def test_layout_of_public_traces(page: Page, name: str, mirror: Path, tmp_path: Path) -> None:
     edits = [{"batch": {"factor": 2.0}}] if "Falconsai" in name else []
     prediction = predict(Request(trace=mirror / name, memory=False, whatif=edits))
     write_report(prediction, tmp_path / "out")
-    browser.events.clear()
-    browser.open(tmp_path / "out" / "report.html", DRAWN)
-    check_layout(browser)
-    assert browser.complaints() == []
+    page.events.clear()
+    page.open(tmp_path / "out" / "report.html", DRAWN)
+    check_layout(page)
+    assert page.complaints() == []
 
 
-def test_paper_is_white_and_has_the_timeline(page: Page) -> None:
+def test_paper_is_white_and_has_the_timeline(page: Page, out: Path) -> None:
+    page.open(out / "report.html", DRAWN)
     page.media("dark", "print")
     page.ask(FRAME)
     assert _brightness(page.ask("getComputedStyle(document.documentElement).backgroundColor")) > 200

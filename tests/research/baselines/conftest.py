@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import prepared
+from synthetic import toy_data
 
 from gnnperf.gnn.data.prepare import PreparedData
 from tests.research.baselines.made_data import twice_recorded
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepared(tmp_path_factory.mktemp("cache"))
+def data() -> PreparedData:
+    return toy_data()
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -82,6 +83,7 @@ def test_pairs_without_two_repeats_and_impossible_edits_are_left_out_and_named()
     assert ["rank 5 is not in the graph" in out.reason for out in left_out] == [True, True]
 
 
+@cache
 def way(*, forward: bool) -> Way:
     once, repeated = loop(), RepeatOp(OpSelector("aten::mm"), 3)(loop()).graph
     return Way(once, repeated, forward) if forward else Way(repeated, once, forward)

@@ -113,6 +113,8 @@ REFUSED: tuple[Workload, ...] = (
     replace(TINY, precision="float8"),
     Cnn(compile=True),
     Cnn(cuda_graph=True),
+    replace(TINY, parallel=Parallel.PP, lengths=(8,)),
+    replace(TINY, lengths=(1000,)),
 )
 
 

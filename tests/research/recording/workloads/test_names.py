@@ -40,8 +40,9 @@ CHANGED: tuple[tuple[str, Any, str], ...] = (
      Transformer(layers=1, width=64, sequence=32, batch=4, vocabulary=500, causal=False, bucket_mb=2.5,
                  parallel=Parallel.TP, order=Order.ONE_F_ONE_B, accumulation=2,
                  precision="bfloat16", checkpointing=True, optimizer=Optimizer.ADAMW, repeats=3, repeating_rank=1,
-                 uneven=1.5, blocking=True, compile=True, cuda_graph=True),
-     "bert_l1_w64_s32_b4_v500_mb2.5_tp_1f1b_acc2_bfloat16_ckpt_adamw_rep3_on1_uneven1.5_blocking_compile_graph"),
+                 uneven=1.5, blocking=True, compile=True, cuda_graph=True, lengths=(8, 16)),
+     "bert_l1_w64_s32_b4_v500_mb2.5_tp_1f1b_acc2_bfloat16_ckpt_adamw_rep3_on1_uneven1.5_blocking_compile_graph"
+     "_len8-16"),
 )  # fmt: skip
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from research.recording.workloads import transformer
 from research.recording.workloads.pipeline import Turn, gpipe, one_forward_one_backward
+from research.recording.workloads.transformer import Transformer
 from tests.research.recording.workloads.parallel_checks import (
     REFUSED,
     on_a_gpu,
@@ -68,6 +70,11 @@ def test_the_last_rank_may_have_more_samples(two: Ranks) -> None:
     assert [rank["uneven"] for rank in two] == [2, 3]
 
 
+def test_batches_take_turns_in_their_lengths() -> None:
+    batches = transformer._batches(Transformer(sequence=16, lengths=(8, 16, 4)), 0, 2)
+    assert [next(batches)[0].shape for _ in range(4)] == [(2, 8), (2, 16), (2, 4), (2, 8)]
+
+
 def test_places_are_passed_once_and_in_order(two: Ranks) -> None:
     for rank in two:
         assert rank["places"] == {kind: ["start", "backward", "optimizer"] for kind in ("ddp", "pp")}
@@ -81,7 +88,7 @@ def test_parallelism_names_ranks_by_kind(two: Ranks) -> None:
 
 def test_what_does_not_go_together_is_refused(two: Ranks) -> None:
     wheres = ["width", "width", "layers", "uneven", "blocking", "accumulation", "compile", "cuda_graph",
-              "precision", "compile", "cuda_graph"]  # fmt: skip
+              "precision", "compile", "cuda_graph", "lengths", "lengths"]  # fmt: skip
     assert len(wheres) == len(REFUSED)
     assert [message.split(":")[0] for message in two[0]["refused"]] == wheres
 
