@@ -23,9 +23,8 @@ from gnnperf.generate.uses import RankTensors, Stretch
 
 # Which ranks of a plan stand in its graph, and for how many ranks each stands.
 #
-# Ranks of one stage do the same work at the same time: tensor ranks and replicas differ in their numbers only. So one
-# rank per stage is enough where nothing tells equal ranks apart; its collectives know their group's whole size. This is
-# what `plan.fold` finds in a graph of all ranks, known beforehand, so that a large plan is never built in full.
+# Ranks of one stage do the same work at the same time. This is what `plan.fold` finds in a graph of all ranks, known
+# beforehand, so that a large plan is never built in full.
 #
 #     pipeline 2 x data 2 x tensor 2      rank = tensor + 2 (data + 2 pipeline)
 #     stage 0   0 1 | 2 3     -> 0, stands for 4

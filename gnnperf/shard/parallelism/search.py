@@ -1,9 +1,6 @@
 """Branch and bound over plans: bounds order them, memory cuts them, the schedule judges until no bound is better.
 
-    candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judge--> best, and what is proven
-
-The search ends when the next bound is no shorter than the best judged step: no other candidate can be faster. If it has
-judged as much as it may before, the gap between the two is stated.
+candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judge--> best, and what is proven
 """
 
 from __future__ import annotations

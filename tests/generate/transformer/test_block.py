@@ -10,15 +10,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.plan import (
-    ContextExchange,
-    Parallelism,
-    Recompute,
-    Schedule,
-    Sharding,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Schedule, Sharding, Transformer, TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.sizes import stage_count
 from gnnperf.hardware.strict_yaml import read_yaml
@@ -165,11 +157,6 @@ def test_eager_kernels_are_those_of_plain_models() -> None:
         (replace(LLAMA, attention=Attention.UNFUSED), Parallelism(), "block.attention"),
         (replace(LLAMA, width=767), Parallelism(tensor=2), "parallelism.tensor"),
         (LLAMA, Parallelism(context=3), "parallelism.tensor x parallelism.context"),  # 128 positions in six parts
-        (
-            LLAMA,
-            Parallelism(context=4, context_exchange=ContextExchange.ULYSSES),
-            "parallelism.tensor x parallelism.context",
-        ),  # two heads of keys
         (Block(), Parallelism(context=2), "block.attention"),
     ],
 )

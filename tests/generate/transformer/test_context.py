@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor.experimental._context_parallel import _attention
 
-from gnnperf.core.schema import OpFamily
+from gnnperf.core import InputError, OpFamily
 from gnnperf.generate.capturing import capture
 from gnnperf.generate.transformer.block import Kernels
 from gnnperf.generate.transformer.build import build_plan
@@ -86,6 +86,11 @@ def test_context_ranks_are_next_to_tensor_ranks() -> None:
     nodes = build_plan(one := plan(RING, tensor=2, data=2), every_rank(one.parallelism)).nodes
     rings = nodes[(nodes["collective"] == "send_recv").to_numpy() & (nodes["group_first"] >= 0).to_numpy()]
     assert {*zip(rings["group_first"], rings["group_stride"], strict=True)} == {(0, 2), (1, 2), (4, 2), (5, 2)}
+
+
+def test_ulysses_divides_heads_of_keys() -> None:
+    with pytest.raises(InputError, match=r"4 does not divide block\.key_value_heads, 2"):
+        plan(ULYSSES, 4)
 
 
 def _ring() -> None:
