@@ -45,10 +45,11 @@ class Attentions:
     keys: np.ndarray  # positions that each query is compared with
     head_dim: np.ndarray  # columns of a head
     causal: np.ndarray  # bool: a query sees no later key
+    lower_right: np.ndarray | bool = False  # bool: the mask is aligned at the last query and key, not at the first
 
     @property
     def pairs(self) -> np.ndarray:
-        """Query-key pairs [calls] that are not masked, over all heads; the mask is aligned at the top left."""
+        """Query-key pairs [calls] that are not masked, over all heads."""
         return self._pairs(1.0)
 
     @property
@@ -59,7 +60,9 @@ class Attentions:
     def _pairs(self, block: float) -> np.ndarray:
         diagonal = np.minimum(self.queries, self.keys)
         below = np.maximum(self.queries - self.keys, 0.0) * self.keys
-        visible = np.where(self.causal, diagonal * (diagonal + block) / 2 + below, self.queries * self.keys)
+        before = np.maximum(self.keys - self.queries, 0.0) * self.queries
+        visible = diagonal * (diagonal + block) / 2 + np.where(self.lower_right, before, below)
+        visible = np.where(self.causal, visible, self.queries * self.keys)
         return self.batch * self.heads * np.minimum(visible, self.queries * self.keys)
 
 
@@ -120,7 +123,7 @@ FUSED = {
 def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of fused attention in 16 bits; NaN: another op or dtype, no matrix units for it, or lengths not known."""
     result = np.full(len(calls), np.nan)
-    sizes = sized(calls, _sizes, 6)
+    sizes, flash = sized(calls, _sizes, 6), np.array(["flash" in call.op_name for call in calls], dtype=bool)
     kinds = [(call.known_dtype, FUSED.get(call.op_name)) for call in calls]
     for dtype, backward in {k for k in kinds if k[0] in DTYPES and k[1] is not None}:
         key = rate_key(setting.device, dtype)
@@ -129,7 +132,8 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         same = np.array([k == (dtype, backward) for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         batch, heads, queries, keys, head_dim = sizes[rows, :5].T
-        requested = Attentions(batch, heads, _whole(queries), _whole(keys), head_dim, sizes[rows, 5] > 0)
+        whole = _whole(queries), _whole(keys)
+        requested = Attentions(batch, heads, *whole, head_dim, sizes[rows, 5] > 0, flash[rows])
         device = as_specified(setting, dtype)
         result[rows] = fused_us(requested, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip

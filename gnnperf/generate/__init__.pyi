@@ -74,6 +74,7 @@ from .transformer.passes import Order as Order
 from .transformer.passes import PassKind as PassKind
 from .transformer.passes import Steps as Steps
 from .transformer.passes import steps as steps
+from .transformer.plan import ContextExchange as ContextExchange
 from .transformer.plan import Parallelism as Parallelism
 from .transformer.plan import Recompute as Recompute
 from .transformer.plan import Schedule as Schedule

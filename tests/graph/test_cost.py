@@ -176,6 +176,9 @@ def test_causal_attention_counts_the_visible_pairs_only() -> None:
     full, causal = (cost(name, [*dims, [], []], types, ["", "", "", "0.", flag]) for flag in ("False", "True"))
     assert full.flops == 2 * 16 * (8 + 8)
     assert causal.flops == 2 * 10 * (8 + 8)  # 1 + 2 + 3 + 4 of 16 pairs
+    dims[0] = [1, 1, 2, 8]  # two queries: the first two, or in FlashAttention 2.1 the last two
+    arguments = [*dims, [], []], types, ["", "", "", "0.", "True"]
+    assert [cost(op, *arguments).flops for op in (name, name.removesuffix("_for_cpu"))] == [32 * (1 + 2), 32 * (3 + 4)]
 
 
 def test_packed_attention_is_unknown_because_lengths_are_data() -> None:

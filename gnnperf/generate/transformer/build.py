@@ -13,11 +13,11 @@ import pandas as pd
 from gnnperf.core import Relation
 from gnnperf.generate.folding.fold import stands_for_text
 from gnnperf.generate.transformer.items import Group, Transfer
-from gnnperf.generate.transformer.memory import Role, RoleMap, all_roles, one_per_stage, rank_of
+from gnnperf.generate.transformer.memory import Role, RoleMap, one_per_stage, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan, sentences
 from gnnperf.generate.transformer.program import stage_program
 from gnnperf.generate.transformer.rank_nodes import RankNodes, rank_nodes
-from gnnperf.generate.transformer.rows import group_size, transfer_rows
+from gnnperf.generate.transformer.rows import extents, transfer_rows
 from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys, node_table
 from gnnperf.hardware import progression
 
@@ -95,18 +95,16 @@ def _meet(
 
 
 def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
-    """What the ranks of a group have in common."""
-    block, place = divmod(role.replica, ways.expert)  # replicas side by side hold a layer's experts together
-    if group is Group.EXPERT:
-        return (group, role.stage, role.shard, block)
-    if group is Group.EXPERT_DATA:
-        return (group, role.stage, role.shard, place)
-    if group is Group.TENSOR:
-        return (group, role.stage, role.replica)
-    if group is Group.DATA:
-        return (group, role.stage, role.shard)
+    """What the ranks of a group have in common: of a stage's groups the lowest one."""
+    if group in (spans := extents(ways)):
+        return (group, _lowest(rank_of(role, ways), *spans[group]))
     between = Group.EMBEDDING if group is Group.EMBEDDING else Group.NEXT
     return (between, role.replica, role.shard)
+
+
+def _lowest(rank: int, size: int, stride: int) -> int:
+    """Of the group that a rank is in."""
+    return rank - rank // stride % size * stride
 
 
 def _transfers(met: dict[Meeting, list[_Met]], ways: Parallelism, offset: int, edges: EdgeList) -> pd.DataFrame:
@@ -126,17 +124,9 @@ def _transfers(met: dict[Meeting, list[_Met]], ways: Parallelism, offset: int, e
 
 def _places(met: dict[Meeting, list[_Met]], ways: Parallelism) -> list[tuple[int, int]]:
     """Per transfer the lowest rank of its group and the distance of neighbors, whatever part of it is in the graph."""
-    whole: dict[Group, dict[Meeting, tuple[int, int]]] = {}
-    result = []
-    for key, parts in met.items():
-        group = parts[0].transfer.group
-        if len(parts) == group_size(group, ways):
-            result.append(progression([part.rank for part in parts]))
-            continue
-        if group not in whole:  # places of all groups of the kind, by what their ranks have in common
-            ranks: dict[Meeting, list[int]] = defaultdict(list)
-            for role in all_roles(ways):
-                ranks[_members(group, role, ways)].append(rank_of(role, ways))
-            whole[group] = {members: progression(own) for members, own in ranks.items()}
-        result.append(whole[group][key[:-1]])
+    spans, result = extents(ways), []
+    for parts in met.values():
+        size, stride = spans.get(parts[0].transfer.group, (1, 1))
+        own = _lowest(parts[0].rank, size, stride), stride
+        result.append(own if size > 1 else progression([part.rank for part in parts]))
     return result

@@ -35,7 +35,7 @@ def embedding_forward(plan: TransformerPlan) -> Lines:
     result += [*used(words, "tokens", words=s.x), *out_of_products(plan, F, "words")]
     out, mask = part(plan, "words"), Tensor(s.stream.shape, "bool")
     if learned:
-        places = op("aten::embedding", F, s.half(s.sequence, s.hidden), _own_ids(s))
+        places = op("aten::embedding", F, s.half(plan.model.sequence, s.hidden), _own_ids(s))
         result += used(places, "positions", places=s.stream)
         result += used(op("aten::add", F, s.stream, s.stream), f"{out} places", both=s.stream)
         out = "both"
@@ -66,7 +66,7 @@ def embedding_backward(plan: TransformerPlan) -> Lines:
     result += into_products(plan, B, gradient)
     result += _table_backward(s, s.x, _ids(s), plan.vocabulary_per_rank, f"{full(plan, gradient)} tokens")
     if plan.block.positions is Positions.LEARNED:
-        result += _table_backward(s, s.stream, _own_ids(s), s.sequence, f"{gradient} positions")
+        result += _table_backward(s, s.stream, _own_ids(s), plan.model.sequence, f"{gradient} positions")
     return tuple(result)
 
 

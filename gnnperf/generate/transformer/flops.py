@@ -1,12 +1,6 @@
 """FLOPs of a step as publications count them, for model and hardware FLOPs utilization.
 
-    model FLOPs per token    6 x parameters + 12 x layers x hidden x sequence
-    hardware FLOPs           those, and the forward pass of what is computed again:
-                             2 x parameters of the layer + 4 x hidden x sequence per token and recomputed layer,
-                             4 x hidden x sequence per token and layer with selective recomputation
-
-Chowdhery et al. 2022 (arXiv 2204.02311, appendix B). The causal mask takes nothing off. Parameters are those that a
-token is multiplied with: without embeddings that are only looked up, and of experts the top_k that a token goes to.
+Chowdhery et al. 2022 (arXiv 2204.02311, appendix B); docs/concepts/throughput.md has the formulas.
 """
 
 from __future__ import annotations

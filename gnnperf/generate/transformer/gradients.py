@@ -110,7 +110,7 @@ def summed(plan: TransformerPlan, count: Count, phase: Phase, *, awaited: bool =
     kind = "reduce_scatter" if plan.sharding.shards_update else "all_reduce"
     ways, dtype = plan.parallelism, plan.schedule.gradient_dtype
     for group, number, replicas in (
-        (Group.DATA, count.shared, ways.data),
+        (Group.DATA, count.shared, ways.data_context),
         (Group.EXPERT_DATA, count.expert, ways.expert_data),
     ):
         if number and replicas > 1:

@@ -24,7 +24,8 @@ class Group(StrEnum):
     """Who takes part in a transfer."""
 
     TENSOR = "tensor"  # the shards of one replica of a stage
-    DATA = "data"  # the replicas of one shard
+    CONTEXT = "context"  # the parts of a sample's sequence
+    DATA = "data"  # the replicas of one shard, of each part of the sequence
     EXPERT = "expert"  # replicas that hold one layer's experts together
     EXPERT_DATA = "expert_data"  # replicas that hold the same experts
     EMBEDDING = "embedding"  # first and last stage, which both hold the embedding
@@ -54,6 +55,7 @@ class Lane(IntEnum):
     RETURN_RECV_NEXT = 16
     RETURN_SEND_PREVIOUS = 17
     RETURN_RECV_PREVIOUS = 18
+    CONTEXT = 19
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class Op:
 class Transfer:
     """This rank's part in a collective, or one end of a message."""
 
-    kind: str  # all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send or recv
+    # all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send, recv; send_recv: each rank to the next one
+    kind: str
     group: Group  # who takes part
     message_bytes: float  # that each rank sends: all of its input (of an all-gather that is one part of the result)
     dtype: str  # of the message

@@ -24,9 +24,9 @@ from collections.abc import Sequence
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Attention, Kernels, Norm, Positions
+from gnnperf.generate.transformer.context import flash, flash_backward, once
 from gnnperf.generate.transformer.items import Await, Group, Lane, Line, Record, collective, fused, op, used, views
 from gnnperf.generate.transformer.mlp import (
-    FLOAT_BYTES,
     B,
     Lines,
     activated,
@@ -54,10 +54,6 @@ from gnnperf.graph import Tensor
 # scaled_dot_product_attention with its flash kernel, causal, dropout inside; fewer heads of keys are not repeated
 # (enable_gqa). Rotary positions turn queries and keys by one kernel each, both ways.
 
-FLASH = "aten::_scaled_dot_product_flash_attention"
-CAUSAL_FORWARD = ("", "", "", "0.", "True")  # argument 4
-CAUSAL_BACKWARD = (*("",) * 10, "0.", "True")  # argument 11
-
 
 def attention(plan: TransformerPlan, phase: Phase) -> Lines:
     """From the projection's columns to the context's."""
@@ -71,14 +67,19 @@ def attention(plan: TransformerPlan, phase: Phase) -> Lines:
 
 def core(plan: TransformerPlan, phase: Phase) -> Lines:
     """Scores, their softmax and dropout, context: what selective recomputation repeats."""
-    s = sizes(plan)
-    return _flash(s, plan, phase) if plan.block.attention is Attention.FLASH else _unfused(s, plan, phase)
+    if plan.block.attention is Attention.FLASH:
+        return flash(plan, phase, _queries_keys_values(plan))
+    return _unfused(sizes(plan), plan, phase)
 
 
 def attention_backward(plan: TransformerPlan) -> Lines:
     """From the context's gradient `d_heads` to that of queries, keys and values side by side."""
-    s, flash = sizes(plan), plan.block.attention is Attention.FLASH
-    first = _flash_backward(s, plan) if flash else _unfused_backward(s, plan)
+    s = sizes(plan)
+    if plan.block.attention is Attention.FLASH:
+        backward, transposed = flash_backward(plan, _queries_keys_values(plan)), ("transpose",) * 3
+        first: Lines = (views(B, "reshape", "transpose"), *backward, views(B, *transposed))
+    else:
+        first = _unfused_backward(s, plan)
     joined, whole = plan.block.kernels is Kernels.FUSED, s.half(s.tokens, s.projected)  # copied side by side
     last = used(op("aten::copy_", B, whole, whole), "d_q d_k d_v", d_qkv=whole) if joined else ()
     return (*first, *_turned(plan, B, "d_"), *last)
@@ -144,18 +145,13 @@ def _unfused(s: Sizes, plan: TransformerPlan, phase: Phase) -> Lines:
     product_ = op("aten::baddbmm", phase, s.scores, s.by_head(), s.by_head(transposed=True))
     return (
         views(phase, "transpose", "transpose", "transpose"),
-        *used(product_, _once(q, k), buffer=s.scores, scores=s.scores),
+        *used(product_, once(q, k), buffer=s.scores, scores=s.scores),
         views(phase, "view"),
         *used(op("aten::_softmax", phase, s.scores), "scores", probabilities=s.scores),
         *dropped,
         views(phase, "reshape", "view", "transpose"),
         *used(op("aten::bmm", phase, s.scores, s.by_head()), f"{taken} {v}", heads=s.half(s.tokens, s.shard)),
     )
-
-
-def _once(*names: str) -> str:
-    """Each name once."""
-    return " ".join(dict.fromkeys(names))
 
 
 def _unfused_backward(s: Sizes, plan: TransformerPlan) -> Lines:
@@ -183,24 +179,6 @@ def _unfused_backward(s: Sizes, plan: TransformerPlan) -> Lines:
         *used(op("aten::mul", B, part, None), "d_keys", d_k=part),
         views(B, "transpose", "transpose", "transpose", "reshape", "reshape", "narrow", "narrow", "narrow"),
     )
-
-
-def _flash(s: Sizes, plan: TransformerPlan, phase: Phase) -> Lines:
-    """Heads, and the logarithms of sums of each row."""
-    q, k = s.heads(s.batch_heads // s.batch), s.heads(s.key_heads)
-    item = op(FLASH, phase, q, k, k, None, None, values=CAUSAL_FORWARD)
-    rows = s.batch_heads * s.sequence * FLOAT_BYTES
-    return used(item, _once(*_queries_keys_values(plan)), heads=s.half(s.tokens, s.shard), sums=rows)
-
-
-def _flash_backward(s: Sizes, plan: TransformerPlan) -> Lines:
-    """(grad, q, k, v, out, logsumexp, cumulative lengths: none, longest: none, dropout, causal)."""
-    heads = s.batch_heads // s.batch
-    q, k, rows = s.heads(heads), s.heads(s.key_heads), Tensor((s.batch, heads, s.sequence), "float32")
-    item = op(f"{FLASH}_backward", B, q, q, k, k, q, rows, *(None,) * 6, values=CAUSAL_BACKWARD)
-    takes = _once("d_heads", *_queries_keys_values(plan), "heads", "sums")
-    backward = used(item, takes, d_q=s.half(s.tokens, s.shard), d_k=k, d_v=k)
-    return (views(B, "reshape", "transpose"), *backward, views(B, "transpose", "transpose", "transpose"))
 
 
 # What tensor-parallel ranks exchange around a pair of products.

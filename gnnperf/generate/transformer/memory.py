@@ -18,13 +18,13 @@ from itertools import product
 from gnnperf.generate.transformer.items import Group
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
 from gnnperf.generate.transformer.rank_memory import gradients_bytes, parameters_bytes, state_bytes, step_changes
+from gnnperf.generate.transformer.rows import extents
 from gnnperf.generate.uses import RankTensors, Stretch
 
 # Which ranks of a plan stand in its graph, and for how many ranks each stands.
 #
-# Ranks of one stage do the same work at the same time: tensor ranks and replicas differ in their numbers only. So one
-# rank per stage is enough where nothing tells equal ranks apart; its collectives know their group's whole size. This is
-# what `plan.fold` finds in a graph of all ranks, known beforehand, so that a large plan is never built in full.
+# Ranks of one stage do the same work at the same time. This is what `plan.fold` finds in a graph of all ranks, known
+# beforehand, so that a large plan is never built in full.
 #
 #     pipeline 2 x data 2 x tensor 2      rank = tensor + 2 (data + 2 pipeline)
 #     stage 0   0 1 | 2 3     -> 0, stands for 4
@@ -33,10 +33,10 @@ from gnnperf.generate.uses import RankTensors, Stretch
 
 @dataclass(frozen=True)
 class Role:
-    """Where a rank sits: stage of the pipeline, replica, tensor-parallel shard."""
+    """Where a rank sits: stage of the pipeline, replica and part of the sequence, tensor-parallel shard."""
 
     stage: int
-    replica: int
+    replica: int  # context ranks of a replica are side by side
     shard: int
 
 
@@ -51,12 +51,12 @@ class RoleMap:
 def one_per_stage(ways: Parallelism) -> RoleMap:
     """The first rank of each stage, for all of the stage."""
     ranks = {rank_of(role, ways): role for role in (Role(stage, 0, 0) for stage in range(ways.pipeline))}
-    return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data))
+    return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data_context))
 
 
 def all_roles(ways: Parallelism) -> Iterator[Role]:
     """One per rank, in order of ranks."""
-    for stage, replica, shard in product(range(ways.pipeline), range(ways.data), range(ways.tensor)):
+    for stage, replica, shard in product(range(ways.pipeline), range(ways.data_context), range(ways.tensor)):
         yield Role(stage, replica, shard)
 
 
@@ -68,7 +68,7 @@ def every_rank(ways: Parallelism) -> RoleMap:
 
 def rank_of(role: Role, ways: Parallelism) -> int:
     """Its number in the job."""
-    return role.shard + ways.tensor * (role.replica + ways.data * role.stage)
+    return role.shard + ways.tensor * (role.replica + ways.data_context * role.stage)
 
 
 ASSUMED = "Python's names hold no tensor beyond its last use, and a stage lets go of what it has sent"
@@ -95,15 +95,13 @@ def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
 def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, ...]:
     """Sentences about groups of which some span more machines than others; ranks fill machines in order."""
     ways = plan.parallelism
-    extents = {  # group -> ranks in it, ranks from one such block of groups to the next
-        Group.TENSOR: (ways.tensor, ways.tensor),
-        Group.DATA: (ways.data, ways.tensor * ways.data),
-        Group.EXPERT: (ways.expert, ways.tensor * ways.expert),
-        Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.data),
-    }
     return tuple(
         f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are taken as the "
         "first one."
-        for group, (size, block) in extents.items()
-        if size > 1 and ways.world_size > block and ranks_per_node % block and block % ranks_per_node
+        for group, (size, stride) in extents(ways).items()
+        if size > 1
+        and (group is not Group.EXPERT_DATA or ways.expert > 1)
+        and ways.world_size > size * stride
+        and ranks_per_node % (size * stride)
+        and size * stride % ranks_per_node
     )

@@ -23,7 +23,7 @@ from gnnperf.generate.transformer.orders import Order
 from gnnperf.generate.transformer.passes import Gradient, PassKind, steps
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
 from gnnperf.generate.transformer.program import StageProgram
-from gnnperf.generate.transformer.rows import item_rows, lane_of, transfer_rows
+from gnnperf.generate.transformer.rows import extents, item_rows, lane_of, transfer_rows
 from gnnperf.generate.transformer.sizes import layers_of
 
 
@@ -163,15 +163,16 @@ def _of_units(plan: TransformerPlan) -> Hashable:
     """What the items of units depend on, whatever the number and order of passes."""
     ways, s = plan.parallelism, plan.schedule
     return (
-        ways.tensor, ways.expert, ways.sequence, plan.last_stage == 0, s.micro_batch, s.recompute, s.gradient_dtype,
-        plan.sharding.reduces_every_pass, plan.model, plan.block, plan.experts, plan.offload,
+        ways.tensor, ways.expert, ways.sequence, ways.context, ways.context_exchange, plan.last_stage == 0,
+        s.micro_batch, s.recompute, s.gradient_dtype, plan.sharding.reduces_every_pass, plan.model, plan.block,
+        plan.experts, plan.offload,
     )  # fmt: skip
 
 
 def _of_sums(plan: TransformerPlan) -> Hashable:
     """What sums and gathers around units depend on; None: there are none before the last pass has ended."""
     if plan.sharding.reduces_every_pass or plan.schedule.reduction is Reduction.BUCKETS:
-        return plan.parallelism.data, plan.sharding, plan.schedule.reduction, plan.schedule.bucket_bytes
+        return plan.parallelism.data_context, plan.sharding, plan.schedule.reduction, plan.schedule.bucket_bytes
     return None
 
 
@@ -230,14 +231,13 @@ def item_table(items: list[Item], ways: Parallelism) -> ItemTable:
 
 def _placed(group: Group, stage: int, ways: Parallelism) -> tuple[int, int]:
     """Lowest rank and distance of neighbors of the group that the first rank of a stage is in."""
-    first, apart, last = rank_of(Role(stage, 0, 0), ways), ways.tensor * ways.data, ways.pipeline - 1
+    first, apart, last = rank_of(Role(stage, 0, 0), ways), ways.tensor * ways.data_context, ways.pipeline - 1
     around = group in (Group.NEXT, Group.PREVIOUS) and (stage == (last if group is Group.NEXT else 0))
     if group is Group.EMBEDDING or around:  # first and last stage
         return 0, apart * max(last, 1)
     if group in (Group.NEXT, Group.PREVIOUS):
         return first - (apart if group is Group.PREVIOUS else 0), apart
-    strides = {Group.TENSOR: 1, Group.EXPERT_DATA: ways.tensor * ways.expert}
-    return first, strides.get(group, ways.tensor)
+    return first, extents(ways)[group][1]
 
 
 # A run of items on the streams of a rank, from the moment when the compute stream comes to it.

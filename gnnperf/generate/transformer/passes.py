@@ -4,16 +4,7 @@
     stage 0   F0 F1 B0 F2 B1    B2           F0 F1 F2          B2 B1 B0           F0 F1 B0 W0 F2 B1 W1 B2 W2
     stage 1      F0 B0 F1 B1 F2 B2              F0 F1 F2 B2 B1 B0                    F0 B0 F1 B1 W0 F2 B2 W1 W2
 
-The bubble of p equal stages, of v chunks each, that take F, B and W per micro-batch (idle time of a stage between its
-first and last pass):
-
-    GPipe, 1F1B                    (p - 1) (F + B + W)          Huang et al. 2019; Narayanan et al. 2019
-    interleaved, breadth-first     (p - 1) (F + B + W) / v      Narayanan et al. 2021, section 2.2; Lamy-Poirier 2023
-    ZB-H1                          (p - 1) (F + B - W)          Qi et al. 2023 (arXiv 2401.10241), table 1
-    ZB-H2                          (p - 1) (F + B - 2 W)        ibid.
-    ZB-V                           0 where F = B = W            ibid., section 6
-    DualPipeV, B = F               (p - 1) (2 F - W) / 2        DeepSeek-AI 2024, for passes one after the other;
-                                                                its (p - 1) (3 F - W) / 2 is for pairs as one pass
+docs/concepts/search.md has the bubble of each order.
 """
 
 from __future__ import annotations

@@ -72,6 +72,9 @@ def sentences(plan: TransformerPlan) -> Iterator[str]:
         yield BUSIEST
 
 
+TENSOR_CONTEXT = "parallelism.tensor x parallelism.context"
+
+
 def _check_division(plan: TransformerPlan) -> None:
     model, ways, schedule = plan.model, plan.parallelism, plan.schedule
     _divides(ways.tensor, model.heads, "parallelism.tensor", "model.heads")
@@ -88,8 +91,7 @@ def _check_division(plan: TransformerPlan) -> None:
         require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
     if schedule.pipeline is Pipeline.INTERLEAVED:
         _divides(ways.pipeline, plan.num_micro_batches, "parallelism.pipeline", "the number of micro-batches")
-    if plan.splits_sequence:
-        _divides(ways.tensor, model.sequence, "parallelism.tensor", "model.sequence")
+    _divides(plan.sequence_parts, model.sequence, TENSOR_CONTEXT, "model.sequence")
 
 
 def _check_block(plan: TransformerPlan) -> None:
@@ -97,9 +99,12 @@ def _check_block(plan: TransformerPlan) -> None:
     _divides(plan.key_value_heads, plan.model.heads, "block.key_value_heads", "model.heads")
     _divides(ways, plan.key_value_heads, "parallelism.tensor", "block.key_value_heads")
     _divides(ways, plan.mlp_width, "parallelism.tensor", "block.width")
-    shared = plan.key_value_heads < plan.model.heads
-    require(not shared or block.attention is Attention.FLASH, "block.attention", str(block.attention),
-            "flash where block.key_value_heads are fewer than model.heads")  # fmt: skip
+    context = plan.parallelism.context
+    fused = plan.key_value_heads < plan.model.heads or context > 1
+    require(not fused or block.attention is Attention.FLASH, "block.attention", str(block.attention),
+            "flash with fewer block.key_value_heads than model.heads, or parallelism.context above 1")  # fmt: skip
+    if plan.parallelism.context_exchange is ContextExchange.ULYSSES:
+        _divides(ways * context, plan.key_value_heads, TENSOR_CONTEXT, "block.key_value_heads")
     eager = block.kernels is Kernels.EAGER and (block.bias or block.dropout or block.attention is not Attention.FLASH)
     require(not eager, "block.kernels", str(block.kernels), "fused, unless block.bias and block.dropout are false and "
             "block.attention is flash")  # fmt: skip
@@ -110,7 +115,7 @@ def _check_experts(plan: TransformerPlan) -> None:
     if experts is None:
         require(ways.expert == 1, "parallelism.expert", ways.expert, "1 for a model without experts")
         return
-    _divides(ways.expert, ways.data, "parallelism.expert", "parallelism.data")
+    _divides(ways.expert, ways.data_context, "parallelism.expert", "parallelism.data x parallelism.context")
     _divides(ways.expert, experts.count, "parallelism.expert", "experts.count")
     _divides(ways.tensor, experts.width or plan.mlp_width, "parallelism.tensor", "experts.width")
     _divides(experts.every, plan.model.layers, "experts.every", "model.layers")
@@ -120,7 +125,7 @@ def _check_experts(plan: TransformerPlan) -> None:
 
 def _check_sharding(plan: TransformerPlan) -> None:
     state, ways, schedule = plan.sharding.state, plan.parallelism, plan.schedule
-    fits = plan.offload.optimizer is Store.DEVICE or plan.sharding.shards_update or ways.data == 1
+    fits = plan.offload.optimizer is Store.DEVICE or plan.sharding.shards_update or ways.data_context == 1
     require(fits, "offload.optimizer", str(plan.offload.optimizer),
             "device, unless sharding.state shares the update over the replicas")  # fmt: skip
     if plan.sharding.release_gradients:
@@ -129,7 +134,7 @@ def _check_sharding(plan: TransformerPlan) -> None:
                 "schedule.reduction buckets")  # fmt: skip
     if state is Sharded.NOTHING:
         return
-    require(ways.data > 1, "parallelism.data", ways.data, f"more than 1 to share {state} over replicas")
+    require(ways.data_context > 1, "parallelism.data", ways.data, f"more than 1 to share {state} over replicas")
     require(not plan.sharding.reduces_every_pass or ways.pipeline == 1, "parallelism.pipeline", ways.pipeline,
             f"1 with sharding.state {state}: stages keep whole gradients of micro-batches")  # fmt: skip
 
@@ -141,8 +146,7 @@ def _check_lengths(plan: TransformerPlan) -> None:
     longest = -(-max(plan.lengths.values) // multiple) * multiple
     require(longest <= plan.model.sequence, "model.sequence", plan.model.sequence, f"at least {longest:,}, the longest "
             "of lengths in multiples of lengths.multiple")  # fmt: skip
-    if plan.splits_sequence:
-        _divides(plan.parallelism.tensor, multiple, "parallelism.tensor", "lengths.multiple")
+    _divides(plan.sequence_parts, multiple, TENSOR_CONTEXT, "lengths.multiple")
 
 
 def _divides(divisor: int, number: int, what: str, of: str) -> None:
@@ -210,14 +214,25 @@ class Transformer:
         require(self.hidden % self.heads == 0, "model.heads", self.heads, f"a divisor of model.hidden, {self.hidden}")
 
 
+class ContextExchange(StrEnum):
+    """How queries see the keys and values of other parts of the sequence (gnnperf.generate.transformer.context)."""
+
+    RING = "ring"  # Liu et al. 2023 (arXiv 2310.01889): block by block, next to the attention of the block before
+    ALL_GATHER = "all_gather"  # Llama 3 (arXiv 2407.21783, section 3.3.2): all keys and values, then attention
+    ULYSSES = "ulysses"  # Jacobs et al. 2023 (arXiv 2309.14509): all-to-alls from parts of the sequence to heads
+
+
 @dataclass(frozen=True)
 class Parallelism:
-    """How ranks divide the work: tensor ranks are neighbors, then replicas, then stages (Megatron-LM).
+    """How ranks divide the work: tensor ranks are neighbors, then context ranks, replicas, stages (Megatron-LM).
 
     Attributes:
         tensor, pipeline, data: ranks of a shard group, stages, replicas.
-        expert: replicas, side by side, that hold the experts of a layer together; each sends tokens to the others.
+        expert: replicas or context ranks, side by side, that hold the experts of a layer together; each sends tokens
+            to the others.
         sequence: tensor ranks divide norms, dropout and residuals too, along the sequence (Korthikanti et al. 2022).
+        context: ranks that divide the sequence of a sample in everything; each holds the same parameters.
+        context_exchange: what they exchange around attention.
     """
 
     tensor: int = 1
@@ -225,20 +240,27 @@ class Parallelism:
     data: int = 1
     expert: int = 1
     sequence: bool = False
+    context: int = 1
+    context_exchange: ContextExchange = ContextExchange.RING
 
     def __post_init__(self) -> None:
-        for name in ("tensor", "pipeline", "data", "expert"):
+        for name in ("tensor", "pipeline", "data", "expert", "context"):
             require(getattr(self, name) >= 1, f"parallelism.{name}", getattr(self, name), "a whole number from 1 up")
 
     @property
     def world_size(self) -> int:
         """Number of ranks."""
-        return self.tensor * self.pipeline * self.data
+        return self.tensor * self.pipeline * self.data_context
+
+    @property
+    def data_context(self) -> int:
+        """Ranks that hold the same parameters, over which gradients are summed and state is shared."""
+        return self.data * self.context
 
     @property
     def expert_data(self) -> int:
-        """Replicas that hold the same experts."""
-        return self.data // self.expert
+        """Of those, ranks that hold the same experts."""
+        return self.data_context // self.expert
 
 
 @dataclass(frozen=True)
@@ -336,8 +358,8 @@ class TransformerPlan:
 
     @property
     def tokens(self) -> int:
-        """Of a micro-batch."""
-        return self.schedule.micro_batch * self.model.sequence
+        """Of a micro-batch, on a context rank."""
+        return self.schedule.micro_batch * self.model.sequence // self.parallelism.context
 
     @property
     def resident_tokens(self) -> int:
@@ -348,6 +370,12 @@ class TransformerPlan:
     def splits_sequence(self) -> bool:
         """Whether tensor ranks hold parts of the sequence."""
         return self.parallelism.sequence and self.parallelism.tensor > 1
+
+    @property
+    def sequence_parts(self) -> int:
+        """Equal parts of a sample's positions; a context rank has two, so that causal work is even."""
+        context, tensor = self.parallelism.context, self.parallelism.tensor
+        return (2 * context if context > 1 else 1) * (tensor if self.splits_sequence else 1)
 
     @property
     def layers_per_chunk(self) -> int:

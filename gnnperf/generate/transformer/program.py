@@ -263,7 +263,7 @@ class StageProgram:
 def settings(plan: TransformerPlan) -> tuple[Around, ...]:
     """What the plan does around units, in the order in which it is done."""
     state, every_pass = plan.sharding.state, plan.sharding.reduces_every_pass
-    buckets = plan.schedule.reduction is Reduction.BUCKETS and plan.parallelism.data > 1 and not every_pass
+    buckets = plan.schedule.reduction is Reduction.BUCKETS and plan.parallelism.data_context > 1 and not every_pass
     offers = (
         (plan.offload.activations is not Store.DEVICE, ActivationOffload(plan)),
         (state is Sharded.PARAMETERS, Gathering(plan)),

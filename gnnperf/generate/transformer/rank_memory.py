@@ -1,13 +1,6 @@
 """What one rank of a stage holds: all the time, and change by change in the order of its passes.
 
-Between the stretches of a step stand the changes that no op of a layer makes (fully_shard of torch, FSDP2):
-
-    forward of a unit     + gather buffer, - that of the unit before, + whole parameters | layer | - whole parameters
-    backward of a unit    + whole parameters, - gather buffer, + gather buffer of the unit before | layer |
-                          - whole parameters, - send buffer of the unit after, + send buffer, - gradients, + own part
-
-A send buffer holds the unit's gradients in the dtype of the sum; it goes when the next one is filled, or at the end of
-the backward pass. ZeRO-2 has the send buffers only, ZeRO-1 neither: its sums go through the gradients' own memory.
+Between the stretches of a step stand the changes that no op of a layer makes (docs/concepts/memory.md, plans).
 """
 
 from __future__ import annotations
@@ -70,15 +63,8 @@ def gradients_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
 # What each unit of a pass runs.
 #
 # What is alive between a layer's forward and its backward pass is what Korthikanti et al. 2022 (arXiv 2205.05198) count
-# in section 4, with s tokens, b samples, a heads, h hidden, t tensor ranks, in bytes of 2-byte activations:
-#
-#     nothing recomputed    sbh (10 + 24/t + 5as/(ht))      34 + 5as/h on one rank
-#     sequence parallel     sbh (34/t + 5as/(ht))           section 4.2.2
-#     selective             sbh (10 + 24/t)
-#     full                  2sbh
-#
-# On top of it are the statistics of layer norms (8 sb per norm), which they leave out. Python's names hold nothing
-# beyond the last use; a stage's output goes when it is sent (ibid., appendix B).
+# in section 4 (gnnperf.generate.transformer.activations), and statistics of norms, which they leave out. Python's names
+# hold nothing beyond the last use; a stage's output goes when it is sent (ibid., appendix B).
 
 
 def layer_uses(plan: TransformerPlan, layer: int = 0, *, recomputed: bool | None = None) -> Pair:

@@ -42,7 +42,8 @@ COPY_OP, MESSAGE = "aten::copy_", "send_recv"
 LAUNCH, WAIT, COPY = "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"
 TRANSFER_OPS = {"all_reduce": "c10d::allreduce_", "reduce_scatter": "c10d::_reduce_scatter_base_",
                 "all_gather": "c10d::_allgather_base_", "all_to_all": "c10d::alltoall_base_",
-                "broadcast": "c10d::broadcast_", "send": "c10d::send", "recv": "c10d::recv_"}  # fmt: skip
+                "broadcast": "c10d::broadcast_", "send": "c10d::send", "recv": "c10d::recv_",
+                MESSAGE: "c10d::send"}  # fmt: skip
 F, B = Phase.FORWARD, Phase.BACKWARD
 MESSAGE_LANES = {
     ("send", Group.NEXT, F): Lane.SEND_NEXT, ("send", Group.NEXT, B): Lane.RETURN_SEND_NEXT,
@@ -52,7 +53,7 @@ MESSAGE_LANES = {
 }  # fmt: skip
 GATHER_LANES = dict.fromkeys((("all_gather", Group.DATA), ("all_gather", Group.EXPERT_DATA)), Lane.GATHER)
 GROUP_LANES = {Group.TENSOR: Lane.TENSOR, Group.DATA: Lane.DATA, Group.EXPERT_DATA: Lane.DATA,
-               Group.EXPERT: Lane.EXPERT, Group.EMBEDDING: Lane.EMBEDDING}  # fmt: skip
+               Group.EXPERT: Lane.EXPERT, Group.EMBEDDING: Lane.EMBEDDING, Group.CONTEXT: Lane.CONTEXT}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,18 @@ class ItemRows:
     first: np.ndarray  # [num_items + 1] the rows of item i are first[i] to first[i + 1]
 
 
+def extents(ways: Parallelism) -> dict[Group, tuple[int, int]]:
+    """Ranks of a stage's groups, in the graph or not, and the distance of neighbors."""
+    tensor = ways.tensor
+    return {
+        Group.TENSOR: (tensor, 1), Group.CONTEXT: (ways.context, tensor), Group.DATA: (ways.data_context, tensor),
+        Group.EXPERT: (ways.expert, tensor), Group.EXPERT_DATA: (ways.expert_data, tensor * ways.expert),
+    }  # fmt: skip
+
+
 def group_size(group: Group, ways: Parallelism) -> int:
-    """Ranks in a transfer's group, in the graph or not."""
-    several = {Group.TENSOR: ways.tensor, Group.DATA: ways.data, Group.EXPERT: ways.expert,
-               Group.EXPERT_DATA: ways.expert_data}  # fmt: skip
-    return several.get(group, 2)
+    """Ranks in a transfer's group; of groups of stages two."""
+    return extents(ways).get(group, (2, 0))[0]
 
 
 def transfer_rows(

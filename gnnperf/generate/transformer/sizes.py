@@ -19,7 +19,7 @@ class Sizes:
     hidden: int  # columns of the model
     shard: int  # columns of its query heads, hidden / tensor ranks
     batch_heads: int  # samples of a micro-batch x query heads
-    sequence: int  # positions of a sample
+    sequence: int  # positions of a sample, on a context rank
     head: int  # columns of a head
     dtype: str  # of weights and activations
     gradient_dtype: str  # in which gradients are added up and sent
@@ -33,6 +33,11 @@ class Sizes:
     def projected(self) -> int:
         """Columns of queries, keys and values side by side."""
         return self.shard + 2 * self.key_heads * self.head
+
+    @property
+    def query_heads(self) -> int:
+        """Of a sample."""
+        return self.batch_heads // self.batch
 
     def half(self, *shape: int) -> Tensor:
         """A tensor in the dtype of weights and activations."""
@@ -58,9 +63,9 @@ class Sizes:
         last = (self.head, self.sequence) if transposed else (self.sequence, self.head)
         return self.half(self.batch_heads, *last)
 
-    def heads(self, number: int) -> Tensor:
-        """[batch, number, sequence, head] as the fused attention of torch takes them."""
-        return self.half(self.batch, number, self.sequence, self.head)
+    def heads(self, number: int, positions: int | None = None) -> Tensor:
+        """[batch, number, sequence or `positions`, head] as the fused attention of torch takes them."""
+        return self.half(self.batch, number, positions or self.sequence, self.head)
 
 
 def sizes(plan: TransformerPlan) -> Sizes:
@@ -68,7 +73,7 @@ def sizes(plan: TransformerPlan) -> Sizes:
     model, ways, batch = plan.model, plan.parallelism.tensor, plan.schedule.micro_batch
     return Sizes(
         tokens=plan.tokens, hidden=model.hidden, shard=model.hidden // ways, batch_heads=batch * model.heads // ways,
-        sequence=model.sequence, head=model.hidden // model.heads, dtype=model.dtype,
+        sequence=model.sequence // plan.parallelism.context, head=model.hidden // model.heads, dtype=model.dtype,
         gradient_dtype=plan.schedule.gradient_dtype, batch=batch, key_heads=plan.key_value_heads // ways,
         width=plan.mlp_width // ways, resident=plan.resident_tokens,
         adds_gradients=not plan.sharding.reduces_every_pass,
@@ -134,7 +139,7 @@ class Count:
     def over(self, plan: TransformerPlan) -> Count:
         """The part of each replica where they share it, the last one padded (even parts, as collectives need them)."""
         ways = plan.parallelism
-        return Count(math.ceil(self.shared / ways.data), math.ceil(self.expert / ways.expert_data))
+        return Count(math.ceil(self.shared / ways.data_context), math.ceil(self.expert / ways.expert_data))
 
 
 def norm_parameters(plan: TransformerPlan) -> int:

@@ -56,7 +56,7 @@ def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     if plan.splits_sequence:
         norms = 2 * len(layers_of(plan, stage)) + (stage == plan.last_stage)  # of parts of the sequence
         result.append(collective("all_reduce", Group.TENSOR, Tensor((norms * norm_parameters(plan),), dtype), O))
-    if ways.data > 1 and at_end:
+    if ways.data_context > 1 and at_end:
         count = stage_count(plan, stage)
         result += [op("aten::div_", O, Tensor((count.total,), dtype), None), *summed(plan, count, O)]
     if plan.last_stage and plan.block.tied_embedding and stage in (0, plan.last_stage):

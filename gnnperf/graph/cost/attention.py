@@ -26,6 +26,7 @@ class Layout(NamedTuple):
     packed: int | None = None
     # the texts of `causal` that mean masked (flags, or mask kinds of the efficient kernels)
     causal_values: tuple[str, ...] = ("True", "true")
+    lower_right: bool = False  # the mask is aligned at the last query and key (FlashAttention 2.1), not at the first
 
 
 class Sizes(NamedTuple):
@@ -50,7 +51,8 @@ def _sizes(call: OpCall, layout: Layout) -> Sizes:
     pairs = float(q_length * k_length)
     if masked:  # aligned at the top left: query i sees keys 0..i
         diagonal = min(q_length, k_length)
-        pairs = diagonal * (diagonal + 1) / 2 + max(q_length - k_length, 0) * k_length
+        more = max(k_length - q_length, 0) * q_length if layout.lower_right else max(q_length - k_length, 0) * k_length
+        pairs = diagonal * (diagonal + 1) / 2 + more
     return Sizes(heads, pairs, q.shape[-1], v.shape[-1])
 
 
@@ -92,19 +94,19 @@ CAUSAL_KINDS = ("1", "2")  # efficient kernels' custom_mask_type: causal from to
 _ATTENTION: dict[str, Formula] = {
     "aten::scaled_dot_product_attention": forward(Layout(0, True, causal=5)),
     "aten::_scaled_dot_product_attention_math": math_forward,
-    "aten::_scaled_dot_product_flash_attention": forward(Layout(0, True, causal=4)),
+    "aten::_scaled_dot_product_flash_attention": forward(Layout(0, True, causal=4, lower_right=True)),
     "aten::_scaled_dot_product_flash_attention_for_cpu": forward(Layout(0, True, causal=4)),
     "aten::_scaled_dot_product_efficient_attention": forward(Layout(0, True, causal=6)),
     "aten::_scaled_dot_product_cudnn_attention": forward(Layout(0, True, causal=6)),
     "aten::_scaled_dot_product_fused_attention_overrideable": forward(Layout(0, True, causal=5)),
-    "aten::_flash_attention_forward": forward(Layout(0, False, causal=8, packed=3)),
+    "aten::_flash_attention_forward": forward(Layout(0, False, causal=8, packed=3, lower_right=True)),
     "aten::_efficient_attention_forward": forward(Layout(0, False, 9, packed=4, causal_values=CAUSAL_KINDS)),
-    "aten::_scaled_dot_product_flash_attention_backward": backward(Layout(1, True, causal=11, packed=6)),
+    "aten::_scaled_dot_product_flash_attention_backward": backward(Layout(1, True, 11, packed=6, lower_right=True)),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": backward(Layout(1, True, causal=7)),
     "aten::_scaled_dot_product_efficient_attention_backward": backward(Layout(1, True, causal=11)),
     "aten::_scaled_dot_product_cudnn_attention_backward": backward(Layout(1, True, causal=14)),
     "aten::_scaled_dot_product_fused_attention_overrideable_backward": backward(Layout(1, True, causal=13)),
-    "aten::_flash_attention_backward": backward(Layout(1, False, causal=11, packed=6)),
+    "aten::_flash_attention_backward": backward(Layout(1, False, causal=11, packed=6, lower_right=True)),
     "aten::_efficient_attention_backward": backward(Layout(1, False, 14, packed=6, causal_values=CAUSAL_KINDS)),
 }
 FORMULAS: dict[OpFamily, dict[str, Formula]] = {OpFamily.ATTENTION: _ATTENTION}

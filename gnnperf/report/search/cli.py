@@ -13,8 +13,9 @@ from typing import Any
 from gnnperf.core import InputError, Subparsers, add_command, print_result, require, require_writable, write_text
 
 DESCRIPTION = """\
-How to divide a transformer over devices: tensor, pipeline, data and expert parallelism, micro-batch, ZeRO stage or
-FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has it.
+How to divide a transformer over devices: tensor, pipeline, data, expert and context parallelism, micro-batch, ZeRO
+stage or FSDP, recomputation, order of pipeline passes and sequence parallelism. The global batch stays as the plan has
+it.
 
 Of a trace: the recorded run on other numbers of devices and with other batches of a device. Its replicas grow, and
 tensor-parallel ranks divide its layers if it is a data-parallel transformer.
@@ -59,6 +60,8 @@ def add_parsers(subparsers: Subparsers) -> None:
                         help="of a trace: ranks that divide its layers (default: 1)")  # fmt: skip
     parser.add_argument("--data-parallel", type=int, metavar="N",
                         help="of a trace that does not show it: ranks of a data-parallel group; 1: none")  # fmt: skip
+    parser.add_argument("--context", metavar="C,C", help="of a plan: ranks that divide the sequence (default: those "
+                        "that leave each one 8192 positions or more)")  # fmt: skip
     parser.add_argument("--top", type=int, default=10, metavar="K", help="plans to print (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of random plans to compare with (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the best plan: a .yaml file")
@@ -94,9 +97,10 @@ def _search(args: argparse.Namespace) -> None:
     named = args.cluster is not None
     cluster = hardware.load_cluster(args.cluster, device) if named else hardware.default_cluster(device)
     memory = _bytes(args.memory) if args.memory else cluster.device.memory_bytes
-    devices = _devices(args.devices)
-    problem = Problem(candidates(plan, devices), partial(hardware.spread, cluster), memory * (1.0 - args.reserve),
-                      WEIGHT_OF[args.by])  # fmt: skip
+    devices = _whole(args.devices, "--devices")
+    contexts = None if args.context is None else _whole(args.context, "--context")
+    plans, capacity = candidates(plan, devices, contexts), memory * (1.0 - args.reserve)
+    problem = Problem(plans, partial(hardware.spread, cluster), capacity, WEIGHT_OF[args.by])
     baseline = plan if plan.parallelism.world_size in devices else None  # else there is nothing to compare
     outcome = search_plans(problem, Effort(seed=args.seed), baseline)
     search = SearchReport(outcome, plan, cluster, devices, problem.capacity_bytes, args.by, args.price, args.top)
@@ -110,6 +114,7 @@ def _search_trace(args: argparse.Namespace) -> None:
     from gnnperf.report.search.trace import TraceSettings, document, lines, search_trace
 
     require(args.out is None, "--out", args.out, "nothing with a trace: there is no plan to write")
+    require(args.context is None, "--context", args.context, "nothing with a trace: it is of a plan")
     hardware = {"hardware": args.gpu, "cluster": args.cluster}
     chosen = [f"{key}={value}" for key, value in hardware.items() if value is not None]
     price = {} if args.price is None else {"price.usd_per_gpu_hour": args.price}
@@ -117,8 +122,8 @@ def _search_trace(args: argparse.Namespace) -> None:
     memory = _bytes(args.memory) if args.memory else None
     written = args.batches or "1,2,4"
     batches = _numbers(written, "--batches", r"[0-9]{1,6}(\.[0-9]{1,6})?", "numbers above 0, as 0.5,1")
-    tensor = _numbers(args.tensor or "1", "--tensor", "[0-9]{1,4}", "whole numbers from 1 up, as 1,2,4")
-    settings = TraceSettings(_devices(args.devices), batches, tuple(map(int, tensor)), args.data_parallel)
+    tensor = _whole(args.tensor or "1", "--tensor")
+    settings = TraceSettings(_whole(args.devices, "--devices"), batches, tensor, args.data_parallel)
     result = search_trace(request, settings, args.by, args.reserve, memory)
     print_result(args, lambda: document(result), lambda: "\n".join(lines(result, args.top)))
 
@@ -131,9 +136,8 @@ def _numbers(written: str, option: str, form: str, allowed: str) -> tuple[float,
     return tuple(dict.fromkeys(map(float, numbers)))
 
 
-def _devices(written: str) -> tuple[int, ...]:
-    allowed = "whole numbers from 1 up, as 64 or 16,32,64"
-    return tuple(map(int, _numbers(written, "--devices", "[0-9]{1,6}", allowed)))
+def _whole(written: str, option: str) -> tuple[int, ...]:
+    return tuple(map(int, _numbers(written, option, "[0-9]{1,6}", "whole numbers from 1 up, as 8 or 16,32,64")))
 
 
 def _bytes(written: str) -> float:

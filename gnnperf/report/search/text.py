@@ -120,7 +120,7 @@ def _comparison(search: SearchReport) -> Iterator[str]:
     else:
         yield (f"Not proven: another candidate might be up to {outcome.gap:.1%} better by its lower bound; "
                "the search has judged as many plans as it may.")  # fmt: skip
-    yield "The proof holds for the model's own search. Context parallelism is no part of plans."
+    yield "The proof holds for the model's own search."
 
 
 def document(search: SearchReport) -> dict[str, object]:

@@ -3,16 +3,14 @@
     stage 0  |F0|F1|..|B0|F2|B1|   |B2|update|     a pass takes its kernels and awaited transfers, one after the other,
     stage 1     |F0|B0|F1|B1|F2|B2|update|         each as long as by itself; passes wait in their order
 
-Every chain of these is one of the graph, where lags, the host and contention come on top, so no schedule of the graph
-is shorter. What runs next to the compute stream (gathers, sums of gradients) bounds the step by its own sum, and so
-does the host's work.
+docs/concepts/search.md states why no schedule of the graph is shorter.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -98,7 +96,7 @@ class _Kernels:
         """[num_items, 2] us on the device and of the host; a transfer is its exit only."""
         new = [item for item in items if item not in self._known]
         if new:
-            rows = item_table(new, Parallelism(ways.tensor, 1, ways.data, ways.expert))
+            rows = item_table(new, replace(ways, pipeline=1))
             us = self.us(rows)
             own = rows.stage < 0
             both = [

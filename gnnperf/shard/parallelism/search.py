@@ -1,9 +1,6 @@
 """Branch and bound over plans: bounds order them, memory cuts them, the schedule judges until no bound is better.
 
-    candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judge--> best, and what is proven
-
-The search ends when the next bound is no shorter than the best judged step: no other candidate can be faster. If it has
-judged as much as it may before, the gap between the two is stated.
+candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judge--> best, and what is proven
 """
 
 from __future__ import annotations
@@ -246,8 +243,9 @@ class _Search:
 
 
 def _kind(plan: TransformerPlan) -> tuple[object, ...]:
-    """What makes plans different enough to compare: stages, order of passes, what replicas share."""
-    return plan.parallelism.pipeline > 1, plan.schedule.pipeline, plan.sharding.reduces_every_pass
+    """What makes plans different enough to compare: stages, context ranks, order of passes, what replicas share."""
+    ways = plan.parallelism
+    return ways.pipeline > 1, ways.context > 1, plan.schedule.pipeline, plan.sharding.reduces_every_pass
 
 
 COMPUTE, RECOMPUTE, WAITED, BUBBLE, OTHER = (
@@ -271,7 +269,8 @@ def parts(one: Option, plain: Bound) -> dict[str, float]:
 def _is_plain(plan: TransformerPlan) -> bool:
     s, ways = plan.schedule, plan.parallelism
     settings = s.micro_batch, s.pipeline, s.recompute, s.recomputed_layers, plan.sharding.shards_update, ways.sequence
-    return settings == (1, "1f1b", Recompute.FULL, None, False, plan.experts is not None and ways.tensor > 1)
+    plain = 1, "1f1b", Recompute.FULL, None, False, plan.experts is not None and ways.tensor > 1
+    return ways.context == 1 and settings == plain
 
 
 def _too_large(problem: Problem, least_bytes: float) -> InputError:

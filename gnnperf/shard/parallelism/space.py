@@ -10,10 +10,11 @@ from dataclasses import replace
 from itertools import product
 
 from gnnperf.core import InputError
-from gnnperf.generate import Parallelism, Pipeline, Recompute, Sharded, Sharding, TransformerPlan
+from gnnperf.generate import ContextExchange, Parallelism, Pipeline, Recompute, Sharded, Sharding, TransformerPlan
 
 MOST_MICRO_BATCH = 32  # samples
 MOST_CHUNKS = 8
+LEAST_POSITIONS = 8192  # of a sample on a context rank
 SHARDINGS = (
     Sharding(Sharded.NOTHING),
     Sharding(Sharded.OPTIMIZER),
@@ -25,13 +26,16 @@ Order = tuple[Pipeline, int, bool]
 Retained = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
 
 
-def candidates(base: TransformerPlan, devices: Sequence[int]) -> list[TransformerPlan]:
+Contexts = Sequence[int] | None  # numbers of context ranks; None: those that leave each one LEAST_POSITIONS
+
+
+def candidates(base: TransformerPlan, devices: Sequence[int], contexts: Contexts = None) -> list[TransformerPlan]:
     """Every plan that is valid, in a fixed order.
 
     Raises:
         InputError: not one is.
     """
-    result = [plan for count in devices for plan in _of_ranks(base, count)]
+    result = [plan for count in devices for plan in _of_ranks(base, count, contexts)]
     if not result:
         raise InputError(
             f"no way to divide the model over {', '.join(map(str, devices))} devices", where=f"plan {base.name}",
@@ -41,8 +45,8 @@ def candidates(base: TransformerPlan, devices: Sequence[int]) -> list[Transforme
     return result
 
 
-def _of_ranks(base: TransformerPlan, devices: int) -> Iterator[TransformerPlan]:
-    for ways in _ways(base, devices):
+def _of_ranks(base: TransformerPlan, devices: int, contexts: Contexts) -> Iterator[TransformerPlan]:
+    for ways in _ways(base, devices, contexts):
         for micro_batch in _micro_batches(base.schedule.global_batch, ways.data):
             for sharding, order, retained in product(_shardings(ways), _orders(base, ways), _retained(base)):
                 plan = _candidate(base, ways, micro_batch, sharding, order, retained)
@@ -50,7 +54,7 @@ def _of_ranks(base: TransformerPlan, devices: int) -> Iterator[TransformerPlan]:
                     yield plan
 
 
-def _ways(base: TransformerPlan, devices: int) -> Iterator[Parallelism]:
+def _ways(base: TransformerPlan, devices: int, contexts: Contexts) -> Iterator[Parallelism]:
     experts = 1 if base.experts is None else base.experts.count
     for tensor in divisors(devices):
         for pipeline in divisors(devices // tensor):
@@ -58,7 +62,16 @@ def _ways(base: TransformerPlan, devices: int) -> Iterator[Parallelism]:
             for expert in divisors(data):
                 divided = base.model.heads % tensor == experts % expert == 0
                 for sequence in (False, True) if divided and tensor > 1 else (False,) if divided else ():
-                    yield Parallelism(tensor, pipeline, data, expert, sequence)
+                    for context, exchange in _contexts(base, data, contexts):
+                        yield Parallelism(tensor, pipeline, data // context, expert, sequence, context, exchange)
+
+
+def _contexts(base: TransformerPlan, data: int, contexts: Contexts) -> Iterator[tuple[int, ContextExchange]]:
+    """Context ranks among those of equal parameters, and what they exchange."""
+    for context in divisors(data):
+        enough = context == 1 or base.model.sequence // context >= LEAST_POSITIONS
+        if enough if contexts is None else context in contexts:
+            yield from ((context, exchange) for exchange in list(ContextExchange)[: None if context > 1 else 1])
 
 
 def divisors(number: int) -> tuple[int, ...]:
@@ -76,7 +89,8 @@ def _micro_batches(global_batch: int, data: int) -> Iterator[int]:
 
 def _shardings(ways: Parallelism) -> Iterator[Sharding]:
     for sharding in SHARDINGS:
-        if sharding == Sharding() or (ways.data > 1 and (ways.pipeline == 1 or not sharding.reduces_every_pass)):
+        fits = ways.data_context > 1 and (ways.pipeline == 1 or not sharding.reduces_every_pass)
+        if fits or sharding == Sharding():
             yield sharding
 
 
@@ -130,6 +144,7 @@ def settings_text(plan: TransformerPlan) -> str:
     again = f"{layers}/{plan.layers_per_chunk} layers" if layers is not None else str(schedule.recompute)
     parts = {
         f"tp {ways.tensor} pp {ways.pipeline} dp {ways.data}": True,
+        f"cp {ways.context} {ways.context_exchange}": ways.context > 1,
         f"ep {ways.expert}": ways.expert > 1,
         f"mb {schedule.micro_batch}": True,
         "sp": ways.sequence,

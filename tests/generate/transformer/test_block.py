@@ -156,6 +156,8 @@ def test_eager_kernels_are_those_of_plain_models() -> None:
         (replace(LLAMA, key_value_heads=2), Parallelism(tensor=4), "parallelism.tensor"),
         (replace(LLAMA, attention=Attention.UNFUSED), Parallelism(), "block.attention"),
         (replace(LLAMA, width=767), Parallelism(tensor=2), "parallelism.tensor"),
+        (LLAMA, Parallelism(context=3), "parallelism.tensor x parallelism.context"),  # 128 positions in six parts
+        (Block(), Parallelism(context=2), "block.attention"),
     ],
 )
 def test_what_does_not_fit_is_refused(block: Block, ways: Parallelism, key: str) -> None:

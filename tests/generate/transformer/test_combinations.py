@@ -17,6 +17,7 @@ from gnnperf.generate.transformer.items import Op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import (
+    ContextExchange,
     Parallelism,
     Pipeline,
     Recompute,
@@ -34,9 +35,11 @@ from tests.generate.transformer.test_block import LLAMA
 
 MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=256, dtype="bfloat16")
 WAYS = (Parallelism(2, 1, 2), Parallelism(2, 1, 2, 2, sequence=True), Parallelism(1, 2, 2), Parallelism(1, 1, 4, 2),
-        Parallelism(2, 2, 1, sequence=True), Parallelism(1, 4, 1))  # fmt: skip
+        Parallelism(2, 2, 1, sequence=True), Parallelism(1, 4, 1), Parallelism(2, 1, 2, 2, sequence=True, context=2),
+        *(Parallelism(1, 2, 1, context=2, context_exchange=kind) for kind in ContextExchange))  # fmt: skip
 
 
+BLOCKS = (Block(), LLAMA, replace(LLAMA, kernels=Kernels.EAGER))
 EXPERTS = st.builds(Experts, st.just(4), st.sampled_from([1, 2]), st.sampled_from([1, 2]),
                     capacity_factor=st.sampled_from([None, 1.25]))  # fmt: skip
 
@@ -51,10 +54,10 @@ def plans(draw: st.DrawFn) -> TransformerPlan:
         reduction=st.sampled_from(list(Reduction)), bucket_bytes=st.just(1.0),
     ))  # fmt: skip
     state = draw(st.sampled_from(_states(ways)))
-    on_host = state is not Sharded.NOTHING or ways.data == 1
+    on_host = state is not Sharded.NOTHING or ways.data_context == 1
     optimizer = draw(st.sampled_from(list(Store) if on_host else [Store.DEVICE]))
     return TransformerPlan(
-        "drawn", MODEL, ways, schedule, draw(st.sampled_from([Block(), LLAMA, replace(LLAMA, kernels=Kernels.EAGER)])),
+        "drawn", MODEL, ways, schedule, draw(st.sampled_from(BLOCKS[int(ways.context > 1) :])),
         draw(EXPERTS) if ways.expert > 1 or (ways.tensor == 1 and draw(st.booleans())) else None,
         Sharding(state, draw(st.booleans())), Offload(draw(st.sampled_from(list(Store))), optimizer),
     )  # fmt: skip
@@ -62,7 +65,7 @@ def plans(draw: st.DrawFn) -> TransformerPlan:
 
 def _states(ways: Parallelism) -> list[Sharded]:
     """What replicas may share."""
-    if ways.data == 1:
+    if ways.data_context == 1:
         return [Sharded.NOTHING]
     if ways.pipeline > 1:
         return [Sharded.NOTHING, Sharded.OPTIMIZER]

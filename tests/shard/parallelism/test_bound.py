@@ -18,8 +18,8 @@ from tests.shard.parallelism.plans import base, cluster
 
 
 def _some(plan: TransformerPlan, number: int) -> list[TransformerPlan]:
-    """As many of each order of passes."""
-    plans = candidates(plan, [8])
+    """As many of each order of passes, with context ranks or without."""
+    plans = candidates(plan, [8], [1, 2, 4])
     plans = [plans[i] for i in np.random.default_rng(0).permutation(len(plans))]
     own = [[p for p in plans if p.schedule.pipeline is order][:number] for order in Pipeline]
     return [one for each in own for one in each]

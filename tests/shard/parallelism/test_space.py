@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gnnperf.core import InputError
-from gnnperf.generate import Pipeline, Recompute, Schedule, Sharded
-from gnnperf.shard.parallelism.space import candidates, settings_text
+from gnnperf.generate import ContextExchange, Pipeline, Recompute, Schedule, Sharded
+from gnnperf.shard.parallelism.space import LEAST_POSITIONS, candidates, settings_text
 from tests.shard.parallelism.plans import base
 
 
@@ -46,6 +46,14 @@ def test_the_space_has_every_order_sharding_and_recomputation() -> None:
 def test_a_number_of_devices_that_divides_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="no way to divide the model over 7 devices"):
         candidates(base(), [7])
+
+
+def test_context_ranks_are_those_requested_or_those_of_long_sequences() -> None:
+    plans = candidates(base(), [8], [4])
+    assert all("cp 4 " in settings_text(plan) for plan in plans)
+    long = replace(base(), model=replace(base().model, sequence=2 * LEAST_POSITIONS))
+    ways = {(p.parallelism.context, p.parallelism.context_exchange) for p in candidates(long, [8])}
+    assert ways == {(1, ContextExchange.RING), *((2, kind) for kind in ContextExchange)}
 
 
 def test_the_text_of_a_candidate_names_what_differs() -> None:
