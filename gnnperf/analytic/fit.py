@@ -68,7 +68,7 @@ def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -
 
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges
-FENCE_OF_MEANS = 30.0  # of latencies that are means over steps already: what is long in all of them belongs to the sum
+SUM_FENCE = 30.0  # of what training steps add up: within 3, host work of CPUs is a fifth too short
 ALWAYS_KEPT = 2.0  # up to this multiple of the upper quartile: old traces count whole us, and the range may be zero
 
 
@@ -93,7 +93,7 @@ def fit_constants(
     base = default_constants()
     if device.kind != "gpu":  # nothing that was fitted on CPU runs, which may be those that are held out
         base = replace(base, device_kind=device.kind, host_overhead_us={}, op_prices=None)
-    start = fit_host_overheads(result, base, fence=FENCE_OF_MEANS)
+    start = fit_host_overheads(result, base, fence=SUM_FENCE)
     start = fit_lags(result, device.kind, start)
     calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:
