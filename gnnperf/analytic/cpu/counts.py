@@ -282,10 +282,10 @@ def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
 
 def _convolution(call: Call) -> Counts:
     counts, is_backward = dict(streamed(call)), "backward" in call.op
-    image, weight = [*call.dims[is_backward:], None, None][:2]
-    shapes = [image, weight, *call.dims[:is_backward]]
-    if not all(is_shape(s) and len(s) > 2 for s in shapes) or not prod(weight):  # type: ignore[arg-type]
+    shapes = [*call.dims[is_backward : is_backward + 2], *call.dims[:is_backward]]  # images, weight, their gradient
+    if len(shapes) < 2 + is_backward or not all(is_shape(s) and len(s) > 2 for s in shapes) or not prod(shapes[1]):
         return counts
+    image, weight = shapes[:2]
     (out, into), taps, result = weight[:2], prod(weight[2:]), shapes[-1]
     is_transposed = "transpose" in call.op or (is_backward and result[1] != out)
     groups = 1 if is_transposed else max(image[1] // into, 1)

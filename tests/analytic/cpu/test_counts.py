@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -162,7 +163,7 @@ def test_a_depthwise_convolution_is_no_product() -> None:
         ([[2, 16, 6, 6], [2, 16, 6, 6], [16, 1, 5, 5]], 1.0),  # plane by plane
     ],
 )
-def test_what_fills_no_vector_goes_lane_by_lane(dims: list[list[int]], lanes: float) -> None:
+def test_what_fills_no_vector_goes_lane_by_lane(dims: list[Any], lanes: float) -> None:
     small, passes = dims[0], len(dims) - 1
     flops = passes * 2.0 * small[0] * np.prod(dims[-1]) * np.prod(small[2:])
     known = {"op_name": "aten::conv2d" if passes == 1 else GRADIENT, "family": "conv", "flops": flops, "bytes": 10.0}
