@@ -173,7 +173,7 @@ def test_what_fills_no_vector_goes_lane_by_lane(dims: list[Any], lanes: float) -
 
 def test_attention_with_dropout_draws_a_number_per_score() -> None:
     """2 samples, 3 heads, 7 queries of 8: products of all pairs also under a mask, which spares only long blocks."""
-    dims = [[2, 3, 7, 8]] * 3 + [[]] * 5
+    dims: list[object] = [*[[2, 3, 7, 8]] * 3, *[[]] * 5]
     values = [
         ["", "", "", "", dropped, causal] for dropped, causal in (("0.", "False"), ("0.", "True"), ("0.1", "True"))
     ]
