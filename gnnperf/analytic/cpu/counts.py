@@ -335,8 +335,7 @@ def _attention(call: Call) -> Counts:
 
 def _elementwise(call: Call) -> Counts:
     """A sweep; a number as second operand is made a tensor first."""
-    is_number = len(call.dims) > 1 and call.dims[1] == []
-    return {**streamed(call), "tensor": float(is_number)}
+    return {**streamed(call), "tensor": float(len(call.dims) > 1 and call.dims[1] == [])}
 
 
 def _update(call: Call) -> Counts:
