@@ -68,14 +68,14 @@ def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -
 
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges
+SUM_FENCE = 30.0  # of what training steps add up: within 3, host work of CPUs is a fifth too short
 ALWAYS_KEPT = 2.0  # up to this multiple of the upper quartile: old traces count whole us, and the range may be zero
 
 
-def robust_mean(values: np.ndarray) -> float:
-    """Mean without values beyond Tukey's outer fence: sums need a mean, but pre-emptions must not set it."""
+def robust_mean(values: np.ndarray, fence: float = FENCE) -> float:
+    """Mean without values beyond `fence` interquartile ranges: sums need a mean, but pre-emptions must not set it."""
     low, high = np.quantile(values, [0.25, 0.75])
-    fence = max(high + FENCE * (high - low), ALWAYS_KEPT * high)
-    return float(values[values <= fence].mean())
+    return float(values[values <= max(high + fence * (high - low), ALWAYS_KEPT * high)].mean())
 
 
 def fit_constants(
@@ -93,7 +93,7 @@ def fit_constants(
     base = default_constants()
     if device.kind != "gpu":  # nothing that was fitted on CPU runs, which may be those that are held out
         base = replace(base, device_kind=device.kind, host_overhead_us={}, op_prices=None)
-    start = fit_host_overheads(result, base)
+    start = fit_host_overheads(result, base, fence=SUM_FENCE)
     start = fit_lags(result, device.kind, start)
     calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:
@@ -103,8 +103,9 @@ def fit_constants(
 
 
 def fit_host_overheads(
-    graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None, min_samples: int = MIN_SAMPLES
-) -> AnalyticConstants:
+    graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None, min_samples: int = MIN_SAMPLES,
+    fence: float = FENCE,
+) -> AnalyticConstants:  # fmt: skip
     """Constants with the host overheads of these graphs.
 
     Robust mean per (segment, op or runtime call) with enough samples, and per segment.
@@ -113,15 +114,16 @@ def fit_host_overheads(
         graphs: graphs with labels.
         base: keeps what is not fitted, and segments that do not occur; None: the constants that ship.
         min_samples: an op with fewer nodes in a segment backs off to the segment.
+        fence: of the robust mean.
     """
     start = base or default_constants()
     parts = [_labeled_hosts(g.nodes) for g in graphs]
     host = pd.concat(parts) if parts else pd.DataFrame()
     if host.empty:
         return start
-    by_segment = {str(s): robust_mean(g.to_numpy()) for s, g in host.groupby("segment")["latency_us"]}
+    by_segment = {str(s): robust_mean(g.to_numpy(), fence) for s, g in host.groupby("segment")["latency_us"]}
     by_op = {
-        (str(segment), str(op)): robust_mean(group.to_numpy())
+        (str(segment), str(op)): robust_mean(group.to_numpy(), fence)
         for (segment, op), group in host.groupby(["segment", "key"])["latency_us"]
         if len(group) >= min_samples
     }

@@ -233,6 +233,8 @@ BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = 
     "max pool": ("aten::max_pool2d_with_indices", [[1, 2, 4, 4], [], [], [], [], []],
                  ["float"] + ["ScalarList"] * 4 + ["Scalar"], ["", "[2, 2]", "[2, 2]", "[0, 0]", "[1, 1]", "False"],
                  128 + 8 * 12),
+    "upsample backward": ("aten::upsample_bilinear2d_backward", [[1, 2, 4, 4], [], [], [], [], []],
+                          ["float"] + [""] * 5, ["", "[4, 4]", "[1, 2, 2, 2]"], 4 * 32 + 4 * 8),
     "foreach add_": ("aten::_foreach_add_", [[[4], [6]], [[4], [6]], []], ["TensorList", "TensorList", "Scalar"], None,
                      3 * 40),
     "fused adam reads four lists, writes three": (

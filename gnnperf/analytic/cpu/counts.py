@@ -5,8 +5,9 @@ traffic do not overlap, as on a core that runs one op at a time, with the terms 
 
                 calls  products    rows        arithmetic         panels         traffic
     gemm        1      b - 1       b m         2 b m n k          mk, kn, mn     beyond the last-level cache
-    conv        1                              2 N P Q R S C' K'  weights        all; beyond the cache
-    depthwise   1                  N C P R     FLOPs              weights        all; beyond the cache
+    conv        1      set up                  2 N P Q R S C' K'  weights        all; beyond the cache
+    depthwise   1      N C R                   FLOPs              weights        all; beyond the cache
+    attention   1      batch x heads           FLOPs, numbers                    all; beyond the cache
     recurrent   1      time steps  2 T B       FLOPs              of every step  beyond the cache
     embedding   1                  n           n D elements                      rows of a table that caches miss
     optimizer   1      tensors                 elements                          all; beyond the cache
@@ -23,7 +24,7 @@ Every call also pays for being cold: the share of its code that other work drove
 op last ran (`between_bytes`). Matrix products: lower-order terms are packing of both operands and writing the result
 (Goto, van de Geijn 2008, section 4). Convolutions: channels come in blocks of 16 (oneDNN, nChw16c), so that C' and K'
 are rounded up, and weights are brought into that order. Every count grows with every size, so more work is never
-faster.
+faster, except where a convolution fills no vector and other code takes over.
 """
 
 from __future__ import annotations
@@ -201,11 +202,14 @@ def _with_call(call: Call, products: Counts) -> Counts:
 
 CALLS = ("call", "cold_call", "product", "tensor")  # host work
 TRAFFIC = ("byte", "far_byte", "left", "right", "result", "row", "missed_row")  # what a warm cache makes cheaper
-ARITHMETIC = ("flop", "lane_flop", "element")
+ARITHMETIC = ("flop", "lane_flop", "element", "draw")
 COUNTS = (*CALLS, *TRAFFIC, *ARITHMETIC)
+FEW_IMAGES, LANES, SMALL_FILTER, VOLUME = 16, 8, 9, 4
 CHANNEL_BLOCK, FEW_CHANNELS = 16, 4  # oneDNN keeps up to four input channels as they are
 OWN_CACHE_BYTES, OWN_SHARPNESS = 2.0**19, 1.0  # of one core (level 2); code leaves it little by little
 DRAW_FLOPS = 15.0  # of a number, by the formula of its cost
+BLOCK_KEYS = 512  # that attention on CPUs takes at once
+SPLIT_CALLS = 56.0  # more ops that attention opens with dropout than without
 LANE = ["rank", "thread"]
 AT_ONCE = 0.0  # bytes between two calls of what is called again and again: op tables, calibrations
 KEYS = ["op_name", "input_dims", "dtype", "family", "flops", "bytes", "between_bytes"]
@@ -268,21 +272,41 @@ def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
     return 1.0, float(prod(left[:-1])), float(columns), float(left[-1])
 
 
+# Convolutions: channels that fill vectors run at the rate of products; the rest goes at the rate of single lanes.
+#
+#     1x1 filters, few images          one product per image: slow for fewer pixels than lanes
+#     depthwise                        by vectors; plane by plane where the filter hangs over the image
+#     groups narrower than a vector    single lanes, which the missing channels leave idle
+#     gradient of a stride             of groups or volumes: the input's gradient goes by single lanes
+
+
 def _convolution(call: Call) -> Counts:
-    counts = dict(streamed(call))
-    at = 2 if "backward" in call.op and len(call.dims) > 2 else 1
-    weight = call.dims[at] if at < len(call.dims) else []
-    if len(weight or []) < 3 or not prod(weight[:2]):
+    counts, is_backward = dict(streamed(call)), "backward" in call.op
+    shapes = [*call.dims[is_backward : is_backward + 2], *call.dims[:is_backward]]  # images, weight, their gradient
+    if len(shapes) < 2 + is_backward or not all(is_shape(s) and len(s) > 2 for s in shapes) or not prod(shapes[1]):
         return counts
-    out, into = weight[0], weight[1]
-    counts["right"] = float(prod(weight))
-    if into == 1:  # one channel per group: no product to speak of
-        image = call.dims[0]
-        width = image[-1] * weight[-1] if is_shape(image) else 1
-        # Rows of images that a kernel is moved along, once per row of the kernel: FLOPs over those of one such row.
-        return {**counts, "flop": 0.0, "lane_flop": call.flops, "row": call.flops / (2.0 * max(width, 1))}
-    blocks = _blocked(out) * (_blocked(into) if into > FEW_CHANNELS else FEW_CHANNELS)
-    return {**counts, "flop": call.flops * blocks / (out * into)}
+    image, weight = shapes[:2]
+    (out, into), taps, result = weight[:2], prod(weight[2:]), shapes[-1]
+    is_transposed = "transpose" in call.op or (is_backward and result[1] != out)
+    groups = 1 if is_transposed else max(image[1] // into, 1)
+    of_pixel = 2.0 * max(image[0], 1) * prod(weight)  # FLOPs of a pixel in all images, one pass
+    pixels = min(prod(result[2:]), prod(image[2:])) if is_backward else call.flops / of_pixel
+    one_pass, is_strided = min(of_pixel * pixels, call.flops), not is_transposed and pixels < prod(image[2:])
+    if taps == 1 and groups == 1 and image[0] < FEW_IMAGES and not is_strided:
+        lanes = one_pass if pixels < LANES else 0.0
+        return {**counts, "flop": call.flops - lanes, "lane_flop": lanes}
+    counts |= {"tensor": 1.0, "right": float(prod(weight))}  # set up, weights brought into order
+    if into == 1 and groups > 1:
+        hindrances = is_backward + (taps > SMALL_FILTER) + (pixels < SMALL_FILTER if is_backward else pixels <= 1)
+        rows = float(image[0] * groups * weight[-1])  # of filters, plane by plane
+        return {**counts, "flop": 0.0, "lane_flop": call.flops, "product": rows} if hindrances > 1 else counts
+    if groups > 1 and into < LANES:
+        return {**counts, "flop": 0.0, "lane_flop": call.flops * LANES / into}
+    blocks = _blocked(out // groups) * groups / out
+    if groups == 1:
+        blocks *= (_blocked(into) if into > FEW_CHANNELS else FEW_CHANNELS) / into
+    lanes = one_pass if is_backward and is_strided and (groups > 1 or len(weight) > VOLUME) else 0.0
+    return {**counts, "flop": (call.flops - lanes) * blocks, "lane_flop": lanes}
 
 
 def _blocked(channels: int) -> int:
@@ -291,7 +315,27 @@ def _blocked(channels: int) -> int:
 
 def _drawn(call: Call) -> Counts:
     """Numbers come from a generator one by one (Mersenne twister), which takes ten times as long as writing them."""
-    return {"call": 1.0, "element": call.flops / DRAW_FLOPS, "far_byte": far_bytes(call)}
+    return {"call": 1.0, "draw": call.flops / DRAW_FLOPS, "far_byte": far_bytes(call)}
+
+
+def _attention(call: Call) -> Counts:
+    """Products per head of all pairs: masks spare whole blocks of keys only. Dropout splits it, and draws numbers."""
+    is_backward = "backward" in call.op
+    counts, shapes = dict(streamed(call)), call.dims[is_backward : is_backward + 3]
+    if len(shapes) < 3 or not all(map(is_shape, shapes)) or min(map(len, shapes)) < 3:
+        return counts
+    q, k, v = shapes
+    width = 3 * q[-1] + 2 * v[-1] if is_backward else q[-1] + v[-1]
+    products = 2.0 * prod(q[:-1]) * k[-2] * width
+    spared = max(products - call.flops, 0.0) * max(1.0 - BLOCK_KEYS / max(k[-2], 1), 0.0)
+    drawn = max(call.flops - products, 0.0) / DRAW_FLOPS
+    return {**counts, "flop": products - spared, "product": float(prod(q[:-2])), "draw": drawn,
+            "tensor": SPLIT_CALLS if drawn else 0.0}  # fmt: skip
+
+
+def _elementwise(call: Call) -> Counts:
+    """A sweep; a number as second operand is made a tensor first."""
+    return {**streamed(call), "tensor": float(len(call.dims) > 1 and call.dims[1] == [])}
 
 
 def _update(call: Call) -> Counts:
@@ -307,7 +351,7 @@ def _indexed(call: Call) -> Counts:
 BY_FAMILY: Mapping[str, Callable[[Call], Counts]] = {
     OpFamily.GEMM: _product, OpFamily.CONV: _convolution, OpFamily.EMBEDDING: lookup, OpFamily.OPTIMIZER: _update,
     OpFamily.RANDOM: _drawn, OpFamily.SOFTMAX: softmax, OpFamily.NORM: norm, OpFamily.INDEXING: _indexed,
-    OpFamily.REDUCTION: reduction,
+    OpFamily.REDUCTION: reduction, OpFamily.ATTENTION: _attention, OpFamily.ELEMENTWISE: _elementwise,
 }  # fmt: skip
 
 

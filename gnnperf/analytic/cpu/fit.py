@@ -24,9 +24,11 @@ from gnnperf.core import InputError
 START_US = {
     "call": 3.0, "cold_call": 3.0, "product": 0.3, "tensor": 1.0, "byte": 1e-4, "far_byte": 1e-4, "left": 1e-4,
     "right": 1e-4, "result": 1e-4, "row": 1e-2, "missed_row": 5e-2, "flop": 2e-5, "lane_flop": 2e-4, "element": 1e-4,
+    "draw": 1e-2,
 }  # fmt: skip
 FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH = 0.1, 1.0, 0.1  # of the draw to the start, the family, and to 1
 SLOWEST_TRAFFIC = 10.0  # times its start: what few small calls show of traffic says nothing of large ones
+OP_TRAFFIC = 3.0  # times its family's, of an op
 ROBUST_SCALE = 0.3  # of a log latency: larger misses count linearly
 SHORTEST_US = 0.3  # below it a clock of 1 ns and a profiler's own cost decide
 TIME_POWER = 0.5  # weight = (time spent in the call in all)^power: neither each shape alike nor long ones only
@@ -98,7 +100,8 @@ class _Problem:
         self.is_call = np.array([count in CALLS for count in layout.counts], float)  # [J]
         self.is_traffic = np.array([count in TRAFFIC for count in layout.counts], float)  # [J]
         of_family = np.where(self.is_traffic, np.log(SLOWEST_TRAFFIC), np.inf)  # [J]
-        self.most = np.concatenate([of_family, np.full(sum(layout.sizes[1:]), np.inf)])  # [P]
+        of_ops = np.tile(np.where(self.is_traffic, np.log(OP_TRAFFIC), np.inf), len(layout.ops))  # [O x J]
+        self.most = np.concatenate([of_family, of_ops, np.full(sum(layout.sizes[2:]), np.inf)])  # [P]
         self.start = np.log([START_US[count] for count in layout.counts])  # [J]
         parts = zip((FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH, SHARED_STRENGTH), layout.sizes, strict=True)
         self.draw = np.concatenate([np.full(size, strength**2 / len(rows)) for strength, size in parts])  # [P]

@@ -139,7 +139,8 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
 
     A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
     share whose nodes err least on the validation runs. Scheduled ones keep the same share of hosts and none of
-    kernels and transfers, unless the steps of the validation runs err less with another one, by more than chance.
+    kernels and transfers, unless the steps of the validation runs err less with others, by more than chance; without
+    hosts' where these make steps worse.
 
     Corrections of host work are overhead, which steps of all sizes share. Those of kernels and transfers improve single
     nodes, and err together in a step of another size or program. Where the base is a measurement, all are kept alike.
@@ -151,9 +152,8 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         Judged(step, residuals_of(network, step), texts_of(step.nodes["node_type"]), run_of(step.run))
         for step in data.steps["val"]
     ]
-    usual, has_source = usual_shares(judged), data.source_constants is not None
-    start = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
-    scheduled = scheduled_shares(judged, start)
+    usual = usual_shares(judged)
+    scheduled = scheduled_shares(judged, usual, (NodeType.HOST,) if data.source_constants is None else usual)
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
     for node_type, shares in chosen.items():
         network.shrink(node_type, shares.usual, shares.scheduled)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -39,38 +40,40 @@ def usual_shares(judged: Sequence[Judged]) -> dict[str, float]:
     return {kind: SHARES[int(np.argmin(mean))] for kind, mean in means.items()}
 
 
-def scheduled_shares(judged: Sequence[Judged], start: Mapping[str, float]) -> dict[str, float]:
-    """Kind -> the share whose steps err least, if they err less than with `start` by more than chance over groups.
+def scheduled_shares(judged: Sequence[Judged], usual: Mapping[str, float], start: Container[str]) -> dict[str, float]:
+    """Kind -> share, chosen for hosts, kernels and transfers together: errors of one part hide those of another.
 
-    What a kind's corrections change in a step is scheduled once, with all of them. Shares and kinds add in log space.
+    All kinds of a node type keep one share of what they keep for nodes. Those of the types in `start` keep all of it
+    where steps then err less than with no correction, and other shares count where steps err less by more than chance
+    over groups. What a type's corrections change in a step is scheduled once, with all of them, and adds in log space.
     """
+    types = sorted({_type_of(kind) for kind in usual})
+    choices = np.array(list(product(SHARES, repeat=len(types))))  # [num_choices, num_types], the last one without any
+    place = int(np.flatnonzero((choices == [float(name in start) for name in types]).all(axis=1))[0])
     groups = sorted({one.group for one in judged})
-    if len(groups) < MIN_GROUPS:
-        return dict(start)
-    members = [np.array([one.group == group for one in judged]) for group in groups]
-    effects = np.array([_effects(one, list(start)) for one in judged])  # [num_steps, 1 + num_kinds]
-    chosen = np.array([1.0, *start.values()])
-    for place in range(1, len(chosen)):
-        off = np.array([np.abs(effects @ np.r_[chosen[:place], share, chosen[place + 1 :]])
-                        for share in (chosen[place], *SHARES)])  # fmt: skip  # [1 + num_shares, num_steps]
-        errors = np.stack([off[:, mine].mean(axis=1) for mine in members], axis=1)  # [1 + num_shares, num_groups]
-        gain = errors[0] - errors
-        is_clear = gain.mean(axis=1) > DEVIATIONS * gain.std(axis=1, ddof=1) / math.sqrt(len(groups))
-        best = int(np.argmin(np.where(is_clear, errors.mean(axis=1), np.inf)))
-        chosen[place] = SHARES[best - 1] if is_clear[best] else chosen[place]
-    return dict(zip(start, chosen[1:].tolist(), strict=True))
+    if len(groups) >= MIN_GROUPS:
+        effects = np.array([_effects(one, usual, types) for one in judged])  # [num_steps, 1 + num_types]
+        off = np.abs(effects[:, :1] + effects[:, 1:] @ choices.T)  # [num_steps, num_choices]
+        members = [np.array([one.group == group for one in judged]) for group in groups]
+        errors = np.stack([off[mine].mean(axis=0) for mine in members])  # [num_groups, num_choices]
+        place = min(place, -1, key=lambda one: errors[:, one].mean())
+        gain = errors[:, place, None] - errors
+        is_clear = gain.mean(axis=0) > DEVIATIONS * gain.std(axis=0, ddof=1) / math.sqrt(len(groups))
+        place = int(np.argmin(np.where(is_clear, errors.mean(axis=0), np.inf))) if is_clear.any() else place
+    chosen = dict(zip(types, choices[place].tolist(), strict=True))
+    return {kind: share * chosen[_type_of(kind)] for kind, share in usual.items()}
 
 
-def _effects(one: Judged, kinds: Sequence[str]) -> list[float]:
-    """log(predicted / measured) of the base, and by how much the corrections of each kind change it."""
+def _type_of(kind: str) -> str:
+    return kind.partition(" ")[0]
+
+
+def _effects(one: Judged, usual: Mapping[str, float], types: Sequence[str]) -> list[float]:
+    """log(predicted / measured) of the base, and by how much the corrections of each node type change it."""
     base_us = one.step.stored("base_us")
-    without = math.log(contended_step_time_us(one.step, base_us) / one.step.step_us)
-    result = [without]
-    for kind in kinds:
-        residual = np.where(one.kind == kind, one.residuals[1], 0.0)
-        if residual.any():
-            corrected_us = contended_step_time_us(one.step, base_us * np.exp(residual))
-            result.append(math.log(corrected_us / one.step.step_us) - without)
-        else:
-            result.append(0.0)  # nothing is corrected
-    return result
+    kept = one.residuals[1] * np.array([usual.get(kind, 0.0) for kind in one.kind])  # [num_nodes]
+    node_type = np.array([_type_of(kind) for kind in one.kind])
+    corrected = [np.where(node_type == name, kept, 0.0) for name in types]
+    without, *others = (math.log(contended_step_time_us(one.step, base_us * np.exp(residual)) / one.step.step_us)
+                        for residual in (np.zeros(len(kept)), *corrected))  # fmt: skip
+    return [without, *(other - without for other in others)]

@@ -11,8 +11,10 @@ from math import prod
 from typing import NamedTuple
 
 from gnnperf.core import OpFamily
+from gnnperf.graph.cost.elementwise import RANDOM_FLOPS
 from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, total_bytes
 
+DROPOUT = 4  # number of the argument of scaled_dot_product_attention
 BACKWARD_PRODUCTS_QK, BACKWARD_PRODUCTS_V = 3, 2  # scores, dQ, dK over the head dimension of q; dP, dV over that of v
 
 
@@ -76,6 +78,14 @@ def math_forward(call: OpCall) -> Work:
     return Work(work.flops, work.bytes + 4.0 * scores)
 
 
+def whole(call: OpCall) -> Work:
+    """scaled_dot_product_attention: fused, but with dropout in parts on CPUs, with a random number per score."""
+    if call.text(DROPOUT).strip("0.") == "":  # none, or not recorded
+        return forward(Layout(0, True, causal=5))(call)
+    n, work = _sizes(call, Layout(0, True)), math_forward(call)
+    return Work(work.flops + RANDOM_FLOPS * n.heads * n.pairs, work.bytes)
+
+
 def backward(layout: Layout) -> Formula:
     """Formula of a fused backward op (grad_output, q, k, v, ...): reads q, k, v, out, dO; writes dQ, dK, dV."""
 
@@ -92,7 +102,7 @@ def backward(layout: Layout) -> Formula:
 CAUSAL_KINDS = ("1", "2")  # efficient kernels' custom_mask_type: causal from top left, causal from bottom right
 
 _ATTENTION: dict[str, Formula] = {
-    "aten::scaled_dot_product_attention": forward(Layout(0, True, causal=5)),
+    "aten::scaled_dot_product_attention": whole,
     "aten::_scaled_dot_product_attention_math": math_forward,
     "aten::_scaled_dot_product_flash_attention": forward(Layout(0, True, causal=4, lower_right=True)),
     "aten::_scaled_dot_product_flash_attention_for_cpu": forward(Layout(0, True, causal=4)),

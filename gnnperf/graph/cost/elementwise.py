@@ -17,6 +17,7 @@ from gnnperf.graph.cost.op_call import (
     total_bytes,
 )
 
+RANDOM_FLOPS = 15.0  # of a number from a counter-based generator
 TRANSCENDENTAL = 10.0  # operations of a polynomial exp, log, tanh, ... (Cephes degree 5 to 7 plus range reduction)
 
 # Ops by the number of tensor arguments they read; further arguments are scalars or the out= tensor.
@@ -67,7 +68,7 @@ def fill(call: OpCall) -> Work:
 
 def random_fill(call: OpCall) -> Work:
     """Counter-based generators (Philox 4x32-10: ten rounds of about six operations for four numbers, Salmon 2011)."""
-    return Work(15.0 * call.tensor(0).numel, total_bytes(call.tensor(0)))
+    return Work(RANDOM_FLOPS * call.tensor(0).numel, total_bytes(call.tensor(0)))
 
 
 def dropout(call: OpCall) -> Work:
@@ -160,7 +161,7 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
     OpFamily.RANDOM: {
         **of_ops("normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_", random_fill),
         **of_ops("native_dropout _fused_dropout", dropout),
-        "aten::bernoulli": elementwise(1, 15.0),
+        "aten::bernoulli": elementwise(1, RANDOM_FLOPS),
     },
     OpFamily.LOSS: {
         "aten::mse_loss": _pair_loss(3.0),

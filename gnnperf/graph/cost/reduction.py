@@ -139,6 +139,12 @@ def upsample(call: OpCall) -> Work:
     return Work(4.0 * out, float(x.num_bytes + out * x.item_bytes))
 
 
+def upsample_backward(call: OpCall) -> Work:
+    """upsample_*_backward(grad_output, output_size, input_size, ...): read once, the input's gradient written once."""
+    grad, size = call.tensor(0), call.integers(2)
+    return Work(4.0 * grad.numel, float(grad.num_bytes + prod(size) * grad.item_bytes))
+
+
 def nonzero(call: OpCall) -> Work:
     """nonzero(input): counts, then writes positions; how many is data, so only the two passes over the input count."""
     return Work(0.0, 2.0 * total_bytes(call.tensor(0)))
@@ -187,5 +193,6 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops(_POOL_BACKWARDS, pool_backward),
         "aten::_adaptive_avg_pool2d": adaptive_pool,
         **of_ops("upsample_nearest1d upsample_nearest2d upsample_bilinear2d", upsample),
+        **of_ops("upsample_nearest2d_backward upsample_bilinear2d_backward", upsample_backward),
     },
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -109,7 +110,8 @@ def test_inner_reductions_finish_rows(dims: str, rows: float) -> None:
     ("row", "expected"),
     [
         (call("aten::topk", [[6, 8], [], []]), {"call": 1, "element": 4 * 48}),  # sorting is no pass over rows
-        (call("aten::bernoulli", [[100]]), {"call": 1, "element": 100}),  # random numbers cost by the number
+        (call("aten::bernoulli", [[100]]), {"call": 1, "draw": 100}),  # random numbers cost by the number
+        (call("aten::add", [[8], [], []], [""] * 3), {"call": 1, "tensor": 1, "flop": 8, "byte": 64}),  # a number
         (call("my::op", [[4, 8], [[8, 2]]]) | {"family": "gemm", "flops": 5.0, "bytes": 3.0},
          {"call": 1, "flop": 5, "byte": 3}),  # a list where a product has a matrix is no product
     ],
@@ -143,9 +145,36 @@ def test_convolutions_work_on_blocks_of_sixteen_channels() -> None:
 def test_a_depthwise_convolution_is_no_product() -> None:
     values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "16"]
     (result,) = counts(call("aten::conv2d", [[2, 16, 6, 6], [16, 1, 3, 3], [], [], [], [], []], values))
-    assert result["lane_flop"] == 2 * 2 * 36 * 16 * 9 and "flop" not in result
-    # 3 rows of a kernel along 6 rows of 2 x 16 images; its 16 x 9 weights are reordered
-    assert (result["row"], result["right"]) == (3 * 6 * 2 * 16, 16 * 9)
+    assert (result["flop"], result["right"], result["tensor"]) == (2 * 2 * 36 * 16 * 9, 16 * 9, 1)
+    assert "product" not in result and "lane_flop" not in result
+
+
+@pytest.mark.parametrize(
+    ("dims", "lanes"),  # FLOPs of single lanes, of all
+    [
+        ([[2, 16, 2, 2], [8, 16, 1, 1]], 1.0),  # 4 pixels fill no vector
+        ([[2, 16, 4, 4], [8, 4, 3, 3]], 2.0),  # 4 channels of a group: half of the lanes idle
+        ([[2, 8, 2, 2, 2], [2, 16, 4, 4, 4], [8, 16, 3, 3, 3]], 0.5),  # the input's gradient of a volume, stride 2
+        ([[2, 16, 6, 6], [2, 16, 6, 6], [16, 1, 5, 5]], 1.0),  # plane by plane
+    ],
+)
+def test_what_fills_no_vector_goes_lane_by_lane(dims: list[Any], lanes: float) -> None:
+    small, passes = dims[0], len(dims) - 1
+    flops = passes * 2.0 * small[0] * np.prod(dims[-1]) * np.prod(small[2:])
+    op_name = "aten::conv2d" if passes == 1 else "aten::convolution_backward"
+    known = {"op_name": op_name, "family": "conv", "flops": flops, "bytes": 10.0}
+    (result,) = counts(call("aten::relu", [*dims, [], []]) | known)
+    assert result.get("lane_flop", 0.0) == lanes * flops
+
+
+def test_attention_with_dropout_draws_a_number_per_score() -> None:
+    """2 samples, 3 heads, 7 queries of 8: products of all pairs also under a mask, which spares only long blocks."""
+    dims: list[object] = [*[[2, 3, 7, 8]] * 3, *[[]] * 5]
+    values = [["", "", "", "", *flags] for flags in (("0.", "False"), ("0.", "True"), ("0.1", "True"))]
+    plain, causal, dropped = counts(*(call("aten::scaled_dot_product_attention", dims, v) for v in values))
+    assert plain["flop"] == causal["flop"] == dropped["flop"] == 2 * 6 * 49 * 16
+    assert plain["product"] == 6 and "draw" not in causal
+    assert (dropped["draw"], dropped["tensor"]) == (6 * 49, 56)
 
 
 def test_lookups_miss_by_the_size_of_the_table() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from torch_geometric.data import HeteroData
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import WORK, NodeOutput
+from gnnperf.gnn.training import module
 from gnnperf.gnn.training.module import Estimates, LabeledNodes, labeled, learning_rate_share, node_error, robust
 
 
@@ -25,6 +27,14 @@ def answering(batch: HeteroData, residuals: Mapping[str, Tensor]) -> Estimates:
 def test_huber_by_hand() -> None:
     errors = robust(torch.tensor([0.0, 0.2, -2.0]), torch.zeros(3), 0.5)
     assert torch.allclose(errors, torch.tensor([0.0, 0.04, 2.0 - 0.25]))
+
+
+def test_what_steps_add_up_is_predicted_by_its_mean() -> None:
+    """Labels of 1 and 3 times the base have the mean 2."""
+    two = torch.tensor(2.0).log().requires_grad_()
+    (slope,) = torch.autograd.grad(module.of_mean(two, torch.tensor([1.0, 3.0]).log()).sum(), two)
+    assert slope.item() == pytest.approx(0.0, abs=1e-6)
+    assert module.of_mean(torch.zeros(1), torch.tensor([2.0]).log()).item() == pytest.approx(2 - 1 - math.log(2))
 
 
 def test_weights_by_hand() -> None:
