@@ -16,9 +16,11 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.core import write_bytes
+from gnnperf.hardware import conf_dir
 
 PACKAGE = Path(__file__).resolve().parents[2]
-_SOURCES = ("core", "hardware", "graph", "analytic", "gnn/data")
+_SOURCES = ("core", "hardware", "trace", "graph", "schedule", "analytic", "gnn/data")
+_CATALOGS = ("hardware", "link", "host", "cluster", "analytic")
 
 
 @cache
@@ -33,9 +35,12 @@ def code_of(*sources: str, package: Path = PACKAGE) -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
 def code_fingerprint() -> str:
-    """Hash of the source of all packages that features depend on."""
-    return f"{torch.__version__} {code_of(*_SOURCES)}"
+    """Hash of what features depend on next to their inputs: source of packages, constants and catalogs, libraries."""
+    files = [file for group in _CATALOGS for file in sorted(conf_dir(group).rglob("*.yaml"))]
+    contents = [(file.name, file.read_bytes()) for file in files]
+    return content_digest(code_of(*_SOURCES), contents, [one.__version__ for one in (torch, np, pd)])
 
 
 def fingerprint(*parts: object) -> str:
@@ -46,18 +51,22 @@ def fingerprint(*parts: object) -> str:
     return digest.hexdigest()[:32]
 
 
-def cached_graphs(folder: Path, key: str, build: Callable[[], list[HeteroData]]) -> list[HeteroData]:
-    """The graphs stored as `key`, or those that `build` makes; a file that cannot be read is made anew."""
-    path = folder / "features" / f"{key}.pt"
+def cached_graph(path: Path, build: Callable[[], HeteroData]) -> HeteroData:
+    """The graph in a file, or the one that `build` makes; a file that cannot be read is made anew."""
     if path.is_file():
         with suppress(Exception):  # a damaged file can fail anywhere in torch's reader
-            return [HeteroData.from_dict(d) for d in torch.load(path, weights_only=True, map_location="cpu")]
-    graphs = build()
+            return read_graph(path)
+    graph = build()
     path.parent.mkdir(parents=True, exist_ok=True)
     held = io.BytesIO()
-    torch.save([g.to_dict() for g in graphs], held)
+    torch.save(graph.to_dict(), held)
     write_bytes(path, held.getvalue())
-    return graphs
+    return graph
+
+
+def read_graph(path: Path) -> HeteroData:
+    """The graph in a file, whose tensors are mapped into memory."""
+    return HeteroData.from_dict(torch.load(path, weights_only=True, map_location="cpu", mmap=True))
 
 
 def content_digest(*parts: object) -> str:

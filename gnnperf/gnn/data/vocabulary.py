@@ -44,6 +44,20 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
             for field in FIELDS if str(node_type) in seen else ():
                 words, place = words_of(field_column(rows, field))
                 seen[str(node_type)][field].update(words[np.unique(place)])
+    return _sorted(seen)
+
+
+def united(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
+    """The words of all, sorted: as of all their tables."""
+    seen: dict[str, dict[str, set[str]]] = {str(t): {f: set() for f in FIELDS} for t in WORK_TYPES}
+    for one in vocabularies:
+        for node_type, fields in one.words.items():
+            for field, words in fields.items():
+                seen[node_type][field].update(words)
+    return _sorted(seen)
+
+
+def _sorted(seen: Mapping[str, Mapping[str, set[str]]]) -> Vocabulary:
     return Vocabulary({t: {f: tuple(sorted(words)) for f, words in fields.items()} for t, fields in seen.items()})
 
 

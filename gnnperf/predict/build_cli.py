@@ -1,0 +1,120 @@
+"""`gnnperf data build FOLDER --out DIR`: a data set of many runs on disk, made by Dask workers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnperf.core import InputError, Subparsers, add_command, print_result, require, task
+from gnnperf.trace import add_data_parsers
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+RETRIES = 2  # of a run whose worker fails; a worker that is killed does not count
+MAX_WORKERS, MAX_NAMED = 1024, 20
+ABOUT = """\
+Build typical steps and features of every recording below FOLDER, which training then reads from disk.
+
+Recordings are divided among Dask workers: processes of this machine, or those of a scheduler, which see the same paths.
+What is there already is not made again, so a build that was stopped goes on. FOLDER stays as it is.
+
+exit code: 0, or 2 where recordings cannot be used; they are listed, and all others are built
+"""
+EXAMPLES = """\
+gnnperf data build raw --out built --workers 8
+gnnperf data build raw --out /shared/built --scheduler tcp://scheduler:8786      workers of a cluster
+gnnperf data build raw --out built --set hardware=h100_sxm                        any key of train.py
+gnnperf train built                                                               then
+"""
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add `data` and its commands."""
+    short = "steps and features of many runs, through Dask"
+    parser = add_command(add_data_parsers(subparsers), "build", short, ABOUT, EXAMPLES, _build)
+    parser.add_argument("folder", metavar="FOLDER", help="one folder per run, or per run and repeat")
+    parser.add_argument("--out", required=True, metavar="DIR", help="a new folder, or one that is to be finished")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: one per core)")
+    where.add_argument("--scheduler", metavar="URL", help="of Dask, as tcp://HOST:PORT")
+    parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
+                        help="any key of train.py that features depend on; may be repeated")  # fmt: skip
+
+
+def _build(args: argparse.Namespace) -> None:
+    if args.workers is not None:
+        require(1 <= args.workers <= MAX_WORKERS, "--workers", args.workers, f"1 to {MAX_WORKERS}")
+    from gnnperf.gnn import build_data, check_folders
+    from gnnperf.predict import EntryConfig, composed
+    from gnnperf.predict.train_cli import keys_of
+
+    check_folders(Path(args.folder).expanduser(), Path(args.out).expanduser())
+    paths = {"data.path": args.folder, "data.cache_dir": args.out}
+    config = composed("train", EntryConfig, *keys_of(args.folder), *args.keys, **paths)
+    with _client(args.scheduler, args.workers) as client:
+        build = build_data(config.data, config.device_spec(), config.cluster_spec(), config.model.num_layers,
+                           partial(_mapped, client))  # fmt: skip
+    assert build.split is not None
+    built = sum(len(build.split.part(part)) for part in ("train", "val", "test"))
+    done = {"recordings": built, "failed": build.failed, "out": args.out}
+    print_result(args, lambda: done, lambda: f"{built:,} recordings in {args.out}")
+    if build.failed:
+        lines = "".join(f"\n  {name}: {why}" for name, why in list(build.failed.items())[:MAX_NAMED])
+        raise InputError(f"{len(build.failed):,} recordings cannot be used:{lines}", where=args.folder)
+
+
+@contextmanager
+def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError("Dask is not installed", where="gnnperf data build",
+                         remedy="pip install 'gnnperf[dask]'") from error  # fmt: skip
+    if scheduler is not None:
+        try:
+            client = Client(scheduler, timeout="10s")
+        except (OSError, ValueError) as error:
+            raise InputError("no Dask scheduler can be reached", where=f"--scheduler {scheduler[:200]}",
+                             allowed="tcp://HOST:PORT") from error  # fmt: skip
+        with client:
+            yield client
+        return
+    here = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR")
+    with here, Client(here) as client:
+        yield client
+
+
+def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
+    """`attempted` on Dask workers; what a killed worker had is done again by another one."""
+    from distributed import as_completed
+
+    from gnnperf.gnn import Failed
+
+    shared = client.submit(partial, _on_worker, function, pure=False)  # goes to each worker once, not with each item
+    futures = client.map(_called, items, function=shared, retries=RETRIES, pure=False)
+    with task(what, len(items), "runs") as advance:
+        for _ in as_completed(futures):
+            advance(1.0)
+    done = iter(client.gather([future for future in futures if future.status == "finished"]))
+    return [next(done) if one.status == "finished" else Failed(f"{one.exception()}"[:200]) for one in futures]
+
+
+def _called(item: Any, function: Callable[[Any], Any]) -> Any:
+    return function(item)
+
+
+def _on_worker(function: Callable[[Any], Any], item: Any) -> Any:
+    """One thread per worker: those of libraries would be those of other workers."""
+    import pyarrow as pa
+    import torch
+
+    from gnnperf.gnn import attempted
+
+    pa.set_cpu_count(1)
+    torch.set_num_threads(1)
+    return attempted(function, item)
