@@ -4,7 +4,7 @@ from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .data.build import Failed as Failed
 from .data.build import attempted as attempted
-from .data.build import check_folders as check_folders
+from .data.build import build_keys as build_keys
 from .data.features import features as features
 from .data.prepare import PreparedData as PreparedData
 from .data.prepare import Step as Step
@@ -22,7 +22,6 @@ from .data.source import with_model_ratio as with_model_ratio
 from .data.splits import drawn_axis as drawn_axis
 from .data.step_time import contended_step_time_us as contended_step_time_us
 from .data.step_time import step_time_us as step_time_us
-from .data.stored import build_keys as build_keys
 from .data.vocabulary import FIELDS as FIELDS
 from .data.vocabulary import UNKNOWN as UNKNOWN
 from .evaluation.metrics import ErrorSummary as ErrorSummary

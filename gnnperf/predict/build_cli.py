@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.core import InputError, Subparsers, add_command, print_result, require, task
@@ -15,7 +14,6 @@ from gnnperf.trace import add_data_parsers
 if TYPE_CHECKING:
     from distributed import Client
 
-RETRIES = 2  # of a run whose worker fails; a worker that is killed does not count
 MAX_WORKERS, MAX_NAMED = 1024, 20
 ABOUT = """\
 Build typical steps and features of every recording below FOLDER, which training then reads from disk.
@@ -49,23 +47,21 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _build(args: argparse.Namespace) -> None:
     if args.workers is not None:
         require(1 <= args.workers <= MAX_WORKERS, "--workers", args.workers, f"1 to {MAX_WORKERS}")
-    from gnnperf.gnn import build_data, check_folders
+    from gnnperf.gnn import build_data
     from gnnperf.predict import EntryConfig, composed
     from gnnperf.predict.train_cli import keys_of
 
-    check_folders(Path(args.folder).expanduser(), Path(args.out).expanduser())
     paths = {"data.path": args.folder, "data.cache_dir": args.out}
     config = composed("train", EntryConfig, *keys_of(args.folder), *args.keys, **paths)
+    given = config.device_spec(), config.cluster_spec()
     with _client(args.scheduler, args.workers) as client:
-        build = build_data(config.data, config.device_spec(), config.cluster_spec(), config.model.num_layers,
-                           partial(_mapped, client))  # fmt: skip
-    assert build.split is not None
-    built = sum(len(build.split.part(part)) for part in ("train", "val", "test"))
-    done = {"recordings": built, "failed": build.failed, "out": args.out}
-    print_result(args, lambda: done, lambda: f"{built:,} recordings in {args.out}")
-    if build.failed:
-        lines = "".join(f"\n  {name}: {why}" for name, why in list(build.failed.items())[:MAX_NAMED])
-        raise InputError(f"{len(build.failed):,} recordings cannot be used:{lines}", where=args.folder)
+        split, failed = build_data(config.data, given, config.model.num_layers, partial(_mapped, client))
+    count = len((*split.train, *split.val, *split.test))
+    done = {"recordings": count, "failed": failed, "out": args.out}
+    print_result(args, lambda: done, lambda: f"{count:,} recordings in {args.out}")
+    if failed:
+        lines = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:MAX_NAMED])
+        raise InputError(f"{len(failed):,} recordings cannot be used:{lines}", where=args.folder)
 
 
 @contextmanager
@@ -75,28 +71,24 @@ def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
     except ImportError as error:
         raise InputError("Dask is not installed", where="gnnperf data build",
                          remedy="pip install 'gnnperf[dask]'") from error  # fmt: skip
-    if scheduler is not None:
+    with ExitStack() as stack:
+        local = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": "ERROR"}
+        address = scheduler or stack.enter_context(LocalCluster(n_workers=workers, **local))
         try:
-            client = Client(scheduler, timeout="10s")
+            client = Client(address, timeout="10s")
         except (OSError, ValueError) as error:
-            raise InputError("no Dask scheduler can be reached", where=f"--scheduler {scheduler[:200]}",
+            raise InputError("no Dask scheduler can be reached", where=f"--scheduler {scheduler}"[:200],
                              allowed="tcp://HOST:PORT") from error  # fmt: skip
-        with client:
-            yield client
-        return
-    here = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR")
-    with here, Client(here) as client:
-        yield client
+        yield stack.enter_context(client)
 
 
 def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
     """`attempted` on Dask workers; what a killed worker had is done again by another one."""
     from distributed import as_completed
 
-    from gnnperf.gnn import Failed
+    from gnnperf.gnn import Failed, attempted
 
-    shared = client.submit(partial, _on_worker, function, pure=False)  # goes to each worker once, not with each item
-    futures = client.map(_called, items, function=shared, retries=RETRIES, pure=False)
+    futures = client.map(attempted, items, function=client.submit(_same, function, pure=False), pure=False)
     with task(what, len(items), "runs") as advance:
         for _ in as_completed(futures):
             advance(1.0)
@@ -104,17 +96,6 @@ def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any]
     return [next(done) if one.status == "finished" else Failed(f"{one.exception()}"[:200]) for one in futures]
 
 
-def _called(item: Any, function: Callable[[Any], Any]) -> Any:
-    return function(item)
-
-
-def _on_worker(function: Callable[[Any], Any], item: Any) -> Any:
-    """One thread per worker: those of libraries would be those of other workers."""
-    import pyarrow as pa
-    import torch
-
-    from gnnperf.gnn import attempted
-
-    pa.set_cpu_count(1)
-    torch.set_num_threads(1)
-    return attempted(function, item)
+def _same(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A task's result goes to each worker once, an argument with each task."""
+    return function

@@ -61,6 +61,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         open_log,
         print_comparison,
         processes,
+        processors_of,
         save_checkpoint,
         unseen_shares,
         write_comparison,
@@ -92,8 +93,9 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
                 onto.print(f"{kind}{of_whom}: {shares}")
 
         fit_s = time.perf_counter() - begin
+        calibrated_on = processors_of(Path(config.data.path).expanduser() / name for name in data.split.val)
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
-                    "init_from": start.sha256 if start else None, "processors": list(map(asdict, data.processors)),
+                    "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
         checkpoint, errors = _calibrated(make_checkpoint(model, config.model, data, training, unseen), model, data)
         checkpoint = save_checkpoint(out / "checkpoint.pt", checkpoint)

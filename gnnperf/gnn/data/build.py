@@ -1,67 +1,214 @@
-"""Runs -> a data set on disk that training reads (data.stored); workers make everything that takes long.
+"""A data set of many runs that is made ahead, by workers, and read from disk in training.
 
-    recordings --typical_steps--> steps, vocabularies --fitted--> constants, floors --encoded--> features, statistics
+    build.json            what the folder holds, written last; before, that it will be a build
+    steps/<key>/          typical step of a recording, or of a run: graph and labels
+    features/<key>.pt     raw features of a step, or of a segment of one
+    fitted-<key>.pt       vocabulary, constants, floors, normalizer
 
-What is there already is not made again, so a build that was stopped goes on. A recording that cannot be used is named
-with its reason, and the others are built.
+A key is a hash of all that the content depends on: what is there is not made again, and names of runs cannot clash.
 """
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import torch
+from torch_geometric.data import HeteroData
 
-from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core import InputError, each, write_bytes
-from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint
-from gnnperf.gnn.data.floors import fit_floors
-from gnnperf.gnn.data.normalizer import FeatureStatistics, feature_statistics, fit_normalizer
-from gnnperf.gnn.data.prepare import Encoder, check_kinds, fit_base, opened, sampled
-from gnnperf.gnn.data.recordings import processors_of
-from gnnperf.gnn.data.runs import RunStep, merged, read_run, run_of, typical, workload_of
-from gnnperf.gnn.data.segments import SEGMENT_HOPS, WORK, SegmentedGraph
-from gnnperf.gnn.data.splits import PARTS
-from gnnperf.gnn.data.stored import (
-    BUILD,
-    INTERVALS,
-    Build,
-    Settings,
-    StoredRun,
-    is_build,
-    manifest_of,
-    read_step,
-    segment_path,
-    settings_of,
-    write_step,
-)
-from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, united
+from gnnperf.analytic import AnalyticPredictor, constants_from_plain
+from gnnperf.core import InputError, each, replacing_folder, untrusted, write_bytes
+from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint, read_graph
+from gnnperf.gnn.data.floors import TypedFloors, fit_floors
+from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, statistics_of
+from gnnperf.gnn.data.prepare import Earlier, Encoder, PreparedData, Step, fit_base, opened, sampled
+from gnnperf.gnn.data.recordings import CARD
+from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, cluster_for, merged, read_run, run_of, typical, workload_of
+from gnnperf.gnn.data.segments import SEGMENT_HOPS, SegmentedGraph
+from gnnperf.gnn.data.splits import PARTS, Split
+from gnnperf.gnn.data.vocabulary import Vocabulary, distinct_words, fit_vocabulary
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.graph import storage
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 
+BUILD, LABELS = "build.json", "labels.npz"
+INTERVALS = "intervals"  # part of single recordings of the validation runs
+READ = 4  # steps that stay in memory
 REASON_CHARS = 500
+AGAIN = "run `gnnperf data build` again"
+Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A step on disk."""
+
+    part: str  # of the split, or INTERVALS
+    run: str  # its name
+    step: str  # key of its folder
+    num_nodes: int
+    step_us: float  # measured
+    workload: str
+    device_kind: str
+    features: str = ""  # file
+    examples: tuple[str, ...] = ()  # the same, or the files of its segments
+
+
+@dataclass(frozen=True)
+class Build:
+    """The content of BUILD."""
+
+    code: str  # that it was made by
+    settings: dict[str, Any]
+    split: Split | None = None  # None: it is not finished
+    runs: tuple[StoredRun, ...] = ()
+    fitted: str = ""  # file
+
+
+def manifest_of(folder: Path) -> Build | None:
+    """What a build holds; None: another folder."""
+    path = folder / BUILD
+    with untrusted.reading(path, "is not of `gnnperf data build`, or damaged"):
+        return msgspec.json.decode(path.read_bytes(), type=Build) if path.is_file() else None
+
+
+def build_keys(folder: Path) -> list[str]:
+    """Keys of train.py that a training on this build repeats; none of another folder."""
+    build = manifest_of(folder)
+    made = {} if build is None else build.settings
+    return [f"data.{name}={json.dumps(made[name])}" for name in ("axis", "op_tables", "bucket_bytes") if made]
+
+
+# Reading: a step is read when it is requested.
+
+
+class StoredStep(Step):
+    """A step of a build; the last READ that were used stay in memory."""
+
+    def __init__(self, stored: StoredRun, reader: _Reader) -> None:
+        vars(self).update(run=stored.run, step_us=stored.step_us, workload=stored.workload, stored=stored,
+                          reader=reader)  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        stored, reader = vars(self)["stored"], vars(self)["reader"]
+        if name == "data":
+            return reader.graph(stored.features)
+        if name in ("graph", "cluster", "base"):
+            return getattr(reader.work(stored), name)
+        raise AttributeError(name)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that the network is given."""
+        return int(vars(self)["stored"].num_nodes)
+
+    def examples(self, max_nodes: int, num_hops: int) -> Sequence[Callable[[], HeteroData]]:
+        """As of any step; refuses segments of another size than on disk."""
+        stored, reader = vars(self)["stored"], vars(self)["reader"]
+        now, made = (max_nodes, num_hops), (reader.settings["max_nodes"], reader.settings["num_hops"])
+        if now != made and self.num_nodes > min(max_nodes, made[0]):
+            raise InputError(f"segments of {now[0]} nodes and {now[1]} hops", where="data.max_nodes_per_batch",
+                             allowed=f"{made[0]} and {made[1]}, as built", remedy=AGAIN)  # fmt: skip
+        return [partial(reader.graph, name) for name in stored.examples]
+
+
+class _Reader:
+    """Reads steps of a build."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any], given: Given, analytic: AnalyticPredictor,
+                 normalizer: Normalizer) -> None:  # fmt: skip
+        self.folder, self.settings, self.given = folder, settings, given
+        self.analytic, self.normalizer = analytic, normalizer
+        self.work, self.graph = lru_cache(READ)(self._work), lru_cache(READ)(self._graph)
+
+    def _graph(self, name: str) -> HeteroData:
+        return self.normalizer.apply(read_graph(self.folder / "features" / name))
+
+    def _work(self, stored: StoredRun) -> Step:
+        step = _read_step(self.folder, stored, self.given)
+        base = self.analytic.predict(step.graph, step.cluster)
+        return Step(step.run, step.graph, HeteroData(), step.cluster, base, step.step_us, step.workload)
+
+
+def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier | None) -> PreparedData:
+    """The data of a build, in a time that does not depend on what steps hold; fingerprints change with the code.
+
+    Raises:
+        InputError: an unfinished build, one of other code or settings, or what no build holds.
+    """
+    folder, now = Path(config.path).expanduser(), _settings(config, given, 0)
+    if build.split is None or build.code != code_fingerprint():
+        what = "is not finished" if build.split is None else "was made by other code, constants or libraries"
+        raise InputError(f"the build {what}", where=str(folder), remedy=AGAIN)
+    if earlier is not None:
+        raise InputError("a build is for a new network", where="init_from", remedy="train on the recordings")
+    for name in sorted(now.keys() - {"max_nodes", "num_hops"}):
+        if now[name] != build.settings[name]:
+            raise InputError(f"{name} is {now[name]}"[:200], where=str(folder), remedy=AGAIN,
+                             allowed=f"{build.settings[name]}"[:200] + ", as built")  # fmt: skip
+    with untrusted.reading(folder / build.fitted, "is damaged", remedy=AGAIN):
+        fitted = torch.load(folder / build.fitted, weights_only=True)
+    constants = constants_from_plain(fitted["constants"], build.fitted)
+    floors, normalizer = TypedFloors(**fitted["floors"]), Normalizer(**fitted["normalizer"])
+    reader = _Reader(folder, build.settings, given, AnalyticPredictor(constants), normalizer)
+    runs = {part: [one for one in build.runs if one.part == part] for part in (*PARTS, INTERVALS)}
+    steps = {part: tuple(StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
+    recordings = tuple(sampled(steps.pop(INTERVALS)))
+    learned_from = content_digest(build.fitted, runs["train"], runs["val"])
+    whole = content_digest(learned_from, runs["test"])
+    return PreparedData(build.split, steps, recordings, Vocabulary(**fitted["vocabulary"]), constants, floors,
+                        normalizer, whole, learned_from, {})  # fmt: skip
+
+
+def _settings(config: DataConfig, given: Given, num_layers: int) -> dict[str, Any]:
+    for name in ("test_path", "train_paths", "source_path"):
+        if getattr(config, name):
+            raise InputError("a build is of one data set", where=f"data.{name}", remedy="train on the recordings")
+    made = {name: getattr(config, name) for name in ("axis", "op_tables", "bucket_bytes")}
+    max_nodes, num_hops = config.max_nodes_per_batch // config.batch_size, min(num_layers, SEGMENT_HOPS)
+    return {**made, "op_tables": list(config.op_tables), "hardware": repr(given[0]), "cluster": repr(given[1]),
+            "max_nodes": max_nodes, "num_hops": num_hops}  # fmt: skip
+
+
+def _write_step(step: RunStep, folder: Path) -> None:
+    labels: dict[str, Any] = {**vars(step.isolated), "step_us": step.step_us, "cross_step": step.graph.cross_step}
+    with replacing_folder(folder) as temporary:
+        storage.write_files(step.graph, temporary)
+        np.savez(temporary / LABELS, **labels)
+
+
+def _read_step(out: Path, stored: StoredRun, given: Given) -> RunStep:
+    folder = out / "steps" / stored.step
+    graph = storage.read_graph(folder)
+    with untrusted.reading(folder, "is damaged", remedy=f"remove it; {AGAIN}"), np.load(folder / LABELS) as labels:
+        graph = replace(graph, cross_step=labels["cross_step"])
+        isolated, step_us = IsolatedLabels(labels["usual_us"], labels["steady_us"]), float(labels["step_us"])
+    return RunStep(stored.run, graph, cluster_for(graph, *given), step_us, isolated, stored.workload)
+
+
+# Building: recordings --_typical_steps--> steps, tokens --_fitted--> base --_encoded--> features, statistics
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Instead of a result."""
+    """Why there is no result."""
 
     reason: str
 
 
-Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # function, its arguments, what it does
+Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]
 
 
-def attempted(function: Callable[[Any], Any], item: Any) -> Any:
-    """The result, or why there is none: one bad recording must not end a build of thousands."""
+def attempted(item: Any, function: Callable[[Any], Any]) -> Any:
+    """The result, or Failed: one bad recording must not end a build of thousands."""
     try:
         return function(item)
     except Exception as error:
@@ -70,110 +217,82 @@ def attempted(function: Callable[[Any], Any], item: Any) -> Any:
 
 
 def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
-    """What `attempted` returns for each item, in this process."""
-    return [attempted(function, item) for item in each(items, what, "runs")]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What every task is given."""
-
-    raw: Path  # the recordings
-    out: Path
-    settings: Settings
-    hardware: DeviceSpec | None
-    cluster: ClusterSpec | None
-
-    def read(self, stored: StoredRun) -> RunStep:
-        """A step that is there."""
-        return self.read_step(stored.step, stored.run, stored.workload)
-
-    def read_step(self, key: str, run: str, workload: str) -> RunStep:
-        """The step of a key."""
-        return read_step(self.out / "steps" / key, run, workload, self.hardware, self.cluster)
-
-
-def check_folders(raw: Path, out: Path) -> None:
-    """Refuse an output folder in which anything of the user's could be replaced."""
-    inner, outer = out.resolve(), raw.resolve()
-    if inner == outer or outer in inner.parents or inner in outer.parents:
-        raise InputError("overlaps with the folder of the recordings", where=f"--out {out}", allowed="a new folder")
-    if is_build(out):
-        manifest_of(out)
-    elif out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError("is not empty, and not a build", where=f"--out {out}", allowed="a new folder, or a build's")
-    if is_build(raw):
-        raise InputError("is a build already", where=str(raw), allowed="a folder of recordings")
+    """`attempted` for each item, in this process."""
+    return [attempted(item, function) for item in each(items, what, "runs")]
 
 
 def build_data(
-    config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None, num_layers: int = 0,
-    mapped: Mapped = in_turn,
-) -> Build:  # fmt: skip
-    """Build the recordings of `config.path` into the folder `config.cache_dir`.
+    config: DataConfig, given: Given = (None, None), num_layers: int = 0, mapped: Mapped = in_turn
+) -> tuple[Split, dict[str, str]]:
+    """Build the recordings of `config.path` in the folder `config.cache_dir`.
+
+    Returns what was built, and why the rest (recordings, or whole runs) cannot be used.
 
     Args:
         config: data set and settings of the training.
-        hardware: the device of all runs; None: each trace's own.
-        cluster: its links and hosts; None: the default of the device.
-        num_layers: of the network, which decide what segments see beyond their own nodes.
-        mapped: calls `attempted` for each item, wherever; a result, or Failed, per item in their order.
+        given: hardware of all runs.
+        num_layers: of the network; segments see no farther.
+        mapped: results of a function, each as of `attempted`, in order of its arguments; the last one names the work.
 
     Raises:
         InputError: folders that overlap, settings without a build, or no run to train or validate on.
     """
-    raw, out = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
-    check_folders(raw, out)
-    for name in ("test_path", "train_paths", "source_path"):
-        if getattr(config, name):
-            raise InputError("a build is of one data set", where=f"data.{name}", remedy="leave it out")
-    split, _ = opened(config, hardware, cluster)
-    result = Build(code_fingerprint(), settings_of(config, hardware, cluster, min(num_layers, SEGMENT_HOPS)))
-    if not is_build(out):
+    raw, out = (Path(path).expanduser().resolve() for path in (config.path, config.cache_dir))
+    _check_folders(raw, out)
+    result = Build(code_fingerprint(), _settings(config, given, num_layers))
+    tables = [str(Path(path).expanduser().resolve()) for path in config.op_tables]
+    config = replace(config, path=str(raw), cache_dir=str(out), op_tables=tables)
+    split, failed = opened(config, *given)[0], dict[str, str]()
+    if manifest_of(out) is None:
         _write(result, out)
-    recipe = Recipe(raw.resolve(), out.resolve(), result.settings, hardware, cluster)
 
-    units = [(part, run, names) for part in PARTS for run, names in _by_run(split.part(part)).items()]
-    failed, runs, words = dict[str, str](), list[StoredRun](), list[Vocabulary]()
-    for unit, made in zip(
-        units, mapped(partial(typical_steps, recipe=recipe), units, "reading recordings"), strict=True
-    ):
-        if isinstance(made, Failed):
-            failed |= dict.fromkeys(unit[2], made.reason)
-            continue
-        runs += made[0]
-        words += made[1]
-        failed |= made[2]
-    train = _required(runs, failed)
-    check_kinds(config, {part: [(one.run, one.device_kind) for one in runs if one.part == part] for part in PARTS})
+    def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> list[Any]:
+        results = mapped(partial(function, **known), items, what)
+        failed.update({item[1] if isinstance(item, tuple) else item.run: one.reason
+                       for item, one in zip(items, results, strict=True) if isinstance(one, Failed)})  # fmt: skip
+        return [one for one in results if not isinstance(one, Failed)]
 
-    vocabulary = united(words)
-    fit = partial(_fitted, recipe=recipe, config=config, recording=split.train[0])
-    (fitted,) = mapped(fit, [list(sampled(train))], "fitting the analytical base")
-    if isinstance(fitted, Failed):
-        raise InputError(fitted.reason, where=str(raw))
-    constants, floors = fitted
-    encoder = Encoder(AnalyticPredictor(constants), vocabulary, floors, recipe.out)
-    statistics, encoded_runs = list[FeatureStatistics](), list[StoredRun]()
-    results = mapped(partial(encoded, recipe=recipe, encoder=encoder), runs, "building features")
-    for stored, made in zip(runs, results, strict=True):
-        if isinstance(made, Failed):
-            failed |= dict.fromkeys(stored.recordings, made.reason)
-            continue
-        encoded_runs.append(made[0])
-        statistics += made[1]
-    _required(encoded_runs, failed)
-    held = io.BytesIO()
-    torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(constants), "floors": asdict(floors),
-                "normalizer": vars(fit_normalizer(statistics))}, held)  # fmt: skip
+    units = [(part, run, [name for name in split.part(part) if run_of(name) == run])
+             for part in PARTS for run in dict.fromkeys(map(run_of, split.part(part)))]  # fmt: skip
+    made = done(_typical_steps, units, "reading recordings", config=config, given=given)
+    for of_unit in made:
+        failed |= of_unit[2]
+    runs = [one for stored, _, _ in made for one in stored]
+    if len({one.device_kind for one in runs}) > 1:
+        raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
+    _require(runs, failed)
+    train = [one for one in runs if one.part == "train"]
+    vocabulary = fit_vocabulary([table for _, of_unit, _ in made for table in of_unit])
+    fits = mapped(partial(_fitted, config=config, given=given, recording=split.train[0]), [sampled(train)], "fitting")
+    if isinstance(fits[0], Failed):
+        raise InputError(fits[0].reason, where=str(raw))
+    encoder = Encoder(AnalyticPredictor(fits[0][0]), vocabulary, fits[0][1], out)
+    ready = done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given)
+    runs = [one for one, _ in ready]
+    _require(runs, failed)
+    held, normalizer = io.BytesIO(), fit_normalizer(one for _, of_run in ready for one in of_run)
+    torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fits[0][0]), "floors": asdict(fits[0][1]),
+                "normalizer": vars(normalizer)}, held)  # fmt: skip
     name = f"fitted-{content_digest(held.getvalue())}.pt"
     write_bytes(out / name, held.getvalue())
-    parts = {part: tuple(name for name in split.part(part) if name not in failed) for part in PARTS}
-    processors = processors_of(raw / name for name in parts["val"])
-    result = replace(result, split=replace(split, **parts), runs=tuple(encoded_runs), fitted=name, failed=failed,
-                     processors=processors)  # fmt: skip
-    _write(result, out)
-    return result
+    parts = {part: tuple(one for one in split.part(part) if not {one, run_of(one)} & failed.keys()) for part in PARTS}
+    for card in (Path(one) / CARD for one in parts["val"]):  # names the processors
+        if (raw / card).is_file():
+            (out / card).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(out / card, (raw / card).read_bytes())
+    split = replace(split, **parts)
+    _write(replace(result, split=split, runs=tuple(runs), fitted=name), out)
+    return split, failed
+
+
+def _check_folders(raw: Path, out: Path) -> None:
+    """Refuse an output folder in which anything of the user's could be replaced."""
+    if raw == out or raw in out.parents or out in raw.parents:
+        raise InputError("overlaps with the folder of the recordings", where=str(out), allowed="a new folder")
+    if manifest_of(raw) is not None:
+        raise InputError("is a build", where=str(raw), allowed="a folder of recordings")
+    if out.exists() and manifest_of(out) is None and not (out.is_dir() and not any(out.iterdir())):
+        raise InputError("is not empty, and not a build", where=str(out), allowed="a new folder, or a build's")
 
 
 def _write(result: Build, out: Path) -> None:
@@ -181,85 +300,67 @@ def _write(result: Build, out: Path) -> None:
     write_bytes(out / BUILD, msgspec.json.encode(result))
 
 
-def _by_run(recordings: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    units: dict[str, tuple[str, ...]] = {}
-    for name in recordings:
-        units[run_of(name)] = (*units.get(run_of(name), ()), name)
-    return units
+def _require(runs: Sequence[StoredRun], failed: dict[str, str]) -> None:
+    for part in {"train", "val"} - {one.part for one in runs}:
+        reasons = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:3])
+        raise InputError(f"no run of part {part!r} can be used:{reasons}", where="gnnperf data build")
 
 
-def _required(runs: Sequence[StoredRun], failed: dict[str, str]) -> list[StoredRun]:
-    """The training runs; refuses too few."""
-    for part in ("train", "val"):
-        if not any(one.part == part for one in runs):
-            reasons = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:3])
-            raise InputError(f"no run of part {part!r} can be used:{reasons}", where="gnnperf data build")
-    return [one for one in runs if one.part == "train"]
+def _typical_steps(
+    unit: tuple[str, str, list[str]], config: DataConfig, given: Given
+) -> tuple[list[StoredRun], list[pd.DataFrame], dict[str, str]]:
+    """Write the typical steps of a run; returns them, tokens of a training run, and recordings without a step.
 
-
-def typical_steps(
-    unit: tuple[str, str, tuple[str, ...]], recipe: Recipe
-) -> tuple[list[StoredRun], list[Vocabulary], dict[str, str]]:
-    """Write the typical steps of a run; returns them, the words of a training run, and recordings without one.
-
-    A run that is trained or validated on is one step of all its recordings. Tested ones are steps of their own, and so
-    are validated ones for intervals.
+    All recordings of a run are one step in training and validation. Tested ones are steps of their own, and so are
+    validated ones for intervals.
     """
-    part, run, names = unit
-    failed, single = dict[str, str](), dict[str, tuple[str, RunStep]]()
-    for name in names:
-        made = attempted(partial(_typical_step, recipe=recipe), name)
-        if isinstance(made, Failed):
-            failed[name] = made.reason
-        else:
-            single[name] = made
-    parts = {"train": [], "val": [INTERVALS], "test": ["test"]}[part]
-    stored = [_stored(of, name, (name,), *single[name]) for of in parts for name in single]
-    words: list[Vocabulary] = []
-    if single and part != "test":
-        keys, steps = zip(*single.values(), strict=True)
-        key = keys[0] if len(keys) == 1 else fingerprint(*keys)
-        (whole,) = merged(steps)
-        if not (recipe.out / "steps" / key).is_dir():
-            write_step(whole, recipe.out / "steps" / key)
-        stored.append(_stored(part, run, tuple(single), key, whole))
-        words = [fit_vocabulary([whole.graph.nodes])] if part == "train" else []
-    return stored, words, failed
+    (part, run, names), out = unit, Path(config.cache_dir)
+    results = {name: attempted(name, partial(_typical_step, config=config, given=given)) for name in names}
+    failed = {name: one.reason for name, one in results.items() if isinstance(one, Failed)}
+    single = {name: one for name, one in results.items() if name not in failed}
+    own = {"train": "", "val": INTERVALS, "test": "test"}[part]
+    stored = [_stored(own, name, *one) for name, one in single.items() if own]
+    if part == "test" or not single:
+        return stored, [], failed
+    keys, steps = zip(*single.values(), strict=True)
+    (whole,), key = merged(steps), keys[0] if len(keys) == 1 else fingerprint(*keys)
+    if not (out / "steps" / key).is_dir():
+        _write_step(whole, out / "steps" / key)
+    return [*stored, _stored(part, run, key, whole)], [distinct_words(whole.graph.nodes)] * (part == "train"), failed
 
 
-def _typical_step(name: str, recipe: Recipe) -> tuple[str, RunStep]:
-    """Key and typical step of one recording, which is on disk then."""
-    given, bucket_bytes = (recipe.hardware, recipe.cluster), recipe.settings.bucket_bytes
-    key = fingerprint(storage.fingerprint([recipe.raw / name]), given, bucket_bytes)
-    folder = recipe.out / "steps" / key
-    if not folder.is_dir():
-        write_step(typical(read_run(recipe.raw, name, None, *given, bucket_bytes)), folder)
-    return key, recipe.read_step(key, name, workload_of(recipe.raw / name))
+def _typical_step(name: str, config: DataConfig, given: Given) -> tuple[str, RunStep]:
+    """Key and typical step of a recording, which then is on disk."""
+    raw, out = Path(config.path), Path(config.cache_dir)
+    key = fingerprint(storage.fingerprint([raw / name]), given, config.bucket_bytes)
+    if not (out / "steps" / key).is_dir():
+        _write_step(typical(read_run(raw, name, None, *given, config.bucket_bytes)), out / "steps" / key)
+    return key, _read_step(out, StoredRun("", name, key, 0, 0.0, workload_of(raw / name), ""), given)
 
 
-def _stored(part: str, run: str, recordings: tuple[str, ...], key: str, step: RunStep) -> StoredRun:
-    num_nodes = int(np.isin(step.graph.nodes["node_type"].astype(str), WORK).sum())
-    return StoredRun(part, run, recordings, key, num_nodes, step.step_us, step.workload, step.cluster.device.kind)
+def _stored(part: str, run: str, key: str, step: RunStep) -> StoredRun:
+    kind = step.cluster.device.kind
+    return StoredRun(part, run, key, step.graph.num_nodes, step.step_us, step.workload, kind)
 
 
-def _fitted(sample: Sequence[StoredRun], recipe: Recipe, config: DataConfig, recording: str) -> tuple[Any, Any]:
+def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recording: str) -> tuple[Any, Any]:
     """Constants and floors of the analytical base."""
-    steps = [recipe.read(stored) for stored in sample]
+    steps = [_read_step(Path(config.cache_dir), stored, given) for stored in sample]
     return fit_base(config, steps, recording), fit_floors([step.graph.nodes for step in steps])
 
 
-def encoded(stored: StoredRun, recipe: Recipe, encoder: Encoder) -> tuple[StoredRun, list[FeatureStatistics]]:
-    """Write the features of a step, and its segments where it is too large for one example.
-
-    Returns the step with the key of its features, and their statistics if it is trained on.
-    """
-    step = recipe.read(stored)
+def _encoded(
+    stored: StoredRun, encoder: Encoder, settings: dict[str, Any], given: Given
+) -> tuple[StoredRun, list[Any]]:
+    """Write features of a step, and of its segments where it is too large; returns statistics of a training step."""
+    step = _read_step(encoder.cache_dir, stored, given)
     path, data = encoder.path_of(step), encoder.encode(step).data
-    windows: list[np.ndarray] = []
-    if stored.num_nodes > recipe.settings.max_nodes and stored.part in ("train", "val"):
-        whole = SegmentedGraph(data, recipe.settings.num_hops)
-        windows = whole.windows(recipe.settings.max_nodes)
-        for number, window in enumerate(windows):
-            cached_graph(segment_path(path, recipe.settings, number), partial(whole.segment, window))
-    made = replace(stored, features=path.stem, num_segments=len(windows))
-    return made, [feature_statistics(data)] if stored.part == "train" else []
+    examples, max_nodes, num_hops = [path.name], settings["max_nodes"], settings["num_hops"]
+    if data.num_nodes > max_nodes and stored.part in ("train", "val"):
+        whole = SegmentedGraph(data, num_hops)
+        windows = whole.windows(max_nodes)
+        examples = [f"{path.stem}-{max_nodes}-{num_hops}-{number}.pt" for number in range(len(windows))]
+        for name, window in zip(examples, windows, strict=True):
+            cached_graph(path.with_name(name), partial(whole.segment, window))
+    made = replace(stored, num_nodes=data.num_nodes, features=path.name, examples=tuple(examples))
+    return made, [statistics_of(data)] * (stored.part == "train")

@@ -74,50 +74,44 @@ class Normalizer:
         return inside.all(1) & (kind < len(low))
 
 
-@dataclass(frozen=True)
-class FeatureStatistics:
-    """What a normalizer needs to know of some graphs."""
-
-    # node type -> [5, num_features] float64: number of nodes, mean, sum of squared deviations, lowest, highest
-    moments: Mapping[str, np.ndarray]
-    of_kinds: Mapping[str, Tensor]  # as in Normalizer
-
-    def joined(self, later: FeatureStatistics) -> FeatureStatistics:
-        """Of the graphs of both (Chan et al. 1979, updating formulae and a pairwise algorithm)."""
-        both = {t: _joined(moments, later.moments[t]) for t, moments in self.moments.items()}
-        return FeatureStatistics(both, _widened(self.of_kinds, later.of_kinds))
+# Of some graphs: node type -> [5, num_features] float64 (number of nodes, mean, sum of squared deviations, lowest,
+# highest), and the ranges by kind of collective.
+Statistics = tuple[dict[str, np.ndarray], dict[str, Tensor]]
 
 
-def feature_statistics(graph: HeteroData) -> FeatureStatistics:
-    """Of one graph."""
+def statistics_of(graph: HeteroData) -> Statistics:
+    """What `fit_normalizer` needs to know of a graph."""
     moments = {}
     for node_type in graph.node_types:
         x = graph[node_type].x.numpy().astype(np.float64)  # [n, num_features]
         mean = x.sum(0) / max(len(x), 1)
-        squares = np.square(x - mean).sum(0)
         ends = x.min(0, initial=np.inf), x.max(0, initial=-np.inf)
-        moments[node_type] = np.stack([np.full(x.shape[1], len(x)), mean, squares, *ends])
-    return FeatureStatistics(moments, _of_kinds([graph[COLLECTIVE]] if COLLECTIVE in graph.node_types else []))
+        moments[node_type] = np.stack([np.full(x.shape[1], len(x)), mean, np.square(x - mean).sum(0), *ends])
+    return moments, _of_kinds([graph[COLLECTIVE]] if COLLECTIVE in graph.node_types else [])
 
 
-def _joined(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """[5, num_features] of each, and of both."""
-    count, apart = one[0] + other[0], other[1] - one[1]  # [num_features] each
-    share = other[0] / np.maximum(count, 1)
-    squares = one[2] + other[2] + apart**2 * one[0] * share
-    ends = np.minimum(one[3], other[3]), np.maximum(one[4], other[4])
-    return np.stack([count, one[1] + apart * share, squares, *ends])
+def _joined(one: Statistics, other: Statistics) -> Statistics:
+    """Of the graphs of both (Chan et al. 1979, updating formulae for computing sample variances)."""
+    moments = {}
+    for node_type, (count, mean, squares, low, high) in one[0].items():
+        more, its_mean, its_squares, its_low, its_high = other[0][node_type]  # [num_features] each
+        apart, share = its_mean - mean, more / np.maximum(count + more, 1)
+        both = squares + its_squares + apart**2 * count * share
+        ends = np.minimum(low, its_low), np.maximum(high, its_high)
+        moments[node_type] = np.stack([count + more, mean + apart * share, both, *ends])
+    return moments, _of_both_kinds(one[1], other[1])
 
 
-def fit_normalizer(graphs: Iterable[FeatureStatistics]) -> Normalizer:
+def fit_normalizer(statistics: Iterable[Statistics]) -> Normalizer:
     """Over all nodes of a type in these graphs; a type without nodes gets mean 0 and an infinite scale."""
-    whole = reduce(FeatureStatistics.joined, graphs)
-    mean, scale, low, high = {}, {}, {}, {}
-    for node_type, (count, mu, squares, lowest, highest) in whole.moments.items():
+    moments, of_kinds = reduce(_joined, statistics)
+    parts: list[dict[str, Tensor]] = [{}, {}, {}, {}]
+    for node_type, (count, mean, squares, low, high) in moments.items():
         sigma = np.sqrt(squares / np.maximum(count, 1))
-        rows = mu, np.where(sigma > 1e-6, sigma, np.inf), *(np.where(count > 0, end, 0.0) for end in (lowest, highest))
-        mean[node_type], scale[node_type], low[node_type], high[node_type] = (torch.from_numpy(r).float() for r in rows)
-    return Normalizer(mean, scale, low, high, whole.of_kinds)
+        known = np.where(count > 0, [low, high], 0.0)  # [2, num_features]
+        for part, values in zip(parts, (mean, np.where(sigma > 1e-6, sigma, np.inf), *known), strict=True):
+            part[node_type] = torch.from_numpy(values).float()
+    return Normalizer(*parts, of_kinds)
 
 
 def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:
@@ -138,12 +132,12 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     A feature with another constant now varies between the two. A node type that did not occur then is as it is later.
     """
     both = {t: _of_both(earlier, later, t) for t in later.mean}
-    of_kinds = _widened(earlier.of_kinds, later.of_kinds)
+    of_kinds = _of_both_kinds(earlier.of_kinds, later.of_kinds)
     mean, scale, lowest, highest = ({t: result[place] for t, result in both.items()} for place in range(4))
     return Normalizer(mean, scale, lowest, highest, of_kinds)
 
 
-def _widened(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _of_both_kinds(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The range of both by kind of collective."""
     more = max(len(of_kinds["low"]) for of_kinds in (one, other))
     low, high = ([_extended(of_kinds[end], more, fill) for of_kinds in (one, other)]

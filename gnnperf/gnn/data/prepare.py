@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,15 +24,15 @@ from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
-from gnnperf.gnn.data.normalizer import Normalizer, feature_statistics, fit_normalizer, widened
-from gnnperf.gnn.data.recordings import Processor, processors_of
+from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, statistics_of, widened
+from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_run, typical
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.source import SourceMeasurements, SourceRuns, aligned_us, source_runs, with_model_ratio
 from gnnperf.gnn.data.splits import PARTS, Split, prefix_of, read_split, with_more_to_train, with_tests_of
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.gnn.settings import DataConfig
-from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 
 # What a network was given before that now trains on: new data are given in the same tokens and on the same scales.
@@ -129,7 +129,6 @@ class PreparedData:
         training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
             after the same training has one.
         source_constants: of the analytical model on the source machine; None: there is no source.
-        processors: CPUs that the validation runs ran on.
     """
 
     split: Split
@@ -143,23 +142,13 @@ class PreparedData:
     training_fingerprint: str
     machine_scales: Mapping[str, MachineScales]
     source_constants: AnalyticConstants | None = None
-    processors: tuple[Processor, ...] = ()
 
 
 MAX_FITTED_NODES, MIN_FITTED_RUNS = 2_000_000, 16
-Sized = TypeVar("Sized", bound="WithNodes")
 
 
-class WithNodes(Protocol):
-    """A step or what stands for one."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Nodes that the network is given."""
-
-
-def sampled(steps: Sequence[Sized]) -> Sequence[Sized]:
-    """Evenly spaced ones of more than MAX_FITTED_NODES nodes: what keeps all at once needs no more memory for more."""
+def sampled(steps: Sequence[Any]) -> Sequence[Any]:
+    """Evenly spaced ones of steps with more than MAX_FITTED_NODES nodes, for what needs all at once in memory."""
     stride = -(-sum(step.num_nodes for step in steps) // MAX_FITTED_NODES)
     return steps[:: max(min(stride, len(steps) // MIN_FITTED_RUNS), 1)]
 
@@ -180,10 +169,10 @@ def load_data(
         InputError: a bad split, another data set to test on without a run that is new, a run that cannot be read,
             unknown hardware, no measured latency in train, or an earlier base that is not of such data.
     """
-    from gnnperf.gnn.data.stored import is_build, read_build  # which needs what is above
+    from gnnperf.gnn.data.build import manifest_of, read_build  # which needs what is above
 
-    if is_build(Path(config.path).expanduser()):
-        return read_build(config, hardware, cluster, earlier)
+    if (build := manifest_of(Path(config.path).expanduser())) is not None:
+        return read_build(config, build, (hardware, cluster), earlier)
     split, read = opened(config, hardware, cluster)
     if config.source_path is None:
         return prepare(config, split, read, earlier)
@@ -223,9 +212,7 @@ def prepare(
     result["train"], machine_scales = in_own_scale(result["train"], others)
     split = replace(split, train=tuple(run.run for run in result["train"]))
     runs = {"train": merged(result["train"]), "val": merged(result["val"]), "test": tuple(result["test"])}
-    check_kinds(
-        config, {part: [(run.run, run.cluster.device.kind) for run in of] for part, of in runs.items()}, earlier
-    )
+    _check_kinds(config, runs, earlier)
     tables = [run.graph.nodes for run in runs["train"]]
     if earlier is None:
         vocabulary, floors = fit_vocabulary(tables), fit_floors(tables)
@@ -236,7 +223,7 @@ def prepare(
     encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
                        None if there is None else AnalyticPredictor(there))  # fmt: skip
     raw = {part: encoder.steps(part, runs[part]) for part in PARTS}
-    normalizer = fit_normalizer(feature_statistics(step.data) for step in raw["train"])
+    normalizer = fit_normalizer(statistics_of(step.data) for step in raw["train"])
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
     *parts, recordings = (tuple(replace(step, data=normalizer.apply(step.data)) for step in of_part)
@@ -247,23 +234,19 @@ def prepare(
         given["train"], given["val"], [_predicted(step) for step in recordings], vocabulary, floors, normalizer
     )
     whole = content_digest(learned_from, given["test"])
-    processors = processors_of(Path(config.path).expanduser() / name for name in split.val)
     return PreparedData(
-        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales, there,
-        processors,
-    )  # fmt: skip
+        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales, there
+    )
 
 
-def check_kinds(
-    config: DataConfig, runs: Mapping[str, Sequence[tuple[str, str]]], earlier: Earlier | None = None
-) -> None:
-    """Refuse runs (name, kind of device) of both kinds of device, and another kind than an earlier training's."""
-    kinds = sorted({kind for _, kind in runs["train"]})
+def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]], earlier: Earlier | None) -> None:
+    """Refuse runs of both kinds of device, and those of another kind than an earlier training's."""
+    kinds = sorted({run.cluster.device.kind for run in runs["train"]})
     if len(kinds) > 1:
         raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
-    for run, kind in (*runs["val"], *runs["test"]):
-        if kind != kinds[0]:
-            what = f"run {run!r} ran on a {kind}, training runs on a {kinds[0]}"
+    for run in (*runs["val"], *runs["test"]):
+        if run.cluster.device.kind != kinds[0]:
+            what = f"run {run.run!r} ran on a {run.cluster.device.kind}, training runs on a {kinds[0]}"
             where = config.test_path or config.path
             raise InputError(what, where=where, remedy="test on runs of the same kind of device")
     if earlier is not None and earlier.base[0].device_kind not in ("", kinds[0]):
@@ -291,12 +274,12 @@ def _predicted(step: Step) -> tuple[object, ...]:
 class Encoder:
     """Run -> HeteroData, cached on disk."""
 
-    analytic: AnalyticPredictor
+    analytic: Predictor
     vocabulary: Vocabulary
     floors: TypedFloors
     cache_dir: Path
     source: SourceRuns | None = None
-    source_analytic: AnalyticPredictor | None = None
+    source_analytic: Predictor | None = None
 
     def steps(self, part: str, runs: Sequence[RunStep]) -> tuple[Step, ...]:
         """The runs' steps with raw (not normalized) features, which take long the first time."""

@@ -44,21 +44,12 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
             for field in FIELDS if str(node_type) in seen else ():
                 words, place = words_of(field_column(rows, field))
                 seen[str(node_type)][field].update(words[np.unique(place)])
-    return _sorted(seen)
-
-
-def united(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
-    """The words of all, sorted: as of all their tables."""
-    seen: dict[str, dict[str, set[str]]] = {str(t): {f: set() for f in FIELDS} for t in WORK_TYPES}
-    for one in vocabularies:
-        for node_type, fields in one.words.items():
-            for field, words in fields.items():
-                seen[node_type][field].update(words)
-    return _sorted(seen)
-
-
-def _sorted(seen: Mapping[str, Mapping[str, set[str]]]) -> Vocabulary:
     return Vocabulary({t: {f: tuple(sorted(words)) for f, words in fields.items()} for t, fields in seen.items()})
+
+
+def distinct_words(nodes: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a node table that matter for `fit_vocabulary`, of those that are alike to it the first."""
+    return nodes.dropna(subset="latency_us").drop_duplicates(["node_type", *FIELDS[:-1], "thread", "stream"])
 
 
 def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:
