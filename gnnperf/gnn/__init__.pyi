@@ -4,6 +4,7 @@ from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .data.build import Failed as Failed
 from .data.build import attempted as attempted
+from .data.build import build_data as build_data
 from .data.build import build_keys as build_keys
 from .data.features import features as features
 from .data.prepare import PreparedData as PreparedData

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from gnnperf.gnn.data.prepare import Earlier, Encoder, PreparedData, Step, fit_b
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, cluster_for, merged, read_run, run_of, typical, workload_of
 from gnnperf.gnn.data.segments import SEGMENT_HOPS, SegmentedGraph
-from gnnperf.gnn.data.splits import PARTS, Split
+from gnnperf.gnn.data.splits import PARTS, SPLITS, Split, drawn_parts
 from gnnperf.gnn.data.vocabulary import Vocabulary, distinct_words, fit_vocabulary
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.graph import storage
@@ -223,16 +223,17 @@ def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> 
 
 def build_data(
     config: DataConfig, given: Given = (None, None), num_layers: int = 0, mapped: Mapped = in_turn
-) -> tuple[Split, dict[str, str]]:
+) -> tuple[Split, dict[str, str]]:  # fmt: skip
     """Build the recordings of `config.path` in the folder `config.cache_dir`.
-
-    Returns what was built, and why the rest (recordings, or whole runs) cannot be used.
 
     Args:
         config: data set and settings of the training.
         given: hardware of all runs.
         num_layers: of the network; segments see no farther.
-        mapped: results of a function, each as of `attempted`, in order of its arguments; the last one names the work.
+        mapped: `attempted` of a function for each of some items, in their order; its last argument names the work.
+
+    Returns:
+        What was built, and recording -> why it cannot be used. A split that is drawn is drawn without such.
 
     Raises:
         InputError: folders that overlap, settings without a build, or no run to train or validate on.
@@ -246,43 +247,65 @@ def build_data(
     if manifest_of(out) is None:
         _write(result, out)
 
-    def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> list[Any]:
-        results = mapped(partial(function, **known), items, what)
-        failed.update({item[1] if isinstance(item, tuple) else item.run: one.reason
-                       for item, one in zip(items, results, strict=True) if isinstance(one, Failed)})  # fmt: skip
-        return [one for one in results if not isinstance(one, Failed)]
-
-    units = [(part, run, [name for name in split.part(part) if run_of(name) == run])
-             for part in PARTS for run in dict.fromkeys(map(run_of, split.part(part)))]  # fmt: skip
-    made = done(_typical_steps, units, "reading recordings", config=config, given=given)
-    for of_unit in made:
-        failed |= of_unit[2]
-    runs = [one for stored, _, _ in made for one in stored]
+    names = _by_run(name for part in PARTS for name in split.part(part))
+    steps: dict[str, _Steps] = {}
+    read = partial(_typical_steps, config=config, given=given)
+    for (run, recordings), one in zip(names.items(), mapped(read, list(names.values()), "reading runs"), strict=True):
+        failed |= dict.fromkeys(recordings, one.reason) if isinstance(one, Failed) else one.failed
+        if not isinstance(one, Failed) and one.whole is not None:
+            steps[run] = one
+    split = _without(split, failed, raw)
+    train, *others = ([steps[run] for run in _by_run(split.part(part))] for part in PARTS)
+    runs = [replace(one.whole, part=part) for part, of in zip(PARTS, (train, others[0]), strict=False) for one in of]
+    for part, of in zip((INTERVALS, "test"), others, strict=True):
+        runs += [replace(single, part=part) for one in of for single in one.single]
     if len({one.device_kind for one in runs}) > 1:
         raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
-    _require(runs, failed)
-    train = [one for one in runs if one.part == "train"]
-    vocabulary = fit_vocabulary([table for _, of_unit, _ in made for table in of_unit])
-    fits = mapped(partial(_fitted, config=config, given=given, recording=split.train[0]), [sampled(train)], "fitting")
-    if isinstance(fits[0], Failed):
-        raise InputError(fits[0].reason, where=str(raw))
-    encoder = Encoder(AnalyticPredictor(fits[0][0]), vocabulary, fits[0][1], out)
-    ready = done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given)
-    runs = [one for one, _ in ready]
-    _require(runs, failed)
-    held, normalizer = io.BytesIO(), fit_normalizer(one for _, of_run in ready for one in of_run)
-    torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fits[0][0]), "floors": asdict(fits[0][1]),
+    vocabulary = fit_vocabulary([one.words for one in train])
+    fit, sample = partial(_fitted, config=config, given=given, recording=split.train[0]), [one.whole for one in train]
+    (fitted,) = mapped(fit, [sampled(sample)], "fitting")
+    if isinstance(fitted, Failed):
+        raise InputError(fitted.reason, where=str(raw))
+    encoder = Encoder(AnalyticPredictor(fitted[0]), vocabulary, fitted[1], out)
+    encode = partial(_encoded, encoder=encoder, settings=result.settings, given=given)
+    ready = []
+    for stored, one in zip(runs, mapped(encode, runs, "building features"), strict=True):
+        if isinstance(one, Failed):
+            failed |= dict.fromkeys(names[run_of(stored.run)], one.reason)
+        else:
+            ready.append(one)
+    split = _without(split, failed, None)
+    held, normalizer = io.BytesIO(), fit_normalizer(statistics for _, of_run in ready for statistics in of_run)
+    torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fitted[0]), "floors": asdict(fitted[1]),
                 "normalizer": vars(normalizer)}, held)  # fmt: skip
     name = f"fitted-{content_digest(held.getvalue())}.pt"
     write_bytes(out / name, held.getvalue())
-    parts = {part: tuple(one for one in split.part(part) if not {one, run_of(one)} & failed.keys()) for part in PARTS}
-    for card in (Path(one) / CARD for one in parts["val"]):  # names the processors
+    for card in (Path(one) / CARD for one in split.val):  # names the processors
         if (raw / card).is_file():
             (out / card).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(out / card, (raw / card).read_bytes())
-    split = replace(split, **parts)
-    _write(replace(result, split=split, runs=tuple(runs), fitted=name), out)
+    built = tuple(stored for stored, _ in ready if not failed.keys() & set(names[run_of(stored.run)]) - {stored.run})
+    _write(replace(result, split=split, runs=built, fitted=name), out)
     return split, failed
+
+
+def _by_run(recordings: Iterable[str]) -> dict[str, list[str]]:
+    result: dict[str, list[str]] = {}
+    for name in recordings:
+        result.setdefault(run_of(name), []).append(name)
+    return result
+
+
+def _without(split: Split, failed: Mapping[str, str], raw: Path | None) -> Split:
+    """The split of what can be used, drawn again where it was drawn."""
+    if raw is not None and failed and not (raw / SPLITS).is_file():
+        parts = drawn_parts(raw, split.axis, failed)
+    else:
+        parts = {part: [name for name in split.part(part) if name not in failed] for part in PARTS}
+    if not (parts["train"] and parts["val"]):
+        reasons = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:3])
+        raise InputError(f"no run to train or to validate on can be used:{reasons}", where="gnnperf data build")
+    return Split(split.axis, **{part: tuple(names) for part, names in parts.items()})
 
 
 def _check_folders(raw: Path, out: Path) -> None:
@@ -300,33 +323,30 @@ def _write(result: Build, out: Path) -> None:
     write_bytes(out / BUILD, msgspec.json.encode(result))
 
 
-def _require(runs: Sequence[StoredRun], failed: dict[str, str]) -> None:
-    for part in {"train", "val"} - {one.part for one in runs}:
-        reasons = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:3])
-        raise InputError(f"no run of part {part!r} can be used:{reasons}", where="gnnperf data build")
+@dataclass(frozen=True)
+class _Steps:
+    """Of a run."""
+
+    single: list[StoredRun]  # one per recording
+    whole: StoredRun | None  # of all recordings together; None: there is none
+    words: pd.DataFrame | None  # for the vocabulary
+    failed: dict[str, str]  # recording -> why it has no step
 
 
-def _typical_steps(
-    unit: tuple[str, str, list[str]], config: DataConfig, given: Given
-) -> tuple[list[StoredRun], list[pd.DataFrame], dict[str, str]]:
-    """Write the typical steps of a run; returns them, tokens of a training run, and recordings without a step.
-
-    All recordings of a run are one step in training and validation. Tested ones are steps of their own, and so are
-    validated ones for intervals.
-    """
-    (part, run, names), out = unit, Path(config.cache_dir)
+def _typical_steps(names: Sequence[str], config: DataConfig, given: Given) -> _Steps:
+    """Write the typical steps of a run: of each recording for tests and intervals, and of all together."""
+    out = Path(config.cache_dir)
     results = {name: attempted(name, partial(_typical_step, config=config, given=given)) for name in names}
     failed = {name: one.reason for name, one in results.items() if isinstance(one, Failed)}
-    single = {name: one for name, one in results.items() if name not in failed}
-    own = {"train": "", "val": INTERVALS, "test": "test"}[part]
-    stored = [_stored(own, name, *one) for name, one in single.items() if own]
-    if part == "test" or not single:
-        return stored, [], failed
-    keys, steps = zip(*single.values(), strict=True)
+    made = {name: one for name, one in results.items() if name not in failed}
+    if not made:
+        return _Steps([], None, None, failed)
+    keys, steps = zip(*made.values(), strict=True)
     (whole,), key = merged(steps), keys[0] if len(keys) == 1 else fingerprint(*keys)
     if not (out / "steps" / key).is_dir():
         _write_step(whole, out / "steps" / key)
-    return [*stored, _stored(part, run, key, whole)], [distinct_words(whole.graph.nodes)] * (part == "train"), failed
+    single = [_stored(name, *one) for name, one in made.items()]
+    return _Steps(single, _stored(whole.run, key, whole), distinct_words(whole.graph.nodes), failed)
 
 
 def _typical_step(name: str, config: DataConfig, given: Given) -> tuple[str, RunStep]:
@@ -338,9 +358,9 @@ def _typical_step(name: str, config: DataConfig, given: Given) -> tuple[str, Run
     return key, _read_step(out, StoredRun("", name, key, 0, 0.0, workload_of(raw / name), ""), given)
 
 
-def _stored(part: str, run: str, key: str, step: RunStep) -> StoredRun:
+def _stored(run: str, key: str, step: RunStep) -> StoredRun:
     kind = step.cluster.device.kind
-    return StoredRun(part, run, key, step.graph.num_nodes, step.step_us, step.workload, kind)
+    return StoredRun("", run, key, step.graph.num_nodes, step.step_us, step.workload, kind)
 
 
 def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recording: str) -> tuple[Any, Any]:
