@@ -72,7 +72,7 @@ def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         raise InputError("Dask is not installed", where="gnnperf data build",
                          remedy="pip install 'gnnperf[dask]'") from error  # fmt: skip
     with ExitStack() as stack:
-        local = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": "ERROR"}
+        local = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": "ERROR"}
         address = scheduler or stack.enter_context(LocalCluster(n_workers=workers, **local))
         try:
             client = Client(address, timeout="10s")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -25,10 +25,10 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor, constants_from_plain
-from gnnperf.core import InputError, each, replacing_folder, untrusted, write_bytes
+from gnnperf.core import InputError, replacing_folder, untrusted, write_bytes
 from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint, read_graph
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
-from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, statistics_of
+from gnnperf.gnn.data.normalizer import Normalizer, Statistics, normalizer_of, statistics_of
 from gnnperf.gnn.data.prepare import Earlier, Encoder, PreparedData, Step, fit_base, opened, sampled
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, cluster_for, merged, read_run, run_of, typical, workload_of
@@ -87,55 +87,45 @@ def build_keys(folder: Path) -> list[str]:
     return [f"data.{name}={json.dumps(made[name])}" for name in ("axis", "op_tables", "bucket_bytes") if made]
 
 
-# Reading: a step is read when it is requested.
-
-
 class StoredStep(Step):
-    """A step of a build; the last READ that were used stay in memory."""
+    """A step that is read when it is requested; the last READ that were used stay in memory."""
 
     def __init__(self, stored: StoredRun, reader: _Reader) -> None:
-        vars(self).update(run=stored.run, step_us=stored.step_us, workload=stored.workload, stored=stored,
-                          reader=reader)  # fmt: skip
+        vars(self).update(run=stored.run, step_us=stored.step_us, workload=stored.workload, of=stored, reader=reader)
 
     def __getattr__(self, name: str) -> Any:
-        stored, reader = vars(self)["stored"], vars(self)["reader"]
         if name == "data":
-            return reader.graph(stored.features)
+            return self.reader.graph(self.of.features)
         if name in ("graph", "cluster", "base"):
-            return getattr(reader.work(stored), name)
+            return getattr(self.reader.work(self.of), name)
         raise AttributeError(name)
 
     @property
     def num_nodes(self) -> int:
         """Nodes that the network is given."""
-        return int(vars(self)["stored"].num_nodes)
+        return int(self.of.num_nodes)
 
     def examples(self, max_nodes: int, num_hops: int) -> Sequence[Callable[[], HeteroData]]:
         """As of any step; refuses segments of another size than on disk."""
-        stored, reader = vars(self)["stored"], vars(self)["reader"]
-        now, made = (max_nodes, num_hops), (reader.settings["max_nodes"], reader.settings["num_hops"])
+        now, made = (max_nodes, num_hops), self.reader.segments
         if now != made and self.num_nodes > min(max_nodes, made[0]):
             raise InputError(f"segments of {now[0]} nodes and {now[1]} hops", where="data.max_nodes_per_batch",
                              allowed=f"{made[0]} and {made[1]}, as built", remedy=AGAIN)  # fmt: skip
-        return [partial(reader.graph, name) for name in stored.examples]
+        return [partial(self.reader.graph, name) for name in self.of.examples]
 
 
 class _Reader:
     """Reads steps of a build."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], given: Given, analytic: AnalyticPredictor,
-                 normalizer: Normalizer) -> None:  # fmt: skip
-        self.folder, self.settings, self.given = folder, settings, given
-        self.analytic, self.normalizer = analytic, normalizer
-        self.work, self.graph = lru_cache(READ)(self._work), lru_cache(READ)(self._graph)
+    def __init__(self, folder: Path, build: Build, given: Given, base: AnalyticPredictor, scale: Normalizer) -> None:
+        self.segments = build.settings["max_nodes"], build.settings["num_hops"]
+        self.graph = lru_cache(READ)(lambda name: scale.apply(read_graph(folder / "features" / name)))
+        self.work = lru_cache(READ)(lambda stored: _whole(_read_step(folder, stored, given), base))
 
-    def _graph(self, name: str) -> HeteroData:
-        return self.normalizer.apply(read_graph(self.folder / "features" / name))
 
-    def _work(self, stored: StoredRun) -> Step:
-        step = _read_step(self.folder, stored, self.given)
-        base = self.analytic.predict(step.graph, step.cluster)
-        return Step(step.run, step.graph, HeteroData(), step.cluster, base, step.step_us, step.workload)
+def _whole(step: RunStep, base: AnalyticPredictor) -> Step:
+    prediction = base.predict(step.graph, step.cluster)
+    return Step(step.run, step.graph, HeteroData(), step.cluster, prediction, step.step_us, step.workload)
 
 
 def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier | None) -> PreparedData:
@@ -158,7 +148,7 @@ def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier 
         fitted = torch.load(folder / build.fitted, weights_only=True)
     constants = constants_from_plain(fitted["constants"], build.fitted)
     floors, normalizer = TypedFloors(**fitted["floors"]), Normalizer(**fitted["normalizer"])
-    reader = _Reader(folder, build.settings, given, AnalyticPredictor(constants), normalizer)
+    reader = _Reader(folder, build, given, AnalyticPredictor(constants), normalizer)
     runs = {part: [one for one in build.runs if one.part == part] for part in (*PARTS, INTERVALS)}
     steps = {part: tuple(StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
     recordings = tuple(sampled(steps.pop(INTERVALS)))
@@ -216,13 +206,8 @@ def attempted(item: Any, function: Callable[[Any], Any]) -> Any:
         return Failed(text[:REASON_CHARS])
 
 
-def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
-    """`attempted` for each item, in this process."""
-    return [attempted(item, function) for item in each(items, what, "runs")]
-
-
 def build_data(
-    config: DataConfig, given: Given = (None, None), num_layers: int = 0, mapped: Mapped = in_turn
+    config: DataConfig, given: Given, num_layers: int, mapped: Mapped
 ) -> tuple[Split, dict[str, str]]:  # fmt: skip
     """Build the recordings of `config.path` in the folder `config.cache_dir`.
 
@@ -239,53 +224,58 @@ def build_data(
         InputError: folders that overlap, settings without a build, or no run to train or validate on.
     """
     raw, out = (Path(path).expanduser().resolve() for path in (config.path, config.cache_dir))
-    _check_folders(raw, out)
+    is_foreign = out.exists() and manifest_of(out) is None and not (out.is_dir() and not any(out.iterdir()))
+    if is_foreign or raw == out or raw in out.parents or out in raw.parents or manifest_of(raw) is not None:
+        raise InputError("is not empty, or overlaps with the recordings", where=str(out),
+                         allowed="a new folder, or one that was built from recordings")  # fmt: skip
     result = Build(code_fingerprint(), _settings(config, given, num_layers))
     tables = [str(Path(path).expanduser().resolve()) for path in config.op_tables]
     config = replace(config, path=str(raw), cache_dir=str(out), op_tables=tables)
     split, failed = opened(config, *given)[0], dict[str, str]()
     if manifest_of(out) is None:
-        _write(result, out)
+        out.mkdir(parents=True, exist_ok=True)
+        write_bytes(out / BUILD, msgspec.json.encode(result))
+
+    def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> Iterator[tuple[Any, Any]]:
+        for item, made in zip(items, mapped(partial(function, **known), items, what), strict=True):
+            if isinstance(made, Failed):
+                failed.update(dict.fromkeys(item if isinstance(item, list) else names[run_of(item.run)], made.reason))
+            else:
+                yield item, made
 
     names = _by_run(name for part in PARTS for name in split.part(part))
-    steps: dict[str, _Steps] = {}
-    read = partial(_typical_steps, config=config, given=given)
-    for (run, recordings), one in zip(names.items(), mapped(read, list(names.values()), "reading runs"), strict=True):
-        failed |= dict.fromkeys(recordings, one.reason) if isinstance(one, Failed) else one.failed
-        if not isinstance(one, Failed) and one.whole is not None:
-            steps[run] = one
+    steps: dict[str, list[StoredRun]] = {}  # run -> that of all its recordings, those of each
+    words: dict[str, pd.DataFrame] = {}
+    for of_run, made in done(_typical_steps, list(names.values()), "reading runs", config=config, given=given):
+        failed |= made[2]
+        steps[run_of(of_run[0])], words[run_of(of_run[0])] = made[:2]
     split = _without(split, failed, raw)
-    train, *others = ([steps[run] for run in _by_run(split.part(part))] for part in PARTS)
-    runs = [replace(one.whole, part=part) for part, of in zip(PARTS, (train, others[0]), strict=False) for one in of]
-    for part, of in zip((INTERVALS, "test"), others, strict=True):
-        runs += [replace(single, part=part) for one in of for single in one.single]
+    train, val, test = ([steps[run] for run in _by_run(split.part(part))] for part in PARTS)
+    runs = [replace(one[0], part=part) for part, of in (("train", train), ("val", val)) for one in of]
+    for part, of in ((INTERVALS, val), ("test", test)):
+        runs += [replace(single, part=part) for one in of for single in one[1:]]
     if len({one.device_kind for one in runs}) > 1:
         raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
-    vocabulary = fit_vocabulary([one.words for one in train])
-    fit, sample = partial(_fitted, config=config, given=given, recording=split.train[0]), [one.whole for one in train]
-    (fitted,) = mapped(fit, [sampled(sample)], "fitting")
+    vocabulary = fit_vocabulary([words[run] for run in _by_run(split.train)])
+    fit = partial(_fitted, config=config, given=given, recording=split.train[0])
+    (fitted,) = mapped(fit, [sampled([one[0] for one in train])], "fitting")
     if isinstance(fitted, Failed):
         raise InputError(fitted.reason, where=str(raw))
     encoder = Encoder(AnalyticPredictor(fitted[0]), vocabulary, fitted[1], out)
-    encode = partial(_encoded, encoder=encoder, settings=result.settings, given=given)
-    ready = []
-    for stored, one in zip(runs, mapped(encode, runs, "building features"), strict=True):
-        if isinstance(one, Failed):
-            failed |= dict.fromkeys(names[run_of(stored.run)], one.reason)
-        else:
-            ready.append(one)
-    split = _without(split, failed, None)
-    held, normalizer = io.BytesIO(), fit_normalizer(statistics for _, of_run in ready for statistics in of_run)
+    encoded = done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given)
+    built, statistics = zip(*(made for _, made in encoded), strict=True)
+    split, normalizer = _without(split, failed, None), normalizer_of(one for one in statistics if one is not None)
+    held = io.BytesIO()
     torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fitted[0]), "floors": asdict(fitted[1]),
                 "normalizer": vars(normalizer)}, held)  # fmt: skip
     name = f"fitted-{content_digest(held.getvalue())}.pt"
     write_bytes(out / name, held.getvalue())
-    for card in (Path(one) / CARD for one in split.val):  # names the processors
-        if (raw / card).is_file():
-            (out / card).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(out / card, (raw / card).read_bytes())
-    built = tuple(stored for stored, _ in ready if not failed.keys() & set(names[run_of(stored.run)]) - {stored.run})
-    _write(replace(result, split=split, runs=built, fitted=name), out)
+    for card in (Path(one) / CARD for one in split.val if (raw / one / CARD).is_file()):  # names the processors
+        (out / card).parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(out / card, (raw / card).read_bytes())
+    whole = {run_of(name) for part in PARTS for name in split.part(part)}
+    built = tuple(one for one in built if run_of(one.run) in whole)
+    write_bytes(out / BUILD, msgspec.json.encode(replace(result, split=split, runs=built, fitted=name)))
     return split, failed
 
 
@@ -298,55 +288,36 @@ def _by_run(recordings: Iterable[str]) -> dict[str, list[str]]:
 
 def _without(split: Split, failed: Mapping[str, str], raw: Path | None) -> Split:
     """The split of what can be used, drawn again where it was drawn."""
+    parts = {part: [name for name in split.part(part) if name not in failed] for part in PARTS}
     if raw is not None and failed and not (raw / SPLITS).is_file():
         parts = drawn_parts(raw, split.axis, failed)
-    else:
-        parts = {part: [name for name in split.part(part) if name not in failed] for part in PARTS}
     if not (parts["train"] and parts["val"]):
         reasons = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:3])
         raise InputError(f"no run to train or to validate on can be used:{reasons}", where="gnnperf data build")
     return Split(split.axis, **{part: tuple(names) for part, names in parts.items()})
 
 
-def _check_folders(raw: Path, out: Path) -> None:
-    """Refuse an output folder in which anything of the user's could be replaced."""
-    if raw == out or raw in out.parents or out in raw.parents:
-        raise InputError("overlaps with the folder of the recordings", where=str(out), allowed="a new folder")
-    if manifest_of(raw) is not None:
-        raise InputError("is a build", where=str(raw), allowed="a folder of recordings")
-    if out.exists() and manifest_of(out) is None and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError("is not empty, and not a build", where=str(out), allowed="a new folder, or a build's")
+def _typical_steps(
+    names: list[str], config: DataConfig, given: Given
+) -> tuple[list[StoredRun], pd.DataFrame, dict[str, str]]:
+    """Write the typical steps of a run, of all recordings together and of each.
 
-
-def _write(result: Build, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    write_bytes(out / BUILD, msgspec.json.encode(result))
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """Of a run."""
-
-    single: list[StoredRun]  # one per recording
-    whole: StoredRun | None  # of all recordings together; None: there is none
-    words: pd.DataFrame | None  # for the vocabulary
-    failed: dict[str, str]  # recording -> why it has no step
-
-
-def _typical_steps(names: Sequence[str], config: DataConfig, given: Given) -> _Steps:
-    """Write the typical steps of a run: of each recording for tests and intervals, and of all together."""
+    Returns these, the first of them of all together, tokens, and why recordings have none.
+    """
     out = Path(config.cache_dir)
     results = {name: attempted(name, partial(_typical_step, config=config, given=given)) for name in names}
     failed = {name: one.reason for name, one in results.items() if isinstance(one, Failed)}
     made = {name: one for name, one in results.items() if name not in failed}
     if not made:
-        return _Steps([], None, None, failed)
+        raise InputError(next(iter(failed.values())))
     keys, steps = zip(*made.values(), strict=True)
     (whole,), key = merged(steps), keys[0] if len(keys) == 1 else fingerprint(*keys)
     if not (out / "steps" / key).is_dir():
         _write_step(whole, out / "steps" / key)
-    single = [_stored(name, *one) for name, one in made.items()]
-    return _Steps(single, _stored(whole.run, key, whole), distinct_words(whole.graph.nodes), failed)
+    of = [(whole.run, key, whole), *((name, *one) for name, one in made.items())]
+    stored = [StoredRun("", run, at, step.graph.num_nodes, step.step_us, step.workload, step.cluster.device.kind)
+              for run, at, step in of]  # fmt: skip
+    return stored, distinct_words(whole.graph.nodes), failed
 
 
 def _typical_step(name: str, config: DataConfig, given: Given) -> tuple[str, RunStep]:
@@ -358,11 +329,6 @@ def _typical_step(name: str, config: DataConfig, given: Given) -> tuple[str, Run
     return key, _read_step(out, StoredRun("", name, key, 0, 0.0, workload_of(raw / name), ""), given)
 
 
-def _stored(run: str, key: str, step: RunStep) -> StoredRun:
-    kind = step.cluster.device.kind
-    return StoredRun("", run, key, step.graph.num_nodes, step.step_us, step.workload, kind)
-
-
 def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recording: str) -> tuple[Any, Any]:
     """Constants and floors of the analytical base."""
     steps = [_read_step(Path(config.cache_dir), stored, given) for stored in sample]
@@ -371,16 +337,16 @@ def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recor
 
 def _encoded(
     stored: StoredRun, encoder: Encoder, settings: dict[str, Any], given: Given
-) -> tuple[StoredRun, list[Any]]:
+) -> tuple[StoredRun, Statistics | None]:
     """Write features of a step, and of its segments where it is too large; returns statistics of a training step."""
     step = _read_step(encoder.cache_dir, stored, given)
     path, data = encoder.path_of(step), encoder.encode(step).data
     examples, max_nodes, num_hops = [path.name], settings["max_nodes"], settings["num_hops"]
     if data.num_nodes > max_nodes and stored.part in ("train", "val"):
         whole = SegmentedGraph(data, num_hops)
-        windows = whole.windows(max_nodes)
-        examples = [f"{path.stem}-{max_nodes}-{num_hops}-{number}.pt" for number in range(len(windows))]
-        for name, window in zip(examples, windows, strict=True):
+        windows = dict(enumerate(whole.windows(max_nodes)))
+        examples = [f"{path.stem}-{max_nodes}-{num_hops}-{number}.pt" for number in windows]
+        for name, window in zip(examples, windows.values(), strict=True):
             cached_graph(path.with_name(name), partial(whole.segment, window))
     made = replace(stored, num_nodes=data.num_nodes, features=path.name, examples=tuple(examples))
-    return made, [statistics_of(data)] * (stored.part == "train")
+    return made, statistics_of(data) if stored.part == "train" else None

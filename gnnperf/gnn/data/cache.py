@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -69,27 +71,25 @@ def cached_graph(path: Path, build: Callable[[], HeteroData]) -> HeteroData:
 def read_graph(path: Path) -> HeteroData:
     """The graph in a file, whose tensors are mapped into memory."""
     packed = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
-    result: dict[Any, dict[str, Any]] = {}
-    for key, name, dtype, begin, end, shape in json.loads(packed["layout"]):
-        value = packed[dtype][begin:end].view(shape) if dtype else shape
+    result, end = dict[Any, dict[str, Any]](), dict.fromkeys(packed, 0)
+    for key, name, dtype, value in json.loads(packed["layout"]):
+        if dtype:  # `value` is its shape
+            begin, end[dtype] = end[dtype], end[dtype] + math.prod(value)
+            value = packed[dtype][begin : end[dtype]].view(value)
         result.setdefault(tuple(key) if isinstance(key, list) else key, {})[name] = value
     return HeteroData.from_dict(result)
 
 
 def _packed(graph: HeteroData) -> dict[str, str | torch.Tensor]:
     """One tensor per dtype: torch's reader takes longer for the two hundred of a graph than training on it does."""
-    flat: dict[str, list[torch.Tensor]] = {}
-    size: dict[str, int] = {}
-    layout: list[tuple[object, ...]] = []
+    flat, layout = defaultdict[str, list[torch.Tensor]](list), []
     for key, store in graph.to_dict().items():
         for name, value in store.items():
-            if not isinstance(value, torch.Tensor):
-                layout.append((key, name, "", 0, 0, value))
-                continue
-            dtype, begin = str(value.dtype), size.get(str(value.dtype), 0)
-            size[dtype] = begin + value.numel()
-            flat.setdefault(dtype, []).append(value.reshape(-1))
-            layout.append((key, name, dtype, begin, size[dtype], list(value.shape)))
+            if isinstance(value, torch.Tensor):
+                flat[str(value.dtype)].append(value.flatten())
+                layout.append((key, name, str(value.dtype), list(value.shape)))
+            else:
+                layout.append((key, name, "", value))
     return {"layout": json.dumps(layout), **{dtype: torch.cat(values) for dtype, values in flat.items()}}
 
 

@@ -102,8 +102,13 @@ def _joined(one: Statistics, other: Statistics) -> Statistics:
     return moments, _of_both_kinds(one[1], other[1])
 
 
-def fit_normalizer(statistics: Iterable[Statistics]) -> Normalizer:
+def fit_normalizer(graphs: Iterable[HeteroData]) -> Normalizer:
     """Over all nodes of a type in these graphs; a type without nodes gets mean 0 and an infinite scale."""
+    return normalizer_of(map(statistics_of, graphs))
+
+
+def normalizer_of(statistics: Iterable[Statistics]) -> Normalizer:
+    """As `fit_normalizer`, of graphs with these statistics."""
     moments, of_kinds = reduce(_joined, statistics)
     parts: list[dict[str, Tensor]] = [{}, {}, {}, {}]
     for node_type, (count, mean, squares, low, high) in moments.items():

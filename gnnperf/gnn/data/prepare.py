@@ -24,7 +24,7 @@ from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
-from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, statistics_of, widened
+from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_run, typical
 from gnnperf.gnn.data.segments import SegmentedGraph
@@ -223,7 +223,7 @@ def prepare(
     encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
                        None if there is None else AnalyticPredictor(there))  # fmt: skip
     raw = {part: encoder.steps(part, runs[part]) for part in PARTS}
-    normalizer = fit_normalizer(statistics_of(step.data) for step in raw["train"])
+    normalizer = fit_normalizer(step.data for step in raw["train"])
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
     *parts, recordings = (tuple(replace(step, data=normalizer.apply(step.data)) for step in of_part)

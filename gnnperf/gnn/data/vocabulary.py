@@ -48,8 +48,9 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
 
 
 def distinct_words(nodes: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a node table that matter for `fit_vocabulary`, of those that are alike to it the first."""
-    return nodes.dropna(subset="latency_us").drop_duplicates(["node_type", *FIELDS[:-1], "thread", "stream"])
+    """What matters of a node table for `fit_vocabulary`, once."""
+    columns = ["node_type", *FIELDS[:-1], "thread", "stream"]
+    return nodes.dropna(subset="latency_us")[[*columns, "latency_us"]].drop_duplicates(columns)
 
 
 def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:
