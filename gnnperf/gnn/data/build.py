@@ -36,7 +36,7 @@ from gnnperf.gnn.data.segments import SEGMENT_HOPS, SegmentedGraph
 from gnnperf.gnn.data.splits import PARTS, SPLITS, Split, drawn_parts
 from gnnperf.gnn.data.vocabulary import Vocabulary, distinct_words, fit_vocabulary
 from gnnperf.gnn.settings import DataConfig
-from gnnperf.graph import storage
+from gnnperf.graph import Prediction, storage
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 
 BUILD, LABELS = "build.json", "labels.npz"
@@ -87,17 +87,27 @@ def build_keys(folder: Path) -> list[str]:
     return [f"data.{name}={json.dumps(made[name])}" for name in ("axis", "op_tables", "bucket_bytes") if made]
 
 
+@dataclass(frozen=True)
+class _Reader:
+    """What reads a build, and keeps the last READ results."""
+
+    segments: tuple[int, int]  # most nodes, hops
+    graph: Callable[[str], HeteroData]  # file -> normalized
+    step: Callable[[StoredRun], RunStep]
+    base: Callable[[StoredRun], Prediction]
+
+
 class StoredStep(Step):
-    """A step that is read when it is requested; the last READ that were used stay in memory."""
+    """A step that is read when it is requested."""
 
     def __init__(self, stored: StoredRun, reader: _Reader) -> None:
         vars(self).update(run=stored.run, step_us=stored.step_us, workload=stored.workload, of=stored, reader=reader)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "data":
-            return self.reader.graph(self.of.features)
-        if name in ("graph", "cluster", "base"):
-            return getattr(self.reader.work(self.of), name)
+        if name in ("graph", "cluster"):
+            return getattr(self.reader.step(self.of), name)
+        if name in ("data", "base"):
+            return self.reader.graph(self.of.features) if name == "data" else self.reader.base(self.of)
         raise AttributeError(name)
 
     @property
@@ -112,20 +122,6 @@ class StoredStep(Step):
             raise InputError(f"segments of {now[0]} nodes and {now[1]} hops", where="data.max_nodes_per_batch",
                              allowed=f"{made[0]} and {made[1]}, as built", remedy=AGAIN)  # fmt: skip
         return [partial(self.reader.graph, name) for name in self.of.examples]
-
-
-class _Reader:
-    """Reads steps of a build."""
-
-    def __init__(self, folder: Path, build: Build, given: Given, base: AnalyticPredictor, scale: Normalizer) -> None:
-        self.segments = build.settings["max_nodes"], build.settings["num_hops"]
-        self.graph = lru_cache(READ)(lambda name: scale.apply(read_graph(folder / "features" / name)))
-        self.work = lru_cache(READ)(lambda stored: _whole(_read_step(folder, stored, given), base))
-
-
-def _whole(step: RunStep, base: AnalyticPredictor) -> Step:
-    prediction = base.predict(step.graph, step.cluster)
-    return Step(step.run, step.graph, HeteroData(), step.cluster, prediction, step.step_us, step.workload)
 
 
 def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier | None) -> PreparedData:
@@ -147,15 +143,18 @@ def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier 
     with untrusted.reading(folder / build.fitted, "is damaged", remedy=AGAIN):
         fitted = torch.load(folder / build.fitted, weights_only=True)
     constants = constants_from_plain(fitted["constants"], build.fitted)
-    floors, normalizer = TypedFloors(**fitted["floors"]), Normalizer(**fitted["normalizer"])
-    reader = _Reader(folder, build, given, AnalyticPredictor(constants), normalizer)
+    analytic, normalizer = AnalyticPredictor(constants), Normalizer(**fitted["normalizer"])
+    graph = lru_cache(READ)(lambda name: normalizer.apply(read_graph(folder / "features" / name)))
+    step = lru_cache(READ)(lambda stored: _read_step(folder, stored, given))
+    base = lru_cache(READ)(lambda stored: analytic.predict(step(stored).graph, step(stored).cluster))
+    reader = _Reader((build.settings["max_nodes"], build.settings["num_hops"]), graph, step, base)
     runs = {part: [one for one in build.runs if one.part == part] for part in (*PARTS, INTERVALS)}
     steps = {part: tuple(StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
     recordings = tuple(sampled(steps.pop(INTERVALS)))
     learned_from = content_digest(build.fitted, runs["train"], runs["val"])
     whole = content_digest(learned_from, runs["test"])
-    return PreparedData(build.split, steps, recordings, Vocabulary(**fitted["vocabulary"]), constants, floors,
-                        normalizer, whole, learned_from, {})  # fmt: skip
+    return PreparedData(build.split, steps, recordings, Vocabulary(**fitted["vocabulary"]), constants,
+                        TypedFloors(**fitted["floors"]), normalizer, whole, learned_from, {})  # fmt: skip
 
 
 def _settings(config: DataConfig, given: Given, num_layers: int) -> dict[str, Any]:
@@ -206,9 +205,7 @@ def attempted(item: Any, function: Callable[[Any], Any]) -> Any:
         return Failed(text[:REASON_CHARS])
 
 
-def build_data(
-    config: DataConfig, given: Given, num_layers: int, mapped: Mapped
-) -> tuple[Split, dict[str, str]]:  # fmt: skip
+def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped) -> tuple[Split, dict[str, str]]:
     """Build the recordings of `config.path` in the folder `config.cache_dir`.
 
     Args:
@@ -232,8 +229,8 @@ def build_data(
     tables = [str(Path(path).expanduser().resolve()) for path in config.op_tables]
     config = replace(config, path=str(raw), cache_dir=str(out), op_tables=tables)
     split, failed = opened(config, *given)[0], dict[str, str]()
+    out.mkdir(parents=True, exist_ok=True)
     if manifest_of(out) is None:
-        out.mkdir(parents=True, exist_ok=True)
         write_bytes(out / BUILD, msgspec.json.encode(result))
 
     def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> Iterator[tuple[Any, Any]]:
@@ -270,9 +267,9 @@ def build_data(
                 "normalizer": vars(normalizer)}, held)  # fmt: skip
     name = f"fitted-{content_digest(held.getvalue())}.pt"
     write_bytes(out / name, held.getvalue())
-    for card in (Path(one) / CARD for one in split.val if (raw / one / CARD).is_file()):  # names the processors
-        (out / card).parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(out / card, (raw / card).read_bytes())
+    for one in (one for one in split.val if (raw / one / CARD).is_file()):  # names the processors
+        (out / one).mkdir(parents=True, exist_ok=True)
+        write_bytes(out / one / CARD, (raw / one / CARD).read_bytes())
     whole = {run_of(name) for part in PARTS for name in split.part(part)}
     built = tuple(one for one in built if run_of(one.run) in whole)
     write_bytes(out / BUILD, msgspec.json.encode(replace(result, split=split, runs=built, fitted=name)))
