@@ -2,8 +2,6 @@ from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
-from .data.build import Failed as Failed
-from .data.build import attempted as attempted
 from .data.build import build_data as build_data
 from .data.build import build_keys as build_keys
 from .data.features import features as features

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import InputError, Subparsers, add_command, print_result, require, task
+from gnnperf.core import Failed, InputError, Subparsers, add_command, attempted, print_result, require, task
 from gnnperf.trace import add_data_parsers
 
 if TYPE_CHECKING:
@@ -85,8 +85,6 @@ def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
 def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
     """`attempted` on Dask workers; what a killed worker had is done again by another one."""
     from distributed import as_completed
-
-    from gnnperf.gnn import Failed, attempted
 
     futures = client.map(attempted, items, function=client.submit(_same, function, pure=False), pure=False)
     with task(what, len(items), "runs") as advance:

@@ -25,7 +25,7 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor, constants_from_plain
-from gnnperf.core import InputError, replacing_folder, untrusted, write_bytes
+from gnnperf.core import Failed, InputError, attempted, replacing_folder, untrusted, write_bytes
 from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint, read_graph
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.normalizer import Normalizer, Statistics, normalizer_of, statistics_of
@@ -42,7 +42,6 @@ from gnnperf.hardware import ClusterSpec, DeviceSpec
 BUILD, LABELS = "build.json", "labels.npz"
 INTERVALS = "intervals"  # part of single recordings of the validation runs
 READ = 4  # steps that stay in memory
-REASON_CHARS = 500
 AGAIN = "run `gnnperf data build` again"
 Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
 
@@ -186,23 +185,7 @@ def _read_step(out: Path, stored: StoredRun, given: Given) -> RunStep:
 # Building: recordings --_typical_steps--> steps, tokens --_fitted--> base --_encoded--> features, statistics
 
 
-@dataclass(frozen=True)
-class Failed:
-    """Why there is no result."""
-
-    reason: str
-
-
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]
-
-
-def attempted(item: Any, function: Callable[[Any], Any]) -> Any:
-    """The result, or Failed: one bad recording must not end a build of thousands."""
-    try:
-        return function(item)
-    except Exception as error:
-        text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        return Failed(text[:REASON_CHARS])
 
 
 def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped) -> tuple[Split, dict[str, str]]:

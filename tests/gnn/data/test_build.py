@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gnnperf.cli import main
-from gnnperf.core.errors import InputError
+from gnnperf.core.errors import InputError, attempted
 from gnnperf.gnn.data import build
-from gnnperf.gnn.data.build import attempted, build_data
+from gnnperf.gnn.data.build import build_data
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, _predicted, load_data
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.predict.build_cli import _mapped
 from tests.trace import kineto_files as files
-
-HARDWARE = (None, None)
-
-
-def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
-    return [attempted(item, function) for item in items]
-
-
-def built(raw: Path, out: Path, config: DataConfig | None = None) -> dict[str, str]:
-    """Failures of a build in this process."""
-    given = config or DataConfig(path=str(raw), cache_dir=str(out), max_nodes_per_batch=64)
-    return build_data(given, HARDWARE, 2, in_turn)[1]
 
 
 def recorded(path: Path, steps: int = 4) -> None:
@@ -44,6 +31,16 @@ def recorded(path: Path, steps: int = 4) -> None:
             events += [files.host("aten::mm", at, 50), files.call("cudaLaunchKernel", at + 20, 5, at),
                        files.device("gemm", at + 30, 30 + steps, at)]  # fmt: skip
     files.write(path, files.document(events, 0, 4))
+
+
+def built(raw: Path, out: Path) -> dict[str, str]:
+    """Failures of a build in this process."""
+    config = DataConfig(path=str(raw), cache_dir=str(out), max_nodes_per_batch=64)
+    return build_data(config, (None, None), 2, lambda function, items, _: [attempted(i, function) for i in items])[1]
+
+
+def contents(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +55,11 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def out(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("out") / "built"
-    before = contents(raw)
+    folder, before = tmp_path_factory.mktemp("out") / "built", contents(raw)
     failed = built(raw, folder)
     assert list(failed) == ["broken"] and "not readable JSON" in failed["broken"]
     assert contents(raw) == before
     return folder
-
-
-def contents(folder: Path) -> dict[Path, tuple[int, bytes]]:
-    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
 def read(path: Path, tmp_path: Path, max_nodes: int = 64) -> tuple[PreparedData, StepDataModule]:
@@ -77,44 +69,36 @@ def read(path: Path, tmp_path: Path, max_nodes: int = 64) -> tuple[PreparedData,
 
 
 def test_what_is_read_from_disk_has_the_bits_of_what_is_in_memory(raw: Path, out: Path, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    shutil.copytree(raw, whole)
-    shutil.rmtree(whole / "broken")
-    (stored, from_disk), (data, in_memory) = read(out, tmp_path), read(whole, tmp_path)
-    assert stored.split == data.split
-    for part, steps in data.steps.items():
-        assert [content_digest(_predicted(step)) for step in stored.steps[part]] == [
-            content_digest(_predicted(step)) for step in steps
-        ]
-    assert [step.run for step in stored.recordings] == [step.run for step in data.recordings]
-    for name in ("vocabulary", "constants", "floors", "normalizer"):
+    shutil.copytree(raw, tmp_path / "whole", ignore=shutil.ignore_patterns("broken"))
+    (stored, from_disk), (data, in_memory) = read(out, tmp_path), read(tmp_path / "whole", tmp_path)
+    for name in ("split", "vocabulary", "constants", "floors", "normalizer"):
         assert content_digest(getattr(stored, name)) == content_digest(getattr(data, name))
+    for part, steps in {**data.steps, "": data.recordings}.items():
+        ours = stored.steps[part] if part else stored.recordings
+        assert list(map(content_digest, map(_predicted, ours))) == list(map(content_digest, map(_predicted, steps)))
     assert len(from_disk.train) == len(in_memory.train) > len(data.steps["train"])  # some are in segments
     for place in range(len(in_memory.train)):
         assert content_digest(from_disk.train[place].to_dict()) == content_digest(in_memory.train[place].to_dict())
 
 
-def test_a_second_build_makes_nothing_and_a_repaired_run_joins(raw: Path, out: Path, tmp_path: Path) -> None:
-    again, repaired = tmp_path / "again", tmp_path / "repaired"
+def test_a_second_build_makes_what_is_missing_only(raw: Path, out: Path, tmp_path: Path) -> None:
+    again, before = tmp_path / "again", tmp_path / "repaired"
     shutil.copytree(out, again)
-    shutil.copytree(raw, repaired)
-    before = contents(again)
-    built(raw, again)
-    assert {path for path, one in contents(again).items() if one != before.get(path)} == {
-        path for path in before if path.name == "build.json" or path.name.startswith("fitted")
+    shutil.copytree(raw, before)
+    known = contents(again)
+    recorded(before / "broken" / "rank_0.json")
+    assert built(before, again) == {}
+    assert {path: one for path, one in contents(again).items() if path.parts[-3] == "steps" and path in known} == {
+        path: one for path, one in known.items() if path.parts[-3] == "steps"
     }
-    recorded(repaired / "broken" / "rank_0.json")
-    assert built(repaired, again) == {}
-    assert len(set(again.glob("steps/*")) - {path.parent for path in before}) == 1
+    assert len(list(again.glob("steps/*"))) == 1 + len(list(out.glob("steps/*")))
 
 
 def test_folders_with_anything_else_are_refused(raw: Path, out: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
-    for folder in (raw, raw / "out", raw.parent, tmp_path):
+    for folders in ((raw, raw), (raw, raw / "out"), (raw, raw.parent), (raw, tmp_path), (out, tmp_path / "new")):
         with pytest.raises(InputError, match="a new folder"):
-            built(raw, folder)
-    with pytest.raises(InputError, match="a new folder"):
-        built(out, tmp_path / "new")
+            built(*folders)
 
 
 def test_training_refuses_other_code_settings_and_sizes(
@@ -122,10 +106,9 @@ def test_training_refuses_other_code_settings_and_sizes(
 ) -> None:
     with pytest.raises(InputError, match="segments of 8 nodes"):
         read(out, tmp_path, max_nodes=8 * 4)
-    with pytest.raises(InputError, match="axis is workload"):
-        load_data(DataConfig(path=str(out), axis="workload"))
-    with pytest.raises(InputError, match=r"data\.test_path"):
-        load_data(DataConfig(path=str(out), test_path=str(raw)))
+    for message, settings in (("axis is workload", {"axis": "workload"}), ("test_path", {"test_path": str(raw)})):
+        with pytest.raises(InputError, match=message):
+            load_data(DataConfig(path=str(out), **settings))
     monkeypatch.setattr(build, "code_fingerprint", lambda: "other constants")
     with pytest.raises(InputError, match="other code, constants or libraries"):
         load_data(DataConfig(path=str(out)))
@@ -136,6 +119,23 @@ def test_training_refuses_other_code_settings_and_sizes(
         load_data(DataConfig(path=str(tmp_path / "stopped")))
 
 
+def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    def squared(number: int) -> int:
+        if number == 3 and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
+            os.kill(os.getpid(), 9)
+        return number**2 // (number - 5)
+
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50)
+    with cluster, distributed.Client(cluster) as client:
+        *results, failed, last = _mapped(client, squared, list(range(7)), "squaring")
+    assert results == [0, -1, -2, -5, -16] and last == 36
+    assert failed.reason == "ZeroDivisionError: integer division or modulo by zero"
+    assert (tmp_path / "killed").exists()
+
+
 def test_the_command(
     raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,9 +144,6 @@ def test_the_command(
     assert "1 to 1024" in capsys.readouterr().err
     distributed = pytest.importorskip("distributed")
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
-        assert [str(one) for one in _mapped(client, lambda n: 6 // n, [3, 0], "dividing")] == [
-            "2", "Failed(reason='ZeroDivisionError: integer division or modulo by zero')"
-        ]  # fmt: skip
         assert main([*command, "--scheduler", client.scheduler.address, "--json"]) == 2
     printed = capsys.readouterr()
     assert json.loads(printed.out)["recordings"] == 6
