@@ -12,7 +12,7 @@ from gnnperf.core import Failed, InputError, Subparsers, add_command, attempted,
 from gnnperf.trace import add_data_parsers
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 MAX_WORKERS, MAX_NAMED = 1024, 20
 ABOUT = """\
@@ -91,7 +91,12 @@ def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any]
         for _ in as_completed(futures):
             advance(1.0)
     done = iter(client.gather([future for future in futures if future.status == "finished"]))
-    return [next(done) if one.status == "finished" else Failed(f"{one.exception()}"[:200]) for one in futures]
+    return [next(done) if one.status == "finished" else Failed(_reason(one)) for one in futures]
+
+
+def _reason(future: Future) -> str:
+    """Of a worker that failed, or a cluster that went away."""
+    return f"{future.exception()}"[:200] if future.status == "error" else str(future.status)
 
 
 def _same(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -212,7 +212,8 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     tables = [str(Path(path).expanduser().resolve()) for path in config.op_tables]
     config = replace(config, path=str(raw), cache_dir=str(out), op_tables=tables)
     split, failed = opened(config, *given)[0], dict[str, str]()
-    out.mkdir(parents=True, exist_ok=True)
+    with untrusted.reading(out, "cannot be written", remedy="choose a folder that you may write to"):
+        out.mkdir(parents=True, exist_ok=True)
     if manifest_of(out) is None:
         write_bytes(out / BUILD, msgspec.json.encode(result))
 
@@ -242,10 +243,9 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     if isinstance(fitted, Failed):
         raise InputError(fitted.reason, where=str(raw))
     encoder = Encoder(AnalyticPredictor(fitted[0]), vocabulary, fitted[1], out)
-    encoded = done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given)
-    built, statistics = zip(*(made for _, made in encoded), strict=True)
-    split, normalizer = _without(split, failed, None), normalizer_of(one for one in statistics if one is not None)
-    held = io.BytesIO()
+    encoded = list(done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given))
+    split, held = _without(split, failed, None), io.BytesIO()
+    normalizer = normalizer_of(statistics for _, (_, statistics) in encoded if statistics is not None)
     torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fitted[0]), "floors": asdict(fitted[1]),
                 "normalizer": vars(normalizer)}, held)  # fmt: skip
     name = f"fitted-{content_digest(held.getvalue())}.pt"
@@ -253,8 +253,8 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     for one in (one for one in split.val if (raw / one / CARD).is_file()):  # names the processors
         (out / one).mkdir(parents=True, exist_ok=True)
         write_bytes(out / one / CARD, (raw / one / CARD).read_bytes())
-    whole = {run_of(name) for part in PARTS for name in split.part(part)}
-    built = tuple(one for one in built if run_of(one.run) in whole)
+    whole = _by_run(name for part in PARTS for name in split.part(part))
+    built = tuple(one for _, (one, _) in encoded if run_of(one.run) in whole)
     write_bytes(out / BUILD, msgspec.json.encode(replace(result, split=split, runs=built, fitted=name)))
     return split, failed
 
