@@ -148,7 +148,7 @@ def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier 
     base = lru_cache(READ)(lambda stored: analytic.predict(step(stored).graph, step(stored).cluster))
     reader = _Reader((build.settings["max_nodes"], build.settings["num_hops"]), graph, step, base)
     runs = {part: [one for one in build.runs if one.part == part] for part in (*PARTS, INTERVALS)}
-    steps = {part: tuple(StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
+    steps = {part: tuple[Step, ...](StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
     recordings = tuple(sampled(steps.pop(INTERVALS)))
     learned_from = content_digest(build.fitted, runs["train"], runs["val"])
     whole = content_digest(learned_from, runs["test"])

@@ -110,13 +110,14 @@ def fit_normalizer(graphs: Iterable[HeteroData]) -> Normalizer:
 def normalizer_of(statistics: Iterable[Statistics]) -> Normalizer:
     """As `fit_normalizer`, of graphs with these statistics."""
     moments, of_kinds = reduce(_joined, statistics)
-    parts: list[dict[str, Tensor]] = [{}, {}, {}, {}]
+    parts: tuple[dict[str, Tensor], ...] = ({}, {}, {}, {})
     for node_type, (count, mean, squares, low, high) in moments.items():
         sigma = np.sqrt(squares / np.maximum(count, 1))
         known = np.where(count > 0, [low, high], 0.0)  # [2, num_features]
         for part, values in zip(parts, (mean, np.where(sigma > 1e-6, sigma, np.inf), *known), strict=True):
             part[node_type] = torch.from_numpy(values).float()
-    return Normalizer(*parts, of_kinds)
+    mean_of, scale_of, low_of, high_of = parts
+    return Normalizer(mean_of, scale_of, low_of, high_of, of_kinds)
 
 
 def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:

@@ -106,9 +106,9 @@ def test_training_refuses_other_code_settings_and_sizes(
 ) -> None:
     with pytest.raises(InputError, match="segments of 8 nodes"):
         read(out, tmp_path, max_nodes=8 * 4)
-    for message, settings in (("axis is workload", {"axis": "workload"}), ("test_path", {"test_path": str(raw)})):
-        with pytest.raises(InputError, match=message):
-            load_data(DataConfig(path=str(out), **settings))
+    for config in (DataConfig(str(out), axis="workload"), DataConfig(str(out), test_path=str(raw))):
+        with pytest.raises(InputError, match=r"axis is workload|data\.test_path"):
+            load_data(config)
     monkeypatch.setattr(build, "code_fingerprint", lambda: "other constants")
     with pytest.raises(InputError, match="other code, constants or libraries"):
         load_data(DataConfig(path=str(out)))
