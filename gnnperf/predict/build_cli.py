@@ -12,7 +12,7 @@ from gnnperf.core import Failed, InputError, Subparsers, add_command, attempted,
 from gnnperf.trace import add_data_parsers
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
 MAX_WORKERS, MAX_NAMED = 1024, 20
 ABOUT = """\
@@ -26,7 +26,6 @@ exit code: 0, or 2 where recordings cannot be used; they are listed, and all oth
 EXAMPLES = """\
 gnnperf data build raw --out built --workers 8
 gnnperf data build raw --out /shared/built --scheduler tcp://scheduler:8786      workers of a cluster
-gnnperf data build raw --out built --set hardware=h100_sxm                        any key of train.py
 gnnperf train built                                                               then
 """
 
@@ -86,19 +85,11 @@ def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any]
     """`attempted` on Dask workers; what a killed worker had is done again by another one."""
     from distributed import as_completed
 
-    futures = client.map(attempted, items, function=client.submit(_same, function, pure=False), pure=False)
+    shared = client.submit(partial, function, pure=False)  # goes to each worker once, not with each item
+    futures = client.map(attempted, items, function=shared, pure=False)
     with task(what, len(items), "runs") as advance:
         for _ in as_completed(futures):
             advance(1.0)
     done = iter(client.gather([future for future in futures if future.status == "finished"]))
-    return [next(done) if one.status == "finished" else Failed(_reason(one)) for one in futures]
-
-
-def _reason(future: Future) -> str:
-    """Of a worker that failed, or a cluster that went away."""
-    return f"{future.exception()}"[:200] if future.status == "error" else str(future.status)
-
-
-def _same(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A task's result goes to each worker once, an argument with each task."""
-    return function
+    reasons = (str(one.exception() if one.status == "error" else one.status)[:200] for one in futures)
+    return [next(done) if one.status == "finished" else Failed(why) for one, why in zip(futures, reasons, strict=True)]

@@ -124,11 +124,7 @@ class StoredStep(Step):
 
 
 def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier | None) -> PreparedData:
-    """The data of a build, in a time that does not depend on what steps hold; fingerprints change with the code.
-
-    Raises:
-        InputError: an unfinished build, one of other code or settings, or what no build holds.
-    """
+    """The data of a build, in a time that does not depend on what steps hold; fingerprints change with the code."""
     folder, now = Path(config.path).expanduser(), _settings(config, given, 0)
     if build.split is None or build.code != code_fingerprint():
         what = "is not finished" if build.split is None else "was made by other code, constants or libraries"
@@ -199,9 +195,6 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
 
     Returns:
         What was built, and recording -> why it cannot be used. A split that is drawn is drawn without such.
-
-    Raises:
-        InputError: folders that overlap, settings without a build, or no run to train or validate on.
     """
     raw, out = (Path(path).expanduser().resolve() for path in (config.path, config.cache_dir))
     is_foreign = out.exists() and manifest_of(out) is None and not (out.is_dir() and not any(out.iterdir()))
@@ -280,10 +273,7 @@ def _without(split: Split, failed: Mapping[str, str], raw: Path | None) -> Split
 def _typical_steps(
     names: list[str], config: DataConfig, given: Given
 ) -> tuple[list[StoredRun], pd.DataFrame, dict[str, str]]:
-    """Write the typical steps of a run, of all recordings together and of each.
-
-    Returns these, the first of them of all together, tokens, and why recordings have none.
-    """
+    """Write typical steps of a run, of all recordings together and of each; tokens, and why recordings have none."""
     out = Path(config.cache_dir)
     results = {name: attempted(name, partial(_typical_step, config=config, given=given)) for name in names}
     failed = {name: one.reason for name, one in results.items() if isinstance(one, Failed)}
