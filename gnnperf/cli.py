@@ -22,7 +22,7 @@ MODULE_OF_COMMAND = {
     "report": "gnnperf.report.predict_cli",
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
-    "data": "gnnperf.trace.cli",
+    "data": "gnnperf.predict.build_cli",
     "train": "gnnperf.predict.train_cli",
     "record": "gnnperf.record.cli",
     "capture": "gnnperf.generate.capture_cli",

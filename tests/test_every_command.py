@@ -37,6 +37,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "roofline": ("{out}", "points"),
 }
 TESTED_IN = {  # what takes seconds has one test only
+    "data build": "tests/gnn/data/test_build.py",
     "predict": "tests/report/test_predict_command.py",
     "what-if": "tests/report/test_predict_command.py",
     "shard": "tests/shard/test_command.py",

@@ -10,7 +10,9 @@ from .documents import html_page as html_page
 from .documents import plotly_page as plotly_page
 from .documents import strict as strict
 from .documents import to_json as to_json
+from .errors import Failed as Failed
 from .errors import InputError as InputError
+from .errors import attempted as attempted
 from .errors import printable as printable
 from .errors import require as require
 from .errors import require_numbers as require_numbers

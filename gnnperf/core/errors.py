@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+REASON_CHARS = 500
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 
 
@@ -77,3 +80,19 @@ def require_writable(out: Path, suffixes: Collection[str]) -> None:
         raise InputError(f"suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(suffixes))
     if not out.parent.is_dir():
         raise InputError("no such folder", where=f"--out {out.parent}", remedy="create it first")
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why there is no result."""
+
+    reason: str
+
+
+def attempted(item: Any, function: Callable[[Any], Any]) -> Any:
+    """The result, or Failed: one bad input must not end work on thousands."""
+    try:
+        return function(item)
+    except Exception as error:
+        text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        return Failed(text[:REASON_CHARS])

@@ -1,3 +1,4 @@
+from . import storage as storage
 from .build import INTER as INTER
 from .build import INTRA as INTRA
 from .build import add_hardware as add_hardware

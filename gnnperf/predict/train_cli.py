@@ -78,18 +78,26 @@ def _train(args: argparse.Namespace) -> None:
 
 def _overrides(args: argparse.Namespace) -> list[str]:
     """What the flags stand for; the keys as they were written go over it."""
-    from gnnperf.gnn import drawn_axis, load_checkpoint
+    from gnnperf.gnn import load_checkpoint
 
-    folder = Path(args.folder).expanduser()
-    keys = ["data.op_tables=[]", f"trainer.progress_bar={str(not args.json).lower()}"]
-    if folder.is_dir() and not (folder / "splits.json").exists():
-        keys.append(f"data.axis={drawn_axis(folder)}")
+    keys = [*keys_of(args.folder), f"trainer.progress_bar={str(not args.json).lower()}"]
     if args.init is not None:
         model = load_checkpoint(Path(args.init)).model
         keys += ["experiment=fine_tune", *(f"model.{name}={getattr(model, name)}" for name in SIZES)]
     if args.source is not None:
         keys.append("experiment=transfer")
     return [*keys, *args.keys]
+
+
+def keys_of(given: str) -> list[str]:
+    """Keys that follow from a folder of recordings, or of a build."""
+    from gnnperf.gnn import build_keys, drawn_axis
+
+    folder = Path(given).expanduser()
+    if keys := build_keys(folder):
+        return keys
+    drawn = folder.is_dir() and not (folder / "splits.json").exists()
+    return ["data.op_tables=[]", *([f"data.axis={drawn_axis(folder)}"] if drawn else [])]
 
 
 def _document(trained: Trained) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`gnnperf inspect PATH...` and `gnnperf data list | fetch`."""
+"""`gnnperf inspect PATH...` and `gnnperf data list | fetch`; a package above adds `data build`."""
 
 from __future__ import annotations
 
@@ -40,13 +40,17 @@ gnnperf data fetch --kind '*' --mirror MIRROR      everything, from a folder
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add `inspect`, `data` and the two commands of `data`."""
+    """Add `inspect`."""
     short = "what a trace holds: ranks, steps, shapes, collectives, and what is missing"
     inspecting = add_command(subparsers, "inspect", short, INSPECT, INSPECT_EXAMPLES, inspect_paths)
     inspecting.add_argument("path", nargs="+", type=Path, metavar="PATH", help="file, directory of rank files, archive")
     inspecting.add_argument("--run", dest="recording", type=int, metavar="NUMBER", help="of several in one folder")
-    data = subparsers.add_parser("data", help="list and fetch public measurements")
-    commands = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
+
+
+def add_data_parsers(subparsers: Subparsers) -> Subparsers:
+    """Add `data`, `data list` and `data fetch`; returns what further commands of `data` are added to."""
+    data = subparsers.add_parser("data", help="list and fetch public measurements, build a data set of your own")
+    commands: Subparsers = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
     listing = add_command(commands, "list", "runs and tables, or single files", LIST, LIST_EXAMPLES, list_entries)
     _add_selection(listing)
     listing.add_argument("--files", action="store_true", help="one line per file")
@@ -57,6 +61,7 @@ def add_parsers(subparsers: Subparsers) -> None:
                           help=f"folder for files (default: {FOLDER})")  # fmt: skip
     fetching.add_argument("--mirror", type=Path, metavar="DIR",
                           help=f"take files from this folder (default: ${MIRROR_VARIABLE}, if set)")  # fmt: skip
+    return commands
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:

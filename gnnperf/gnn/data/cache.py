@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sized
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,9 +20,11 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.core import write_bytes
+from gnnperf.hardware import conf_dir
 
 PACKAGE = Path(__file__).resolve().parents[2]
-_SOURCES = ("core", "hardware", "graph", "analytic", "gnn/data")
+_SOURCES = ("core", "hardware", "trace", "graph", "schedule", "analytic", "gnn/data")
+_CATALOGS = ("hardware", "link", "host", "cluster", "analytic")
 
 
 @cache
@@ -33,9 +39,12 @@ def code_of(*sources: str, package: Path = PACKAGE) -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
 def code_fingerprint() -> str:
-    """Hash of the source of all packages that features depend on."""
-    return f"{torch.__version__} {code_of(*_SOURCES)}"
+    """Hash of what features depend on next to their inputs: source of packages, constants and catalogs, libraries."""
+    files = [file for group in _CATALOGS for file in sorted(conf_dir(group).rglob("*.yaml"))]
+    contents = [(file.name, file.read_bytes()) for file in files]
+    return content_digest(code_of(*_SOURCES), contents, [one.__version__ for one in (torch, np, pd)])
 
 
 def fingerprint(*parts: object) -> str:
@@ -46,18 +55,42 @@ def fingerprint(*parts: object) -> str:
     return digest.hexdigest()[:32]
 
 
-def cached_graphs(folder: Path, key: str, build: Callable[[], list[HeteroData]]) -> list[HeteroData]:
-    """The graphs stored as `key`, or those that `build` makes; a file that cannot be read is made anew."""
-    path = folder / "features" / f"{key}.pt"
+def cached_graph(path: Path, build: Callable[[], HeteroData]) -> HeteroData:
+    """The graph in a file, or the one that `build` makes; a file that cannot be read is made anew."""
     if path.is_file():
         with suppress(Exception):  # a damaged file can fail anywhere in torch's reader
-            return [HeteroData.from_dict(d) for d in torch.load(path, weights_only=True, map_location="cpu")]
-    graphs = build()
+            return read_graph(path)
+    graph = build()
     path.parent.mkdir(parents=True, exist_ok=True)
     held = io.BytesIO()
-    torch.save([g.to_dict() for g in graphs], held)
+    torch.save(_packed(graph), held)
     write_bytes(path, held.getvalue())
-    return graphs
+    return graph
+
+
+def read_graph(path: Path) -> HeteroData:
+    """The graph in a file, whose tensors are mapped into memory."""
+    packed = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+    result, end = dict[Any, dict[str, Any]](), dict.fromkeys(packed, 0)
+    for key, name, dtype, value in json.loads(packed["layout"]):
+        if dtype:  # `value` is its shape
+            begin, end[dtype] = end[dtype], end[dtype] + math.prod(value)
+            value = packed[dtype][begin : end[dtype]].view(value)
+        result.setdefault(tuple(key) if isinstance(key, list) else key, {})[name] = value
+    return HeteroData.from_dict(result)
+
+
+def _packed(graph: HeteroData) -> dict[str, str | torch.Tensor]:
+    """One tensor per dtype: torch's reader takes longer for the two hundred of a graph than training on it does."""
+    flat, layout = defaultdict[str, list[torch.Tensor]](list), []
+    for key, store in graph.to_dict().items():
+        for name, value in store.items():
+            if isinstance(value, torch.Tensor):
+                flat[str(value.dtype)].append(value.flatten())
+                layout.append((key, name, str(value.dtype), list(value.shape)))
+            else:
+                layout.append((key, name, "", value))
+    return {"layout": json.dumps(layout), **{dtype: torch.cat(values) for dtype, values in flat.items()}}
 
 
 def content_digest(*parts: object) -> str:

@@ -6,19 +6,14 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 
 import lightning
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.data.segments import SegmentedGraph
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.segments import SEGMENT_HOPS
 from gnnperf.gnn.settings import DataConfig
-
-# How far a segment sees beyond its own nodes in training. With fewer hops than layers, states at its rim are
-# approximate; with as many, ranks that often talk make it nearly the whole graph.
-SEGMENT_HOPS = 2
 
 # The order of an epoch, from seed and epoch only, and what each of several processes takes of it.
 
@@ -73,26 +68,19 @@ class SharedBatches(Sampler[list[int]]):
 
 
 class Examples(Dataset[HeteroData]):
-    """Graphs that fit `max_nodes`, and segments of those that do not, cut when they are requested.
+    """Graphs that fit `max_nodes`, and segments of those that do not, read or cut when they are requested.
 
     A segment sees `num_hops` beyond its own nodes (segments.SegmentedGraph).
     """
 
-    def __init__(self, graphs: Sequence[HeteroData], max_nodes: int, num_hops: int) -> None:
-        self._parts: list[HeteroData | tuple[SegmentedGraph, np.ndarray]] = []
-        for graph in graphs:
-            if (graph.num_nodes or 0) <= max_nodes:
-                self._parts.append(graph)
-                continue
-            whole = SegmentedGraph(graph, num_hops)
-            self._parts += [(whole, window) for window in whole.windows(max_nodes)]
+    def __init__(self, steps: Sequence[Step], max_nodes: int, num_hops: int) -> None:
+        self._parts = [make for step in steps for make in step.examples(max_nodes, num_hops)]
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def __getitem__(self, index: int) -> HeteroData:
-        part = self._parts[index]
-        return part if isinstance(part, HeteroData) else part[0].cut(part[1]).data
+        return self._parts[index]()
 
 
 class StepDataModule(lightning.LightningDataModule):
@@ -111,9 +99,7 @@ class StepDataModule(lightning.LightningDataModule):
         self.batch_size = config.batch_size
         max_nodes = config.max_nodes_per_batch // config.batch_size
         hops = min(num_hops, SEGMENT_HOPS)
-        graphs = {part: [step.data for step in data.steps[part]] for part in ("train", "val")}
-        self.train = Examples(graphs["train"], max_nodes, hops)
-        self.val = Examples(graphs["val"], max_nodes, hops)
+        self.train, self.val = (Examples(data.steps[part], max_nodes, hops) for part in ("train", "val"))
         self.batches = SharedBatches(EpochShuffle(len(self.train), seed), config.batch_size, rank, count)
 
     def train_dataloader(self) -> DataLoader:

@@ -8,9 +8,11 @@ slower, and what one kind learned of that link does not hold for another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
@@ -72,21 +74,50 @@ class Normalizer:
         return inside.all(1) & (kind < len(low))
 
 
-def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
-    """Statistics over all nodes of a type in these graphs; a type without nodes gets mean 0 and an infinite scale."""
-    mean, scale, low, high = {}, {}, {}, {}
-    for node_type in graphs[0].node_types:
-        x = torch.cat([g[node_type].x for g in graphs]).double()  # [all nodes of the type, num_features]
-        count = max(len(x), 1)
-        mu = x.sum(0) / count
-        sigma = ((x - mu).square().sum(0) / count).sqrt()
-        mean[node_type] = mu.float()
-        zero = torch.zeros_like(mu)
-        low[node_type] = (x.amin(0) if len(x) else zero).float()
-        high[node_type] = (x.amax(0) if len(x) else zero).float()
-        scale[node_type] = torch.where(sigma > 1e-6, sigma, torch.full_like(sigma, float("inf"))).float()
-    collectives = [g[COLLECTIVE] for g in graphs if COLLECTIVE in g.node_types]
-    return Normalizer(mean, scale, low, high, _of_kinds(collectives))
+# Of some graphs: node type -> [5, num_features] float64 (number of nodes, mean, sum of squared deviations, lowest,
+# highest), and the ranges by kind of collective.
+Statistics = tuple[dict[str, np.ndarray], dict[str, Tensor]]
+
+
+def statistics_of(graph: HeteroData) -> Statistics:
+    """What `fit_normalizer` needs to know of a graph."""
+    moments = {}
+    for node_type in graph.node_types:
+        x = graph[node_type].x.numpy().astype(np.float64)  # [n, num_features]
+        mean = x.sum(0) / max(len(x), 1)
+        ends = x.min(0, initial=np.inf), x.max(0, initial=-np.inf)
+        moments[node_type] = np.stack([np.full(x.shape[1], len(x)), mean, np.square(x - mean).sum(0), *ends])
+    return moments, _of_kinds([graph[COLLECTIVE]] if COLLECTIVE in graph.node_types else [])
+
+
+def _joined(one: Statistics, other: Statistics) -> Statistics:
+    """Of the graphs of both (Chan et al. 1979, updating formulae for computing sample variances)."""
+    moments = {}
+    for node_type, (count, mean, squares, low, high) in one[0].items():
+        more, its_mean, its_squares, its_low, its_high = other[0][node_type]  # [num_features] each
+        apart, share = its_mean - mean, more / np.maximum(count + more, 1)
+        both = squares + its_squares + apart**2 * count * share
+        ends = np.minimum(low, its_low), np.maximum(high, its_high)
+        moments[node_type] = np.stack([count + more, mean + apart * share, both, *ends])
+    return moments, _of_both_kinds(one[1], other[1])
+
+
+def fit_normalizer(graphs: Iterable[HeteroData]) -> Normalizer:
+    """Over all nodes of a type in these graphs; a type without nodes gets mean 0 and an infinite scale."""
+    return normalizer_of(map(statistics_of, graphs))
+
+
+def normalizer_of(statistics: Iterable[Statistics]) -> Normalizer:
+    """As `fit_normalizer`, of graphs with these statistics."""
+    moments, of_kinds = reduce(_joined, statistics)
+    parts: tuple[dict[str, Tensor], ...] = ({}, {}, {}, {})
+    for node_type, (count, mean, squares, low, high) in moments.items():
+        sigma = np.sqrt(squares / np.maximum(count, 1))
+        known = np.where(count > 0, [low, high], 0.0)  # [2, num_features]
+        for part, values in zip(parts, (mean, np.where(sigma > 1e-6, sigma, np.inf), *known), strict=True):
+            part[node_type] = torch.from_numpy(values).float()
+    mean_of, scale_of, low_of, high_of = parts
+    return Normalizer(mean_of, scale_of, low_of, high_of, of_kinds)
 
 
 def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:
@@ -107,12 +138,17 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     A feature with another constant now varies between the two. A node type that did not occur then is as it is later.
     """
     both = {t: _of_both(earlier, later, t) for t in later.mean}
-    more = max(len(n.of_kinds["low"]) for n in (earlier, later))
-    low, high = ([_extended(n.of_kinds[end], more, fill) for n in (earlier, later)]
-                 for end, fill in (("low", torch.inf), ("high", -torch.inf)))  # fmt: skip
-    of_kinds = {"low": torch.minimum(*low), "high": torch.maximum(*high)}
+    of_kinds = _of_both_kinds(earlier.of_kinds, later.of_kinds)
     mean, scale, lowest, highest = ({t: result[place] for t, result in both.items()} for place in range(4))
     return Normalizer(mean, scale, lowest, highest, of_kinds)
+
+
+def _of_both_kinds(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The range of both by kind of collective."""
+    more = max(len(of_kinds["low"]) for of_kinds in (one, other))
+    low, high = ([_extended(of_kinds[end], more, fill) for of_kinds in (one, other)]
+                 for end, fill in (("low", torch.inf), ("high", -torch.inf)))  # fmt: skip
+    return {"low": torch.minimum(*low), "high": torch.maximum(*high)}
 
 
 def _extended(rows: Tensor, count: int, fill: float) -> Tensor:

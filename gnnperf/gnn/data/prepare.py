@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,13 +20,14 @@ from gnnperf.analytic import (
     read_calibrated_calls,
 )
 from gnnperf.core import InputError, each
-from gnnperf.gnn.data.cache import cached_graphs, content_digest, fingerprint
+from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_run, typical
+from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.source import SourceMeasurements, SourceRuns, aligned_us, source_runs, with_model_ratio
 from gnnperf.gnn.data.splits import PARTS, Split, prefix_of, read_split, with_more_to_train, with_tests_of
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
@@ -44,7 +47,7 @@ class Earlier:
     base: tuple[AnalyticConstants, TypedFloors]  # what its network corrects, and continues to correct
 
 
-def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
+def fit_base(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
     """The analytical base, from training runs only, on one kind of device.
 
     On CPUs it has the calibrated ops of the data set's machine, which the card of `recording` names.
@@ -86,6 +89,18 @@ class Step:
     def nodes(self) -> pd.DataFrame:
         """Node table of the step."""
         return self.graph.nodes
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that the network is given."""
+        return self.data.num_nodes or 0
+
+    def examples(self, max_nodes: int, num_hops: int) -> Sequence[Callable[[], HeteroData]]:
+        """What makes `data`, or where it has more nodes each of its segments, which see `num_hops` beyond their own."""
+        if self.num_nodes <= max_nodes:
+            return [lambda: self.data]
+        whole = SegmentedGraph(self.data, num_hops)
+        return [partial(whole.segment, window) for window in whole.windows(max_nodes)]
 
     def stored(self, name: str) -> np.ndarray:
         """[num_nodes] a column of `data`; NaN at device and link nodes."""
@@ -129,11 +144,20 @@ class PreparedData:
     source_constants: AnalyticConstants | None = None
 
 
+MAX_FITTED_NODES, MIN_FITTED_RUNS = 2_000_000, 16
+
+
+def sampled(steps: Sequence[Any]) -> Sequence[Any]:
+    """Evenly spaced ones of steps with more than MAX_FITTED_NODES nodes, for what needs all at once in memory."""
+    stride = -(-sum(step.num_nodes for step in steps) // MAX_FITTED_NODES)
+    return steps[:: max(min(stride, len(steps) // MIN_FITTED_RUNS), 1)]
+
+
 def load_data(
     config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
     earlier: Earlier | None = None,
 ) -> PreparedData:  # fmt: skip
-    """Read a data set folder.
+    """Read a data set folder, or a build of one.
 
     Args:
         config: which data, how much of it.
@@ -145,6 +169,10 @@ def load_data(
         InputError: a bad split, another data set to test on without a run that is new, a run that cannot be read,
             unknown hardware, no measured latency in train, or an earlier base that is not of such data.
     """
+    from gnnperf.gnn.data.build import manifest_of, read_build  # which needs what is above
+
+    if (build := manifest_of(Path(config.path).expanduser())) is not None:
+        return read_build(config, build, (hardware, cluster), earlier)
     split, read = opened(config, hardware, cluster)
     if config.source_path is None:
         return prepare(config, split, read, earlier)
@@ -188,14 +216,14 @@ def prepare(
     tables = [run.graph.nodes for run in runs["train"]]
     if earlier is None:
         vocabulary, floors = fit_vocabulary(tables), fit_floors(tables)
-        fitted = _fit_constants(config, runs["train"], split.train[0])
+        fitted = fit_base(config, runs["train"], split.train[0])
     else:
         vocabulary, (fitted, floors) = joined(earlier.vocabulary, fit_vocabulary(tables)), earlier.base
     there = None if source is None else source.constants(runs["train"])
-    encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
+    encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
                        None if there is None else AnalyticPredictor(there))  # fmt: skip
     raw = {part: encoder.steps(part, runs[part]) for part in PARTS}
-    normalizer = fit_normalizer([step.data for step in raw["train"]])
+    normalizer = fit_normalizer(step.data for step in raw["train"])
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
     *parts, recordings = (tuple(replace(step, data=normalizer.apply(step.data)) for step in of_part)
@@ -243,7 +271,7 @@ def _predicted(step: Step) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True)
-class _Encoder:
+class Encoder:
     """Run -> HeteroData, cached on disk."""
 
     analytic: Predictor
@@ -255,18 +283,24 @@ class _Encoder:
 
     def steps(self, part: str, runs: Sequence[RunStep]) -> tuple[Step, ...]:
         """The runs' steps with raw (not normalized) features, which take long the first time."""
-        return tuple(self._encode(run) for run in each(runs, f"building features, {part}", "runs"))
+        return tuple(self.encode(run) for run in each(runs, f"building features, {part}", "runs"))
 
-    def _encode(self, run: RunStep) -> Step:
-        base, graph = self.analytic.predict(run.graph, run.cluster), run.graph
+    def encode(self, run: RunStep) -> Step:
+        """The run's step with raw features."""
+        base = self.analytic.predict(run.graph, run.cluster)
         source = self._source(run, base)
+        made = cached_graph(self.path_of(run, source), lambda: features(
+            run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source))  # fmt: skip
+        return Step(run.run, run.graph, made, run.cluster, base, run.step_us, run.workload)
+
+    def path_of(self, run: RunStep, source: SourceMeasurements | None = None) -> Path:
+        """The file of its features, named by all that they depend on."""
+        graph = run.graph
         measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, source)  # not in the fingerprint
         fitted = (self.analytic, collective_models_of(run.cluster))  # a file of models may change under its name
         key = fingerprint(graph.fingerprint, graph.name, graph.steps, measured, run.cluster, fitted, self.vocabulary,
                           self.floors)  # fmt: skip
-        made = cached_graphs(self.cache_dir, key, lambda: [features(
-            graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source)])  # fmt: skip
-        return Step(run.run, graph, made[0], run.cluster, base, run.step_us, run.workload)
+        return self.cache_dir / "features" / f"{key}.pt"
 
     def _source(self, run: RunStep, base: Prediction) -> SourceMeasurements | None:
         """What the network is shown of the source machine; None: there is none."""

@@ -141,8 +141,8 @@ def run_of(recording: str) -> str:
 
 
 def read_run(
-    root: Path, name: str, cache_dir: Path, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
-    bucket_bytes: float | None = None,
+    root: Path, name: str, cache_dir: Path | None, hardware: DeviceSpec | None = None,
+    cluster: ClusterSpec | None = None, bucket_bytes: float | None = None,
 ) -> RunGraph:  # fmt: skip
     """What was recorded as `name`, <run> or <run>/<repeat>, below `root`.
 

@@ -22,6 +22,9 @@ from torch_geometric.data import HeteroData
 from gnnperf.core import TIMED_RELATIONS, WORK_TYPES
 from gnnperf.schedule import topological_order
 
+# How far a segment sees beyond its own nodes in training. With fewer hops than layers, states at its rim are
+# approximate; with as many, ranks that often talk make it nearly the whole graph.
+SEGMENT_HOPS = 2
 WORK = tuple(map(str, WORK_TYPES))
 TIMED = frozenset(map(str, TIMED_RELATIONS))
 SMALLEST_WINDOW = 1 / 16  # of what a segment may hold: a larger halo (a hub) does not shrink with the window
@@ -79,6 +82,10 @@ class SegmentedGraph:
         for node_type in WORK:
             data[node_type].target = data[node_type].target.masked_fill(~inner[node_type], torch.nan)
         return GraphSegment(data, inner)
+
+    def segment(self, window: np.ndarray) -> HeteroData:
+        """The data of the segment around [window] rows."""
+        return self.cut(window).data
 
     def _of_type(self, rows: np.ndarray, node_type: str) -> np.ndarray:
         first = self.first[node_type]

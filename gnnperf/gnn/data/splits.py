@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +17,7 @@ from gnnperf.gnn.data.recordings import CARD, COMPLETE, read_json, read_recordin
 from gnnperf.gnn.data.runs import run_of, workload_of
 
 PARTS = ("train", "val", "test")
+SPLITS = "splits.json"
 BY_RUN, BY_WORKLOAD = "run", "workload"
 BY_PROGRAM = (BY_RUN, BY_WORKLOAD)  # first words of axes along which the program of a recording determines its part
 
@@ -43,7 +44,7 @@ def read_split(dataset: Path, axis: str) -> Split:
     """
     if not dataset.is_dir():
         raise InputError("no such folder", where=str(dataset), remedy="set data.path to a folder of recordings")
-    path = dataset / "splits.json"
+    path = dataset / SPLITS
     with untrusted.reading(path, "not JSON"):
         axes = _read_axes(path) if path.is_file() else {axis: drawn_parts(dataset, axis)}
         if axis not in axes:
@@ -167,17 +168,17 @@ def drawn_axis(dataset: Path) -> str:
     return BY_WORKLOAD if len(programs) > 1 else BY_RUN
 
 
-def drawn_parts(dataset: Path, axis: str) -> dict[str, list[str]]:
-    """Part -> recordings of the folder; along BY_WORKLOAD, runs of one program are in one part.
+def drawn_parts(dataset: Path, axis: str, left_out: Container[str] = ()) -> dict[str, list[str]]:
+    """Part -> recordings of the folder that are not `left_out`; along BY_WORKLOAD, runs of a program are in one part.
 
     Raises:
         InputError: another axis, or fewer than two runs or programs.
     """
     if axis not in BY_PROGRAM:
-        raise InputError("no such file", where=str(dataset / "splits.json"),
+        raise InputError("no such file", where=str(dataset / SPLITS),
                          remedy=f"write it, or set data.axis={BY_RUN}: then a split is drawn")  # fmt: skip
     units: dict[str, list[str]] = {}
-    for name in recordings_below(dataset):
+    for name in (name for name in recordings_below(dataset) if name not in left_out):
         # A number by itself is a repeat: then the data set itself is the folder of one run.
         run = "" if name.isdecimal() else run_of(name)
         units.setdefault(run if axis == BY_RUN else workload_of(dataset / name), []).append(name)

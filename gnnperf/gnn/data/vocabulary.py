@@ -47,6 +47,12 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
     return Vocabulary({t: {f: tuple(sorted(words)) for f, words in fields.items()} for t, fields in seen.items()})
 
 
+def distinct_words(nodes: pd.DataFrame) -> pd.DataFrame:
+    """What matters of a node table for `fit_vocabulary`, once."""
+    columns = ["node_type", *FIELDS[:-1], "thread", "stream"]
+    return nodes.dropna(subset="latency_us")[[*columns, "latency_us"]].drop_duplicates(columns)
+
+
 def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:
     """The earlier words with the codes that they have, and behind them the later ones that are new."""
     return Vocabulary(

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import console, csv_text, each, write_text
-from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.prepare import PreparedData, Step, sampled
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
 from gnnperf.gnn.evaluation.metrics import ALL, compare
@@ -50,10 +50,10 @@ def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALU
     """Part ("val", "test") -> comparison table; a part without runs is left out.
 
     Predictors: gnn; base (analytical, else typed floor), which the network corrects; analytic; one constant per op;
-    a copy of the nearest training run.
+    a copy of the nearest training run. Of very large parts, evenly spaced runs count (prepare.sampled).
     """
-    nearest = fit_nearest_run({step.run: step.nodes for step in data.steps["train"]})
-    return {part: _compare(network, data.steps[part], nearest, part) for part in parts if data.steps[part]}
+    nearest = fit_nearest_run({step.run: step.nodes for step in sampled(data.steps["train"])})
+    return {part: _compare(network, sampled(data.steps[part]), nearest, part) for part in parts if data.steps[part]}
 
 
 def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun, part: str) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.module import StepDataModule
-from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.prepare import PreparedData, sampled
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.stored import check_storable
@@ -150,7 +150,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     """
     judged = [
         Judged(step, residuals_of(network, step), texts_of(step.nodes["node_type"]), run_of(step.run))
-        for step in data.steps["val"]
+        for step in sampled(data.steps["val"])
     ]
     usual = usual_shares(judged)
     scheduled = scheduled_shares(judged, usual, (NodeType.HOST,) if data.source_constants is None else usual)

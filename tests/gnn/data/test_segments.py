@@ -20,6 +20,7 @@ from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.module import Examples, batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
+from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, outputs_of
@@ -144,10 +145,11 @@ def test_every_label_is_learned_from_once_in_a_pass() -> None:
 
 
 def test_a_whole_graph_stays_as_it_is_and_a_segment_joins_a_batch_with_others() -> None:
-    small = Examples([DATA], max_nodes=1000, num_hops=2)
+    step = Step("a", GRAPH, DATA, cluster(), AnalyticPredictor().predict(GRAPH, cluster()), 1.0)
+    small = Examples([step], max_nodes=1000, num_hops=2)
     assert len(small) == 1
     assert small[0] is DATA
-    cut = Examples([DATA], max_nodes=20, num_hops=2)
+    cut = Examples([step], max_nodes=20, num_hops=2)
     batch = batch_of([cut[0], DATA])
     assert batch.num_graphs == 2
     assert batch.num_nodes == (cut[0].num_nodes or 0) + (DATA.num_nodes or 0)

@@ -1,0 +1,322 @@
+"""A data set of many runs that is made ahead, by workers, and read from disk in training.
+
+    build.json            what the folder holds, written last; before, that it will be a build
+    steps/<key>/          typical step of a recording, or of a run: graph and labels
+    features/<key>.pt     raw features of a step, or of a segment of one
+    fitted-<key>.pt       vocabulary, constants, floors, normalizer
+
+A key is a hash of all that the content depends on: what is there is not made again, and names of runs cannot clash.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import torch
+from torch_geometric.data import HeteroData
+
+from gnnperf.analytic import AnalyticPredictor, constants_from_plain
+from gnnperf.core import Failed, InputError, attempted, replacing_folder, untrusted, write_bytes
+from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint, read_graph
+from gnnperf.gnn.data.floors import TypedFloors, fit_floors
+from gnnperf.gnn.data.normalizer import Normalizer, Statistics, normalizer_of, statistics_of
+from gnnperf.gnn.data.prepare import Earlier, Encoder, PreparedData, Step, fit_base, opened, sampled
+from gnnperf.gnn.data.recordings import CARD
+from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, cluster_for, merged, read_run, run_of, typical, workload_of
+from gnnperf.gnn.data.segments import SEGMENT_HOPS, SegmentedGraph
+from gnnperf.gnn.data.splits import PARTS, SPLITS, Split, drawn_parts
+from gnnperf.gnn.data.vocabulary import Vocabulary, distinct_words, fit_vocabulary
+from gnnperf.gnn.settings import DataConfig
+from gnnperf.graph import Prediction, storage
+from gnnperf.hardware import ClusterSpec, DeviceSpec
+
+BUILD, LABELS = "build.json", "labels.npz"
+INTERVALS = "intervals"  # part of single recordings of the validation runs
+READ = 4  # steps that stay in memory
+AGAIN = "run `gnnperf data build` again"
+Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A step on disk."""
+
+    part: str  # of the split, or INTERVALS
+    run: str  # its name
+    step: str  # key of its folder
+    num_nodes: int
+    step_us: float  # measured
+    workload: str
+    device_kind: str
+    features: str = ""  # file
+    examples: tuple[str, ...] = ()  # the same, or the files of its segments
+
+
+@dataclass(frozen=True)
+class Build:
+    """The content of BUILD."""
+
+    code: str  # that it was made by
+    settings: dict[str, Any]
+    split: Split | None = None  # None: it is not finished
+    runs: tuple[StoredRun, ...] = ()
+    fitted: str = ""  # file
+
+
+def manifest_of(folder: Path) -> Build | None:
+    """What a build holds; None: another folder."""
+    path = folder / BUILD
+    with untrusted.reading(path, "is not of `gnnperf data build`, or damaged"):
+        return msgspec.json.decode(path.read_bytes(), type=Build) if path.is_file() else None
+
+
+def build_keys(folder: Path) -> list[str]:
+    """Keys of train.py that a training on this build repeats; none of another folder."""
+    build = manifest_of(folder)
+    made = {} if build is None else build.settings
+    return [f"data.{name}={json.dumps(made[name])}" for name in ("axis", "op_tables", "bucket_bytes") if made]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What reads a build, and keeps the last READ results."""
+
+    segments: tuple[int, int]  # most nodes, hops
+    graph: Callable[[str], HeteroData]  # file -> normalized
+    step: Callable[[StoredRun], RunStep]
+    base: Callable[[StoredRun], Prediction]
+
+
+class StoredStep(Step):
+    """A step that is read when it is requested."""
+
+    def __init__(self, stored: StoredRun, reader: _Reader) -> None:
+        vars(self).update(run=stored.run, step_us=stored.step_us, workload=stored.workload, of=stored, reader=reader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("graph", "cluster"):
+            return getattr(self.reader.step(self.of), name)
+        if name in ("data", "base"):
+            return self.reader.graph(self.of.features) if name == "data" else self.reader.base(self.of)
+        raise AttributeError(name)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that the network is given."""
+        return int(self.of.num_nodes)
+
+    def examples(self, max_nodes: int, num_hops: int) -> Sequence[Callable[[], HeteroData]]:
+        """As of any step; refuses segments of another size than on disk."""
+        now, made = (max_nodes, num_hops), self.reader.segments
+        if now != made and self.num_nodes > min(max_nodes, made[0]):
+            raise InputError(f"segments of {now[0]} nodes and {now[1]} hops", where="data.max_nodes_per_batch",
+                             allowed=f"{made[0]} and {made[1]}, as built", remedy=AGAIN)  # fmt: skip
+        return [partial(self.reader.graph, name) for name in self.of.examples]
+
+
+def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier | None) -> PreparedData:
+    """The data of a build, in a time that does not depend on what steps hold; fingerprints change with the code."""
+    folder, now = Path(config.path).expanduser(), _settings(config, given, 0)
+    if build.split is None or build.code != code_fingerprint():
+        what = "is not finished" if build.split is None else "was made by other code, constants or libraries"
+        raise InputError(f"the build {what}", where=str(folder), remedy=AGAIN)
+    if earlier is not None:
+        raise InputError("a build is for a new network", where="init_from", remedy="train on the recordings")
+    for name in sorted(now.keys() - {"max_nodes", "num_hops"}):
+        if now[name] != build.settings[name]:
+            raise InputError(f"{name} is {now[name]}"[:200], where=str(folder), remedy=AGAIN,
+                             allowed=f"{build.settings[name]}"[:200] + ", as built")  # fmt: skip
+    with untrusted.reading(folder / build.fitted, "is damaged", remedy=AGAIN):
+        fitted = torch.load(folder / build.fitted, weights_only=True)
+    constants = constants_from_plain(fitted["constants"], build.fitted)
+    analytic, normalizer = AnalyticPredictor(constants), Normalizer(**fitted["normalizer"])
+    graph = lru_cache(READ)(lambda name: normalizer.apply(read_graph(folder / "features" / name)))
+    step = lru_cache(READ)(lambda stored: _read_step(folder, stored, given))
+    base = lru_cache(READ)(lambda stored: analytic.predict(step(stored).graph, step(stored).cluster))
+    reader = _Reader((build.settings["max_nodes"], build.settings["num_hops"]), graph, step, base)
+    runs = {part: [one for one in build.runs if one.part == part] for part in (*PARTS, INTERVALS)}
+    steps = {part: tuple[Step, ...](StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
+    recordings = tuple(sampled(steps.pop(INTERVALS)))
+    learned_from = content_digest(build.fitted, runs["train"], runs["val"])
+    whole = content_digest(learned_from, runs["test"])
+    return PreparedData(build.split, steps, recordings, Vocabulary(**fitted["vocabulary"]), constants,
+                        TypedFloors(**fitted["floors"]), normalizer, whole, learned_from, {})  # fmt: skip
+
+
+def _settings(config: DataConfig, given: Given, num_layers: int) -> dict[str, Any]:
+    for name in ("test_path", "train_paths", "source_path"):
+        if getattr(config, name):
+            raise InputError("a build is of one data set", where=f"data.{name}", remedy="train on the recordings")
+    made = {name: getattr(config, name) for name in ("axis", "op_tables", "bucket_bytes")}
+    max_nodes, num_hops = config.max_nodes_per_batch // config.batch_size, min(num_layers, SEGMENT_HOPS)
+    return {**made, "op_tables": list(config.op_tables), "hardware": repr(given[0]), "cluster": repr(given[1]),
+            "max_nodes": max_nodes, "num_hops": num_hops}  # fmt: skip
+
+
+def _write_step(step: RunStep, folder: Path) -> None:
+    labels: dict[str, Any] = {**vars(step.isolated), "step_us": step.step_us, "cross_step": step.graph.cross_step}
+    with replacing_folder(folder) as temporary:
+        storage.write_files(step.graph, temporary)
+        np.savez(temporary / LABELS, **labels)
+
+
+def _read_step(out: Path, stored: StoredRun, given: Given) -> RunStep:
+    folder = out / "steps" / stored.step
+    graph = storage.read_graph(folder)
+    with untrusted.reading(folder, "is damaged", remedy=f"remove it; {AGAIN}"), np.load(folder / LABELS) as labels:
+        graph = replace(graph, cross_step=labels["cross_step"])
+        isolated, step_us = IsolatedLabels(labels["usual_us"], labels["steady_us"]), float(labels["step_us"])
+    return RunStep(stored.run, graph, cluster_for(graph, *given), step_us, isolated, stored.workload)
+
+
+# Building: recordings --_typical_steps--> steps, tokens --_fitted--> base --_encoded--> features, statistics
+
+
+Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]
+
+
+def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped) -> tuple[Split, dict[str, str]]:
+    """Build the recordings of `config.path` in the folder `config.cache_dir`.
+
+    Args:
+        config: data set and settings of the training.
+        given: hardware of all runs.
+        num_layers: of the network; segments see no farther.
+        mapped: `attempted` of a function for each of some items, in their order; its last argument names the work.
+
+    Returns:
+        What was built, and recording -> why it cannot be used. A split that is drawn is drawn without such.
+    """
+    raw, out = (Path(path).expanduser().resolve() for path in (config.path, config.cache_dir))
+    is_foreign = out.exists() and manifest_of(out) is None and not (out.is_dir() and not any(out.iterdir()))
+    if is_foreign or raw == out or raw in out.parents or out in raw.parents or manifest_of(raw) is not None:
+        raise InputError("is not empty, or overlaps with the recordings", where=str(out),
+                         allowed="a new folder, or one that was built from recordings")  # fmt: skip
+    result = Build(code_fingerprint(), _settings(config, given, num_layers))
+    tables = [str(Path(path).expanduser().resolve()) for path in config.op_tables]
+    config = replace(config, path=str(raw), cache_dir=str(out), op_tables=tables)
+    split, failed = opened(config, *given)[0], dict[str, str]()
+    with untrusted.reading(out, "cannot be written", remedy="choose a folder that you may write to"):
+        out.mkdir(parents=True, exist_ok=True)
+    if manifest_of(out) is None:
+        write_bytes(out / BUILD, msgspec.json.encode(result))
+
+    def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> Iterator[tuple[Any, Any]]:
+        for item, made in zip(items, mapped(partial(function, **known), items, what), strict=True):
+            if isinstance(made, Failed):
+                failed.update(dict.fromkeys(item if isinstance(item, list) else names[run_of(item.run)], made.reason))
+            else:
+                yield item, made
+
+    names = _by_run(name for part in PARTS for name in split.part(part))
+    steps: dict[str, list[StoredRun]] = {}  # run -> that of all its recordings, those of each
+    words: dict[str, pd.DataFrame] = {}
+    for of_run, made in done(_typical_steps, list(names.values()), "reading runs", config=config, given=given):
+        failed |= made[2]
+        steps[run_of(of_run[0])], words[run_of(of_run[0])] = made[:2]
+    split = _without(split, failed, raw)
+    train, val, test = ([steps[run] for run in _by_run(split.part(part))] for part in PARTS)
+    runs = [replace(one[0], part=part) for part, of in (("train", train), ("val", val)) for one in of]
+    for part, of in ((INTERVALS, val), ("test", test)):
+        runs += [replace(single, part=part) for one in of for single in one[1:]]
+    if len({one.device_kind for one in runs}) > 1:
+        raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
+    vocabulary = fit_vocabulary([words[run] for run in _by_run(split.train)])
+    fit = partial(_fitted, config=config, given=given, recording=split.train[0])
+    (fitted,) = mapped(fit, [sampled([one[0] for one in train])], "fitting")
+    if isinstance(fitted, Failed):
+        raise InputError(fitted.reason, where=str(raw))
+    encoder = Encoder(AnalyticPredictor(fitted[0]), vocabulary, fitted[1], out)
+    encoded = list(done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given))
+    split, held = _without(split, failed, None), io.BytesIO()
+    normalizer = normalizer_of(statistics for _, (_, statistics) in encoded if statistics is not None)
+    torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fitted[0]), "floors": asdict(fitted[1]),
+                "normalizer": vars(normalizer)}, held)  # fmt: skip
+    name = f"fitted-{content_digest(held.getvalue())}.pt"
+    write_bytes(out / name, held.getvalue())
+    for one in (one for one in split.val if (raw / one / CARD).is_file()):  # names the processors
+        (out / one).mkdir(parents=True, exist_ok=True)
+        write_bytes(out / one / CARD, (raw / one / CARD).read_bytes())
+    whole = _by_run(name for part in PARTS for name in split.part(part))
+    built = tuple(one for _, (one, _) in encoded if run_of(one.run) in whole)
+    write_bytes(out / BUILD, msgspec.json.encode(replace(result, split=split, runs=built, fitted=name)))
+    return split, failed
+
+
+def _by_run(recordings: Iterable[str]) -> dict[str, list[str]]:
+    result: dict[str, list[str]] = {}
+    for name in recordings:
+        result.setdefault(run_of(name), []).append(name)
+    return result
+
+
+def _without(split: Split, failed: Mapping[str, str], raw: Path | None) -> Split:
+    """The split of what can be used, drawn again where it was drawn."""
+    parts = {part: [name for name in split.part(part) if name not in failed] for part in PARTS}
+    if raw is not None and failed and not (raw / SPLITS).is_file():
+        parts = drawn_parts(raw, split.axis, failed)
+    if not (parts["train"] and parts["val"]):
+        reasons = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:3])
+        raise InputError(f"no run to train or to validate on can be used:{reasons}", where="gnnperf data build")
+    return Split(split.axis, **{part: tuple(names) for part, names in parts.items()})
+
+
+def _typical_steps(
+    names: list[str], config: DataConfig, given: Given
+) -> tuple[list[StoredRun], pd.DataFrame, dict[str, str]]:
+    """Write typical steps of a run, of all recordings together and of each; tokens, and why recordings have none."""
+    out = Path(config.cache_dir)
+    results = {name: attempted(name, partial(_typical_step, config=config, given=given)) for name in names}
+    failed = {name: one.reason for name, one in results.items() if isinstance(one, Failed)}
+    made = {name: one for name, one in results.items() if name not in failed}
+    if not made:
+        raise InputError(next(iter(failed.values())))
+    keys, steps = zip(*made.values(), strict=True)
+    (whole,), key = merged(steps), keys[0] if len(keys) == 1 else fingerprint(*keys)
+    if not (out / "steps" / key).is_dir():
+        _write_step(whole, out / "steps" / key)
+    of = [(whole.run, key, whole), *((name, *one) for name, one in made.items())]
+    stored = [StoredRun("", run, at, step.graph.num_nodes, step.step_us, step.workload, step.cluster.device.kind)
+              for run, at, step in of]  # fmt: skip
+    return stored, distinct_words(whole.graph.nodes), failed
+
+
+def _typical_step(name: str, config: DataConfig, given: Given) -> tuple[str, RunStep]:
+    """Key and typical step of a recording, which then is on disk."""
+    raw, out = Path(config.path), Path(config.cache_dir)
+    key = fingerprint(storage.fingerprint([raw / name]), given, config.bucket_bytes)
+    if not (out / "steps" / key).is_dir():
+        _write_step(typical(read_run(raw, name, None, *given, config.bucket_bytes)), out / "steps" / key)
+    return key, _read_step(out, StoredRun("", name, key, 0, 0.0, workload_of(raw / name), ""), given)
+
+
+def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recording: str) -> tuple[Any, Any]:
+    """Constants and floors of the analytical base."""
+    steps = [_read_step(Path(config.cache_dir), stored, given) for stored in sample]
+    return fit_base(config, steps, recording), fit_floors([step.graph.nodes for step in steps])
+
+
+def _encoded(
+    stored: StoredRun, encoder: Encoder, settings: dict[str, Any], given: Given
+) -> tuple[StoredRun, Statistics | None]:
+    """Write features of a step, and of its segments where it is too large; returns statistics of a training step."""
+    step = _read_step(encoder.cache_dir, stored, given)
+    path, data = encoder.path_of(step), encoder.encode(step).data
+    examples, max_nodes, num_hops = [path.name], settings["max_nodes"], settings["num_hops"]
+    if data.num_nodes > max_nodes and stored.part in ("train", "val"):
+        whole = SegmentedGraph(data, num_hops)
+        windows = dict(enumerate(whole.windows(max_nodes)))
+        examples = [f"{path.stem}-{max_nodes}-{num_hops}-{number}.pt" for number in windows]
+        for name, window in zip(examples, windows.values(), strict=True):
+            cached_graph(path.with_name(name), partial(whole.segment, window))
+    made = replace(stored, num_nodes=data.num_nodes, features=path.name, examples=tuple(examples))
+    return made, statistics_of(data) if stored.part == "train" else None
