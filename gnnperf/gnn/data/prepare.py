@@ -25,7 +25,8 @@ from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_run, typical
-from gnnperf.gnn.data.source import SourceMeasurements, SourceRuns, aligned_us, source_runs, with_model_ratio
+from gnnperf.gnn.data.source import MovedRuns, SourceRuns, moved_runs, source_runs
+from gnnperf.gnn.data.speed_factors import SpeedFactors
 from gnnperf.gnn.data.splits import PARTS, Split, prefix_of, read_split, with_more_to_train, with_tests_of
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.gnn.settings import DataConfig
@@ -113,7 +114,7 @@ class PreparedData:
             machine takes, which is taken out of their labels.
         training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
             after the same training has one.
-        source_constants: of the analytical model on the source machine; None: there is no source.
+        speed_factors: expected latency here / on the source machine; None: there is no source.
     """
 
     split: Split
@@ -126,7 +127,7 @@ class PreparedData:
     fingerprint: str
     training_fingerprint: str
     machine_scales: Mapping[str, MachineScales]
-    source_constants: AnalyticConstants | None = None
+    speed_factors: SpeedFactors | None = None
 
 
 def load_data(
@@ -191,9 +192,8 @@ def prepare(
         fitted = _fit_constants(config, runs["train"], split.train[0])
     else:
         vocabulary, (fitted, floors) = joined(earlier.vocabulary, fit_vocabulary(tables)), earlier.base
-    there = None if source is None else source.constants(runs["train"])
-    encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
-                       None if there is None else AnalyticPredictor(there))  # fmt: skip
+    moved = None if source is None else moved_runs(source, [*runs["train"], *runs["val"]])
+    encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), moved)
     raw = {part: encoder.steps(part, runs[part]) for part in PARTS}
     normalizer = fit_normalizer([step.data for step in raw["train"]])
     if earlier is not None:
@@ -206,8 +206,9 @@ def prepare(
         given["train"], given["val"], [_predicted(step) for step in recordings], vocabulary, floors, normalizer
     )
     whole = content_digest(learned_from, given["test"])
+    factors = None if moved is None else moved.factors
     return PreparedData(
-        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales, there
+        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales, factors
     )
 
 
@@ -250,8 +251,7 @@ class _Encoder:
     vocabulary: Vocabulary
     floors: TypedFloors
     cache_dir: Path
-    source: SourceRuns | None = None
-    source_analytic: Predictor | None = None
+    source: MovedRuns | None = None
 
     def steps(self, part: str, runs: Sequence[RunStep]) -> tuple[Step, ...]:
         """The runs' steps with raw (not normalized) features, which take long the first time."""
@@ -259,7 +259,7 @@ class _Encoder:
 
     def _encode(self, run: RunStep) -> Step:
         base, graph = self.analytic.predict(run.graph, run.cluster), run.graph
-        source = self._source(run, base)
+        source = None if self.source is None else self.source.of(run)
         measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, source)  # not in the fingerprint
         fitted = (self.analytic, collective_models_of(run.cluster))  # a file of models may change under its name
         key = fingerprint(graph.fingerprint, graph.name, graph.steps, measured, run.cluster, fitted, self.vocabulary,
@@ -267,12 +267,3 @@ class _Encoder:
         made = cached_graphs(self.cache_dir, key, lambda: [features(
             graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source)])  # fmt: skip
         return Step(run.run, graph, made[0], run.cluster, base, run.step_us, run.workload)
-
-    def _source(self, run: RunStep, base: Prediction) -> SourceMeasurements | None:
-        """What the network is shown of the source machine; None: there is none."""
-        if self.source is None or self.source_analytic is None:
-            return None
-        step = self.source.step_of(run)
-        measured_us = np.full(run.graph.num_nodes, np.nan) if step is None else aligned_us(run.graph, step)
-        there_us = self.source_analytic.predict(run.graph, run.cluster).latency_us
-        return with_model_ratio(measured_us, base.latency_us, there_us)

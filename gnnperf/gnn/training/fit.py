@@ -151,7 +151,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         Judged(step, residuals_of(network, step), texts_of(step.nodes["node_type"]), run_of(step.run))
         for step in data.steps["val"]
     ]
-    usual, has_source = usual_shares(judged), data.source_constants is not None
+    usual, has_source = usual_shares(judged), data.speed_factors is not None
     start = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
     scheduled = scheduled_shares(judged, start)
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
