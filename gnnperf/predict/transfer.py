@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.core import InputError, Source
-from gnnperf.gnn import Checkpoint, RunGraph, SourceMeasurements, SpeedFactors, aligned_us
+from gnnperf.gnn import Checkpoint, RunGraph, SpeedFactors, aligned_us
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.gnn import GnnPredictor
@@ -46,8 +46,7 @@ class TransferPredictor:
         if self.edited is not None:
             source_us = np.where(self.edited.touched, np.nan, source_us[self.edited.came_from])
         base = self.network.analytic.predict(graph, cluster)
-        source = SourceMeasurements(source_us, self.factors.of(graph.nodes, source_us))
-        given = self.network.given(graph, cluster, base, source)
+        given = self.network.given(graph, cluster, base, self.factors.moved_us(graph.nodes, source_us))
         known = np.isfinite(source_us)  # [num_nodes]
         covered = known | given.known_op | np.isfinite(base.latency_us)
         latency_us, mean_us = np.where(covered, given.latency_us, np.nan)  # [num_nodes] each

@@ -259,11 +259,13 @@ class _Encoder:
 
     def _encode(self, run: RunStep) -> Step:
         base, graph = self.analytic.predict(run.graph, run.cluster), run.graph
-        source = None if self.source is None else self.source.of(run)
-        measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, source)  # not in the fingerprint
+        moved_us = None if self.source is None else self.source.moved_us(run)
+        measured = content_digest(
+            graph.nodes["latency_us"].to_numpy(), run.isolated, moved_us
+        )  # not in the fingerprint
         fitted = (self.analytic, collective_models_of(run.cluster))  # a file of models may change under its name
         key = fingerprint(graph.fingerprint, graph.name, graph.steps, measured, run.cluster, fitted, self.vocabulary,
                           self.floors)  # fmt: skip
         made = cached_graphs(self.cache_dir, key, lambda: [features(
-            graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source)])  # fmt: skip
+            graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, moved_us)])  # fmt: skip
         return Step(run.run, graph, made[0], run.cluster, base, run.step_us, run.workload)

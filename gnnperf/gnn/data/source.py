@@ -25,42 +25,22 @@ from gnnperf.gnn.data.speed_factors import MeasuredTwice, SpeedFactors, fit_spee
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align
 
-NUM_COLUMNS = 5
 MOST_FITS = 10  # of speed factors without some of the runs
 
 
-@dataclass(frozen=True)
-class SourceMeasurements:
-    """What a source machine measured of the nodes of a step."""
+def source_base_us(nodes: pd.DataFrame, analytic_base_us: np.ndarray, moved_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] us that the network corrects.
 
-    measured_us: np.ndarray  # [num_nodes] there, NaN unknown
-    speed_factor: np.ndarray  # [num_nodes] expected latency here / there; 1 where nothing was measured
-
-    def padded(self, num_nodes: int) -> SourceMeasurements:
-        """The same for a graph with more nodes behind these, of which nothing was measured."""
-        more = num_nodes - len(self.measured_us)
-        return SourceMeasurements(np.append(self.measured_us, np.full(more, np.nan)),
-                                  np.append(self.speed_factor, np.ones(more)))  # fmt: skip
-
-
-def source_numbers(
-    nodes: pd.DataFrame, analytic_base_us: np.ndarray, source: SourceMeasurements | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """[num_nodes] us that the network corrects, and [num_nodes, NUM_COLUMNS] features source_* (core.WORK_FEATURES).
-
-    [num_nodes] `analytic_base_us` is the base without a source; `source` None: nothing was measured.
+    `analytic_base_us` [num_nodes] is the base without a source, `moved_us` [num_nodes] what the source measured times
+    the speed factor, NaN unknown.
     """
-    if source is None:
-        return analytic_base_us, np.zeros((len(nodes), NUM_COLUMNS))
-    known = (np.nan_to_num(source.measured_us) > 0) & (analytic_base_us > 0)  # [num_nodes]
-    ratio, factor = np.zeros(len(nodes)), np.log(source.speed_factor)
-    ratio[known] = np.log(source.measured_us[known] / analytic_base_us[known]) + factor[known]
+    known = (np.nan_to_num(moved_us) > 0) & (analytic_base_us > 0)  # [num_nodes]
+    ratio = np.zeros(len(nodes))
+    ratio[known] = np.log(moved_us[known] / analytic_base_us[known])
     kind = pd.Series(node_kinds(nodes).astype(str))
-    of_kind = _class_means(kind, ratio, known)
     of_op = _class_means(kind + " " + texts_of(nodes["op_name"]), ratio, known)
-    imputed = np.where(np.isnan(of_op), np.nan_to_num(of_kind), of_op)
-    columns = np.stack([known, ratio, factor, np.nan_to_num(of_op), np.nan_to_num(of_kind)], axis=1)
-    return analytic_base_us * np.exp(np.where(known, ratio, imputed)), columns
+    imputed = np.where(np.isnan(of_op), np.nan_to_num(_class_means(kind, ratio, known)), of_op)
+    return analytic_base_us * np.exp(np.where(known, ratio, imputed))
 
 
 def _class_means(names: pd.Series, log_ratio: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -90,11 +70,10 @@ class MovedRuns:
     factors: SpeedFactors  # of new runs
     own: Mapping[str, SpeedFactors]  # run that factors are fitted on -> those of other runs
 
-    def of(self, run: RunStep) -> SourceMeasurements:
-        """What the network is shown of the source machine."""
-        measured_us = self.source.measured_us(run)
+    def moved_us(self, run: RunStep) -> np.ndarray:
+        """[num_nodes] what the source machine measured, times speed factors; NaN unknown."""
         factors = self.own.get(run_of(run.run), self.factors)
-        return SourceMeasurements(measured_us, factors.of(run.graph.nodes, measured_us))
+        return factors.moved_us(run.graph.nodes, self.source.measured_us(run))
 
 
 def moved_runs(source: SourceRuns, runs: Sequence[RunStep]) -> MovedRuns:

@@ -38,11 +38,11 @@ class SpeedFactors:
 
     effects: Mapping[str, float]
 
-    def of(self, nodes: pd.DataFrame, there_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] factors of measured latencies [num_nodes]; 1 where nothing was measured."""
+    def moved_us(self, nodes: pd.DataFrame, there_us: np.ndarray) -> np.ndarray:
+        """[num_nodes] expected latencies here of what took `there_us` [num_nodes]; NaN: not measured."""
         names, values = _classes(nodes, there_us)
         known = pd.Series(self.effects, dtype=np.float64).reindex(names.ravel()).fillna(0.0).to_numpy()
-        return np.exp((known.reshape(names.shape) * values).sum(axis=1))
+        return there_us * np.exp((known.reshape(names.shape) * values).sum(axis=1))
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,9 @@ from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph, typical, undisturbed
 from gnnperf.gnn.data.source import (
-    NUM_COLUMNS,
-    SourceMeasurements,
     SourceRuns,
     aligned_us,
-    source_numbers,
+    source_base_us,
     source_runs,
 )
 from tests.gnn.data.data_sets import write_card
@@ -29,29 +27,13 @@ NODES = pd.DataFrame({
     "op_name": ["mm", "mm", "add", "add", "mm"],
 })  # fmt: skip
 ANALYTIC_US = np.array([10.0, 20.0, 5.0, 3.0, 0.0])
-MEASURED = SourceMeasurements(np.array([40.0, np.nan, np.nan, np.nan, 7.0]), np.array([0.5, 1.0, 1.0, 1.0, 1.0]))
+MOVED_US = np.array([20.0, np.nan, np.nan, np.nan, 7.0])
 
 
 def test_the_base_is_measured_else_analytical_times_the_mean_ratio_of_the_op_else_of_the_kind() -> None:
-    """The one usable node took 4 times its analytical latency there; the speed factor of 0.5 leaves 2."""
-    base_us, columns = source_numbers(NODES, ANALYTIC_US, MEASURED)
-    np.testing.assert_allclose(base_us, [0.5 * 40.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
-    half, two = np.log(0.5), np.log(2.0)
-    np.testing.assert_allclose(columns, [
-        [1, two, half, two, two], [0, 0, 0, two, two], [0, 0, 0, 0, two], [0, 0, 0, 0, 0], [0, 0, 0, two, two],
-    ])  # fmt: skip
-
-
-def test_without_a_source_the_base_is_analytical_and_every_column_zero() -> None:
-    base_us, columns = source_numbers(NODES, ANALYTIC_US, None)
-    assert base_us is ANALYTIC_US
-    assert columns.shape == (5, NUM_COLUMNS) and not columns.any()
-
-
-def test_added_nodes_were_not_measured() -> None:
-    padded = MEASURED.padded(7)
-    assert np.isnan(padded.measured_us[5:]).all()
-    assert padded.speed_factor[5:].tolist() == [1.0, 1.0]
+    """The one usable node takes twice its analytical latency."""
+    base_us = source_base_us(NODES, ANALYTIC_US, MOVED_US)
+    np.testing.assert_allclose(base_us, [20.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
 
 
 # A source on which everything takes twice as long.
@@ -88,7 +70,7 @@ def test_the_speed_factors_of_other_runs_leave_little_to_correct(corrected: Prep
         for kind in map(str, WORK_TYPES):
             target = step.data[kind].target.numpy()
             known = np.isfinite(target)
-            np.testing.assert_allclose(target[known], 0.0, atol=0.01)  # log(0.5) without factors
+            np.testing.assert_allclose(target[known], 0.0, atol=0.02)  # log(0.5) without factors
             labeled += known.sum()
     assert labeled > 0
 

@@ -21,9 +21,9 @@ def test_an_op_has_its_own_factor_and_an_unseen_one_that_of_its_family() -> None
     there_us = np.array([10.0, 10.0, 20.0, 20.0])
     here_us = there_us * [0.25, 0.5, 0.25, 0.5]
     factors = fit_speed_factors([MeasuredTwice(nodes, here_us, there_us)] * 20)
-    assert factors.of(nodes, there_us) == pytest.approx([0.25, 0.5, 0.25, 0.5], rel=0.02)
-    between = factors.of(calls("conv"), np.array([10.0]))[0]
-    assert between == pytest.approx(1 / np.sqrt(8), rel=0.1)
+    assert factors.moved_us(nodes, there_us) == pytest.approx(here_us, rel=0.02)
+    between = factors.moved_us(calls("conv"), np.array([10.0]))
+    assert between == pytest.approx([10.0 / np.sqrt(8)], rel=0.1)
 
 
 def test_effects_are_shrunk_by_their_priors() -> None:
@@ -31,13 +31,13 @@ def test_effects_are_shrunk_by_their_priors() -> None:
     there_us = np.array([8.0])
     factors = fit_speed_factors([MeasuredTwice(calls("mm"), np.array([4.0]), there_us)])
     half = np.log(0.5)
-    assert np.log(factors.of(calls("mm"), there_us)) == pytest.approx([half * 1300 / 1301])
+    assert np.log(factors.moved_us(calls("mm"), there_us) / 8.0) == pytest.approx([half * 1300 / 1301])
     other = calls("mm").assign(op_name="relu", family="elementwise")
-    assert np.log(factors.of(other, there_us)) == pytest.approx([half * (1000 + 100) / 1301])
+    assert np.log(factors.moved_us(other, there_us) / 8.0) == pytest.approx([half * (1000 + 100) / 1301])
 
 
-def test_what_was_not_measured_has_no_factor() -> None:
-    there_us = np.array([8.0, np.nan, 0.0])
+def test_what_was_not_measured_is_not_moved() -> None:
+    there_us = np.array([8.0, np.nan, 0.0])  # 0 stays 0
     factors = fit_speed_factors([MeasuredTwice(calls("mm", "mm", "mm"), np.array([4.0, 4.0, 4.0]), there_us)])
-    assert factors.of(calls("mm", "mm", "mm"), there_us)[1:].tolist() == [1.0, 1.0]
+    assert np.isnan(factors.moved_us(calls("mm", "mm", "mm"), there_us)).tolist() == [False, True, False]
     assert not fit_speed_factors([MeasuredTwice(calls("mm"), np.array([np.nan]), np.array([1.0]))]).effects
