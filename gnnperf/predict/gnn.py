@@ -137,7 +137,7 @@ class GnnPredictor:
     def given(
         self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, moved_us: np.ndarray | None = None
     ) -> Predicted:
-        """What the network predicts for every node of one step, from the analytical base and `moved_us` (gnn.features)."""
+        """What the network predicts for every node of one step; `moved_us` as in gnn.features."""
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
         if moved_us is not None:  # a link that is added was not measured
             moved_us = np.append(moved_us, np.full(over.num_nodes - graph.num_nodes, np.nan))

@@ -260,9 +260,7 @@ class _Encoder:
     def _encode(self, run: RunStep) -> Step:
         base, graph = self.analytic.predict(run.graph, run.cluster), run.graph
         moved_us = None if self.source is None else self.source.moved_us(run)
-        measured = content_digest(
-            graph.nodes["latency_us"].to_numpy(), run.isolated, moved_us
-        )  # not in the fingerprint
+        measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, moved_us)  # of no fingerprint
         fitted = (self.analytic, collective_models_of(run.cluster))  # a file of models may change under its name
         key = fingerprint(graph.fingerprint, graph.name, graph.steps, measured, run.cluster, fitted, self.vocabulary,
                           self.floors)  # fmt: skip

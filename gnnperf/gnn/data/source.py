@@ -20,7 +20,7 @@ import pandas as pd
 from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.recordings import read_recordings
-from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, read_run, run_of, undisturbed
+from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, occurrences, read_run, run_of, without_contention
 from gnnperf.gnn.data.speed_factors import MeasuredTwice, SpeedFactors, fit_speed_factors
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align
@@ -101,10 +101,10 @@ def moved_runs(source: SourceRuns, runs: Sequence[RunStep]) -> MovedRuns:
 
 
 def aligned_us(graph: ExecutionGraph, source: RunGraph) -> np.ndarray:
-    """[num_nodes] latencies of `source` at the same nodes of `graph`; NaN where it has no such node."""
-    step, usual_us = undisturbed(source)
-    rows = align(graph, step)  # [num_nodes]
-    return np.where(rows >= 0, usual_us[rows], np.nan)
+    """[num_nodes] latencies of `source` at the same nodes of `graph`, without stalls; NaN where it has no such node."""
+    steps = occurrences(source.graph.for_predictors())
+    latency_us, rows = steps.lower_quartile(without_contention(source)[0]), align(graph, steps.last)
+    return np.where(rows >= 0, latency_us[rows], np.nan)
 
 
 def source_runs(folder: Path, cache_dir: Path) -> SourceRuns:

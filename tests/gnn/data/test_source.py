@@ -12,7 +12,7 @@ from synthetic import SPLIT, read
 
 from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
-from gnnperf.gnn.data.runs import RunGraph, typical, undisturbed
+from gnnperf.gnn.data.runs import Occurrences, RunGraph, typical
 from gnnperf.gnn.data.source import (
     SourceRuns,
     aligned_us,
@@ -53,8 +53,15 @@ def with_source(cache: Path, recorded: str = "abcde") -> PreparedData:
 
 
 def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
-    measured_us = undisturbed(read("a"))[1]
-    np.testing.assert_allclose(aligned_us(typical(read("a")).graph, twice("a")), 2.0 * measured_us)
+    step = typical(read("a")).graph
+    np.testing.assert_allclose(aligned_us(step, twice("a")), 2.0 * aligned_us(step, read("a")))
+
+
+def test_stalls_of_a_step_and_zeros_do_not_count() -> None:
+    """1, 2, 3, 100: between 1 and 2; of 0, 4, 8 a quarter from 4 to 8; one step has no third node."""
+    steps = Occurrences(typical(read("a")).graph, np.array([[0, 4, 8], [1, 5, -1], [2, 6, -1], [3, 7, -1]]))
+    values = np.array([1.0, 100.0, 2.0, 3.0, 0.0, 8.0, 4.0, np.nan, np.nan])
+    np.testing.assert_allclose(steps.lower_quartile(values), [1.75, 5.0, np.nan])
 
 
 @pytest.fixture(scope="module")
