@@ -102,7 +102,7 @@ class TracePredictor:
         return replace(
             after.with_latencies(latency_us, source, reason=reason),
             lag_us=self.measured.edge_lags_us(graph, came_from),
-            isolated=only(after.isolated, ~np.isfinite(latency_us)),
+            isolated=only(after.isolated, ~np.isfinite(latency_us) | outer),
             warnings=after.warnings,
             rank_start_us=self.measured.rank_start_us,
         )

@@ -142,7 +142,8 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     kernels and transfers, unless the steps of the validation runs err less with another one, by more than chance.
 
     Corrections of host work are overhead, which steps of all sizes share. Those of kernels and transfers improve single
-    nodes, and err together in a step of another size or program. Where the base is a measurement, all are kept alike.
+    nodes, and err together in a step of another size or program. Where the base comes from another machine's trace,
+    scheduled latencies start with no correction.
 
     Returns:
         node type -> shares, where not all corrections are kept; 0 leaves the base.
@@ -152,7 +153,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         for step in data.steps["val"]
     ]
     usual, has_source = usual_shares(judged), data.speed_factors is not None
-    start = {t: share if has_source or t == NodeType.HOST else 0.0 for t, share in usual.items()}
+    start = {t: share if t == NodeType.HOST and not has_source else 0.0 for t, share in usual.items()}
     scheduled = scheduled_shares(judged, start)
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
     for node_type, shares in chosen.items():
