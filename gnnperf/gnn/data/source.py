@@ -92,7 +92,7 @@ def moved_runs(source: SourceRuns, runs: Sequence[RunStep]) -> MovedRuns:
     if not steps:
         raise InputError("the source machine has no recording of a training run", where="data.source_path",
                          allowed="a data set that recorded the same runs, under the same names")  # fmt: skip
-    names, own = list(steps), {}
+    names, own = list(steps), dict[str, SpeedFactors]()
     for first in range(min(MOST_FITS, len(names))):
         left_out = names[first::MOST_FITS]
         factors = fit_speed_factors([step for name, step in steps.items() if name not in left_out])

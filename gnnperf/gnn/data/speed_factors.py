@@ -60,8 +60,8 @@ def fit_speed_factors(steps: Sequence[MeasuredTwice]) -> SpeedFactors:
     if not parts:
         return SpeedFactors({})
     names, values, log_ratio, weight = (np.concatenate(one) for one in zip(*parts, strict=True))
-    code, classes = pd.factorize(names.ravel())
-    code, count = code.reshape(names.shape), len(classes)
+    flat, classes = pd.factorize(names.ravel())
+    code, count = flat.reshape(names.shape), len(classes)
     prior = np.zeros(count)
     prior[code] = PRIOR_RUNS
     pair = (code[:, :, None] * count + code[:, None, :]).ravel()
