@@ -15,9 +15,8 @@ from .data.runs import RunGraph as RunGraph
 from .data.runs import node_kinds as node_kinds
 from .data.runs import run_of as run_of
 from .data.runs import typical as typical
-from .data.source import SourceMeasurements as SourceMeasurements
 from .data.source import aligned_us as aligned_us
-from .data.source import with_model_ratio as with_model_ratio
+from .data.speed_factors import SpeedFactors as SpeedFactors
 from .data.splits import drawn_axis as drawn_axis
 from .data.step_time import contended_step_time_us as contended_step_time_us
 from .data.step_time import step_time_us as step_time_us

@@ -19,6 +19,7 @@ from gnnperf.gnn.data.archive import Archive, read_archive, refused_in, write_ar
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.prepare import Earlier, PreparedData
+from gnnperf.gnn.data.speed_factors import SpeedFactors
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals.steps import Intervals
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -26,7 +27,7 @@ from gnnperf.gnn.models.stored import check_network, feature_names
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import Shares, Trust, fit_trust
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 13
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 14
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"
@@ -47,7 +48,7 @@ class Checkpoint:
             network's latency is taken.
         provenance: gnnperf and library versions, data set fingerprint, split, seed, training settings.
         intervals: of its predictions; None: it was not calibrated.
-        source_constants: of the analytical model on the source machine (data.source); None: there is none.
+        speed_factors: expected latency on this machine / on the source machine (data.source); None: there is none.
         sha256: of the file; "" before it is saved.
     """
 
@@ -60,7 +61,7 @@ class Checkpoint:
     trust: Trust
     provenance: Mapping[str, Any]
     intervals: Intervals | None = None
-    source_constants: AnalyticConstants | None = None
+    speed_factors: SpeedFactors | None = None
     sha256: str = ""
 
     def network(self) -> TypedGNN:
@@ -99,7 +100,7 @@ def make_checkpoint(
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
     trust = fit_trust(data.steps["train"], unseen)
     parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, trust)
-    return Checkpoint(model, *parts, provenance, source_constants=data.source_constants)
+    return Checkpoint(model, *parts, provenance, speed_factors=data.speed_factors)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
@@ -138,26 +139,25 @@ class _Header:
 
 
 def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
-    source = checkpoint.source_constants
+    factors = checkpoint.speed_factors
     return {
         "format": FORMAT, "schema_version": SCHEMA_VERSION, "features": feature_names(),
         "model": dataclasses.asdict(checkpoint.model), "vocabulary": dataclasses.asdict(checkpoint.vocabulary),
         "constants": _plain_constants(checkpoint.constants), "floors": dataclasses.asdict(checkpoint.floors),
         "trust": dataclasses.asdict(checkpoint.trust), "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else dataclasses.asdict(checkpoint.intervals),
-        "source_constants": None if source is None else _plain_constants(source),
+        "speed_factors": None if factors is None else dataclasses.asdict(factors),
     }  # fmt: skip
 
 
 def _from_plain(stored: Archive) -> Checkpoint:
-    plain, source = stored.plain, stored.plain.get("source_constants")
+    plain = stored.plain
     tensors: dict[str, dict[str, Tensor]] = {}  # group, of the normalizer with its part -> name -> tensor
     for name, tensor in stored.tensors.items():
         group, _, last = name.rpartition("/")
         tensors.setdefault(group, {})[last] = tensor
     parts = {
         "constants": constants_from_plain(plain.get("constants"), "constants"),
-        "source_constants": None if source is None else constants_from_plain(source, "source_constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "normalizer": {one.name: tensors.get(f"normalizer/{one.name}") for one in dataclasses.fields(Normalizer)},
         "weights": tensors.get("weights"),

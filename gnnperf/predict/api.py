@@ -142,7 +142,7 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     from gnnperf.predict.intervals import with_calibrated_bounds
 
     loaded = load_checkpoint(Path(checkpoint))
-    if loaded.source_constants is not None:
+    if loaded.speed_factors is not None:
         raise InputError("the checkpoint corrects measurements of another machine and predicts nothing without them",
                          where="checkpoint", remedy="pass it as transfer=")  # fmt: skip
     models = Models(

@@ -27,7 +27,6 @@ from gnnperf.gnn import (
     WORK,
     Checkpoint,
     NodeOutput,
-    SourceMeasurements,
     TypedGNN,
     features,
     outputs_of,
@@ -136,13 +135,13 @@ class GnnPredictor:
 
     @torch.no_grad()
     def given(
-        self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, source: SourceMeasurements | None = None
+        self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, moved_us: np.ndarray | None = None
     ) -> Predicted:
-        """What the network predicts for every node of one step, from the analytical base and what a source measured."""
+        """What the network predicts for every node of one step; `moved_us` as in gnn.features."""
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
-        if source is not None:
-            source = source.padded(over.num_nodes)
-        data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, source)
+        if moved_us is not None:  # a link that is added was not measured
+            moved_us = np.append(moved_us, np.full(over.num_nodes - graph.num_nodes, np.nan))
+        data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, moved_us)
         estimates = outputs_of(self.network, known.normalizer.apply(data))
         latency_us, base_us, known_op = _by_row(data, estimates, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan

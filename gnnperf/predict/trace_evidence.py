@@ -6,6 +6,7 @@ touched by an edit, or on other hardware   measured x model after / model before
 a kernel with a closed form on both GPUs   model after x retained(measured / model before)  trace
 the same, and the model does not know it   measured x ratio of its family's modeled nodes,  scaled
                                            without any that of memory or link bandwidths
+a transfer that now leaves its node        model after                                      analytic, gnn
 host work on another host                  measured x ratio of single-thread speeds         trace
 a stall, the wait for untraced ranks       measured                                         trace
 never measured                             NaN: the next predictor of the order             -
@@ -33,6 +34,7 @@ OTHER_STEPS = "measured in another step of this trace"
 BY_MODEL = "measured in this trace, times the ratio that the model predicts for the change"
 BY_HOST = "measured in this trace, times the ratio of the hosts' single-thread speeds"
 BY_FAMILY = "measured in this trace, times the ratio of modeled nodes of its family"
+BY_LINK = "predicted for the link between nodes; this trace measured the transfer within a node"
 SET = "set by an edit from a measurement"
 SHORT = 2.0  # times the launch floor: a kernel that does little but start
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
@@ -91,6 +93,8 @@ class TracePredictor:
             reason[changed], reason[by_host], reason[guessed] = BY_MODEL, BY_HOST, BY_FAMILY
             reason[changed & (ratio == 1.0)] = self._as_measured
         latency_us = measured_us * ratio
+        outer = changed & self._leaves_its_node(graph, cluster, came_from) & np.isfinite(after.latency_us)
+        latency_us[outer], source[outer], reason[outer] = after.latency_us[outer], after.source[outer], BY_LINK
         given_us = self._given_us(graph, came_from, touched)
         given = np.isfinite(given_us)
         latency_us[given], source[given], reason[given] = given_us[given], Source.TRACE, SET
@@ -98,7 +102,7 @@ class TracePredictor:
         return replace(
             after.with_latencies(latency_us, source, reason=reason),
             lag_us=self.measured.edge_lags_us(graph, came_from),
-            isolated=only(after.isolated, ~np.isfinite(latency_us)),
+            isolated=only(after.isolated, ~np.isfinite(latency_us) | outer),
             warnings=after.warnings,
             rank_start_us=self.measured.rank_start_us,
         )
@@ -137,6 +141,13 @@ class TracePredictor:
             rates.append((one.intra if ranks <= one.ranks_per_node else one.inter).sustained_bytes_per_s)
             moved.append(1.0 - 1.0 / np.maximum(size, 2))
         return moved[1] / moved[0] * rates[0] / rates[1]
+
+    def _leaves_its_node(self, graph: ExecutionGraph, cluster: ClusterSpec, came_from: np.ndarray) -> np.ndarray:
+        """[num_nodes] whether a transfer crosses the link between nodes, and that of the trace did not."""
+        outer = [(one.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy() & (one.world_size > on.ranks_per_node)
+                 & (((size := one.nodes["group_size"].to_numpy()) < 0) | (size > on.ranks_per_node))
+                 for one, on in ((self.measured.graph, self.traced), (graph, cluster))]  # fmt: skip
+        return outer[1] & ~outer[0][came_from]
 
     def _given_us(self, graph: ExecutionGraph, came_from: np.ndarray, touched: np.ndarray) -> np.ndarray:
         """[num_nodes] measured latencies that an edit put in place of the step's own; NaN: none."""

@@ -122,7 +122,7 @@ def _document(trained: Trained) -> dict[str, Any]:
 def _next(trained: Trained, folder: str) -> str:
     """The command that predicts with the favored model; without --source the checkpoint holds the analytical one."""
     favors_network = trained.verdict.use == "network"
-    if trained.data.source_constants is not None:
+    if trained.data.speed_factors is not None:
         return f"gnnperf predict TRACE --set transfer={trained.path}" if favors_network else f"gnnperf train {folder}"
     analytic = "" if favors_network else " --set mode=analytic"
     return f"gnnperf predict TRACE --checkpoint {trained.path} --set evidence=none{analytic}"

@@ -123,7 +123,7 @@ def _calibrated(checkpoint: Checkpoint, model: TypedGNN, data: PreparedData) -> 
     from gnnperf.predict.intervals import calibrated
     from gnnperf.predict.request import Mode
 
-    if data.source_constants is None:
+    if data.speed_factors is None:
         predictors = {mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}
         intervals, misses = calibrated(predictors, data.recordings)
         return replace(checkpoint, intervals=intervals), step_errors(misses[Mode.hybrid], misses[Mode.analytic])

@@ -1,6 +1,8 @@
 """A step on another machine: the network corrects what the trace measured on its own.
 
-latency = measured in the trace x exp(residual)         of nodes that an edit changed: analytical x mean ratio of the op
+latency = measured in the trace x speed factor x exp(residual)
+
+A node that an edit changed starts from the analytical prediction x mean ratio of its op.
 
 The checkpoint is of `train.py data.path=RUNS_THERE data.source_path=SAME_RUNS_HERE`.
 """
@@ -11,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError, Source
-from gnnperf.gnn import Checkpoint, RunGraph, aligned_us, typical, with_model_ratio
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.gnn import Checkpoint, RunGraph, SpeedFactors, aligned_us
+from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.whatif import Edited
@@ -28,7 +29,7 @@ class TransferPredictor:
     """Latencies on the machine that the network was trained on, from those of a trace of another one."""
 
     network: GnnPredictor  # trained with a source machine
-    there: Predictor  # the analytical model of the trace's machine
+    factors: SpeedFactors  # expected latency there / on the trace's machine
     source_us: np.ndarray  # [num_nodes of the step] measured in the trace, NaN unknown
     edited: Edited | None = None  # the edit whose graph is predicted; None: the step itself
 
@@ -45,8 +46,7 @@ class TransferPredictor:
         if self.edited is not None:
             source_us = np.where(self.edited.touched, np.nan, source_us[self.edited.came_from])
         base = self.network.analytic.predict(graph, cluster)
-        there_us = self.there.predict(graph, cluster).latency_us
-        given = self.network.given(graph, cluster, base, with_model_ratio(source_us, base.latency_us, there_us))
+        given = self.network.given(graph, cluster, base, self.factors.moved_us(graph.nodes, source_us))
         known = np.isfinite(source_us)  # [num_nodes]
         covered = known | given.known_op | np.isfinite(base.latency_us)
         latency_us, mean_us = np.where(covered, given.latency_us, np.nan)  # [num_nodes] each
@@ -57,15 +57,15 @@ class TransferPredictor:
 def transfer_of(
     checkpoint: Checkpoint, graph: ExecutionGraph, step: ExecutionGraph, traced: ClusterSpec
 ) -> TransferPredictor:
-    """The predictor of a step of a trace; a node's measurement is its mean over the graph's steps, without contention.
+    """The predictor of a step of a trace; measurements are lower quartiles over its steps, without contention.
 
     Raises InputError: the checkpoint was trained without a source machine.
     """
-    if checkpoint.source_constants is None:
+    if checkpoint.speed_factors is None:
         raise InputError(
             "the checkpoint was trained without a source machine", where="transfer",
             remedy="train with data.path=RUNS_ON_THE_OTHER_MACHINE data.source_path=THE_SAME_RUNS_ON_THIS_ONE, "
             "or pass it as checkpoint=",
         )  # fmt: skip
-    source_us = aligned_us(step, typical(RunGraph(graph.name, graph, traced)))
-    return TransferPredictor(GnnPredictor(checkpoint), AnalyticPredictor(checkpoint.source_constants), source_us)
+    source_us = aligned_us(step, RunGraph(graph.name, graph, traced))
+    return TransferPredictor(GnnPredictor(checkpoint), checkpoint.speed_factors, source_us)

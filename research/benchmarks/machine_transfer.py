@@ -7,8 +7,8 @@ validate, every other run that both machines recorded is judged. Network and set
 
     copy         what the first machine measured
     analytical   constants fitted on the second machine's shared runs; no measurement of the judged run
-    ratio        copy x analytical of the second machine / analytical of the first, both fitted on the shared runs
-    network      experiment=transfer: corrects the copy
+    factors      copy x speed factors of classes of nodes, fitted on the shared runs
+    network      experiment=transfer: corrects these
     again        another recording of the run by the second machine: the noise; of runs that it recorded twice
 """
 
@@ -22,12 +22,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn import build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import PreparedData, Step, prepare
 from gnnperf.gnn.data.recordings import Repeats, read_recordings
-from gnnperf.gnn.data.runs import read_run, run_of
-from gnnperf.gnn.data.source import source_runs, with_model_ratio
+from gnnperf.gnn.data.runs import read_run, run_of, typical
+from gnnperf.gnn.data.source import source_runs
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.evaluation.metrics import gmae
@@ -74,9 +73,9 @@ def judged(folder: Path, num_runs: int, seed: int) -> pd.DataFrame:
     rows: dict[str, Mapping[str, float]] = {}
     steps = data.steps["test"]
     network_us = [isolated_prediction(network, step) for step in steps]
-    rows["copy"] = figures(steps, [_stored(step, "base_us") for step in steps])
+    rows["copy"] = figures(steps, [_copy_us(step) for step in steps])
     rows["analytical"] = figures(steps, [_stored(step, "analytic_us") for step in steps])
-    rows["ratio"] = figures(steps, [_ratio_us(step, data) for step in steps])
+    rows["factors"] = figures(steps, [_stored(step, "base_us") for step in steps])
     rows["network"] = figures(steps, [one.usual_us for one in network_us], [one.scheduled_us for one in network_us])
     rows["again"] = _again(steps)
     return pd.DataFrame([{"row": row, **values} for row, values in rows.items()])
@@ -107,12 +106,13 @@ def _stored(step: Step, name: str) -> np.ndarray:
     return result
 
 
-def _ratio_us(step: Step, data: PreparedData) -> np.ndarray:
-    """[num_nodes] the copy times the ratio of the analytical models."""
-    assert data.source_constants is not None, "it was prepared with a source"
-    there = AnalyticPredictor(data.source_constants).predict(step.graph, step.cluster).latency_us
-    source = with_model_ratio(_stored(step, "base_us"), step.base.latency_us, there)
-    return source.measured_us * source.model_ratio
+def _copy_us(step: Step) -> np.ndarray:
+    """[num_nodes] means over the steps that the first machine recorded; NaN where it has no such node."""
+    source = source_runs(FIRST, Path(DataConfig().cache_dir).expanduser())
+    there = typical(source.read(source.recordings[run_of(step.run)]))
+    rows = align(step.graph, there.graph)  # [num_nodes]
+    measured_us = np.where(rows >= 0, there.isolated.usual_us[rows], np.nan)
+    return np.where(np.nan_to_num(measured_us) > 0, measured_us, np.nan)
 
 
 def figures(

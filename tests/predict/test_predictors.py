@@ -26,7 +26,7 @@ from gnnperf.predict.measurements import COPY
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import retained
 from gnnperf.predict.request import Mode, Request, TraceEvidence
-from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
+from gnnperf.predict.trace_evidence import BY_LINK, TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
 from gnnperf.schedule.step_measurements import measured_step
@@ -333,6 +333,21 @@ def test_a_transfer_that_a_wait_for_untraced_ranks_hides_moves_with_the_link() -
     short = _awaiting(4e6, here / 2)  # shorter than the model's transfer: no rank waited
     result = TracePredictor(measured_step(short, short.steps[0]), DGX1, AnalyticPredictor(), slower)
     assert result.predict(slower.graph, on).latency_us[[3, 4]] == pytest.approx([0.0, there / 2])
+
+
+def test_a_transfer_that_leaves_its_node_is_that_of_the_model() -> None:
+    """Two ranks of one node move to two: there is no measurement of the link between them."""
+    apart, predictor = replace(DGX1, ranks_per_node=1), _predictor()
+    graph = predictor.measured.graph
+    transfer = (graph.nodes["node_type"] == "collective").to_numpy()
+    prediction = predictor.predict(graph, apart)
+    assert prediction.latency_us[transfer] == pytest.approx(
+        AnalyticPredictor().predict(graph, apart).latency_us[transfer]
+    )
+    assert set(prediction.source[transfer]) == {Source.ANALYTIC}
+    assert set(prediction.reasons[transfer]) == {BY_LINK}
+    there = replace(predictor, traced=apart).predict(graph, replace(apart, host_speed=2.0))  # traced on two nodes
+    assert there.latency_us[transfer].tolist() == MEASURED_US[transfer].tolist()
 
 
 def test_a_transfer_of_unknown_size_moves_by_bandwidth_and_by_what_a_ring_moves() -> None:

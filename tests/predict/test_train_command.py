@@ -82,7 +82,7 @@ def test_source_trains_a_network_for_transfer(
     assert cli.main(["train", *words, *cached, "--json", "--set", "trainer.max_epochs=1"]) == 0
     document = json.loads(capsys.readouterr().out)
     checkpoint = load_checkpoint(Path(document["checkpoint"]))
-    assert checkpoint.source_constants is not None and checkpoint.model.hidden_channels == 32
+    assert checkpoint.speed_factors is not None and checkpoint.model.hidden_channels == 32
     assert document["step_error"]["analytic"] > 0
     trace = str(there / RUNS[1] / "1")
     keys = ("--set", f"transfer={document['checkpoint']}", "--set", "memory=false")

@@ -12,6 +12,7 @@ from synthetic import cluster, toy_run
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError, Source
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from gnnperf.gnn.data.speed_factors import SpeedFactors
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict import Mode, Request, predict
 from gnnperf.predict.request import TraceEvidence
@@ -24,8 +25,8 @@ COMPUTE = [3, 10]
 
 @pytest.fixture
 def checkpoint() -> Checkpoint:
-    """A network that predicts twice what was measured for compute nodes, and what was measured for other nodes."""
-    return replace(doubling(), source_constants=doubling().constants)
+    """Compute nodes take half as long on the other machine; the network then predicts twice as long for them."""
+    return replace(doubling(), speed_factors=SpeedFactors({"compute": np.log(0.5)}))
 
 
 def steps() -> tuple[ExecutionGraph, ExecutionGraph]:
@@ -38,7 +39,7 @@ def test_measurements_are_corrected_by_the_network(checkpoint: Checkpoint) -> No
     graph, step = steps()
     estimate = transfer_of(checkpoint, graph, step, cluster()).predict(step, cluster())
     measured_us = step.nodes["latency_us"].to_numpy(np.float64)
-    assert estimate.latency_us[COMPUTE] == pytest.approx(2 * measured_us[COMPUTE], rel=1e-5)
+    assert estimate.latency_us[COMPUTE] == pytest.approx(2 * 0.5 * measured_us[COMPUTE], rel=1e-5)
     assert estimate.latency_us[0] == pytest.approx(measured_us[0], rel=1e-6)
     assert set(estimate.source[COMPUTE]) == {Source.GNN}
     assert set(estimate.reasons[COMPUTE]) == {MOVED}
@@ -52,7 +53,7 @@ def test_what_an_edit_changed_starts_from_the_analytical_model_and_the_ratio_of_
     edited = predictor.on_edit(Edited(step, touched, np.arange(step.num_nodes))).predict(step, cluster())
     base_us = AnalyticPredictor(checkpoint.constants).predict(step, cluster()).latency_us
     measured_us = step.nodes["latency_us"].to_numpy(np.float64)
-    ratio = measured_us[10] / base_us[10]  # of the other call of the op
+    ratio = 0.5 * measured_us[10] / base_us[10]  # of the other call of the op
     assert edited.latency_us[3] == pytest.approx(2 * base_us[3] * ratio, rel=1e-5)
     assert edited.reasons[3] == IMPUTED
 
@@ -63,9 +64,9 @@ def test_a_checkpoint_without_a_source_machine_is_refused() -> None:
         transfer_of(doubling(), graph, step, cluster())
 
 
-def test_a_checkpoint_keeps_the_constants_of_the_source_machine(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_checkpoint_keeps_the_speed_factors(checkpoint: Checkpoint, tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "file.pt", checkpoint)
-    assert load_checkpoint(tmp_path / "file.pt").source_constants == checkpoint.source_constants
+    assert load_checkpoint(tmp_path / "file.pt").speed_factors == checkpoint.speed_factors
 
 
 def test_it_corrects_measurements_only(checkpoint: Checkpoint, trace: Path, tmp_path: Path) -> None:

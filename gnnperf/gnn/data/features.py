@@ -23,7 +23,7 @@ from gnnperf.core import WORK_TYPES, InputError, NodeType, Relation, Segment
 from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of, words_of
 from gnnperf.gnn.data.numbers import work_numbers
 from gnnperf.gnn.data.runs import IsolatedLabels
-from gnnperf.gnn.data.source import SourceMeasurements, source_numbers
+from gnnperf.gnn.data.source import source_base_us
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.graph import ExecutionGraph, Prediction
@@ -95,7 +95,7 @@ def features(
     vocabulary: Vocabulary,
     floors: TypedFloors,
     isolated: IsolatedLabels | None = None,
-    source: SourceMeasurements | None = None,
+    moved_us: np.ndarray | None = None,
 ) -> HeteroData:
     """The network's view of one step.
 
@@ -106,15 +106,17 @@ def features(
         vocabulary: words of the training runs.
         floors: bases of the training runs where `analytic` has no prediction.
         isolated: labels to learn; None: there are none, as in a prediction.
-        source: what another machine measured; None: nothing.
+        moved_us: [num_nodes] measured on another machine, times speed factors (data.source); None: nothing.
 
     Raises:
         InputError: an edge between node types that the schema does not foresee, or an unknown link class.
     """
     graph = joined_by_parts(graph)
     nodes = graph.nodes
-    base, given = source_numbers(nodes, base_us(nodes, analytic.latency_us, floors), source)  # [num_nodes], [.., 5]
-    numbers = work_numbers(graph, analytic.latency_us, base, cluster, given)  # [num_nodes, num_features]
+    base = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
+    if moved_us is not None:
+        base = source_base_us(nodes, base, moved_us)
+    numbers = work_numbers(graph, analytic.latency_us, base, cluster)  # [num_nodes, num_features]
     types = texts_of(nodes["node_type"])  # [num_nodes]
     learned = types != NodeType.COMM  # which rank leaves a collective first is chance: they keep their base
     labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, learned & (base > 0), isolated)

@@ -15,7 +15,6 @@ import pandas as pd
 from gnnperf.analytic import Call, between_bytes, product_sizes
 from gnnperf.core import NUM_TEXT_FEATURES, WORK_FEATURES, InputError, OpFamily, Relation, names
 from gnnperf.gnn.data.floors import of_each
-from gnnperf.gnn.data.source import NUM_COLUMNS
 from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.hardware import ClusterSpec, LinkSpec, machines_of
 from gnnperf.schedule import timed_edges
@@ -233,25 +232,18 @@ US = 1e6
 
 
 def work_numbers(
-    graph: ExecutionGraph,
-    analytic_us: np.ndarray,
-    base_us: np.ndarray,
-    cluster: ClusterSpec,
-    source: np.ndarray | None = None,
+    graph: ExecutionGraph, analytic_us: np.ndarray, base_us: np.ndarray, cluster: ClusterSpec
 ) -> np.ndarray:
     """WORK_NAMES of all nodes: [num_nodes, num_features] float32, raw (not normalized), never NaN.
 
     [num_nodes] `analytic_us` is NaN where the analytical model has none. `base_us`, which the residual multiplies,
     never is.
-    `source`: [num_nodes, NUM_COLUMNS] what was measured on another machine (data.source); None: nothing.
     """
     nodes, one = graph.nodes, np.ones((graph.num_nodes, 1))
-    if source is None:
-        source = np.zeros((graph.num_nodes, NUM_COLUMNS))
     shapes = shape_numbers(nodes)
     parts = [
         _sizes(nodes), shapes.dims, _products(shapes), _time_numbers(nodes, shapes, cluster), _order(graph),
-        np.stack([_log1p(analytic_us), np.isnan(analytic_us), _log1p(base_us)], axis=1), source,
+        np.stack([_log1p(analytic_us), np.isnan(analytic_us), _log1p(base_us)], axis=1),
         np.log1p(graph.world_size) * one, group_numbers(graph, cluster),
         rank_numbers(nodes["rank"].to_numpy(), graph.world_size),
         placement_numbers(nodes["collective"].astype(object).to_numpy()),

@@ -28,7 +28,8 @@ from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
 from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_run, typical
 from gnnperf.gnn.data.segments import SegmentedGraph
-from gnnperf.gnn.data.source import SourceMeasurements, SourceRuns, aligned_us, source_runs, with_model_ratio
+from gnnperf.gnn.data.source import MovedRuns, SourceRuns, moved_runs, source_runs
+from gnnperf.gnn.data.speed_factors import SpeedFactors
 from gnnperf.gnn.data.splits import PARTS, Split, prefix_of, read_split, with_more_to_train, with_tests_of
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.gnn.settings import DataConfig
@@ -128,7 +129,7 @@ class PreparedData:
             machine takes, which is taken out of their labels.
         training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
             after the same training has one.
-        source_constants: of the analytical model on the source machine; None: there is no source.
+        speed_factors: expected latency here / on the source machine; None: there is no source.
     """
 
     split: Split
@@ -141,7 +142,7 @@ class PreparedData:
     fingerprint: str
     training_fingerprint: str
     machine_scales: Mapping[str, MachineScales]
-    source_constants: AnalyticConstants | None = None
+    speed_factors: SpeedFactors | None = None
 
 
 MAX_FITTED_NODES, MIN_FITTED_RUNS = 2_000_000, 16
@@ -219,9 +220,8 @@ def prepare(
         fitted = fit_base(config, runs["train"], split.train[0])
     else:
         vocabulary, (fitted, floors) = joined(earlier.vocabulary, fit_vocabulary(tables)), earlier.base
-    there = None if source is None else source.constants(runs["train"])
-    encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), source,
-                       None if there is None else AnalyticPredictor(there))  # fmt: skip
+    moved = None if source is None else moved_runs(source, [*runs["train"], *runs["val"]])
+    encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), moved)
     raw = {part: encoder.steps(part, runs[part]) for part in PARTS}
     normalizer = fit_normalizer(step.data for step in raw["train"])
     if earlier is not None:
@@ -234,8 +234,9 @@ def prepare(
         given["train"], given["val"], [_predicted(step) for step in recordings], vocabulary, floors, normalizer
     )
     whole = content_digest(learned_from, given["test"])
+    factors = None if moved is None else moved.factors
     return PreparedData(
-        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales, there
+        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales, factors
     )
 
 
@@ -278,8 +279,7 @@ class Encoder:
     vocabulary: Vocabulary
     floors: TypedFloors
     cache_dir: Path
-    source: SourceRuns | None = None
-    source_analytic: Predictor | None = None
+    source: MovedRuns | None = None
 
     def steps(self, part: str, runs: Sequence[RunStep]) -> tuple[Step, ...]:
         """The runs' steps with raw (not normalized) features, which take long the first time."""
@@ -288,25 +288,16 @@ class Encoder:
     def encode(self, run: RunStep) -> Step:
         """The run's step with raw features."""
         base = self.analytic.predict(run.graph, run.cluster)
-        source = self._source(run, base)
-        made = cached_graph(self.path_of(run, source), lambda: features(
-            run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, source))  # fmt: skip
+        moved_us = None if self.source is None else self.source.moved_us(run)
+        made = cached_graph(self.path_of(run, moved_us), lambda: features(
+            run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, moved_us))  # fmt: skip
         return Step(run.run, run.graph, made, run.cluster, base, run.step_us, run.workload)
 
-    def path_of(self, run: RunStep, source: SourceMeasurements | None = None) -> Path:
+    def path_of(self, run: RunStep, moved_us: np.ndarray | None = None) -> Path:
         """The file of its features, named by all that they depend on."""
         graph = run.graph
-        measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, source)  # not in the fingerprint
+        measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, moved_us)  # of no fingerprint
         fitted = (self.analytic, collective_models_of(run.cluster))  # a file of models may change under its name
         key = fingerprint(graph.fingerprint, graph.name, graph.steps, measured, run.cluster, fitted, self.vocabulary,
                           self.floors)  # fmt: skip
         return self.cache_dir / "features" / f"{key}.pt"
-
-    def _source(self, run: RunStep, base: Prediction) -> SourceMeasurements | None:
-        """What the network is shown of the source machine; None: there is none."""
-        if self.source is None or self.source_analytic is None:
-            return None
-        step = self.source.step_of(run)
-        measured_us = np.full(run.graph.num_nodes, np.nan) if step is None else aligned_us(run.graph, step)
-        there_us = self.source_analytic.predict(run.graph, run.cluster).latency_us
-        return with_model_ratio(measured_us, base.latency_us, there_us)

@@ -46,6 +46,14 @@ class Occurrences:
         """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
         return _mean(list(self.rows), [values] * len(self.rows))
 
+    def lower_quartile(self, values: np.ndarray) -> np.ndarray:
+        """[num_nodes of last] the same of what is above 0: a stall in one of four steps does not count."""
+        values = np.where(self.rows >= 0, values[self.rows], np.nan)
+        values = np.sort(np.where(values > 0, values, np.nan), axis=0)  # [num_steps, num_nodes], NaN last
+        place = 0.25 * np.maximum((values > 0).sum(axis=0) - 1, 0)  # [num_nodes]
+        low, high = (np.take_along_axis(values, to(place).astype(int)[None], 0)[0] for to in (np.floor, np.ceil))
+        return low + (place % 1) * (high - low)
+
     def of_steps(self, chosen: np.ndarray) -> Occurrences:
         """In the steps where `chosen` [num_steps] bool."""
         return Occurrences(self.last, self.rows[chosen])
@@ -191,13 +199,18 @@ def typical(run: RunGraph) -> RunStep:
 
 def _isolated(run: RunGraph, every: Occurrences, steady: Occurrences) -> IsolatedLabels:
     """A node that no steady step has takes its means over all steps."""
-    contention, nodes = default_contention().on(run.cluster), run.graph.nodes
-    recorded_us = nodes["latency_us"].to_numpy(np.float64)  # [num_nodes of the recording]
-    free_us = isolated_us(run.graph, contention)  # [num_nodes of the recording]
-    moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-    usual_us = recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us))
+    usual_us, free_us = without_contention(run)
     steady_us = steady.mean(free_us)
     return IsolatedLabels(every.mean(usual_us), np.where(np.isnan(steady_us), every.mean(free_us), steady_us))
+
+
+def without_contention(run: RunGraph) -> tuple[np.ndarray, np.ndarray]:
+    """[num_nodes of the recording] latencies without what overlapping work usually took, and without all it took."""
+    contention, nodes = default_contention().on(run.cluster), run.graph.nodes
+    recorded_us = nodes["latency_us"].to_numpy(np.float64)
+    free_us = isolated_us(run.graph, contention)
+    moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+    return recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us)), free_us
 
 
 def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:

@@ -1,10 +1,11 @@
 """Measurements of the same program on another machine, the source: what the network corrects where they are known.
 
-    base of a node that was measured there     measured_us
+    base of a node that was measured there     measured_us x speed factor (data.speed_factors)
     ... of one that was not                    analytical_us x mean ratio of its op, else of its kind, else 1
 
-A node's ratio is measured_us / analytical_us there, with analytical models that are fitted on the same runs of both
-machines. How far apart these two models are for the node is a feature. Without measurements the base is analytical.
+A node's ratio is measured_us x speed factor / analytical_us. Without measurements the base is analytical. Factors are
+fitted on runs that both machines recorded; those of such a run come from the other ones (cross-fitting), so that the
+network learns what they miss in a new run.
 """
 
 from __future__ import annotations
@@ -16,50 +17,30 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic import AnalyticConstants, fit_constants
-from gnnperf.core import InputError
+from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.recordings import read_recordings
-from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, read_run, run_of, typical
+from gnnperf.gnn.data.runs import RunGraph, RunStep, node_kinds, occurrences, read_run, run_of, without_contention
+from gnnperf.gnn.data.speed_factors import MeasuredTwice, SpeedFactors, fit_speed_factors
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align
 
-NUM_COLUMNS = 5
+MOST_FITS = 10  # of speed factors without some of the runs
 
 
-@dataclass(frozen=True)
-class SourceMeasurements:
-    """What a source machine measured of the nodes of a step."""
+def source_base_us(nodes: pd.DataFrame, analytic_base_us: np.ndarray, moved_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] us that the network corrects.
 
-    measured_us: np.ndarray  # [num_nodes] there, NaN unknown
-    model_ratio: np.ndarray  # [num_nodes] analytical latency here / there; 1 where either is unknown
-
-    def padded(self, num_nodes: int) -> SourceMeasurements:
-        """The same for a graph with more nodes behind these, of which nothing was measured."""
-        more = num_nodes - len(self.measured_us)
-        return SourceMeasurements(np.append(self.measured_us, np.full(more, np.nan)),
-                                  np.append(self.model_ratio, np.ones(more)))  # fmt: skip
-
-
-def source_numbers(
-    nodes: pd.DataFrame, analytic_base_us: np.ndarray, source: SourceMeasurements | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """[num_nodes] us that the network corrects, and [num_nodes, NUM_COLUMNS] features source_* (core.WORK_FEATURES).
-
-    [num_nodes] `analytic_base_us` is the base without a source; `source` None: nothing was measured.
+    `analytic_base_us` [num_nodes] is the base without a source, `moved_us` [num_nodes] what the source measured times
+    the speed factor, NaN unknown.
     """
-    if source is None:
-        return analytic_base_us, np.zeros((len(nodes), NUM_COLUMNS))
-    known = (np.nan_to_num(source.measured_us) > 0) & (analytic_base_us > 0)  # [num_nodes]
-    measured, scale = np.zeros(len(nodes)), np.log(source.model_ratio)
-    measured[known] = np.log(source.measured_us[known] / analytic_base_us[known])
-    scaled = measured + scale
+    known = (np.nan_to_num(moved_us) > 0) & (analytic_base_us > 0)  # [num_nodes]
+    ratio = np.zeros(len(nodes))
+    ratio[known] = np.log(moved_us[known] / analytic_base_us[known])
     kind = pd.Series(node_kinds(nodes).astype(str))
-    of_kind = _class_means(kind, scaled, known)
-    of_op = _class_means(kind + " " + texts_of(nodes["op_name"]), scaled, known)
-    imputed = np.where(np.isnan(of_op), np.nan_to_num(of_kind), of_op)
-    columns = np.stack([known, measured, scale, np.nan_to_num(of_op), np.nan_to_num(of_kind)], axis=1)
-    return analytic_base_us * np.exp(np.where(known, measured, imputed)), columns
+    of_op = _class_means(kind + " " + texts_of(nodes["op_name"]), ratio, known)
+    imputed = np.where(np.isnan(of_op), np.nan_to_num(_class_means(kind, ratio, known)), of_op)
+    return analytic_base_us * np.exp(np.where(known, ratio, imputed))
 
 
 def _class_means(names: pd.Series, log_ratio: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -75,34 +56,55 @@ class SourceRuns:
     recordings: Mapping[str, str]  # run -> its first complete recording
     read: Callable[[str], RunGraph]  # reads a recording by name
 
-    def step_of(self, run: RunStep) -> RunStep | None:
-        """The typical step of the same run on the source machine; None: it was not recorded there."""
+    def measured_us(self, run: RunStep) -> np.ndarray:
+        """[num_nodes] latencies of the run's nodes on the source machine; NaN: not recorded there."""
         name = self.recordings.get(run_of(run.run))
-        return None if name is None else typical(self.read(name))
-
-    def constants(self, train: Sequence[RunStep]) -> AnalyticConstants:
-        """Constants of the analytical model, fitted on the source's recordings of these runs.
-
-        Raises:
-            InputError: it recorded none of them.
-        """
-        steps = [step for run in train if (step := self.step_of(run)) is not None]
-        if not steps:
-            raise InputError("the source machine has no recording of a training run", where="data.source_path",
-                             allowed="a data set that recorded the same runs, under the same names")  # fmt: skip
-        return fit_constants([step.graph for step in steps], steps[0].cluster.device)
+        return np.full(run.graph.num_nodes, np.nan) if name is None else aligned_us(run.graph, self.read(name))
 
 
-def with_model_ratio(measured_us: np.ndarray, here_us: np.ndarray, there_us: np.ndarray) -> SourceMeasurements:
-    """Measurements of the source and the ratio of the analytical predictions here and there; all [num_nodes]."""
-    both = (np.nan_to_num(here_us) > 0) & (np.nan_to_num(there_us) > 0)  # [num_nodes]
-    return SourceMeasurements(measured_us, np.divide(here_us, there_us, out=np.ones(len(measured_us)), where=both))
+@dataclass(frozen=True)
+class MovedRuns:
+    """A source machine and how much longer this one takes."""
+
+    source: SourceRuns
+    factors: SpeedFactors  # of new runs
+    own: Mapping[str, SpeedFactors]  # run that factors are fitted on -> those of other runs
+
+    def moved_us(self, run: RunStep) -> np.ndarray:
+        """[num_nodes] what the source machine measured, times speed factors; NaN unknown."""
+        factors = self.own.get(run_of(run.run), self.factors)
+        return factors.moved_us(run.graph.nodes, self.source.measured_us(run))
 
 
-def aligned_us(graph: ExecutionGraph, source: RunStep) -> np.ndarray:
-    """[num_nodes] latencies of `source` at the same nodes of `graph`; NaN where it has no such node."""
-    rows = align(graph, source.graph)  # [num_nodes]
-    return np.where(rows >= 0, source.isolated.usual_us[rows], np.nan)
+def moved_runs(source: SourceRuns, runs: Sequence[RunStep]) -> MovedRuns:
+    """Speed factors from training and validation runs.
+
+    Raises:
+        InputError: the source recorded none of them.
+    """
+    steps = {}
+    for run in runs:
+        measured_us = source.measured_us(run)
+        learned = (run.graph.nodes["node_type"] != NodeType.COMM).to_numpy()  # which rank leaves first is chance
+        if np.isfinite(measured_us).any():
+            here_us = np.where(learned, run.isolated.usual_us, np.nan)
+            steps[run_of(run.run)] = MeasuredTwice(run.graph.nodes, here_us, measured_us)
+    if not steps:
+        raise InputError("the source machine has no recording of a training run", where="data.source_path",
+                         allowed="a data set that recorded the same runs, under the same names")  # fmt: skip
+    names, own = list(steps), dict[str, SpeedFactors]()
+    for first in range(min(MOST_FITS, len(names))):
+        left_out = names[first::MOST_FITS]
+        factors = fit_speed_factors([step for name, step in steps.items() if name not in left_out])
+        own |= dict.fromkeys(left_out, factors)
+    return MovedRuns(source, fit_speed_factors(list(steps.values())), own)
+
+
+def aligned_us(graph: ExecutionGraph, source: RunGraph) -> np.ndarray:
+    """[num_nodes] latencies of `source` at the same nodes of `graph`, without stalls; NaN where it has no such node."""
+    steps = occurrences(source.graph.for_predictors())
+    latency_us, rows = steps.lower_quartile(without_contention(source)[0]), align(graph, steps.last)
+    return np.where(rows >= 0, latency_us[rows], np.nan)
 
 
 def source_runs(folder: Path, cache_dir: Path) -> SourceRuns:

@@ -143,7 +143,8 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     hosts' where these make steps worse.
 
     Corrections of host work are overhead, which steps of all sizes share. Those of kernels and transfers improve single
-    nodes, and err together in a step of another size or program. Where the base is a measurement, all are kept alike.
+    nodes, and err together in a step of another size or program. Where the base comes from another machine's trace,
+    scheduled latencies start with no correction.
 
     Returns:
         node type -> shares, where not all corrections are kept; 0 leaves the base.
@@ -153,7 +154,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         for step in sampled(data.steps["val"])
     ]
     usual = usual_shares(judged)
-    scheduled = scheduled_shares(judged, usual, (NodeType.HOST,) if data.source_constants is None else usual)
+    scheduled = scheduled_shares(judged, usual, (NodeType.HOST,) if data.speed_factors is None else ())
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
     for node_type, shares in chosen.items():
         network.shrink(node_type, shares.usual, shares.scheduled)

@@ -12,15 +12,12 @@ from synthetic import SPLIT, read
 
 from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
-from gnnperf.gnn.data.runs import RunGraph, typical
+from gnnperf.gnn.data.runs import Occurrences, RunGraph, typical
 from gnnperf.gnn.data.source import (
-    NUM_COLUMNS,
-    SourceMeasurements,
     SourceRuns,
     aligned_us,
-    source_numbers,
+    source_base_us,
     source_runs,
-    with_model_ratio,
 )
 from tests.gnn.data.data_sets import write_card
 
@@ -30,34 +27,13 @@ NODES = pd.DataFrame({
     "op_name": ["mm", "mm", "add", "add", "mm"],
 })  # fmt: skip
 ANALYTIC_US = np.array([10.0, 20.0, 5.0, 3.0, 0.0])
-MEASURED = SourceMeasurements(np.array([40.0, np.nan, np.nan, np.nan, 7.0]), np.array([0.5, 1.0, 1.0, 1.0, 1.0]))
+MOVED_US = np.array([20.0, np.nan, np.nan, np.nan, 7.0])
 
 
 def test_the_base_is_measured_else_analytical_times_the_mean_ratio_of_the_op_else_of_the_kind() -> None:
-    """The one usable node took 4 times its analytical latency there; the models' ratio of 0.5 leaves 2."""
-    base_us, columns = source_numbers(NODES, ANALYTIC_US, MEASURED)
-    np.testing.assert_allclose(base_us, [40.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
-    four, half, two = np.log(4.0), np.log(0.5), np.log(2.0)
-    np.testing.assert_allclose(columns, [
-        [1, four, half, two, two], [0, 0, 0, two, two], [0, 0, 0, 0, two], [0, 0, 0, 0, 0], [0, 0, 0, two, two],
-    ])  # fmt: skip
-
-
-def test_without_a_source_the_base_is_analytical_and_every_column_zero() -> None:
-    base_us, columns = source_numbers(NODES, ANALYTIC_US, None)
-    assert base_us is ANALYTIC_US
-    assert columns.shape == (5, NUM_COLUMNS) and not columns.any()
-
-
-def test_the_ratio_of_the_models_is_one_where_either_has_no_latency() -> None:
-    result = with_model_ratio(np.ones(4), np.array([2.0, np.nan, 3.0, 0.0]), np.array([4.0, 1.0, np.nan, 0.0]))
-    assert result.model_ratio.tolist() == [0.5, 1.0, 1.0, 1.0]
-
-
-def test_added_nodes_were_not_measured() -> None:
-    padded = MEASURED.padded(7)
-    assert np.isnan(padded.measured_us[5:]).all()
-    assert padded.model_ratio[5:].tolist() == [1.0, 1.0]
+    """The one usable node takes twice its analytical latency."""
+    base_us = source_base_us(NODES, ANALYTIC_US, MOVED_US)
+    np.testing.assert_allclose(base_us, [20.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
 
 
 # A source on which everything takes twice as long.
@@ -77,8 +53,15 @@ def with_source(cache: Path, recorded: str = "abcde") -> PreparedData:
 
 
 def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
-    run = typical(read("a"))
-    np.testing.assert_allclose(aligned_us(run.graph, typical(twice("a"))), 2.0 * run.isolated.usual_us)
+    step = typical(read("a")).graph
+    np.testing.assert_allclose(aligned_us(step, twice("a")), 2.0 * aligned_us(step, read("a")))
+
+
+def test_stalls_of_a_step_and_zeros_do_not_count() -> None:
+    """1, 2, 3, 100: between 1 and 2; of 0, 4, 8 a quarter from 4 to 8; one step has no third node."""
+    steps = Occurrences(typical(read("a")).graph, np.array([[0, 4, 8], [1, 5, -1], [2, 6, -1], [3, 7, -1]]))
+    values = np.array([1.0, 100.0, 2.0, 3.0, 0.0, 8.0, 4.0, np.nan, np.nan])
+    np.testing.assert_allclose(steps.lower_quartile(values), [1.75, 5.0, np.nan])
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +69,15 @@ def corrected(toy_cache: Path) -> PreparedData:
     return with_source(toy_cache)
 
 
-def test_the_network_corrects_what_the_source_measured(corrected: PreparedData) -> None:
+def test_the_speed_factors_of_other_runs_leave_little_to_correct(corrected: PreparedData) -> None:
     data = corrected
-    assert data.source_constants is not None
+    assert data.speed_factors is not None
     labeled = 0
     for step in (*data.steps["train"], *data.steps["val"]):
         for kind in map(str, WORK_TYPES):
             target = step.data[kind].target.numpy()
             known = np.isfinite(target)
-            np.testing.assert_allclose(target[known], np.log(0.5), rtol=1e-4)  # here everything takes half as long
+            np.testing.assert_allclose(target[known], 0.0, atol=0.02)  # log(0.5) without factors
             labeled += known.sum()
     assert labeled > 0
 
