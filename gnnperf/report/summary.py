@@ -128,27 +128,21 @@ def as_text(table: pd.DataFrame) -> pd.DataFrame:
 
 def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
     """The `nodes_table` with texts as categories: sums over groups of many nodes compare numbers, no words."""
-    columns = {**_identity(estimate.prediction.graph.nodes), **_predicted(estimate), **_measured(estimate)}
-    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
-
-
-def _identity(nodes: pd.DataFrame) -> dict[str, pd.Series]:
-    texts = ("node_type", "op_name", "event_name", "segment", "phase", "family", "dtype", "input_dims")
-    numbers = ("node_id", "rank", "message_bytes", "thread", "stream")
-    works = {name: nodes[name].astype("float64") for name in ("flops", "bytes")}
-    return {name: nodes[name] for name in (*texts, *numbers)} | works
-
-
-def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
-    prediction = estimate.prediction
-    bound = np.full(prediction.graph.num_nodes, None, dtype=object) if estimate.bound is None else estimate.bound
-    return {
+    prediction, nodes = estimate.prediction, estimate.prediction.graph.nodes
+    bound = np.full(len(nodes), None, dtype=object) if estimate.bound is None else estimate.bound
+    columns = {
+        **{c.name: nodes[c.name] for c in PREDICTION_COLUMNS if c.name in nodes},
+        "flops": nodes["flops"].astype("float64"),
+        "bytes": nodes["bytes"].astype("float64"),
         "transfer": _transfer(estimate),
         "start_us": estimate.schedule.start_us,
         "latency_us": prediction.latency_us,
         "mean_latency_us": prediction.scheduled_us,
         "latency_low_us": prediction.latency_low_us,
         "latency_high_us": prediction.latency_high_us,
+        "measured_start_us": nodes["start_us"] - step_start_us(estimate),
+        "measured_latency_us": nodes["latency_us"],
+        "measured_wait_us": nodes["blocked_us"],
         "analytic_latency_us": prediction.analytic_latency_us,
         "bound": coded(bound),
         "source": prediction.coded["source"],
@@ -156,15 +150,7 @@ def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
         "on_critical_path": np.asarray(estimate.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
-
-
-def _measured(estimate: StepPrediction) -> dict[str, pd.Series]:
-    nodes = estimate.prediction.graph.nodes
-    return {
-        "measured_start_us": nodes["start_us"] - step_start_us(estimate),
-        "measured_latency_us": nodes["latency_us"],
-        "measured_wait_us": nodes["blocked_us"],
-    }
+    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
 
 
 def _transfer(estimate: StepPrediction) -> np.ndarray:

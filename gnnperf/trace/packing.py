@@ -79,11 +79,7 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
     within = ((row >= 0) & (row < len(row))).all()
     _refuse_unless(within and (np.bincount(row, minlength=len(row)) == 1).all(), "row_shift", where)
     order = _inverse(row)  # [num_events] row -> place in the stored order
-    result: dict[str, object] = {
-        "event_id": np.arange(len(row)),
-        "start_ns": start[order],
-        "duration_ns": duration[order],
-    }
+    result: dict[str, object] = dict(zip(TIMES, (np.arange(len(row)), start[order], duration[order]), strict=True))
     for name in REFERENCES:
         back = columns[f"{name}_back"]
         place = np.arange(len(back)) - _with_zero(back)

@@ -10,12 +10,12 @@ import pandas as pd
 
 from gnnperf.core import EventKind, InputError, schema
 from gnnperf.trace.checks import step_rows
+from gnnperf.trace.packing import REFERENCES
 from gnnperf.trace.table import TraceTable
 
 MAX_NUMBER = 10**9
 RANKS = re.compile(r"\d{1,8}(?:-\d{1,8})?(?:,\d{1,8}(?:-\d{1,8})?)*")
 STEPS = re.compile(r"(\d{1,9})?(:)?(\d{1,9})?")
-REFERENCES = ("forward_event", "op_event", "launch_event")
 MAX_LISTED = 16
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -111,14 +111,11 @@ def _bars(place: np.ndarray, kind: np.ndarray, left: np.ndarray, right: np.ndarr
             pieces[-1][1] = max(end, pieces[-1][1])
         else:
             pieces.append([begin, max(end, begin + 1)])
-    return "".join(
-        f'<path fill="var(--{color})" d="{_boxes(row, pieces)}"/>' for (row, color), pieces in result.items()
-    )
-
-
-def _boxes(row: int, pieces: Sequence[Sequence[int]]) -> str:
-    top, high = row * ROW_PX + 3, ROW_PX - 6
-    return "".join(f"M{begin} {top}h{end - begin}v{high}h{begin - end}z" for begin, end in pieces)
+    drawn, high = "", ROW_PX - 6
+    for (row, color), pieces in result.items():
+        boxes = (f"M{begin} {row * ROW_PX + 3}h{end - begin}v{high}h{begin - end}z" for begin, end in pieces)
+        drawn += f'<path fill="var(--{color})" d="{"".join(boxes)}"/>'
+    return drawn
 
 
 def _jumps(place: np.ndarray, left: np.ndarray) -> str:
