@@ -16,7 +16,7 @@ from gnnperf.core import InputError, NodeType, Segment
 from gnnperf.gnn import node_kinds, run_of
 from gnnperf.gnn.data.cache import code_of, content_digest
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import filled_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.schedule import align
 from research.evaluation.records import NODE_COLUMNS, STEP_COLUMNS, EvaluationRecord, Origin
@@ -40,6 +40,28 @@ class Estimate(Protocol):
     def step_us(self, step: Step) -> float:
         """Step time, of the kind of `step.step_us`."""
         ...
+
+
+class IsolatedEstimate:
+    """An Estimate of what each node takes by itself."""
+
+    def isolated(self, step: Step) -> IsolatedPrediction:
+        """[num_nodes] latencies by themselves; NaN where there is no prediction."""
+        raise NotImplementedError
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] next to other work; NaN where there is no prediction."""
+        return in_place_us(step, self.isolated(step))
+
+    def step_us(self, step: Step) -> float:
+        return contended_step_time_us(step, self.isolated(step).scheduled_us)
+
+
+class WholeSteps:
+    """An Estimate of steps that knows nothing of nodes."""
+
+    def latency_us(self, step: Step) -> None:
+        return
 
 
 class Learner(Protocol):

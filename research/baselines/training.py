@@ -24,18 +24,14 @@ Judged = Mapping[str, row_errors.Rows]  # part -> row -> its one cell
 def train(config: EntryConfig) -> float | None:
     """Fit the learner that is not the network, write its records, and print its errors next to trivial predictions.
 
-    Returns:
-        its error on the validation runs (validation_error); None where nothing is learned, and in all but the first of
-        several processes.
+    Its validation_error; None where nothing is learned, and in all but the first of several processes.
     """
     if not processes().is_first:
         return None
-
     data = prepare.load_data(config.data, config.device_spec(), config.cluster_spec())
     for other, machine_scales in data.machine_scales.items():
         say(f"{other}: {machine_scales}")
     fits = requested_fits(config.learner, config.row, data, config.seed)
-
     judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
     write_records(judged, cells_folder(config))
     with open_log(config) as log:
@@ -90,7 +86,7 @@ def show_rows(judged: Judged, log: Log) -> None:
     """Print errors of nodes and of steps part by part, and leave them in the log."""
     wide = console(width=row_errors.WIDTH)
     for part, rows in judged.items():
-        title = f"{_split(rows)}, {part}"
+        title = f"{next(records[0].origin.split for records in rows.values())}, {part}"
         for table in (row_errors.node_table(title, rows), row_errors.step_table(title, rows)):
             wide.print(table)
         log.table(f"{part}_rows", row_errors.figures_table(rows))
@@ -100,10 +96,6 @@ def validation_error(judged: Judged, row: str) -> float:
     """GMAE of a row's node latencies on the validation runs; of one that predicts whole steps only, of those."""
     records = judged["val"][row]
     return (row_errors.node_figures(records) or row_errors.step_figures(records)).gmae
-
-
-def _split(rows: row_errors.Rows) -> str:
-    return next(records[0].origin.split for records in rows.values())
 
 
 def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[EvaluationRecord]]:

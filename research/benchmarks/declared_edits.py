@@ -126,18 +126,14 @@ def _links(graphs: Graphs) -> Iterator[DeclaredPair]:
             continue
         rate = float(other.removesuffix("g"))
         edits = (whatif.ChangeLink(rate_gbit_per_s=rate, link="inter"),)
-        wire_us = _bytes_per_step(graphs[a]) / BYTES_PER_GBIT * 1e6
+        nodes, num_steps = graphs[a].nodes, len(graphs[a].steps)
+        sent = nodes["message_bytes"][(nodes["node_type"] == "collective") & nodes["step"].ge(0)]  # each message once
+        wire_us = float(np.nansum(sent)) / num_steps / BYTES_PER_GBIT * 1e6
         if one == "lo":
             yield DeclaredPair("two hosts", a, b, (whatif.ChangeCluster(nodes=2), *edits), wire_us / rate)
         else:
             more_us = wire_us * (1.0 / rate - 1.0 / float(one.removesuffix("g")))
             yield DeclaredPair("link", a, b, edits, more_us)
-
-
-def _bytes_per_step(graph: ExecutionGraph) -> float:
-    """Bytes of all messages, each once."""
-    transfers = (graph.nodes["node_type"] == "collective") & graph.nodes["step"].ge(0)
-    return float(np.nansum(graph.nodes["message_bytes"][transfers])) / len(graph.steps)
 
 
 def _tables(runs: set[str]) -> Iterator[DeclaredPair]:

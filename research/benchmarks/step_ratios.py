@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print_head("what", "left out", "cases", "median error", "within the bounds of the others", "high/low")
     for family, rows in scores.groupby("family"):
         for name, own in rows.groupby(GENERATION):
-            print_row(family, name, *held(own, rows[rows[GENERATION] != name]))
+            print_row(family, name, *within(own["score"].to_numpy(float), *bounds_of(rows[rows[GENERATION] != name])))
     host_pairs = hosts()
     for name, own in host_pairs[host_pairs["host"] != host_pairs["from"]].groupby("host"):
         others = host_pairs[(host_pairs["host"] != name) & (host_pairs["from"] != name)]
@@ -175,11 +175,6 @@ def gpu_pairs() -> Iterator[tuple[str, str, float, float, float]]:
                 low, high = np.log(np.array(interval) / ratio)
                 score = float(np.log(measured / ratio))
                 yield name.split(".json")[0], f"{here.name} -> {there.name}", score, float(low), float(high)
-
-
-def held(own: pd.DataFrame, others: pd.DataFrame) -> tuple[str, ...]:
-    """Of what was left out, by the bounds of the others: cases, median error, share within, width."""
-    return within(own["score"].to_numpy(float), *bounds_of(others))
 
 
 def within(scores: np.ndarray, log_low: float, log_high: float) -> tuple[str, ...]:

@@ -88,7 +88,9 @@ def write_record(record: EvaluationRecord, folder: Path) -> Path:
     """Write it next to its place, then rename, so that a killed run leaves no half of it."""
     origin = record.origin
     path = record_path(folder, origin.split, origin.row, origin.seed)
-    nodes = _no_nodes() if record.nodes is None else record.nodes
+    none = {"recording": np.zeros(0, np.int32), "kind": pd.Categorical([]),
+            "predicted_us": np.zeros(0, np.float32), "measured_us": np.zeros(0, np.float32)}  # fmt: skip
+    nodes = pd.DataFrame(none) if record.nodes is None else record.nodes
     table = pa.Table.from_pandas(nodes, preserve_index=False)
     about = {
         "format": FORMAT, **vars(origin), "fit_s": record.fit_s, "has_nodes": record.nodes is not None,
@@ -163,8 +165,3 @@ def _record(about: dict[str, Any], nodes: pd.DataFrame) -> EvaluationRecord:
     coverage = float("nan") if about["coverage"] is None else float(about["coverage"])
     steps = pd.DataFrame(about["steps"], columns=list(STEP_COLUMNS))
     return EvaluationRecord(origin, float(about["fit_s"]), coverage, steps, nodes if about["has_nodes"] else None)
-
-
-def _no_nodes() -> pd.DataFrame:
-    return pd.DataFrame({"recording": np.zeros(0, np.int32), "kind": pd.Categorical([]),
-                         "predicted_us": np.zeros(0, np.float32), "measured_us": np.zeros(0, np.float32)})  # fmt: skip
