@@ -206,11 +206,11 @@ def cluster_from(raw: dict[str, object], device: DeviceSpec, where: str) -> Clus
     return ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
 
 
-def _checked(raw: dict[str, object], keys: dict[str, str], spec: type, where: str) -> dict[str, object]:
+def _checked(raw: dict[str, object], keys: dict[str, str], made: type, where: str) -> dict[str, object]:
     for key in raw:
         if key not in keys:
             raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(keys))
-    required = [f.name for f in fields(spec) if f.default is MISSING and f.default_factory is MISSING]
+    required = [f.name for f in fields(made) if f.default is MISSING and f.default_factory is MISSING]
     missing = [key for key in required if key not in raw]
     if missing:
         raise InputError(f"key {missing[0]!r} is missing", where=where, allowed=f"with {', '.join(required)}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -43,6 +43,7 @@ def show(drawn: RenderableType, onto: Console | None = None) -> None:
 
 def summary(prediction: StepPrediction, written: Iterable[Path] = (), verbose: bool = False) -> RenderableType:
     """Everything that print_summary shows. Names come from traces, so nothing is read as markup."""
+    others = alternative_rows(prediction)
     left, most = text.notes_left(prediction), None if verbose else text.MOST_WARNINGS
     return Group(
         *(Text(f"warning: {one}", style="yellow") for one in prediction.warnings[:most]),
@@ -53,7 +54,7 @@ def summary(prediction: StepPrediction, written: Iterable[Path] = (), verbose: b
         Text(f"  {text.comparison(prediction)}"),
         *(Text(f"  {line}", style="dim") for line in text.steps_line(prediction)),
         *map(Text, text.profiler_line(prediction)),
-        *_alternatives(prediction),
+        *([_table("the step on other hardware", alternative_heads(prediction), others, NUM_NAMES)] if others else []),
         *(Text(line, style="bold") for line in text.whatif_lines(prediction)),
         *(Text(line) for line in throughput_lines(prediction)),
         *(Text(line) for line in text.memory_lines(prediction)),
@@ -76,27 +77,22 @@ def _shares(share: Mapping[str, float]) -> str:
 
 
 def _ops_table(prediction: StepPrediction) -> Table:
-    table = Table(title="top ten ops", title_justify="left", box=None, pad_edge=False)
-    table.add_column("op", overflow="fold")
-    table.add_column("type")
-    for name in ("nodes", "on critical path", "predicted, all ranks", "measured, all ranks"):
-        table.add_column(name, justify="right")
     ops = top_ops(prediction)
     times = text.time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
-    for name, kind, count, us in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True):
-        table.add_row(*(Text(td) for td in (name, kind, f"{count:,}", *us)))
-    return table
+    rows = [(name, kind, f"{count:,}", *us) for name, kind, count, us
+            in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True)]  # fmt: skip
+    heads = ("op", "type", "nodes", "on critical path", "predicted, all ranks", "measured, all ranks")
+    return _table("top ten ops", heads, rows, 2)
 
 
-def _alternatives(prediction: StepPrediction) -> list[Table]:
-    """The table of all devices that were requested."""
-    rows = alternative_rows(prediction)
-    table = Table(title="the step on other hardware", title_justify="left", box=None, pad_edge=False)
-    for place, head in enumerate(alternative_heads(prediction)):
-        table.add_column(head, justify="left" if place < NUM_NAMES else "right")
+def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], num_names: int) -> Table:
+    """Without lines; the first `num_names` columns hold no number."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="left" if place < num_names else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    return [table] if rows else []
+    return table
 
 
 def _findings(prediction: StepPrediction) -> list[Text]:

@@ -130,11 +130,16 @@ def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
     """The `nodes_table` with texts as categories: sums over groups of many nodes compare numbers, no words."""
     prediction, nodes = estimate.prediction, estimate.prediction.graph.nodes
     bound = np.full(len(nodes), None, dtype=object) if estimate.bound is None else estimate.bound
+    edges, transfer = prediction.graph.edges, np.full(len(nodes), -1, dtype=np.int64)  # joined, or releasing an exit
+    src, dst, relation = edges["src"].to_numpy(), edges["dst"].to_numpy(), edges["relation"]
+    joins, releases = (relation == Relation.JOINS).to_numpy(), (relation == Relation.RELEASES).to_numpy()
+    exits = releases & (nodes["segment"] == Segment.EXIT).to_numpy()[dst]
+    transfer[src[joins]], transfer[dst[exits]] = dst[joins], src[exits]
     columns = {
         **{c.name: nodes[c.name] for c in PREDICTION_COLUMNS if c.name in nodes},
         "flops": nodes["flops"].astype("float64"),
         "bytes": nodes["bytes"].astype("float64"),
-        "transfer": _transfer(estimate),
+        "transfer": transfer,
         "start_us": estimate.schedule.start_us,
         "latency_us": prediction.latency_us,
         "mean_latency_us": prediction.scheduled_us,
@@ -151,19 +156,6 @@ def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
         "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
     return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
-
-
-def _transfer(estimate: StepPrediction) -> np.ndarray:
-    """[num_nodes] the transfer that an arrival joins or that releases an exit; -1 elsewhere."""
-    graph = estimate.prediction.graph
-    result = np.full(graph.num_nodes, -1, dtype=np.int64)
-    relation = graph.edges["relation"]
-    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
-    joins, releases = (relation == Relation.JOINS).to_numpy(), (relation == Relation.RELEASES).to_numpy()
-    exits = releases & (graph.nodes["segment"] == Segment.EXIT).to_numpy()[dst]
-    result[src[joins]] = dst[joins]
-    result[dst[exits]] = src[exits]
-    return result
 
 
 def _text(column: pd.Series) -> pd.Series:

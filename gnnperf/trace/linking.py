@@ -79,27 +79,19 @@ def _enclosing(table: Assembled, call_shift_ns: np.ndarray) -> np.ndarray:
     Whole microseconds and two clocks leave ends that do not nest exactly, hence the middle.
     """
     enclosing = np.full(len(table), -1, dtype=np.int64)
-    host, start = _by_thread(table, call_shift_ns)
+    thread, start, duration = (table.columns[n] for n in ("thread", "start_ns", "duration_ns"))
+    host = np.flatnonzero(thread >= 0)  # by thread, then start, longer first; runtime calls shifted
+    start = (start + np.where(table.is_kind(EventKind.RUNTIME), call_shift_ns, 0))[host]
+    order = np.lexsort((-duration[host], start, thread[host]) if call_shift_ns.any() else (thread[host],))
+    host, start = host[order], start[order]
     edges = np.flatnonzero(np.diff(table.columns["thread"][host])) + 1
     for rows, begin in zip(np.split(host, edges), np.split(start, edges), strict=True):
-        duration = table.columns["duration_ns"][rows]
+        lasts = duration[rows]
         is_op = table.kind[rows] == KIND_CODES[EventKind.CPU_OP]
         before = np.cumsum(is_op) - is_op - 1  # [num_rows] last op before the row; -1 none
-        result = _covering(before, is_op, begin + duration // 2, (begin + duration)[is_op])
+        result = _covering(before, is_op, begin + lasts // 2, (begin + lasts)[is_op])
         enclosing[rows] = np.append(rows[is_op], -1)[result]
     return enclosing
-
-
-def _by_thread(table: Assembled, call_shift_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Host rows by thread, then start, longer first; and the start of each, runtime calls shifted."""
-    thread, start, duration = (table.columns[n] for n in ("thread", "start_ns", "duration_ns"))
-    host = np.flatnonzero(thread >= 0)
-    if not call_shift_ns.any():
-        host = host[np.argsort(thread[host], kind="stable")]
-        return host, start[host]
-    shifted = (start + np.where(table.is_kind(EventKind.RUNTIME), call_shift_ns, 0))[host]
-    order = np.lexsort((-duration[host], shifted, thread[host]))
-    return host[order], shifted[order]
 
 
 def _covering(before: np.ndarray, is_op: np.ndarray, middle: np.ndarray, op_end: np.ndarray) -> np.ndarray:

@@ -264,7 +264,13 @@ def _read_kineto(source: Source, result: _Result, steps: range | None) -> tuple[
         rank = _differing_number(source.path, result.kineto)
     if rank is None:
         rank, rank_source = 0, "assumed"
-    trace = _execution_trace(result, rank)
+    # The execution trace of this rank by name; or the only one there is, for the only Kineto file there is.
+    named = [trace for stated, trace in result.traces if stated == rank]
+    if len(named) > 1:
+        raise InputError(f"{named[0].name} and {named[1].name} are both execution traces of rank {rank}",
+                         allowed="one per rank")  # fmt: skip
+    lone = result.traces[0][1] if len(result.traces) == len(result.kineto) == 1 else None
+    trace = named[0] if named else lone
     return import_kineto(assembled, source, rank, rank_source, distributed, trace), distributed
 
 
@@ -288,17 +294,6 @@ def _differing_number(path: str, others: list[str]) -> int | None:
         return None
     number = int(re.split(r"(\d+)", path)[differing[0]])
     return number if number < 10**6 else None
-
-
-def _execution_trace(result: _Result, rank: int) -> ExecutionTrace | None:
-    """Of this rank by name; or the only one there is, for the only Kineto file there is."""
-    named = [trace for stated, trace in result.traces if stated == rank]
-    if len(named) > 1:
-        raise InputError(f"{named[0].name} and {named[1].name} are both execution traces of rank {rank}",
-                         allowed="one per rank")  # fmt: skip
-    if named:
-        return named[0]
-    return result.traces[0][1] if len(result.traces) == len(result.kineto) == 1 else None
 
 
 def _unused(result: _Result, tables: Sequence[TraceTable]) -> list[str]:

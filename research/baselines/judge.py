@@ -172,14 +172,12 @@ def _labeled(step: Step) -> np.ndarray:
 
 def _nodes(judged: Sequence[Judged], labeled: Sequence[np.ndarray]) -> pd.DataFrame | None:
     places = enumerate(zip(judged, labeled, strict=True))
-    tables = [_table(i, j.step, j.latency_us, rows) for i, (j, rows) in places if j.latency_us is not None]
+    tables = []  # NODE_COLUMNS of the labeled nodes that have a prediction
+    for place, (one, of_step) in places:
+        if one.latency_us is not None:
+            rows, kinds = of_step[~np.isnan(one.latency_us[of_step])], node_kinds(one.step.nodes)
+            measured_us = one.step.nodes["latency_us"].to_numpy(np.float64)[rows]  # [n]
+            columns = (np.full(len(rows), place, np.int32), kinds[rows], one.latency_us[rows].astype(np.float32),
+                       measured_us.astype(np.float32))  # fmt: skip
+            tables.append(pd.DataFrame(dict(zip(NODE_COLUMNS, columns, strict=True))))
     return pd.concat(tables, ignore_index=True).astype({"kind": "category"}) if tables else None
-
-
-def _table(place: int, step: Step, latency_us: np.ndarray, labeled: np.ndarray) -> pd.DataFrame:
-    """NODE_COLUMNS of the labeled nodes that have a prediction."""
-    rows = labeled[~np.isnan(latency_us[labeled])]  # [n]
-    measured_us = step.nodes["latency_us"].to_numpy(np.float64)[rows]  # [n]
-    columns = (np.full(len(rows), place, np.int32), node_kinds(step.nodes)[rows],
-               latency_us[rows].astype(np.float32), measured_us.astype(np.float32))  # fmt: skip
-    return pd.DataFrame(dict(zip(NODE_COLUMNS, columns, strict=True)))

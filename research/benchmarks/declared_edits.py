@@ -250,7 +250,6 @@ def outcomes() -> tuple[list[Predicted], list[str]]:
 
 
 def main() -> None:
-    """Print a row per pair, then the summary."""
     results, left_out = outcomes()
     show(_pairs(results), _summary(results), width=170)
     for line in left_out:

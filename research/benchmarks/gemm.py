@@ -36,7 +36,6 @@ Estimates = Mapping[str, np.ndarray]
 
 
 def main(requested: Iterable[str]) -> None:
-    """Print the tables."""
     rows = product_rows(mirror())
     parts = {"unseen": unseen, "devices": devices}
     for name in requested or parts:

@@ -63,7 +63,6 @@ def nearest(device: DeviceSpec, seen: pd.DataFrame, devices: dict[str, DeviceSpe
 
 
 def main() -> None:
-    """Print one line per class, device and prediction, then the means over devices."""
     rows, devices = memory_rows()
     judged = pd.concat(held_out(rows, devices), ignore_index=True)
     judged["kind"] = judged["table"].map({LAYER_NORM: "layer norm", SOFTMAX: "softmax"}).fillna("elementwise")

@@ -163,7 +163,6 @@ def counted_bytes(of: Case) -> int:
 
 
 def main() -> None:
-    """Print every configuration."""
     table = Table("program", "stage", "torch MiB", "plan MiB", "error %", "at", "closed form, error %")
     errors: list[tuple[float, float]] = []
     for one in cases():

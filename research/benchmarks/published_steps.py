@@ -150,7 +150,6 @@ def tokens(plan: TransformerPlan) -> float:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Print every row."""
     names = ("GPUs", "peak GiB of", "published tokens/s", "plan", "error %", "half of peak", "error %")
     printed = Table("source", "model", *names)
     errors: list[tuple[float, float]] = []

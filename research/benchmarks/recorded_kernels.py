@@ -62,7 +62,6 @@ def _figures(rows: pd.DataFrame) -> list[str]:
 
 
 def main() -> None:
-    """Print the table."""
     rows = kernels()
     backward = rows["op_name"].str.contains("backward").map({True: ", backward", False: ""})
     apart = rows["family"].isin([str(one) for one in (OpFamily.CONV, OpFamily.ATTENTION, OpFamily.NORM)])

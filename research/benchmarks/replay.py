@@ -118,7 +118,6 @@ def texts(row: Row) -> tuple[object, ...]:
 
 
 def main() -> None:
-    """Print the table and its medians."""
     warnings.simplefilter("ignore", RuntimeWarning)  # medians of runs that have no period
     print_head(*COLUMNS)
     rows = []

@@ -139,7 +139,7 @@ def vtrain() -> None:
 
 
 GROUP, DIVISION = ["hidden", "layers", "gpus", "global_batch"], ["tensor", "pipeline", "data"]
-PROFILE = ["hidden", "tensor", "micro_batch"]
+PROFILE, SEQUENCE = ["hidden", "tensor", "micro_batch"], 1024
 DRAWS, HOST_BOUND = 100, 1.03  # of perturbed labels; slowest layer that counts as the host's, over the fastest one
 NEAR = (0, 1, 2, 3, 5, 10)  # %, that the best label of a division may be above the best label
 
@@ -156,7 +156,11 @@ def _profiles(table: pd.DataFrame, cluster: ClusterSpec) -> pd.Series:
     }).T.rename_axis(PROFILE)  # fmt: skip
     least = layers.groupby("tensor")["bound_ms"].transform("first")  # of the narrow model and one sample
     layers["host"] = layers["bound_ms"].between(least / HOST_BOUND, least * HOST_BOUND)
-    layers["at_peak_ms"] = _at_peak_ms(layers["label_ms"], cluster.device.flops_per_s["float16_matrix"])
+    # Layers of half the micro-batch, and the added samples with recomputation at the peak rate of the device.
+    hidden, tensor, batch = (layers.index.get_level_values(name).to_numpy(float) for name in PROFILE)
+    flops = 4 * (24 * SEQUENCE * hidden**2 + 4 * SEQUENCE**2 * hidden) * batch / tensor  # Narayanan et al. 2021
+    added_ms = 1e3 * flops / 2 / cluster.device.flops_per_s["float16_matrix"]
+    layers["at_peak_ms"] = layers["label_ms"].groupby(PROFILE[:2]).shift() + added_ms
     print(layers.round(2).to_string(na_rep=""))
     host = np.log(layers.loc[layers["host"], "label_ms"])
     apart = host - host.groupby("tensor").transform("mean")
@@ -171,13 +175,6 @@ def _layer_ms(own: pd.DataFrame, column: str) -> float:
     terms = np.column_stack([passes * own["layers"], passes, own["layers"], np.ones(len(own))])
     per_us = 1 / own[column].to_numpy()
     return float(np.linalg.lstsq(terms * per_us[:, None], np.ones(len(own)), rcond=None)[0][0]) / 1e3
-
-
-def _at_peak_ms(layer_ms: pd.Series, peak: float, sequence: int = 1024) -> pd.Series:
-    """Layers of half the micro-batch, and the added samples with recomputation at the peak rate of the device."""
-    hidden, tensor, batch = (layer_ms.index.get_level_values(name).to_numpy(float) for name in PROFILE)
-    flops = 4 * (24 * sequence * hidden**2 + 4 * sequence**2 * hidden) * batch / tensor  # Narayanan et al. 2021
-    return layer_ms.groupby(PROFILE[:2]).shift() + 1e3 * flops / 2 / peak
 
 
 def _print_divisions(table: pd.DataFrame, picked: list[Pick], host: pd.Series) -> None:

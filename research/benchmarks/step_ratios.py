@@ -56,7 +56,6 @@ PROVENANCE = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print coverage and width; write the bounds if requested."""
     parser = parser_of(__doc__)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
@@ -81,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hosts=int((host_pairs["host"] != host_pairs["from"]).sum()),
             edits=len(counts[EDIT]), workloads=counts[EDIT][GENERATION].nunique(),
         )  # fmt: skip
-        reach = host_reach(host_pairs)
+        same = host_pairs["host"] == host_pairs["from"]
+        own_reach, reach = reach_of_pairs(host_pairs[same]), reach_of_pairs(host_pairs[~same])
+        reach = float(np.sqrt(max(reach**2 - own_reach**2, 0.0)))  # what another host adds to programs and software
         bounds = {str(family): bounds_of(rows) for family, rows in counts.items()} | {HOST: (-reach, reach)}
         names = tuple(sorted(set(scores[GENERATION])))
         save_device_intervals(DeviceIntervals(LEVEL, bounds, names, text), conf_dir("analytic") / STEP_FILE)
@@ -148,12 +149,6 @@ def hosts() -> pd.DataFrame:
 def reach_of_pairs(rows: pd.DataFrame) -> float:
     """Quantile LEVEL of |score|; infinite without any."""
     return float(rows["score"].abs().quantile(LEVEL)) if len(rows) else float("inf")
-
-
-def host_reach(rows: pd.DataFrame) -> float:
-    """What another host adds to the scatter of programs and software on one host."""
-    own = rows["host"] == rows["from"]
-    return float(np.sqrt(max(reach_of_pairs(rows[~own]) ** 2 - reach_of_pairs(rows[own]) ** 2, 0.0)))
 
 
 def gpu_pairs() -> Iterator[tuple[str, str, float, float, float]]:

@@ -196,7 +196,6 @@ def no_worse(errors: np.ndarray) -> np.ndarray:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables."""
     parser = parser_of(__doc__)
     parser.add_argument("--runs", nargs="*", default=[], metavar="TEXT", help="runs whose name contains one of these")
     args = parser.parse_args(arguments)

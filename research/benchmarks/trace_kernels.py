@@ -159,21 +159,19 @@ def modeled_kernels() -> pd.DataFrame:
             continue
         nodes = graph.nodes[((graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)).to_numpy()]
         power = default_constants(device.kind).roofline_power
+        # Kernels without namespaces and arguments; batched gemms apart.
+        bare = nodes["event_name"].astype(str)
+        bare = bare.str.replace(r"void |at::native::|\(anonymous namespace\)::", "", regex=True)
+        kind = bare.str.extract(r"^(?:volta_|ampere_)?([\w:]*)")[0]
+        batched = nodes["op_name"].astype(str).str.contains("bmm", case=False).map({True: "batched ", False: ""})
         parts.append(pd.DataFrame({
             "project": name.split("-")[0].split("/")[0], "run": name,
-            "family": nodes["family"].astype(object).to_numpy(), "kernel": kernel_kinds(nodes),
+            "family": nodes["family"].astype(object).to_numpy(), "kernel": (batched + kind).to_numpy(),
             "threads": threads(nodes), "measured_us": nodes["latency_us"].to_numpy(float),
             "by shapes": compute_nodes_us(nodes.drop(columns="grid"), device, power),
             FORM: compute_nodes_us(nodes, device, power),
         }))  # fmt: skip
     return pd.concat(parts, ignore_index=True)
-
-
-def kernel_kinds(nodes: pd.DataFrame) -> np.ndarray:
-    """[n] names of kernels without namespaces and arguments; batched gemms apart."""
-    bare = nodes["event_name"].astype(str).str.replace(r"void |at::native::|\(anonymous namespace\)::", "", regex=True)
-    batched = nodes["op_name"].astype(str).str.contains("bmm", case=False).map({True: "batched ", False: ""})
-    return (batched + bare.str.extract(r"^(?:volta_|ampere_)?([\w:]*)")[0]).to_numpy()
 
 
 def threads(nodes: pd.DataFrame) -> np.ndarray:
@@ -217,7 +215,6 @@ def _log_error(kernels: pd.DataFrame, column: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the three tables, or what has a modeled latency."""
     parser = parser_of(__doc__)
     parser.add_argument("--coverage", action="store_true", help="share of kernel time with a modeled latency")
     if parser.parse_args(arguments).coverage:

@@ -157,7 +157,6 @@ def print_means(result: pd.DataFrame, runs: pd.DataFrame) -> None:
 
 
 def main() -> None:
-    """Print two tables per group of programs."""
     unseen, graphs = recordings(UNSEEN), recorded_graphs(UNSEEN)
     programs = sorted({recording.workload for recording in unseen.values()})
     folds = [Fold(program, {n: r for n, r in unseen.items() if r.workload == program}, default_constants("cpu"))

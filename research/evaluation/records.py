@@ -141,23 +141,18 @@ def same_question(records: Iterable[EvaluationRecord]) -> None:
     data: dict[tuple[str, str], str] = {}  # split, variant -> fingerprint
     for record in records:
         origin, place = record.origin, f"cells of {record.origin.split}, row {record.origin.row}"
-        if not _same_labels(record, first.setdefault(origin.split, record)):
+        other, labels = first.setdefault(origin.split, record), ["recording", "measured_us"]
+        same = record.steps[labels].equals(other.steps[labels])
+        if record.nodes is not None and other.nodes is not None:
+            mine, theirs = record.nodes["measured_us"].to_numpy(), other.nodes["measured_us"].to_numpy()
+            same = same and np.array_equal(mine, theirs)
+        if not same:
             raise InputError("judged on other measurements than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
         requested = (origin.split, origin.variant)
         if data.setdefault(requested, origin.data) != origin.data:
             raise InputError("fitted on other data than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
-
-
-def _same_labels(record: EvaluationRecord, other: EvaluationRecord) -> bool:
-    if not record.steps[["recording", "measured_us"]].equals(other.steps[["recording", "measured_us"]]):
-        return False
-    if record.nodes is None or other.nodes is None:
-        return True
-    return len(record.nodes) == len(other.nodes) and bool(
-        (record.nodes["measured_us"] == other.nodes["measured_us"]).all()
-    )
 
 
 def _record(about: dict[str, Any], nodes: pd.DataFrame) -> EvaluationRecord:

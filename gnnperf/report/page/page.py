@@ -50,7 +50,12 @@ def prediction_cards(estimate: StepPrediction, ranks: pd.DataFrame) -> Markup:
         ),
         ("coverage", *_covered(estimate)),
     )
-    return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
+    drawn = ""
+    for key, name, value, sentences in cards:
+        shown = re.sub(r"(?<=\d) ", "&nbsp;", escape(value))  # a number and its unit stay on one line
+        given = f'<dt>{escape(name)}</dt><dd id="{key}">{shown}</dd><dd class="note">{escape(sentences)}</dd>'
+        drawn += f'<div class="card">{given}</div>'
+    return Markup(f'<dl class="cards">{drawn}</dl>')
 
 
 Cards = Iterable[tuple[str, str, str, str]]  # key, name, value, note
@@ -112,12 +117,6 @@ def _rates(estimate: StepPrediction) -> Cards:
         first, _, _ = sentence.partition(" at $") if given.steps is None else sentence.partition(", ")
         total = first if given.cost_usd is None else f"${throughput.number_text(given.cost_usd)}"
         yield "cost", name, total, sentence
-
-
-def _card(key: str, name: str, value: str, sentences: str) -> str:
-    shown = re.sub(r"(?<=\d) ", "&nbsp;", escape(value))  # a number and its unit stay on one line
-    given = f'<dt>{escape(name)}</dt><dd id="{key}">{shown}</dd><dd class="note">{escape(sentences)}</dd>'
-    return f'<div class="card">{given}</div>'
 
 
 def _covered(estimate: StepPrediction) -> tuple[str, str, str]:
@@ -224,16 +223,10 @@ def _sections(
     yield "errors", "Errors by op family", ops.errors(errors, estimate)
     if estimate.peak_memory:
         yield "memory", "Peak memory", ops.peak_memory(estimate) + memory.timelines(estimate)
-    yield "provenance", "Provenance", _provenance(estimate)
-
-
-def _provenance(estimate: StepPrediction) -> Markup:
     steps, others = (*text.steps_line(estimate), *text.profiler_line(estimate)), estimate.warnings[text.MOST_WARNINGS :]
-    rows = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
-    return Markup(
-        "".join(map(paragraph, (*steps, *others, *estimate.notes)))
-        + table("Versions and inputs", ("what", "value"), rows)
-    )
+    values = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
+    sentences = "".join(map(paragraph, (*steps, *others, *estimate.notes)))
+    yield "provenance", "Provenance", sentences + table("Versions and inputs", ("what", "value"), values)
 
 
 def _flat(values: dict[str, object], prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -49,7 +49,13 @@ def timeline_data(prediction: StepPrediction, nodes: pd.DataFrame, slices: pd.Da
     drawn[slices["node_id"].to_numpy(np.int64)] = True
     words, columns = _nodes(nodes.loc[drawn, [*WORDS.values(), *TIMES.values(), "segment", "node_type"]])
     names, name_columns = _slices(slices, np.cumsum(drawn) - 1, opens_ns, tick_ns)
-    packed = [*name_columns, *columns]
+    packed, parts = [*name_columns, *columns], []
+    for column in packed:
+        values = column.values
+        if column.gaps:
+            values = np.diff(values, prepend=values.dtype.type(0))  # modulo 2^32
+        parts.append(values.astype(values.dtype.newbyteorder("<")).tobytes())
+    compressed = gzip.compress(b"".join(parts), LEVEL, mtime=0)  # the same for the same prediction
     return {
         "opens_us": opens_ns / 1000,
         "span_us": (closes_ns - opens_ns) / 1000,
@@ -62,7 +68,7 @@ def timeline_data(prediction: StepPrediction, nodes: pd.DataFrame, slices: pd.Da
             {"of": c.of, "name": c.name, "type": c.values.dtype.str[1:], "length": len(c.values), "gaps": c.gaps}
             for c in packed
         ],
-        "packed": _packed(packed),
+        "packed": base64.b64encode(compressed).decode("ascii"),
     }
 
 
@@ -111,14 +117,3 @@ def _looks(nodes: pd.DataFrame) -> pd.Series:
 
 def _short(texts: Iterable[object]) -> list[str]:
     return [text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..." for text in map(str, texts)]
-
-
-def _packed(columns: list[_Column]) -> str:
-    """The bytes of all columns, compressed; the same for the same prediction."""
-    parts = []
-    for column in columns:
-        values = column.values
-        if column.gaps:
-            values = np.diff(values, prepend=values.dtype.type(0))  # modulo 2^32
-        parts.append(values.astype(values.dtype.newbyteorder("<")).tobytes())
-    return base64.b64encode(gzip.compress(b"".join(parts), LEVEL, mtime=0)).decode("ascii")
