@@ -293,7 +293,10 @@ def num_nodes_by_reason(estimate: StepPrediction) -> dict[str, dict[str, int]]:
 
 def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Node count and summed times per group in order of occurrence; a sum of unknown values is NaN, not 0."""
-    number = _group_numbers(work, keys)
+    number = np.zeros(len(work), dtype=np.int64)  # [num_rows] of each row's group; unknown values equal each other
+    for name in keys:
+        code, distinct = pd.factorize(work[name])
+        number = pd.factorize(number * (len(distinct) + 1) + code + 1)[0]
     groups = work.groupby(number)
     sums = pd.DataFrame({
         "num_nodes": groups.size(), "num_uncovered": groups["num_uncovered"].sum(),
@@ -302,15 +305,6 @@ def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     })  # fmt: skip
     first = work[keys].iloc[np.unique(number, return_index=True)[1]]
     return pd.concat([as_text(first).reset_index(drop=True), sums], axis=1)
-
-
-def _group_numbers(work: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-    """[num_rows] number of each row's group, in order of occurrence; unknown values are equal to each other."""
-    number = np.zeros(len(work), dtype=np.int64)
-    for name in keys:
-        code, distinct = pd.factorize(work[name])
-        number = pd.factorize(number * (len(distinct) + 1) + code + 1)[0]
-    return number
 
 
 def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -112,7 +112,8 @@ def judged_record(fit: Fit, data: PreparedData, origin: Origin) -> EvaluationRec
 
 def is_repeated(data: PreparedData, part: str) -> bool:
     """Whether some run of the part is there more than once."""
-    return any(True for _ in _pairs(data.steps[part]))
+    runs = [run_of(step.run) for step in data.steps[part]]
+    return len(set(runs)) < len(runs)
 
 
 def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
@@ -120,7 +121,15 @@ def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
 
     Nodes that the other recording lacks are left out, as in evaluation.noise_floor.
     """
-    judged = [_repeated(step, other) for step, other in _pairs(_steps(data, origin))]
+    by_run: dict[str, list[Step]] = {}
+    for step in _steps(data, origin):
+        by_run.setdefault(run_of(step.run), []).append(step)
+    judged = []
+    for step, other in (pair for repeats in by_run.values() for pair in permutations(repeats, 2)):
+        matched = align(step.graph, other.graph)
+        latency_us = np.where(matched >= 0, other.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
+        name = f"{step.run} by {other.run}"
+        judged.append(Judged(name, step, latency_us, np.isfinite(latency_us), other.step_us))
     if not judged:
         raise InputError("no run was recorded twice", where=f"part {origin.part} of {origin.split}")
     return _record(origin, 0.0, judged)
@@ -133,25 +142,11 @@ def _answered(estimate: Estimate, step: Step) -> Judged:
     return Judged(step.run, step, filled_us(step, own_us), np.isfinite(own_us), step_us)
 
 
-def _repeated(step: Step, other: Step) -> Judged:
-    matched = align(step.graph, other.graph)
-    latency_us = np.where(matched >= 0, other.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
-    return Judged(f"{step.run} by {other.run}", step, latency_us, np.isfinite(latency_us), other.step_us)
-
-
 def _steps(data: PreparedData, origin: Origin) -> Sequence[Step]:
     steps = data.steps[origin.part]
     if not steps:
         raise InputError("has no runs to judge on", where=f"part {origin.part} of {origin.split}")
     return steps
-
-
-def _pairs(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    by_run: dict[str, list[Step]] = {}
-    for step in steps:
-        by_run.setdefault(run_of(step.run), []).append(step)
-    for repeats in by_run.values():
-        yield from permutations(repeats, 2)
 
 
 def _record(origin: Origin, fit_s: float, judged: Sequence[Judged]) -> EvaluationRecord:

@@ -76,6 +76,14 @@ class Fitted:
         return step_time_us(step, self.latency_us(step))
 
 
+def learners(folder: Path) -> dict[str, Learner]:
+    """Name of the row -> what learns; networks that two rows share are kept in `folder`."""
+    network = CachedNetwork(experiment("demo"), folder)
+    simpler = {name.replace("_", "-"): learner(name) for name in ("trees", "trees_hops")}
+    networks: dict[str, Learner] = {"mlp": experiment("mlp"), "gnn": network, "hybrid": Hybrid(network)}
+    return {**TRIVIAL, EXAMPLE: Example(), **simpler, **networks}
+
+
 def evaluated(estimate: Estimate, data: PreparedData, test: ExecutionGraphs) -> dict[str, float]:
     """Metrics of one fitted model."""
     latencies = {part: [_latencies(estimate, step) for step in data.steps[part]] for part in ("val", "test")}
@@ -113,10 +121,7 @@ def main() -> None:
     test = ExecutionGraphs(DATASET.parent, DATASET.name, axis=AXIS, split="test")
     rows = {}
     with TemporaryDirectory() as folder:
-        network = CachedNetwork(experiment("demo"), Path(folder))  # of two rows
-        simpler = {name.replace("_", "-"): learner(name) for name in ("trees", "trees_hops")}
-        networks: dict[str, Learner] = {"mlp": experiment("mlp"), "gnn": network, "hybrid": Hybrid(network)}
-        for name, chosen in {**TRIVIAL, EXAMPLE: Example(), **simpler, **networks}.items():
+        for name, chosen in learners(Path(folder)).items():
             seeds = (0,) if name in (*TRIVIAL, EXAMPLE) else SEEDS
             results = [evaluated(chosen.fit(data, seed), data, test) for seed in seeds]
             rows[name] = {key: float(np.mean([result[key] for result in results])) for key in results[0]}

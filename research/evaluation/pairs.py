@@ -135,12 +135,9 @@ _EDITS: dict[Change, Callable[[Mapping[str, Any], Way], list[Edit]]] = {
 
 def _calls(edit: Mapping[str, Any]) -> OpSelector:
     dims, rank = edit.get("input_dims"), edit.get("rank")
+    if dims is not None:  # as the graph writes them: compact JSON
+        dims = json.dumps(json.loads(dims) if isinstance(dims, str) else dims, separators=(",", ":"))
     return OpSelector(
-        str(edit["op"]), input_dims=None if dims is None else _shapes(dims),
+        str(edit["op"]), input_dims=dims,
         phase=edit.get("phase"), ranks=None if rank is None else (int(rank),),
     )  # fmt: skip
-
-
-def _shapes(dims: object) -> str:
-    """Shapes as the graph writes them: compact JSON."""
-    return json.dumps(json.loads(dims) if isinstance(dims, str) else dims, separators=(",", ":"))

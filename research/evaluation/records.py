@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -110,7 +109,11 @@ def read_record(path: Path) -> EvaluationRecord:
         about = json.loads((table.schema.metadata or {})[KEY])
         if about["format"] != FORMAT:
             raise ValueError(f"format {about['format']}")
-        return _record(about, table.to_pandas())
+        origin = Origin(**{f.name: about[f.name] for f in fields(Origin)})
+        coverage = float("nan") if about["coverage"] is None else float(about["coverage"])
+        nodes = table.to_pandas() if about["has_nodes"] else None
+        steps = pd.DataFrame(about["steps"], columns=list(STEP_COLUMNS))
+        return EvaluationRecord(origin, float(about["fit_s"]), coverage, steps, nodes)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, InputError) as error:
         raise InputError(f"is no cell that can be read ({error})", where=str(path),
                          remedy=f"delete it; {MAKE} makes it again") from error  # fmt: skip
@@ -153,10 +156,3 @@ def same_question(records: Iterable[EvaluationRecord]) -> None:
         if data.setdefault(requested, origin.data) != origin.data:
             raise InputError("fitted on other data than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
-
-
-def _record(about: dict[str, Any], nodes: pd.DataFrame) -> EvaluationRecord:
-    origin = Origin(**{f.name: about[f.name] for f in fields(Origin)})
-    coverage = float("nan") if about["coverage"] is None else float(about["coverage"])
-    steps = pd.DataFrame(about["steps"], columns=list(STEP_COLUMNS))
-    return EvaluationRecord(origin, float(about["fit_s"]), coverage, steps, nodes if about["has_nodes"] else None)
