@@ -93,7 +93,8 @@ def _nodes(nodes: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Column]]:
     words, columns = {}, []
     waits = nodes["segment"].isin([str(Segment.ARRIVE), str(Segment.PEER_WAIT)])
     names = {NodeType.COMM: "exit", NodeType.COLLECTIVE: "transfer", NodeType.MEMORY: "copy"}
-    looks = nodes["node_type"].map({str(kind): names.get(kind, str(kind)) for kind in NodeType}).mask(waits, "wait")
+    look_of = {str(kind): names.get(kind, str(kind)) for kind in NodeType}
+    looks = nodes["node_type"].astype(object).map(look_of).mask(waits, "wait")
     for name, column in {**{name: nodes[column] for name, column in WORDS.items()}, "look": looks}.items():
         code, result = pd.factorize(column)
         words[name] = ["", *_short(map(shapes_text, result) if name == "shapes" else result)]
