@@ -29,14 +29,11 @@ def csv_text(table: pd.DataFrame) -> str:
     """
     import pandas as pd  # commands that only write JSON start without it
 
-    columns = {name: _records(table[name]) for name in table.columns}
+    columns = {
+        name: column if column.dtype.kind in "biufc" else column.astype(object).map(_record)
+        for name, column in table.items()
+    }
     return pd.DataFrame(columns, index=table.index).set_axis(list(map(_record, columns)), axis=1).to_csv(index=False)
-
-
-def _records(column: pd.Series) -> pd.Series:
-    if column.dtype.kind in "biufc":
-        return column
-    return column.astype(object).map(_record)
 
 
 def _record(value: Any) -> Any:

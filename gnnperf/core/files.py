@@ -45,7 +45,17 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(target, folder=True) as temporary:
             yield temporary
-            _put(temporary, target)
+            if not target.exists():
+                temporary.rename(target)
+            elif not _exchange(temporary, target):  # a file system without it: there is a moment without a folder
+                earlier = temporary.with_name(f"{temporary.stem}.earlier{SUFFIX}")
+                target.rename(earlier)
+                try:
+                    temporary.rename(target)
+                finally:  # Ctrl-C too
+                    if not target.exists():
+                        earlier.rename(target)
+                    _remove(earlier)
 
 
 def refuse_foreign(folder: Path, own: Collection[str]) -> list[str]:
@@ -106,21 +116,6 @@ def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
         except KeyboardInterrupt:  # in the middle of it
             _remove(temporary)
             raise
-
-
-def _put(new: Path, target: Path) -> None:
-    """Rename a folder; an earlier one is then under the temporary name."""
-    if not target.exists():
-        new.rename(target)
-    elif not _exchange(new, target):  # a file system without it: there is a moment without a folder
-        earlier = new.with_name(f"{new.stem}.earlier{SUFFIX}")
-        target.rename(earlier)
-        try:
-            new.rename(target)
-        finally:  # Ctrl-C too
-            if not target.exists():
-                earlier.rename(target)
-            _remove(earlier)
 
 
 def _exchange(one: Path, other: Path) -> bool:

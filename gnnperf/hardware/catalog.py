@@ -9,28 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core import InputError
+from gnnperf.hardware import yaml_spec
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
 from gnnperf.hardware.strict_yaml import read_yaml
-from gnnperf.hardware.yaml_spec import (
-    CLUSTER_GROUP,
-    DEVICE_GROUP,
-    cluster_from,
-    device_from,
-    host_from,
-    link_from,
-    names_in,
-    path_of,
-)
 
 
 def device_names() -> tuple[str, ...]:
     """Names of the shipped devices, sorted."""
-    return names_in(DEVICE_GROUP)
+    return yaml_spec.names_in(yaml_spec.DEVICE_GROUP)
 
 
 def cluster_names() -> tuple[str, ...]:
     """Names of the shipped clusters, sorted."""
-    return names_in(CLUSTER_GROUP)
+    return yaml_spec.names_in(yaml_spec.CLUSTER_GROUP)
 
 
 def load_device(name: str | Path) -> DeviceSpec:
@@ -39,8 +30,8 @@ def load_device(name: str | Path) -> DeviceSpec:
     Raises:
         InputError: unknown name (with the closest ones), or a file that is no device.
     """
-    path = path_of(name, DEVICE_GROUP)
-    return device_from(read_yaml(path), str(path))
+    path = yaml_spec.path_of(name, yaml_spec.DEVICE_GROUP)
+    return yaml_spec.device_from(read_yaml(path), str(path))
 
 
 def load_cluster(name: str | Path, device: DeviceSpec | str | None = None) -> ClusterSpec:
@@ -49,23 +40,23 @@ def load_cluster(name: str | Path, device: DeviceSpec | str | None = None) -> Cl
     Raises:
         InputError: unknown name (with the closest ones), or a file that is no cluster.
     """
-    path = path_of(name, CLUSTER_GROUP)
+    path = yaml_spec.path_of(name, yaml_spec.CLUSTER_GROUP)
     raw = read_yaml(path)
     named = raw.get("device")
     if not isinstance(named, str):
         raise InputError(f"device is {named!r}", where=str(path), allowed="the name of a device")
     chosen = device if isinstance(device, DeviceSpec) else load_device(device or named)
-    return cluster_from(raw, chosen, str(path))
+    return yaml_spec.cluster_from(raw, chosen, str(path))
 
 
 def load_link(name: str | Path) -> LinkSpec:
     """A link of the catalog, or of a YAML file; raises as `load_device`."""
-    return link_from(str(name), str(name))
+    return yaml_spec.link_from(str(name), str(name))
 
 
 def load_host(name: str | Path) -> HostSpec:
     """A host processor of the catalog, or of a YAML file; raises as `load_device`."""
-    return host_from(str(name), str(name))
+    return yaml_spec.host_from(str(name), str(name))
 
 
 def default_cluster(device: DeviceSpec) -> ClusterSpec:
@@ -91,7 +82,7 @@ def _plain(name: str) -> str:
 def _default_name(device: str) -> str | None:
     """The first cluster that lists a device."""
     for name in cluster_names():
-        path = path_of(name, CLUSTER_GROUP)
+        path = yaml_spec.path_of(name, yaml_spec.CLUSTER_GROUP)
         listed = (read_yaml(path).get("default_for") or []) if device in path.read_text("utf-8") else []
         if isinstance(listed, list) and device in listed:
             return name
@@ -102,7 +93,7 @@ def _default_name(device: str) -> str | None:
 def _named(plain: str) -> DeviceSpec | None:
     """The device of a plain name or alias, the last one of several."""
     for name in reversed(device_names()) if plain else ():
-        if plain in _plain(name + path_of(name, DEVICE_GROUP).read_text("utf-8")):
+        if plain in _plain(name + yaml_spec.path_of(name, yaml_spec.DEVICE_GROUP).read_text("utf-8")):
             device = load_device(name)
             if plain in map(_plain, (device.name, *device.aliases)):
                 return device
@@ -129,11 +120,11 @@ class HardwareConfig:
         """The device requested, None if not stated; refuses keys and values that no device has."""
         if isinstance(self.hardware, DeviceSpec):
             return self.hardware
-        return device_from(self.hardware, "hardware") if self.hardware else None
+        return yaml_spec.device_from(self.hardware, "hardware") if self.hardware else None
 
     def cluster_spec(self) -> ClusterSpec | None:
         """Links and hosts requested, with the device requested; None: its default. Refuses what no cluster has."""
         if isinstance(self.cluster, ClusterSpec) or not self.cluster:
             return self.cluster or None
         device = self.device_spec() or load_device(str(self.cluster.get("device")))
-        return cluster_from(self.cluster, device, "cluster")
+        return yaml_spec.cluster_from(self.cluster, device, "cluster")

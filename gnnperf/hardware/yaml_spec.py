@@ -10,17 +10,7 @@ from pathlib import Path
 
 import gnnperf
 from gnnperf.core import InputError, require
-from gnnperf.hardware.spec import (
-    ANY_DEVICE,
-    FASTEST,
-    HIERARCHICAL,
-    MEDIA,
-    ClusterSpec,
-    DeviceSpec,
-    HostSpec,
-    LinkSpec,
-    Measured,
-)
+from gnnperf.hardware import spec
 from gnnperf.hardware.strict_yaml import read_yaml
 
 # Where the shipped YAML lies: `conf/` of a checkout, else `conf/` inside the installed package.
@@ -92,14 +82,14 @@ def closest(name: str, names: Iterable[str]) -> list[str]:
 # Links one after the other: mixed and wide-area paths.
 
 
-def in_a_row(links: Sequence[LinkSpec], where: str) -> LinkSpec:
+def in_a_row(links: Sequence[spec.LinkSpec], where: str) -> spec.LinkSpec:
     """The link that behaves like several in a row: the slowest rules, latencies add.
 
     A pipelined transfer keeps all of them busy, so only the slowest costs time; the first byte passes each.
     """
     require(len(links) > 0, where, "no link", "at least one link")
     slowest = min(links, key=lambda link: link.sustained_bytes_per_s)
-    return LinkSpec(
+    return spec.LinkSpec(
         name="+".join(link.name for link in links),
         bandwidth_bytes_per_s=slowest.bandwidth_bytes_per_s,
         latency_us=sum(link.latency_us for link in links),
@@ -141,21 +131,21 @@ CLUSTER_KEYS = {
     "host_sockets": "count or null", "storage": "link or null", "adapters_per_node": "count or null",
 }  # fmt: skip
 CHOICES: dict[str, tuple[object, ...]] = {
-    "medium": (*MEDIA, ""), "flag": (True, False), "all_reduce": (FASTEST, HIERARCHICAL),
+    "medium": (*spec.MEDIA, ""), "flag": (True, False), "all_reduce": (spec.FASTEST, spec.HIERARCHICAL),
 }  # fmt: skip
 PATH = "path"  # key of a link's mapping: links in a row
 FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
 
 
-def device_from(raw: dict[str, object], where: str) -> DeviceSpec:
+def device_from(raw: dict[str, object], where: str) -> spec.DeviceSpec:
     """A DeviceSpec from its mapping; refuses unknown and missing keys, wrong types, values out of range."""
-    values = _checked(raw, DEVICE_KEYS, DeviceSpec, where)
+    values = _checked(raw, DEVICE_KEYS, spec.DeviceSpec, where)
     if values["kind"] not in KINDS:
         raise InputError(f"kind is {values['kind']!r}", where=where, allowed=", ".join(KINDS))
-    return DeviceSpec(**values)  # type: ignore[arg-type]
+    return spec.DeviceSpec(**values)  # type: ignore[arg-type]
 
 
-def link_from(raw: object, where: str) -> LinkSpec:
+def link_from(raw: object, where: str) -> spec.LinkSpec:
     """A LinkSpec: from its mapping, from the name of a shipped link (or a path), or from {link: NAME, changed keys}.
 
     {path: [link, link, ...]}: one after the other, as through adapter, switch and wide-area line.
@@ -171,23 +161,23 @@ def link_from(raw: object, where: str) -> LinkSpec:
             raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
         return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
     if FROM_CATALOG not in raw:
-        return LinkSpec(**_checked(raw, LINK_KEYS, LinkSpec, where))  # type: ignore[arg-type]
+        return spec.LinkSpec(**_checked(raw, LINK_KEYS, spec.LinkSpec, where))  # type: ignore[arg-type]
     shipped = link_from(str(raw[FROM_CATALOG]), where)
     changes = {key: value for key, value in raw.items() if key != FROM_CATALOG}
-    return LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, LinkSpec, where))  # type: ignore[arg-type]
+    return spec.LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, spec.LinkSpec, where))  # type: ignore[arg-type]
 
 
-def host_from(raw: object, where: str) -> HostSpec:
+def host_from(raw: object, where: str) -> spec.HostSpec:
     """A HostSpec: from its mapping, or from the name of a shipped host (or a path)."""
     if isinstance(raw, str):
         path = path_of(raw, HOST_GROUP)
         return host_from(read_yaml(path), str(path))
     if not isinstance(raw, dict):
         raise InputError(f"{raw!r} is not a host", where=where, allowed=f"a name, or {', '.join(HOST_KEYS)}")
-    return HostSpec(**_checked(raw, HOST_KEYS, HostSpec, where))  # type: ignore[arg-type]
+    return spec.HostSpec(**_checked(raw, HOST_KEYS, spec.HostSpec, where))  # type: ignore[arg-type]
 
 
-def cluster_from(raw: dict[str, object], device: DeviceSpec, where: str) -> ClusterSpec:
+def cluster_from(raw: dict[str, object], device: spec.DeviceSpec, where: str) -> spec.ClusterSpec:
     """A ClusterSpec of `device`s from its mapping.
 
     The host overheads hold for `reference_host`; another `host` moves them: host_speed, unless it is given, is the
@@ -196,21 +186,21 @@ def cluster_from(raw: dict[str, object], device: DeviceSpec, where: str) -> Clus
     Raises:
         InputError: unknown or missing key, unknown name, wrong type, value out of range.
     """
-    values = _checked(raw, CLUSTER_KEYS, ClusterSpec, where)
+    values = _checked(raw, CLUSTER_KEYS, spec.ClusterSpec, where)
     values.pop("default_for", None)
     reference = values.pop("reference_host", None)
     host = values.get("host")
-    if isinstance(host, HostSpec) and "host_speed" not in values:
-        base = reference.single_thread_speed if isinstance(reference, HostSpec) else 1.0
+    if isinstance(host, spec.HostSpec) and "host_speed" not in values:
+        base = reference.single_thread_speed if isinstance(reference, spec.HostSpec) else 1.0
         values["host_speed"] = host.single_thread_speed / base
-    return ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
+    return spec.ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
 
 
-def _checked(raw: dict[str, object], keys: dict[str, str], spec: type, where: str) -> dict[str, object]:
+def _checked(raw: dict[str, object], keys: dict[str, str], made: type, where: str) -> dict[str, object]:
     for key in raw:
         if key not in keys:
             raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(keys))
-    required = [f.name for f in fields(spec) if f.default is MISSING and f.default_factory is MISSING]
+    required = [f.name for f in fields(made) if f.default is MISSING and f.default_factory is MISSING]
     missing = [key for key in required if key not in raw]
     if missing:
         raise InputError(f"key {missing[0]!r} is missing", where=where, allowed=f"with {', '.join(required)}",
@@ -239,7 +229,7 @@ def _value(value: object, kind: str, where: str) -> object:
 
 def _collectives(value: object, where: str) -> dict[str, str]:
     """Models by device; one name is for every device, null for none."""
-    named = {} if value is None else value if isinstance(value, dict) else {ANY_DEVICE: value}
+    named = {} if value is None else value if isinstance(value, dict) else {spec.ANY_DEVICE: value}
     if not all(isinstance(text, str) for pair in named.items() for text in pair):
         allowed = "a name or a .yaml file, or a mapping of devices to them"
         raise InputError(f"{value!r} names no collective models", where=where, allowed=allowed)
@@ -258,7 +248,7 @@ def _rates(value: object, where: str) -> dict[str, float]:
     return {str(k): float(_number(v, "positive", f"{where}, {k}")) for k, v in value.items()}
 
 
-def _measured(value: object, where: str) -> dict[str, Measured]:
+def _measured(value: object, where: str) -> dict[str, spec.Measured]:
     if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
         raise InputError(f"{value!r} is not a table of quantities", where=where)
     measured = {}
@@ -269,7 +259,7 @@ def _measured(value: object, where: str) -> dict[str, Measured]:
         middle, low, high = (float(_number(result[key], "not negative", of)) for key in ("value", "low", "high"))
         if not low <= middle <= high:
             raise InputError(f"value {middle} lies outside {low} to {high}", where=of, allowed="low <= value <= high")
-        measured[name] = Measured(middle, low, high)
+        measured[name] = spec.Measured(middle, low, high)
     return measured
 
 

@@ -119,12 +119,6 @@ def now() -> str:
 
 def write_complete(run_dir: Path, description: Description, parts: Sequence[Mapping[str, object]]) -> None:
     """Join the parts of all ranks into the card, and remove them."""
-    files.write_json(run_dir / CARD, _joined(description, parts))
-    for rank in range(len(parts)):
-        (run_dir / part_name(rank)).unlink(missing_ok=True)
-
-
-def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
     from gnnperf.record import machine
 
     hosts = {str(part["host"]): part["host_facts"] for part in reversed(parts)}
@@ -132,7 +126,7 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
     own = [{key: value for key, value in part.items() if key not in SHARED} for part in parts]
     medium = "one host" if len(names) == 1 else "network"
     seen = {"backend": parts[0]["backend"], "medium": medium, "hosts": len(names)}  # of a link that is not described
-    return {
+    card = {
         "format": FORMAT,
         "status": COMPLETE,
         "recorded_at": parts[0]["recorded_at"],
@@ -148,6 +142,9 @@ def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> 
             {"rank": rank, "host": names.index(str(part["host"])), **own[rank]} for rank, part in enumerate(parts)
         ],
     }
+    files.write_json(run_dir / CARD, card)
+    for rank in range(len(parts)):
+        (run_dir / part_name(rank)).unlink(missing_ok=True)
 
 
 def machine_of(hosts: Sequence[Any]) -> str:

@@ -127,8 +127,15 @@ def launch(
             for process in ranks:
                 process.start()
             _await(ranks, time.monotonic() + timeout_s)
-        finally:
-            _kill(ranks)
+        finally:  # SIGKILL, because a rank inside a collective does not react to anything else
+            for process in ranks:
+                if process.is_alive():
+                    process.kill()
+            for process in ranks:
+                if process.pid is not None:
+                    process.join(KILLED_WITHIN_S)
+                    if not process.is_alive():
+                        process.close()
 
 
 def _await(ranks: Sequence[ForkServerProcess], deadline: float) -> None:
@@ -146,18 +153,6 @@ def _await(ranks: Sequence[ForkServerProcess], deadline: float) -> None:
                     raise RankFailed(f"rank {rank} was killed by {signal.Signals(-code).name}")
                 if code != 0:
                     raise RankFailed(f"rank {rank} ended with exit code {code}")
-
-
-def _kill(ranks: Sequence[ForkServerProcess]) -> None:
-    """End what still runs. SIGKILL, because a rank inside a collective does not react to anything else."""
-    for process in ranks:
-        if process.is_alive():
-            process.kill()
-    for process in ranks:
-        if process.pid is not None:
-            process.join(KILLED_WITHIN_S)
-            if not process.is_alive():
-                process.close()
 
 
 def _stay_on_loopback() -> None:

@@ -30,8 +30,6 @@ ALLOCATION = "[memory]"  # what Kineto calls an allocation, or with negative byt
 class CudaMemory:
     """The caching allocator's own count, of one CUDA device."""
 
-    steps = 0  # of its own, after the traced ones
-
     def __init__(self, index: int) -> None:
         self._index = index
 
@@ -39,19 +37,10 @@ class CudaMemory:
         """Count from here."""
         torch.cuda.reset_peak_memory_stats(self._index)
 
-    def begin(self) -> None:
-        """Nothing: it counts all the time."""
-
-    def end(self) -> None:
-        """Nothing: it counts all the time."""
-
     def facts(self) -> dict[str, object]:
         """Peak of what tensors held, and of what the allocator held."""
         return {"method": "max_memory_allocated", "peak_bytes": torch.cuda.max_memory_allocated(self._index),
                 "reserved_bytes": torch.cuda.max_memory_reserved(self._index)}  # fmt: skip
-
-    def close(self) -> None:
-        """Nothing runs."""
 
 
 class HostMemory:

@@ -11,7 +11,7 @@ import torch
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
 
 from gnnperf.core import require
-from gnnperf.record.peak_memory import PeakMemory, peak_memory_of_this_rank
+from gnnperf.record.peak_memory import HostMemory, PeakMemory, peak_memory_of_this_rank
 from gnnperf.record.step_clock import SafeProfile, StepClock, await_idle_threads, clock_of_this_rank, summary
 
 # The execution trace of one step: which tensors each op reads and writes, and no time.
@@ -22,8 +22,6 @@ from gnnperf.record.step_clock import SafeProfile, StepClock, await_idle_threads
 
 class ExecutionTraceStep:
     """Watches one step."""
-
-    steps = 1
 
     def __init__(self, scratch: Path) -> None:
         self._path = scratch / "execution_trace.json"
@@ -105,7 +103,7 @@ class StepRecorder:
         self._kineto_path = Path(self._scratch.name) / "kineto.json"
         self._profiler = step_profiler(stretches.profiled)
         self._execution = ExecutionTraceStep(Path(self._scratch.name)) if execution_trace else None
-        self._steps_done = 0
+        self.steps_done = 0  # that have ended
         self._begin()
 
     # Made when first used, after the steps dropped: which device a rank uses shows when it has used it.
@@ -123,36 +121,31 @@ class StepRecorder:
         return peak_memory_of_this_rank()
 
     @cached_property
-    def _watched(self) -> list[PeakMemory | ExecutionTraceStep]:
+    def _watched(self) -> list[HostMemory | ExecutionTraceStep]:
         """Who watches each of the steps after the traced ones."""
-        watchers = (self._memory, self._execution) if self._execution else (self._memory,)
-        return [watcher for watcher in watchers for _ in range(watcher.steps)]
+        counted = [self._memory] * HostMemory.steps if isinstance(self._memory, HostMemory) else []
+        return [*counted, *filter(None, [self._execution])]
 
     @property
     def done(self) -> bool:
         """Whether all steps requested have run."""
-        return self._steps_done >= self._stretches.traced_end and self._steps_done >= self.total_steps
+        return self.steps_done >= self._stretches.traced_end and self.steps_done >= self.total_steps
 
     @property
     def total_steps(self) -> int:
         """Steps requested, of all kinds."""
         return self._stretches.traced_end + len(self._watched)
 
-    @property
-    def steps_done(self) -> int:
-        """Steps that have ended so far."""
-        return self._steps_done
-
     def __call__(self) -> None:
         """Mark the end of a step. After the last one: nothing."""
         if self.done:
             return
         self._end()
-        self._steps_done += 1
+        self.steps_done += 1
         self._begin()
 
     def _end(self) -> None:
-        step = self._steps_done
+        step = self.steps_done
         if self._stretches.is_timed(step):
             self._plain_clock.end()
         if self._stretches.is_traced(step):
@@ -165,7 +158,7 @@ class StepRecorder:
             self._watched[step - self._stretches.traced_end].end()
 
     def _begin(self) -> None:
-        step = self._steps_done
+        step = self.steps_done
         if step == self._stretches.first_profiler:
             self._profiler.start()
         if step == self._stretches.warmup:
@@ -198,7 +191,7 @@ class StepRecorder:
 
     def close(self) -> None:
         """Leave nothing running and no scratch file."""
-        if self._stretches.first_profiler <= self._steps_done < self._stretches.traced_end:
+        if self._stretches.first_profiler <= self.steps_done < self._stretches.traced_end:
             self._profiler.stop()
         for watcher in self._watched:
             watcher.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -12,27 +12,8 @@ from rich.text import Text
 
 from gnnperf.core import console
 from gnnperf.predict import StepPrediction
+from gnnperf.report import text
 from gnnperf.report.summary import top_ops
-from gnnperf.report.text import (
-    MEANING,
-    MOST_WARNINGS,
-    collectives_lines,
-    comparison,
-    coverage,
-    doubts,
-    finding_details,
-    finding_head,
-    headline,
-    memory_lines,
-    notes_left,
-    path_delays,
-    profiler_line,
-    share_text,
-    steps_line,
-    target,
-    time_rows,
-    whatif_lines,
-)
 from gnnperf.report.throughput import alternative_heads, alternative_rows, throughput_lines
 
 PIPE_WIDTH = 120  # characters, where there is no terminal to ask
@@ -62,25 +43,26 @@ def show(drawn: RenderableType, onto: Console | None = None) -> None:
 
 def summary(prediction: StepPrediction, written: Iterable[Path] = (), verbose: bool = False) -> RenderableType:
     """Everything that print_summary shows. Names come from traces, so nothing is read as markup."""
-    left = notes_left(prediction)
+    others = alternative_rows(prediction)
+    left, most = text.notes_left(prediction), None if verbose else text.MOST_WARNINGS
     return Group(
-        *(Text(f"warning: {one}", style="yellow") for one in prediction.warnings[: None if verbose else MOST_WARNINGS]),
-        Text(target(prediction), style="dim"),
-        *(Text(line, style="dim") for line in collectives_lines(prediction)),
-        Text(headline(prediction), style="bold"),
-        Text(f"  {MEANING[prediction.step_time_kind]}", style="dim"),
-        Text(f"  {comparison(prediction)}"),
-        *(Text(f"  {line}", style="dim") for line in steps_line(prediction)),
-        *map(Text, profiler_line(prediction)),
-        *_alternatives(prediction),
-        *(Text(line, style="bold") for line in whatif_lines(prediction)),
+        *(Text(f"warning: {one}", style="yellow") for one in prediction.warnings[:most]),
+        Text(text.target(prediction), style="dim"),
+        *(Text(line, style="dim") for line in text.collectives_lines(prediction)),
+        Text(text.headline(prediction), style="bold"),
+        Text(f"  {text.MEANING[prediction.step_time_kind]}", style="dim"),
+        Text(f"  {text.comparison(prediction)}"),
+        *(Text(f"  {line}", style="dim") for line in text.steps_line(prediction)),
+        *map(Text, text.profiler_line(prediction)),
+        *([_table("the step on other hardware", alternative_heads(prediction), others, NUM_NAMES)] if others else []),
+        *(Text(line, style="bold") for line in text.whatif_lines(prediction)),
         *(Text(line) for line in throughput_lines(prediction)),
-        *(Text(line) for line in memory_lines(prediction)),
+        *(Text(line) for line in text.memory_lines(prediction)),
         Text(f"share of step time by source: {_shares(prediction.source_share)}"),
-        Text(coverage(prediction)),
-        *(Text(line, style="dim") for line in doubts(prediction)),
+        Text(text.coverage(prediction)),
+        *(Text(line, style="dim") for line in text.doubts(prediction)),
         Text(f"critical path by node type: {_shares(prediction.critical_path_share)}"),
-        Text(f"  {path_delays(prediction)}", style="dim"),
+        Text(f"  {text.path_delays(prediction)}", style="dim"),
         *_findings(prediction),
         _ops_table(prediction),
         *_uncovered(prediction.uncovered_ops),
@@ -91,31 +73,26 @@ def summary(prediction: StepPrediction, written: Iterable[Path] = (), verbose: b
 
 
 def _shares(share: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {share_text(value)}" for name, value in share.items())
+    return ", ".join(f"{name} {text.share_text(value)}" for name, value in share.items())
 
 
 def _ops_table(prediction: StepPrediction) -> Table:
-    table = Table(title="top ten ops", title_justify="left", box=None, pad_edge=False)
-    table.add_column("op", overflow="fold")
-    table.add_column("type")
-    for name in ("nodes", "on critical path", "predicted, all ranks", "measured, all ranks"):
-        table.add_column(name, justify="right")
     ops = top_ops(prediction)
-    times = time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
-    for name, kind, count, us in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True):
-        table.add_row(*(Text(td) for td in (name, kind, f"{count:,}", *us)))
-    return table
+    times = text.time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
+    rows = [(name, kind, f"{count:,}", *us) for name, kind, count, us
+            in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True)]  # fmt: skip
+    heads = ("op", "type", "nodes", "on critical path", "predicted, all ranks", "measured, all ranks")
+    return _table("top ten ops", heads, rows, 2)
 
 
-def _alternatives(prediction: StepPrediction) -> list[Table]:
-    """The table of all devices that were requested."""
-    rows = alternative_rows(prediction)
-    table = Table(title="the step on other hardware", title_justify="left", box=None, pad_edge=False)
-    for place, head in enumerate(alternative_heads(prediction)):
-        table.add_column(head, justify="left" if place < NUM_NAMES else "right")
+def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], num_names: int) -> Table:
+    """Without lines; the first `num_names` columns hold no number."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="left" if place < num_names else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    return [table] if rows else []
+    return table
 
 
 def _findings(prediction: StepPrediction) -> list[Text]:
@@ -126,8 +103,8 @@ def _findings(prediction: StepPrediction) -> list[Text]:
         return [Text("no rule finds anything that holds the step up")]
     lines = []
     for result in prediction.findings:
-        lines.append(Text(f"finding: {finding_head(result)}", style="bold"))
-        lines += [Text(f"  {line}", style="dim") for line in finding_details(result)]
+        lines.append(Text(f"finding: {text.finding_head(result)}", style="bold"))
+        lines += [Text(f"  {line}", style="dim") for line in text.finding_details(result)]
     return lines
 
 

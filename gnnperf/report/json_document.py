@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from gnnperf.hardware import DeviceSpec
-from gnnperf.memory import PeakMemory
 from gnnperf.predict import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.report.throughput import throughput_document
@@ -19,7 +18,7 @@ FREE_FORM = ("source", "host", "provenance")  # keys of a DeviceSpec
 
 def document(estimate: StepPrediction) -> dict[str, Any]:
     """Every key of prediction.json; units are in the names, shares and errors are fractions."""
-    graph = estimate.prediction.graph
+    graph, measured = estimate.prediction.graph, estimate.measurements
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -42,11 +41,15 @@ def document(estimate: StepPrediction) -> dict[str, Any]:
         "traced_step_time_us": estimate.traced_step_time_us,
         "traced_step_prediction_us": estimate.traced_prediction_us,
         "without_profiler": None if estimate.without_profiler is None else asdict(estimate.without_profiler),
-        "step_time_ratio": estimate.step_time_ratio,
-        "step_time_ratio_interval": estimate.ratio_interval and list(estimate.ratio_interval),
+        **_ratio(estimate),
         "placement": estimate.placement or None,
-        "hardware_table": [_alternative(one) for one in estimate.alternatives] or None,
-        "measured_steps": _steps(estimate),
+        "hardware_table": [
+            {**_hardware(one), "placement": one.placement, **_ratio(one)} for one in estimate.alternatives
+        ] or None,
+        "measured_steps": None if measured is None else [
+            {"step": step, "time_us": us, "is_outlier": step in measured.outliers, "shapes": measured.shapes[step]}
+            for step, us in measured.steps_us.items()
+        ],
         "measured_rank_start_skew_us": estimate.rank_start_skew_us,
         "step_makespan_us": estimate.schedule.makespan_us,
         "rank_step_time_us": {str(rank): time_us for rank, time_us in estimate.rank_step_time_us.items()},
@@ -64,7 +67,7 @@ def document(estimate: StepPrediction) -> dict[str, Any]:
         "warnings": list(estimate.warnings),
         "notes": list(estimate.notes),
         "provenance": estimate.provenance,
-    }
+    }  # fmt: skip
 
 
 def _numbers(device: DeviceSpec | None) -> dict[str, Any] | None:
@@ -78,14 +81,10 @@ def _numbers(device: DeviceSpec | None) -> dict[str, Any] | None:
     return {**given, "aliases": list(device.aliases)}
 
 
-def _alternative(one: StepPrediction) -> dict[str, Any]:
-    """One row of the table; `ratio` is to the step predicted the same way for the traced hardware."""
-    return {
-        **_hardware(one),
-        "placement": one.placement,
-        "step_time_ratio": one.step_time_ratio,
-        "step_time_ratio_interval": one.ratio_interval and list(one.ratio_interval),
-    }
+def _ratio(one: StepPrediction) -> dict[str, Any]:
+    """To the step predicted the same way for the traced hardware."""
+    interval = one.ratio_interval and list(one.ratio_interval)
+    return {"step_time_ratio": one.step_time_ratio, "step_time_ratio_interval": interval}
 
 
 def _hardware(one: StepPrediction) -> dict[str, Any]:
@@ -99,22 +98,9 @@ def _hardware(one: StepPrediction) -> dict[str, Any]:
     }
 
 
-def _steps(estimate: StepPrediction) -> list[dict[str, Any]] | None:
-    """Every measured step of the trace; null for a plan."""
-    measured = estimate.measurements
-    return (
-        None
-        if measured is None
-        else [
-            {"step": step, "time_us": us, "is_outlier": step in measured.outliers, "shapes": measured.shapes[step]}
-            for step, us in measured.steps_us.items()
-        ]
-    )
-
-
 def _memory(rank: RankMemory) -> dict[str, Any]:
     """One rank's peak; `peak_bytes` is the sum of the parts and of DDP's buckets."""
-    peak, measured = rank.peak, rank.measured
+    peak, measured, line = rank.peak, rank.measured, rank.peak.timeline
     return {
         "rank": peak.rank,
         "step_name": peak.step,
@@ -124,7 +110,9 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "ddp_buckets_bytes": peak.buckets_bytes,
         "held_between_steps_bytes": peak.held_between_steps_bytes,
         "at": peak.at or None,
-        "timeline": _timeline(peak),
+        "timeline": None if line is None or not line.time_us else {
+            "time_us": list(line.time_us), "parts_bytes": {str(p): list(n) for p, n in line.parts_bytes.items()},
+        },
         "unknown": list(peak.unknown),
         "missing": list(peak.missing),
         "measured_method": None if measured is None else measured.method,
@@ -133,15 +121,7 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "error": rank.error,
         "device_bytes": rank.device_bytes,
         "fits": rank.fits,
-    }
-
-
-def _timeline(peak: PeakMemory) -> dict[str, Any] | None:
-    """Bytes by part at points of the step; null: not known."""
-    given = peak.timeline
-    if given is None or not given.time_us:
-        return None
-    return {"time_us": list(given.time_us), "parts_bytes": {str(p): list(n) for p, n in given.parts_bytes.items()}}
+    }  # fmt: skip
 
 
 def _finding(result: Finding) -> dict[str, Any]:

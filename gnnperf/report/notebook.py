@@ -87,17 +87,13 @@ class Estimate:
         """What a notebook shows: the console's summary. Names come from strangers' traces; rich escapes them."""
         drawn = Console(record=True, file=io.StringIO(), width=PIPE_WIDTH)
         drawn.print(summary(self.step), soft_wrap=True)
-        return drawn.export_html(inline_styles=True, code_format=CARD) + _picture(self.step)
-
-
-def _picture(step: StepPrediction) -> str:
-    """One bar: the critical path by node type, in the colors of report.html."""
-    colors = dict(re.findall(r"--(\w+): light-dark\((#\w+),", asset("report.css")))
-    parts = "".join(
-        PART.format(width=100.0 * share, color=colors[OF_TYPE.get(name, OTHER)], name=name)
-        for name, share in step.critical_path_share.items()
-    )
-    return f'<div style="height:1em;font-size:13px">{parts}</div>'
+        colors = dict(re.findall(r"--(\w+): light-dark\((#\w+),", asset("report.css")))
+        parts = "".join(
+            PART.format(width=100.0 * share, color=colors[OF_TYPE.get(name, OTHER)], name=name)
+            for name, share in self.step.critical_path_share.items()
+        )
+        bar = f'<div style="height:1em;font-size:13px">{parts}</div>'  # the critical path, in the colors of report.html
+        return drawn.export_html(inline_styles=True, code_format=CARD) + bar
 
 
 CHOICES = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)  # of conf/: a name or a path is a choice, a mapping its numbers

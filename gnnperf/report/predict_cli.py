@@ -145,7 +145,12 @@ def _report(args: argparse.Namespace) -> None:
     from gnnperf.report.compare.side import DOCUMENT, is_prediction, read_document
 
     if args.trace is not None and is_prediction(Path(args.trace)):
-        page = _earlier(args)
+        page = Path(args.trace) / PAGE
+        if [*_overrides(args), *(_given(args).keys() - {"trace", "json", "quiet", "verbose"})]:
+            raise InputError("holds a prediction; other options need its trace", where=args.trace,
+                             allowed="--open, --json and --quiet", remedy="name the trace")  # fmt: skip
+        if not page.is_file():
+            raise InputError("no such file", where=str(page), remedy="predict again")
         if args.json:
             write_out(to_json(read_document(page.parent / DOCUMENT), indent=1))
     else:
@@ -158,17 +163,6 @@ def _report(args: argparse.Namespace) -> None:
 
         if not webbrowser.open(address):
             complain("gnnperf", f"no browser opens {address}")
-
-
-def _earlier(args: argparse.Namespace) -> Path:
-    """The page in a folder that holds a prediction, of which nothing else can be requested."""
-    page = Path(args.trace) / PAGE
-    if [*_overrides(args), *(_given(args).keys() - {"trace", "json", "quiet", "verbose"})]:
-        raise InputError("holds a prediction; other options need its trace", where=args.trace,
-                         allowed="--open, --json and --quiet", remedy="name the trace")  # fmt: skip
-    if not page.is_file():
-        raise InputError("no such file", where=str(page), remedy="predict again")
-    return page
 
 
 def run_request(request: Request) -> tuple[Path, ...]:

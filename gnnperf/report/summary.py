@@ -128,27 +128,26 @@ def as_text(table: pd.DataFrame) -> pd.DataFrame:
 
 def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
     """The `nodes_table` with texts as categories: sums over groups of many nodes compare numbers, no words."""
-    columns = {**_identity(estimate.prediction.graph.nodes), **_predicted(estimate), **_measured(estimate)}
-    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
-
-
-def _identity(nodes: pd.DataFrame) -> dict[str, pd.Series]:
-    texts = ("node_type", "op_name", "event_name", "segment", "phase", "family", "dtype", "input_dims")
-    numbers = ("node_id", "rank", "message_bytes", "thread", "stream")
-    works = {name: nodes[name].astype("float64") for name in ("flops", "bytes")}
-    return {name: nodes[name] for name in (*texts, *numbers)} | works
-
-
-def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
-    prediction = estimate.prediction
-    bound = np.full(prediction.graph.num_nodes, None, dtype=object) if estimate.bound is None else estimate.bound
-    return {
-        "transfer": _transfer(estimate),
+    prediction, nodes = estimate.prediction, estimate.prediction.graph.nodes
+    bound = np.full(len(nodes), None, dtype=object) if estimate.bound is None else estimate.bound
+    edges, transfer = prediction.graph.edges, np.full(len(nodes), -1, dtype=np.int64)  # joined, or releasing an exit
+    src, dst, relation = edges["src"].to_numpy(), edges["dst"].to_numpy(), edges["relation"]
+    joins, releases = (relation == Relation.JOINS).to_numpy(), (relation == Relation.RELEASES).to_numpy()
+    exits = releases & (nodes["segment"] == Segment.EXIT).to_numpy()[dst]
+    transfer[src[joins]], transfer[dst[exits]] = dst[joins], src[exits]
+    columns = {
+        **{c.name: nodes[c.name] for c in PREDICTION_COLUMNS if c.name in nodes},
+        "flops": nodes["flops"].astype("float64"),
+        "bytes": nodes["bytes"].astype("float64"),
+        "transfer": transfer,
         "start_us": estimate.schedule.start_us,
         "latency_us": prediction.latency_us,
         "mean_latency_us": prediction.scheduled_us,
         "latency_low_us": prediction.latency_low_us,
         "latency_high_us": prediction.latency_high_us,
+        "measured_start_us": nodes["start_us"] - step_start_us(estimate),
+        "measured_latency_us": nodes["latency_us"],
+        "measured_wait_us": nodes["blocked_us"],
         "analytic_latency_us": prediction.analytic_latency_us,
         "bound": coded(bound),
         "source": prediction.coded["source"],
@@ -156,28 +155,7 @@ def _predicted(estimate: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
         "on_critical_path": np.asarray(estimate.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
-
-
-def _measured(estimate: StepPrediction) -> dict[str, pd.Series]:
-    nodes = estimate.prediction.graph.nodes
-    return {
-        "measured_start_us": nodes["start_us"] - step_start_us(estimate),
-        "measured_latency_us": nodes["latency_us"],
-        "measured_wait_us": nodes["blocked_us"],
-    }
-
-
-def _transfer(estimate: StepPrediction) -> np.ndarray:
-    """[num_nodes] the transfer that an arrival joins or that releases an exit; -1 elsewhere."""
-    graph = estimate.prediction.graph
-    result = np.full(graph.num_nodes, -1, dtype=np.int64)
-    relation = graph.edges["relation"]
-    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
-    joins, releases = (relation == Relation.JOINS).to_numpy(), (relation == Relation.RELEASES).to_numpy()
-    exits = releases & (graph.nodes["segment"] == Segment.EXIT).to_numpy()[dst]
-    result[src[joins]] = dst[joins]
-    result[dst[exits]] = src[exits]
-    return result
+    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
 
 
 def _text(column: pd.Series) -> pd.Series:
@@ -315,7 +293,10 @@ def num_nodes_by_reason(estimate: StepPrediction) -> dict[str, dict[str, int]]:
 
 def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Node count and summed times per group in order of occurrence; a sum of unknown values is NaN, not 0."""
-    number = _group_numbers(work, keys)
+    number = np.zeros(len(work), dtype=np.int64)  # [num_rows] of each row's group; unknown values equal each other
+    for name in keys:
+        code, distinct = pd.factorize(work[name])
+        number = pd.factorize(number * (len(distinct) + 1) + code + 1)[0]
     groups = work.groupby(number)
     sums = pd.DataFrame({
         "num_nodes": groups.size(), "num_uncovered": groups["num_uncovered"].sum(),
@@ -324,15 +305,6 @@ def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     })  # fmt: skip
     first = work[keys].iloc[np.unique(number, return_index=True)[1]]
     return pd.concat([as_text(first).reset_index(drop=True), sums], axis=1)
-
-
-def _group_numbers(work: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-    """[num_rows] number of each row's group, in order of occurrence; unknown values are equal to each other."""
-    number = np.zeros(len(work), dtype=np.int64)
-    for name in keys:
-        code, distinct = pd.factorize(work[name])
-        number = pd.factorize(number * (len(distinct) + 1) + code + 1)[0]
-    return number
 
 
 def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:

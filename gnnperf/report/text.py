@@ -52,17 +52,10 @@ def share_text(share: float) -> str:
 def headline(estimate: StepPrediction) -> str:
     """The prediction in one line."""
     bound = "at least " if estimate.is_lower_bound else ""
-    return f"step {estimate.step_time_kind}: {bound}{time_text(estimate.step_time_us)}{interval(estimate)}"
-
-
-def interval(estimate: StepPrediction) -> str:
-    """How sure the step time is, as words after it; nothing where that is not known."""
-    if estimate.step_time_interval_us is None or estimate.interval_level is None:
-        return ""
-    if estimate.ratio_interval is not None:  # the ratio has it
-        return ""
-    low, high = map(time_text, estimate.step_time_interval_us)
-    return f", {100.0 * estimate.interval_level:.0f} % of steps within {low} to {high}"
+    interval, level, sure = estimate.step_time_interval_us, estimate.interval_level, ""
+    if interval is not None and level is not None and estimate.ratio_interval is None:  # else the ratio has it
+        sure = f", {100.0 * level:.0f} % of steps within {time_text(interval[0])} to {time_text(interval[1])}"
+    return f"step {estimate.step_time_kind}: {bound}{time_text(estimate.step_time_us)}{sure}"
 
 
 def comparison(estimate: StepPrediction) -> str:
@@ -158,21 +151,18 @@ def notes_left(estimate: StepPrediction) -> str:
 
 def finding_head(result: Finding) -> str:
     """What it is and what its remedy would gain."""
-    return f"{result.rule.replace('_', ' ')}: {result.cause}; {_gain(result)}"
+    gain = "gain not known"
+    if result.gain_us is not None and result.gain_share is not None:
+        bound, share = "at most " if result.at_most else "", share_text(result.gain_share)
+        step = time_text(result.gain_us / result.gain_share if result.gain_share else None)  # all ranks start at once
+        gain = f"gain {bound}{time_text(result.gain_us)} ({share} of the {step} step of {result.basis} latencies)"
+    return f"{result.rule.replace('_', ' ')}: {result.cause}; {gain}"
 
 
 def finding_details(result: Finding) -> list[str]:
     """Evidence, the edit whose gain it is, what that cannot know, and what to do."""
     edit = [f"edit: {result.edit}, on {result.basis} latencies"] if result.edit else []
     return [*result.evidence, *edit, *(f"not known: {one}" for one in result.unknown), f"what to do: {result.remedy}"]
-
-
-def _gain(result: Finding) -> str:
-    if result.gain_us is None or result.gain_share is None:
-        return "gain not known"
-    bound, share = "at most " if result.at_most else "", share_text(result.gain_share)
-    step = time_text(result.gain_us / result.gain_share if result.gain_share else None)  # all ranks start it at once
-    return f"gain {bound}{time_text(result.gain_us)} ({share} of the {step} step of {result.basis} latencies)"
 
 
 def bytes_text(num_bytes: int) -> str:
@@ -201,7 +191,8 @@ def _shape(dims: Any) -> str:
 
 def memory_lines(estimate: StepPrediction) -> list[str]:
     """Peak memory rank by rank: of what, at which op, next to the measured one; with edits; whether it fits."""
-    shown, left = fullest_ranks(estimate.peak_memory)
+    fullest = sorted(estimate.peak_memory, key=lambda rank: -rank.peak.peak_bytes)[:MOST_RANKS]
+    shown, left = sorted(fullest, key=lambda rank: rank.peak.rank), len(estimate.peak_memory) - len(fullest)
     rest = [f"{left} more ranks hold no more than these"] if left else []
     result = [*(_memory_line(rank) for rank in shown), *rest, *fit_lines(estimate.peak_memory, estimate.hardware)]
     if estimate.whatif is None:
@@ -213,14 +204,6 @@ def memory_lines(estimate: StepPrediction) -> list[str]:
         result.append(f"what if: peak memory of rank {rank.peak.rank}: {bytes_text(now)}, unedited "
                       f"{bytes_text(before)} ({100.0 * (now / max(before, 1) - 1.0):+.1f} %)")  # fmt: skip
     return [*result, *(f"what if: {line}" for line in fit_lines(edited, estimate.hardware))]
-
-
-def fullest_ranks(ranks: Sequence[RankMemory]) -> tuple[list[RankMemory], int]:
-    """Those that are shown, in order of ranks, and how many are left out: of many ranks the ones that hold most."""
-    if len(ranks) <= MOST_RANKS:
-        return list(ranks), 0
-    chosen = sorted(ranks, key=lambda rank: -rank.peak.peak_bytes)[:MOST_RANKS]
-    return sorted(chosen, key=lambda rank: rank.peak.rank), len(ranks) - MOST_RANKS
 
 
 def fit_lines(ranks: Sequence[RankMemory], hardware: str) -> list[str]:

@@ -145,7 +145,9 @@ class _Nodes:
 
     def __init__(self, result: StepPrediction) -> None:
         nodes, prediction = result.prediction.graph.nodes, result.prediction
-        error, source = _errors(result), pd.Series(pd.Categorical(prediction.source.astype(str)))
+        measured_us, source = nodes["latency_us"], pd.Series(pd.Categorical(prediction.source.astype(str)))
+        comparable = (measured_us > 0) & (result.measured_step_time_us is not None)
+        error = (prediction.latency_us / measured_us - 1.0).where(comparable).to_numpy()  # [num_nodes] NaN: unknown
         bounds = np.array([limit for limit, _ in COLOR_OF_ERROR])
         code = np.where(np.isnan(error), -1, np.searchsorted(bounds, np.abs(np.nan_to_num(error))))
         self._by_source = _values(source.cat.rename_categories(lambda name: COLOR_OF_SOURCE[Source(name)]))
@@ -177,15 +179,6 @@ class _Nodes:
         return _objects({key: _json(column.take(pa.array(node_id))) for key, column in self._columns.items()})
 
 
-def _errors(result: StepPrediction) -> np.ndarray:
-    """[num_nodes] predicted / measured - 1; NaN where nothing was measured, or on other hardware."""
-    measured_us = result.prediction.graph.nodes["latency_us"].to_numpy()
-    comparable = (measured_us > 0) & (result.measured_step_time_us is not None)
-    ratio = np.full(len(measured_us), np.nan)
-    np.divide(result.prediction.latency_us, measured_us, out=ratio, where=comparable)
-    return ratio - 1.0
-
-
 CRITICAL_PID = 0  # the ranks follow, from FIRST_RANK_PID
 CHUNK = 32_768  # events that are encoded at one time
 
@@ -204,18 +197,7 @@ def _pieces(result: StepPrediction, slices: pd.DataFrame) -> Iterator[bytes]:
     opens_ns = min(int(slices["start_ns"].min()) if len(slices) else 0, int(begin_ns.min()), 0)
     slices = slices.assign(start_ns=slices["start_ns"] - opens_ns, end_ns=slices["end_ns"] - opens_ns)
     about = _Nodes(result)
-    yield msgspec.json.encode(_head(result))[:-1] + b',"traceEvents":[\n'  # the object stays open
-    yield b",\n".join(map(msgspec.json.encode, _metadata(slices)))
-    on_path = _critical(result, chain, begin_ns - opens_ns, about)
-    for objects in itertools.chain(_work(slices, about), on_path, _flows(slices, chain)):
-        text = pc.binary_join_element_wise(",\n", objects, "")
-        yield text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()] if len(text) else b""
-    yield b"\n]}\n"
-
-
-def _head(result: StepPrediction) -> dict[str, Any]:
-    """What is stated about the whole document, with the key of the colors."""
-    return {
+    head = {
         "displayTimeUnit": "ns",
         "otherData": {
             "run": result.prediction.graph.name,
@@ -225,6 +207,13 @@ def _head(result: StepPrediction) -> dict[str, Any]:
             "measured_colors": {f"error up to {100 * limit:g} %": color for limit, color in COLOR_OF_ERROR},
         },
     }
+    yield msgspec.json.encode(head)[:-1] + b',"traceEvents":[\n'  # the object stays open
+    yield b",\n".join(map(msgspec.json.encode, _metadata(slices)))
+    on_path = _critical(result, chain, begin_ns - opens_ns, about)
+    for objects in itertools.chain(_work(slices, about), on_path, _flows(slices, chain)):
+        text = pc.binary_join_element_wise(",\n", objects, "")
+        yield text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()] if len(text) else b""
+    yield b"\n]}\n"
 
 
 def _metadata(slices: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from gnnperf.graph import ExecutionGraph, Isolated, lane_ends
 from gnnperf.hardware import Contention
-from gnnperf.schedule.longest_path import Schedule, TimedEdges, checked, cross_step_edges, schedule_copies, timed_edges
+from gnnperf.schedule.longest_path import Schedule, checked, cross_step_edges, schedule_copies, timed_edges
 from gnnperf.schedule.progress import ENDS, STARTS, State, Steps, changes, simulate
 from gnnperf.schedule.resource_demands import IDLE, ResourceDemands, offsets, resource_demands
 
@@ -55,23 +55,19 @@ def schedule_with_contention(
     demands = resource_demands(graph, latency_us, isolated.contention, isolated.nodes)
     served = np.broadcast_to(latency_us, (num_unrolled, graph.num_nodes))
     if demands.may_share:
-        steps = _steps(edges, lag_us[edges.index], cross_step_edges(graph, lane_ends(graph.nodes)), graph.num_nodes)
+        over, num_nodes = cross_step_edges(graph, lane_ends(graph.nodes)), graph.num_nodes  # over: [2, num_carried]
+        order, crossing = np.argsort(edges.src, kind="stable"), np.argsort(over[0], kind="stable")
+        steps = Steps(
+            first=offsets(edges.src[order], num_nodes), dst=edges.dst[order], lag_us=lag_us[edges.index][order],
+            from_start=edges.from_start[order], num_before=np.bincount(edges.dst, minlength=num_nodes),
+            first_cross_step=offsets(over[0][crossing], num_nodes), cross_step=over[1][crossing],
+            num_cross_step=np.bincount(over[1], minlength=num_nodes),
+        )  # fmt: skip
         state = _idle(num_unrolled * graph.num_nodes, demands)
         demands = demands._replace(line_us=np.minimum(demands.line_us, latency_us))  # nothing spares more than all
         times_us = (np.require(times, None, ["C", "W"]) for times in (latency_us, ready_us))  # see core.loops
         served = simulate(num_unrolled, *times_us, steps, demands, state).reshape(served.shape)
     return Contended(schedule_copies(graph, edges, served, lag_us, ready_us), served[-1])
-
-
-def _steps(edges: TimedEdges, lag_us: np.ndarray, over: np.ndarray, num_nodes: int) -> Steps:
-    """Outgoing edges by node, and what carries over; `lag_us` is [num_timed], `over` [2, num_carried]."""
-    order, crossing = np.argsort(edges.src, kind="stable"), np.argsort(over[0], kind="stable")
-    return Steps(
-        first=offsets(edges.src[order], num_nodes), dst=edges.dst[order], lag_us=lag_us[order],
-        from_start=edges.from_start[order], num_before=np.bincount(edges.dst, minlength=num_nodes),
-        first_cross_step=offsets(over[0][crossing], num_nodes), cross_step=over[1][crossing],
-        num_cross_step=np.bincount(over[1], minlength=num_nodes),
-    )  # fmt: skip
 
 
 def _idle(num_all: int, demands: ResourceDemands) -> State:

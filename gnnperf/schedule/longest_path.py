@@ -197,11 +197,7 @@ def schedule(
 def checked(
     graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, ready_us: np.ndarray | None, num_unrolled: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """([num_nodes] latencies, [num_edges] lags, [num_nodes] ready times), finite; see `schedule`.
-
-    Raises:
-        InputError: a value is not finite or missing, or there is no copy to schedule.
-    """
+    """([num_nodes] latencies, [num_edges] lags, [num_nodes] ready times), finite: refuses others as `schedule` does."""
     require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
     latency_us = _finite(latency_us, "latency_us", graph, graph.num_nodes)
     if (latency_us < 0).any():

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from gnnperf.core import EventKind, InputError
+from gnnperf.trace import kineto
 from gnnperf.trace.columns import (
     MISSING_NS,
     Codes,
@@ -25,25 +26,12 @@ from gnnperf.trace.columns import (
     ns_column,
     thread_column,
 )
-from gnnperf.trace.kineto import (
-    FLOW,
-    KINDS,
-    NO_ARGS,
-    SPACE,
-    Args,
-    CommArgs,
-    Head,
-    Reader,
-    decoded,
-    no_collection,
-    repair,
-)
 from gnnperf.trace.limits import MAX_ID, MAX_NAME_CHARS, MAX_WINDOW_NS
 
 # Decoded events -> numpy columns, stretch by stretch, in file order.
 
 KIND_CODES = {kind: code for code, kind in enumerate(EventKind)}
-KIND_OF_WORD = {word: KIND_CODES[kind] for word, kind in KINDS.items()}
+KIND_OF_WORD = {word: KIND_CODES[kind] for word, kind in kineto.KINDS.items()}
 LAST_OP_CODE = KIND_CODES[EventKind.ANNOTATION]  # kinds are in this order: ops and annotations, runtime, device side
 LAST_HOST_CODE = KIND_CODES[EventKind.RUNTIME]
 MTIA_KINDS = {"event_wait": EventKind.SYNC, "event_record": EventKind.SYNC, "dma_request": EventKind.MEMCPY}
@@ -62,18 +50,18 @@ class Parts:
     # codes of undecoded shapes, dtypes and values, over all stretches
     texts: dict[str, Codes] = field(default_factory=lambda: {name: Codes() for name in JSON_FIELDS})
     launches: Codes = field(default_factory=Codes)  # codes of undecoded launches of kernels, over all stretches
-    metadata: dict[int, CommArgs] = field(default_factory=dict)  # place in the file -> metadata of a collective
+    metadata: dict[int, kineto.CommArgs] = field(default_factory=dict)  # place in the file -> metadata of a collective
     flows: list[Any] = field(default_factory=list)  # ph, id, tid and ts of forward-backward arrows
     size: int = 0  # number of events
 
 
 def add(parts: Parts, events: list[Any]) -> None:
     """Add the columns of one stretch of events."""
-    parts.flows += [(e.ph, e.id, e.tid, e.ts) for e in events if e.cat == FLOW]
-    rows = [e for e in events if e.cat in KINDS and e.ph == "X"]
+    parts.flows += [(e.ph, e.id, e.tid, e.ts) for e in events if e.cat == kineto.FLOW]
+    rows = [e for e in events if e.cat in kineto.KINDS and e.ph == "X"]
     if not rows:
         return
-    args = [NO_ARGS if e.args is None else e.args for e in rows]
+    args = [kineto.NO_ARGS if e.args is None else e.args for e in rows]
     kind = _kinds(rows)
     ids = int_column([a.external_id for a in args])
     if (ids < 0).any():  # 2021 files write it in lower case on runtime calls and device work
@@ -94,8 +82,9 @@ def add(parts: Parts, events: list[Any]) -> None:
         columns |= _of(
             is_kernel, args, lambda a: {"launch": parts.launches.of([tuple(map(bytes, _LAUNCH(x))) for x in a])}
         )
-    if isinstance(next((a for a in args if a is not NO_ARGS), None), CommArgs):  # one type in all of a stretch
-        stated = [(i, a) for i, a in enumerate(args) if isinstance(a, CommArgs) and a.collective is not None]
+    first = next((a for a in args if a is not kineto.NO_ARGS), None)
+    if isinstance(first, kineto.CommArgs):  # one type in all of a stretch
+        stated = [(i, a) for i, a in enumerate(args) if isinstance(a, kineto.CommArgs) and a.collective is not None]
         parts.metadata |= {parts.size + i: a for i, a in stated}
     parts.columns.append(columns)
     parts.size += len(rows)
@@ -125,18 +114,18 @@ def unknown(dtype: np.dtype[Any]) -> float:
     return np.nan if dtype.kind == "f" else -1
 
 
-def _op_columns(args: list[Args], texts: dict[str, Codes]) -> dict[str, np.ndarray]:
+def _op_columns(args: list[kineto.Args], texts: dict[str, Codes]) -> dict[str, np.ndarray]:
     columns = {name: int_column(list(map(attrgetter(name), args))) for name in ("sequence", *SIDE_FIELDS)}
     for column, name in JSON_FIELDS.items():
         raw = list(map(attrgetter(name), args))
-        if all(map(is_, raw, repeat(getattr(NO_ARGS, name)))):
+        if all(map(is_, raw, repeat(getattr(kineto.NO_ARGS, name)))):
             columns[column] = np.full(len(raw), -1, dtype=np.int32)
         else:
             columns[column] = texts[column].of(list(map(bytes, raw)))
     return columns
 
 
-def _device_columns(rows: list[Any], args: list[Args], kind: np.ndarray) -> dict[str, np.ndarray]:
+def _device_columns(rows: list[Any], args: list[kineto.Args], kind: np.ndarray) -> dict[str, np.ndarray]:
     """Devices, streams, awaited events and bytes of the device side."""
     side = kind > LAST_HOST_CODE  # [n]
     lanes = _of(side, rows, lambda e: {"pid": lane_column([x.pid for x in e]), "tid": lane_column([x.tid for x in e])})
@@ -169,11 +158,11 @@ class Assembled:
     kind: np.ndarray  # [num_events] int8, code of EventKind in KIND_CODES
     names: list[str]  # the text of each code of the column `name`
     side: dict[str, np.ndarray]  # [num_events] int64 each of SIDE_FIELDS, -1 unknown: for linking only
-    metadata: dict[int, CommArgs]  # row -> metadata of a collective, where the event has any
+    metadata: dict[int, kineto.CommArgs]  # row -> metadata of a collective, where the event has any
     # ends of forward-backward arrows: ph, id, thread, start in ns on the table's scale
     flows: list[tuple[str, object, int, int]]
     base_ns: int  # absolute time of start_ns = 0
-    head: Head  # the file's top level
+    head: kineto.Head  # the file's top level
     dropped: dict[str, int]  # how many events were left out, by reason
 
     def __len__(self) -> int:
@@ -188,14 +177,14 @@ class Assembled:
 
 def assemble(data: bytes, where: str) -> Assembled:
     """One table of all events of a Kineto file's JSON text; broken events are counted, what is no trace is refused."""
-    if data[:64].lstrip(SPACE)[:1] not in (b"{", b"["):
+    if data[:64].lstrip(kineto.SPACE)[:1] not in (b"{", b"["):
         raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not")
     problem = ""
-    with no_collection():
+    with kineto.no_collection():
         # Then what cannot be cut into stretches, then what profilers are known to break, repaired.
-        for text, in_stretches in ((lambda: data, True), (lambda: data, False), (lambda: repair(data), False)):
+        for text, in_stretches in ((lambda: data, True), (lambda: data, False), (lambda: kineto.repair(data), False)):
             try:
-                reader = Reader(text(), where)
+                reader = kineto.Reader(text(), where)
                 return assemble_events(reader, reader.stretches() if in_stretches else iter([reader.one_piece()]))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 problem = problem or str(error)
@@ -207,7 +196,7 @@ class EventReader(Protocol):
     """What reads a file of any format."""
 
     where: str
-    head: Head
+    head: kineto.Head
     dropped: dict[str, int]
 
 
@@ -236,7 +225,12 @@ COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "strea
 
 def _table(parts: Parts, reader: EventReader) -> Assembled:
     """All stretches as one table, sorted."""
-    stacked = {name: _stacked(parts.columns, name) for name in COLUMNS}
+    stacked = {}
+    for name in COLUMNS:
+        dtype = np.dtype(DTYPES.get(name, np.int64))
+        stacked[name] = np.concatenate([
+            p[name] if name in p else np.full(len(p["kind"]), unknown(dtype), dtype=dtype) for p in parts.columns
+        ])  # fmt: skip
     texts, codes = parts.names.uniques(), stacked["name"]
     if max(map(len, texts)) > MAX_NAME_CHARS:  # which a profiler never writes
         merged, texts = coded([t[:MAX_NAME_CHARS] for t in texts])
@@ -255,7 +249,7 @@ def _table(parts: Parts, reader: EventReader) -> Assembled:
         columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, reader.dropped)
     columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
-    stated = decoded(reader.head.baseTimeNanoseconds, int | float)  # the first event starts `first` ns after it
+    stated = kineto.decoded(reader.head.baseTimeNanoseconds, int | float)  # the first event starts `first` ns after it
     usable = stated is not None and abs(stated) < MAX_ID and abs(int(stated) + first) < MAX_ID
     base = int(stated) + first if usable and stated is not None else first
     row = np.full(parts.size, -1, dtype=np.int64)  # of each place in the file
@@ -265,13 +259,6 @@ def _table(parts: Parts, reader: EventReader) -> Assembled:
     threads, starts = thread_column([f[2] for f in timed]), ns_column([f[3] for f in timed]) - first
     flows = [(f[0], f[1], t, s) for f, t, s in zip(timed, threads.tolist(), starts.tolist(), strict=True)]
     return Assembled(columns, kind[order], texts, side, metadata, flows, base, reader.head, reader.dropped)
-
-
-def _stacked(parts: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
-    dtype = np.dtype(DTYPES.get(name, np.int64))
-    return np.concatenate(
-        [p[name] if name in p else np.full(len(p["kind"]), unknown(dtype), dtype=dtype) for p in parts]
-    )
 
 
 def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: EventReader) -> np.ndarray:

@@ -49,7 +49,15 @@ def one_recording(tables: Sequence[TraceTable], number: int | None, where: str) 
     for table in sorted(tables, key=_window):
         files[table.meta.rank].append(table)
     for rank, of_rank in sorted(files.items()):
-        _refuse_twins(rank, of_rank, where)
+        for first, second in pairwise(of_rank):
+            if _window(second)[0] < _window(first)[1]:
+                names = f"{first.meta.source_file} and {second.meta.source_file}"
+                unsure = "assumed" in (first.meta.rank_source, second.meta.rank_source)
+                raise InputError(
+                    f"{names} state no rank" if unsure else f"{names} are both rank {rank}",
+                    where=where, allowed="one file per rank of one run",
+                    remedy="name them rank_0.json, rank_1.json, ..." if unsure else "give one run at a time",
+                )  # fmt: skip
     count = max(map(len, files.values()), default=1)
     recordings = [[f[i] for _, f in sorted(files.items()) if i < len(f)] for i in range(count)]
     chosen = 1 if number is None and count == 1 else number
@@ -58,12 +66,8 @@ def one_recording(tables: Sequence[TraceTable], number: int | None, where: str) 
         listed = "; ".join(f"{i}: {_listed(one)}" for i, one in enumerate(recordings[:LISTED_RECORDINGS], 1))
         if count > LISTED_RECORDINGS:
             listed += f"; later ones up to {count}"
-        raise InputError(
-            f"{what}: {listed}",
-            where=where,
-            allowed="one recording",
-            remedy="choose one by --run NUMBER (predict.py: recording=NUMBER)",
-        )
+        raise InputError(f"{what}: {listed}", where=where, allowed="one recording",
+                         remedy="choose one by --run NUMBER (predict.py: recording=NUMBER)")  # fmt: skip
     return recordings[chosen - 1]
 
 
@@ -78,19 +82,6 @@ def _listed(tables: Sequence[TraceTable]) -> str:
     names = tables[0].meta.source_file + (", ..." if len(tables) > 1 else "")
     begin = datetime.fromtimestamp(min(t.meta.base_time_ns for t in tables) // 10**9, UTC)
     return f"{begin:%Y-%m-%d %H:%M:%S} UTC ({len(tables)} ranks: {names})"
-
-
-def _refuse_twins(rank: int, files: Sequence[TraceTable], where: str) -> None:
-    """Refuse two files of one rank at one time, by name; files in order of time."""
-    for first, second in pairwise(files):
-        if _window(second)[0] < _window(first)[1]:
-            names = f"{first.meta.source_file} and {second.meta.source_file}"
-            unsure = "assumed" in (first.meta.rank_source, second.meta.rank_source)
-            raise InputError(
-                f"{names} state no rank" if unsure else f"{names} are both rank {rank}",
-                where=where, allowed="one file per rank of one run",
-                remedy="name them rank_0.json, rank_1.json, ..." if unsure else "give one run at a time",
-            )  # fmt: skip
 
 
 def _missing(tables: Sequence[TraceTable]) -> list[str]:

@@ -213,19 +213,12 @@ def _between(call: Call, distributed: Distributed) -> Call:
     """A send or receive whose peer is known: its channel, between two ranks, is its group."""
     if call.kind not in POINT_TO_POINT or call.peer is None or distributed.rank is None:
         return call
-    ranks = _ranks_of(call.group, distributed)
-    result = None if ranks is None else channel(call.kind, distributed.rank, call.peer, ranks, call.tag)
-    return call if result is None else replace(call, group=result, group_size=2)
-
-
-def _ranks_of(group: str | None, distributed: Distributed) -> Sequence[int] | None:
-    """The ranks of a group given as text; unstated: of the only one there is; None unknown."""
-    if group is not None and (stated := ranks_of_text(group)):
-        return stated
     groups = set((distributed.group_ranks or {}).values())
-    if len(groups) == 1:
-        return groups.pop()
-    return None if groups or distributed.world_size is None else range(distributed.world_size)
+    ranks: Sequence[int] = ranks_of_text(call.group) if call.group is not None else ()
+    if not ranks:  # unstated: of the only one there is
+        ranks = groups.pop() if len(groups) == 1 else () if groups else range(distributed.world_size or 0)
+    result = channel(call.kind, distributed.rank, call.peer, ranks, call.tag)
+    return call if result is None else replace(call, group=result, group_size=2)
 
 
 def _shaped(name: str, kind: str | None, dims: Any, types: Any) -> Call:

@@ -138,20 +138,18 @@ class Ordinals:
 
 def with_public_names(tables: Sequence[TraceTable]) -> list[TraceTable]:
     """The tables of one run with names that outputs may show, of events, groups and files."""
-    ordinals = Ordinals()
-    return [_public(table, ordinals) for table in tables]
-
-
-def _public(table: TraceTable, ordinals: Ordinals) -> TraceTable:
-    groups = table.events["group"]
-    numbers, distinct = coded([_group(text, ordinals) for text in groups.cat.categories.tolist()])
-    events = table.events.assign(
-        name=_renamed(table.events["name"], table.events["kind"], ordinals),
-        group=categorical(np.append(numbers, -1)[groups.cat.codes.to_numpy()], distinct),
-    )
-    warnings = tuple(map(printable, table.meta.warnings))
-    meta = replace(table.meta, source_file=file_name(table.meta.source_file), warnings=warnings)
-    return replace(table, events=events, meta=meta)
+    ordinals, result = Ordinals(), []
+    for table in tables:
+        groups = table.events["group"]
+        numbers, distinct = coded([_group(text, ordinals) for text in groups.cat.categories.tolist()])
+        events = table.events.assign(
+            name=_renamed(table.events["name"], table.events["kind"], ordinals),
+            group=categorical(np.append(numbers, -1)[groups.cat.codes.to_numpy()], distinct),
+        )
+        warnings = tuple(map(printable, table.meta.warnings))
+        meta = replace(table.meta, source_file=file_name(table.meta.source_file), warnings=warnings)
+        result.append(replace(table, events=events, meta=meta))
+    return result
 
 
 def _renamed(names: pd.Series, kinds: pd.Series, ordinals: Ordinals) -> pd.Categorical:
@@ -174,7 +172,10 @@ def public_name(kind: str, name: str, ordinals: Ordinals) -> str:
     result = _mark(text, ordinals) if kind in (EventKind.ANNOTATION, EventKind.CPU_OP) else None
     if result is None and kind != EventKind.ANNOTATION:
         region = _REGION.fullmatch(text)
-        result = region[1] if region else _named(kind, without_private(text))
+        plain = without_private(text)
+        is_sentence = kind == EventKind.KERNEL and " " in plain and not re.search(r"[(<]|::", plain)
+        is_name = _GRAMMAR[EventKind(kind)].fullmatch(plain) is not None and not is_sentence
+        result = region[1] if region else plain if is_name else None
     return ordinals.name(_PLACEHOLDER.get(kind, kind), name) if result is None else result
 
 
@@ -183,13 +184,6 @@ _GRAMMAR = {
     EventKind.MEMSET: _COPY, EventKind.SYNC: _SYNC,
 }  # fmt: skip
 _PLACEHOLDER: dict[str, str] = {EventKind.CPU_OP: "op", EventKind.RUNTIME: "call"}
-
-
-def _named(kind: str, text: str) -> str | None:
-    """The name of an op, a call, a kernel, a copy or a wait; None: it is none."""
-    is_name = _GRAMMAR[EventKind(kind)].fullmatch(text) is not None
-    is_sentence = kind == EventKind.KERNEL and " " in text and not re.search(r"[(<]|::", text)
-    return text if is_name and not is_sentence else None
 
 
 def _mark(text: str, ordinals: Ordinals) -> str | None:

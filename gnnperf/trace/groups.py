@@ -67,18 +67,15 @@ Group = tuple[int, ...]  # its ranks
 
 def name_groups(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[Group]]) -> list[TraceTable]:
     """The tables with the group of gloo's collectives, where a rank has one group only; else they stay without."""
-    return [_named(table, *set(groups.get(table.meta.rank, ()))) for table in tables]
-
-
-def _named(table: TraceTable, *groups: Group) -> TraceTable:
-    if len(groups) != 1:
-        return table
-    events, (ranks,) = table.events, groups
-    name, kind = events["name"].astype("str"), events["collective"]
-    of_gloo = name.str.startswith("gloo:") & kind.notna() & ~kind.isin(POINT_TO_POINT) & events["group"].isna()
-    if not of_gloo.any():
-        return table
-    stated = events["group"].astype(object)
-    group = stated.where(stated.notna(), None).mask(of_gloo, ranks_text(ranks))
-    size = events["group_size"].mask(of_gloo, len(ranks)).astype(events["group_size"].dtype)
-    return replace(table, events=events.assign(group=categorical(*coded(group.tolist())), group_size=size))
+    result = []
+    for table in tables:
+        events, own = table.events, set(groups.get(table.meta.rank, ()))
+        name, kind = events["name"].astype("str"), events["collective"]
+        of_gloo = name.str.startswith("gloo:") & kind.notna() & ~kind.isin(POINT_TO_POINT) & events["group"].isna()
+        if len(own) == 1 and of_gloo.any():
+            (ranks,), stated = own, events["group"].astype(object)
+            group = stated.where(stated.notna(), None).mask(of_gloo, ranks_text(ranks))
+            size = events["group_size"].mask(of_gloo, len(ranks)).astype(events["group_size"].dtype)
+            table = replace(table, events=events.assign(group=categorical(*coded(group.tolist())), group_size=size))
+        result.append(table)
+    return result

@@ -155,11 +155,9 @@ class Reader:
         self.dropped: dict[str, int] = {}
 
     def stretches(self) -> Iterator[list[Any]]:
-        """The events, some thousands at a time, in file order.
+        """The events, some thousands at a time, in file order; refuses JSON that is no trace.
 
-        Raises:
-            msgspec.DecodeError: the text is not JSON, or is cut off, or cannot be cut into stretches.
-            InputError: JSON, but not a trace.
+        Raises msgspec.DecodeError: the text is not JSON, or is cut off, or cannot be cut into stretches.
         """
         begin = EVENTS_KEY.search(self.data)
         cuts = _cuts(self.data, begin.end()) if begin else []

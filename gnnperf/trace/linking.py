@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.core import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.assembly import KIND_CODES, Assembled
@@ -35,19 +36,11 @@ def enclosing_ops(table: Assembled) -> np.ndarray:
     launches = np.flatnonzero(launch_calls(table))
     if len(launches) == 0 or (_costs(table, result, launches, 0) > 0).mean() < CUT_SHARE:
         return result
-    return _enclosing(table, _call_shift(table, launches)) if clocks_differ(table) else result
-
-
-def clocks_differ(table: Assembled) -> bool:
-    """Whether the ends of ops cut enough launches to say that calls and ops were stamped by clocks that differ."""
-    launches = np.flatnonzero(launch_calls(table))
-    if not len(launches):
-        return False
     half_back = -(table.columns["duration_ns"] // 2)  # puts the middle of a call where it begins
     op = _enclosing(table, half_back)[launches]
     end = table.columns["start_ns"] + table.columns["duration_ns"]
     cut = (op >= 0) & (end[launches] > end[op])  # [num_launches] calls that begin inside an op and end after it
-    return bool(cut.mean() >= CUT_SHARE)
+    return _enclosing(table, _call_shift(table, launches)) if cut.mean() >= CUT_SHARE else result
 
 
 def launch_calls(table: Assembled) -> np.ndarray:
@@ -86,27 +79,19 @@ def _enclosing(table: Assembled, call_shift_ns: np.ndarray) -> np.ndarray:
     Whole microseconds and two clocks leave ends that do not nest exactly, hence the middle.
     """
     enclosing = np.full(len(table), -1, dtype=np.int64)
-    host, start = _by_thread(table, call_shift_ns)
+    thread, start, duration = (table.columns[n] for n in ("thread", "start_ns", "duration_ns"))
+    host = np.flatnonzero(thread >= 0)  # by thread, then start, longer first; runtime calls shifted
+    start = (start + np.where(table.is_kind(EventKind.RUNTIME), call_shift_ns, 0))[host]
+    order = np.lexsort((-duration[host], start, thread[host]) if call_shift_ns.any() else (thread[host],))
+    host, start = host[order], start[order]
     edges = np.flatnonzero(np.diff(table.columns["thread"][host])) + 1
     for rows, begin in zip(np.split(host, edges), np.split(start, edges), strict=True):
-        duration = table.columns["duration_ns"][rows]
+        lasts = duration[rows]
         is_op = table.kind[rows] == KIND_CODES[EventKind.CPU_OP]
         before = np.cumsum(is_op) - is_op - 1  # [num_rows] last op before the row; -1 none
-        result = _covering(before, is_op, begin + duration // 2, (begin + duration)[is_op])
+        result = _covering(before, is_op, begin + lasts // 2, (begin + lasts)[is_op])
         enclosing[rows] = np.append(rows[is_op], -1)[result]
     return enclosing
-
-
-def _by_thread(table: Assembled, call_shift_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Host rows by thread, then start, longer first; and the start of each, runtime calls shifted."""
-    thread, start, duration = (table.columns[n] for n in ("thread", "start_ns", "duration_ns"))
-    host = np.flatnonzero(thread >= 0)
-    if not call_shift_ns.any():
-        host = host[np.argsort(thread[host], kind="stable")]
-        return host, start[host]
-    shifted = (start + np.where(table.is_kind(EventKind.RUNTIME), call_shift_ns, 0))[host]
-    order = np.lexsort((-duration[host], shifted, thread[host]))
-    return host[order], shifted[order]
 
 
 def _covering(before: np.ndarray, is_op: np.ndarray, middle: np.ndarray, op_end: np.ndarray) -> np.ndarray:
@@ -173,11 +158,7 @@ def launch_events(table: Assembled) -> np.ndarray:
     calls = calls[np.lexsort((calls, ~launch_calls(table)[calls], correlation[calls]))]
     calls = calls[np.unique(correlation[calls], return_index=True)[1]]
     result = np.full(len(correlation), -1, dtype=np.int64)
-    if not len(calls) or not len(device):
-        return result
-    ids = correlation[calls]
-    at = np.minimum(np.searchsorted(ids, correlation[device]), len(ids) - 1)
-    result[device] = np.where(ids[at] == correlation[device], calls[at], -1)
+    result[device] = pd.Series(calls, correlation[calls]).reindex(correlation[device], fill_value=-1)
     return result
 
 
@@ -185,13 +166,10 @@ def ops_by_id(table: Assembled) -> np.ndarray:
     """[num_events] CPU op whose "External id" a device event states; -1 none."""
     external = table.columns["external_id"]
     ops = np.flatnonzero(table.is_kind(EventKind.CPU_OP) & (external > 0))
-    result = np.full(len(external), -1, dtype=np.int64)
-    if not len(ops):
-        return result
-    ids, first = np.unique(external[ops], return_index=True)
+    ops = ops[np.unique(external[ops], return_index=True)[1]]
     device = np.flatnonzero(table.is_kind(*DEVICE_KINDS) & (external > 0))
-    at = np.minimum(np.searchsorted(ids, external[device]), len(ids) - 1)
-    result[device] = np.where(ids[at] == external[device], ops[first[at]], -1)
+    result = np.full(len(external), -1, dtype=np.int64)
+    result[device] = pd.Series(ops, external[ops]).reindex(external[device], fill_value=-1)
     return result
 
 

@@ -165,7 +165,6 @@ class Reader:
                     session = Rocpd(database)
                     self.head, events = session.head, session.events()
                 else:
-                    _refuse_others(database)
                     process = _process(database)
                     self.head, events = _head(database, process), self._events(database, process)
                 while stretch := list(islice(events, ROWS_AT_ONCE)):
@@ -203,8 +202,8 @@ class Reader:
             yield device_event("gpu_memset", f"Memset ({MEMORIES.get(memory, 'Unknown')})", at)
 
 
-def _refuse_others(database: Database) -> None:
-    """Refuse databases of other programs and versions, and reports without CUDA."""
+def _process(database: Database) -> int:
+    """The serialized id of the process that runs kernels; refuses databases of others, and reports without CUDA."""
     where, allowed = database.where, "an export of Nsight Systems with schema version 3.x"
     if "META_DATA_EXPORT" not in database.tables:
         raise InputError("is an SQLite file without META_DATA_EXPORT", where=where, allowed=allowed, remedy=EXPORT)
@@ -216,10 +215,6 @@ def _refuse_others(database: Database) -> None:
     for table in ("StringIds", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"):
         if table not in database.tables:
             raise InputError(f"has no table {table}: no kernel was recorded", where=where, remedy=TRACE)
-
-
-def _process(database: Database) -> int:
-    """The serialized id of the process that runs kernels."""
     processes = {row[0] for row in database.rows("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid")}
     if len(processes) != 1 or None in processes:
         raise InputError(f"holds kernels of {len(processes)} processes", where=database.where,

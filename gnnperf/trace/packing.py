@@ -20,6 +20,7 @@ All of it is integer arithmetic and exactly inverted, whatever the events: unsor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -79,11 +80,7 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
     within = ((row >= 0) & (row < len(row))).all()
     _refuse_unless(within and (np.bincount(row, minlength=len(row)) == 1).all(), "row_shift", where)
     order = _inverse(row)  # [num_events] row -> place in the stored order
-    result: dict[str, object] = {
-        "event_id": np.arange(len(row)),
-        "start_ns": start[order],
-        "duration_ns": duration[order],
-    }
+    result: dict[str, object] = dict(zip(TIMES, (np.arange(len(row)), start[order], duration[order]), strict=True))
     for name in REFERENCES:
         back = columns[f"{name}_back"]
         place = np.arange(len(back)) - _with_zero(back)
@@ -102,25 +99,17 @@ def _packed_times(stored: pd.DataFrame, order: np.ndarray) -> Columns:
     start, duration = stored["start_ns"].to_numpy(), stored["duration_ns"].to_numpy()
     lane = stored[list(LANE)].to_numpy()
     first = np.flatnonzero((lane[1:] != lane[:-1]).any(axis=1)) + 1
-    inside = _num_inside(start, start + duration, np.diff([0, *first, len(lane)]).tolist())
+    inside = np.empty(len(start), dtype=np.int64)  # starts of the lane after the event's own and before its end
+    for begin, end in pairwise([0, *first.tolist(), len(lane)]):
+        rows = slice(begin, end)
+        before_end = np.searchsorted(start[rows], (start + duration)[rows], side="left")
+        inside[rows] = np.maximum(before_end - np.arange(end - begin) - 1, 0)
     starts, ends = _moments(inside)
     time = np.empty(2 * len(start), dtype=np.int64)
     time[starts], time[ends] = start, start + duration
     gap = np.diff(time, prepend=np.int64(0))
     shift = order - _guessed_rows(start, duration)
     return {"start_gap_ns": gap[starts], "end_gap_ns": gap[ends], "num_inside": inside, "row_shift": shift}
-
-
-def _num_inside(start: np.ndarray, end: np.ndarray, lane_sizes: list[int]) -> np.ndarray:
-    """[num_events] starts of the lane after the event's own and before its end."""
-    inside = np.empty(len(start), dtype=np.int64)
-    first = 0
-    for size in lane_sizes:
-        lane = slice(first, first + size)
-        before_end = np.searchsorted(start[lane], end[lane], side="left")
-        inside[lane] = np.maximum(before_end - np.arange(size) - 1, 0)
-        first += size
-    return inside
 
 
 def _moments(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -49,18 +49,17 @@ def import_kineto(
     columns |= add_collectives(table, links, replace(distributed, rank=rank))
     events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
     dropped = [f"{count} {reason} were left out" for reason, count in sorted(table.dropped.items()) if count]
-    assumed = [f"neither the file nor its name states a rank; rank {rank} is assumed"]
-    assumed = assumed if rank_source == "assumed" else []
+    if rank_source == "assumed":
+        remarks = [f"neither the file nor its name states a rank; rank {rank} is assumed", *remarks]
     source_format = "kineto" if feeds is None else "execution_trace+kineto"
-    if source.database is not None:
-        source_format = "nsight_systems"
+    source_format = source_format if source.database is None else "nsight_systems"
     meta = TraceMeta(
         rank=rank, rank_source=rank_source, world_size=distributed.world_size,
         source_format=source_format, source_file=source.name,
         source_sha256=source.sha256(), base_time_ns=table.base_ns,
         devices=read_devices(table.head.deviceProperties), backend=distributed.backend, link_method=str(links.method),
         has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
-        warnings=(*dropped, *linking.repeated_ids(table), *assumed, *remarks),
+        warnings=(*dropped, *linking.repeated_ids(table), *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
 
@@ -76,11 +75,8 @@ def _with_execution_trace(
     if matched.share < MIN_MATCHED_SHARE:
         return table, None, [f"{sentences}: it is of another run and is not used"]
     feeds = execution_trace.feeds(trace, matched)
-    return (
-        execution_trace.fill_shapes(table, trace, matched),
-        feeds,
-        [sentences] if matched.share < WELL_MATCHED else [],
-    )
+    filled = execution_trace.fill_shapes(table, trace, matched)
+    return filled, feeds, [sentences] if matched.share < WELL_MATCHED else []
 
 
 # A run's card as strangers write it -> what is kept of it: numbers, and the texts that the recorder writes.
@@ -268,7 +264,13 @@ def _read_kineto(source: Source, result: _Result, steps: range | None) -> tuple[
         rank = _differing_number(source.path, result.kineto)
     if rank is None:
         rank, rank_source = 0, "assumed"
-    trace = _execution_trace(result, rank)
+    # The execution trace of this rank by name; or the only one there is, for the only Kineto file there is.
+    named = [trace for stated, trace in result.traces if stated == rank]
+    if len(named) > 1:
+        raise InputError(f"{named[0].name} and {named[1].name} are both execution traces of rank {rank}",
+                         allowed="one per rank")  # fmt: skip
+    lone = result.traces[0][1] if len(result.traces) == len(result.kineto) == 1 else None
+    trace = named[0] if named else lone
     return import_kineto(assembled, source, rank, rank_source, distributed, trace), distributed
 
 
@@ -292,17 +294,6 @@ def _differing_number(path: str, others: list[str]) -> int | None:
         return None
     number = int(re.split(r"(\d+)", path)[differing[0]])
     return number if number < 10**6 else None
-
-
-def _execution_trace(result: _Result, rank: int) -> ExecutionTrace | None:
-    """Of this rank by name; or the only one there is, for the only Kineto file there is."""
-    named = [trace for stated, trace in result.traces if stated == rank]
-    if len(named) > 1:
-        raise InputError(f"{named[0].name} and {named[1].name} are both execution traces of rank {rank}",
-                         allowed="one per rank")  # fmt: skip
-    if named:
-        return named[0]
-    return result.traces[0][1] if len(result.traces) == len(result.kineto) == 1 else None
 
 
 def _unused(result: _Result, tables: Sequence[TraceTable]) -> list[str]:

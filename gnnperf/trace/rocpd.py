@@ -101,11 +101,8 @@ class Rocpd:
             "rocpd_region", "start end tid name_id event_id", of=self.process
         ):
             correlation, category = self.calls.get(event, (None, None))
-            kind, text, tid = (
-                self.texts.get(category, "").lower(),
-                self.texts.get(name, ""),
-                threads.get(thread, thread),
-            )
+            kind, tid = self.texts.get(category, "").lower(), threads.get(thread, thread)
+            text = self.texts.get(name, "")
             if "marker" in kind or "roctx" in kind:
                 ranges.append((start - self.base_ns, end - self.base_ns, tid, text, True))
             elif "hip" in kind:

@@ -10,12 +10,12 @@ import pandas as pd
 
 from gnnperf.core import EventKind, InputError, schema
 from gnnperf.trace.checks import step_rows
+from gnnperf.trace.packing import REFERENCES
 from gnnperf.trace.table import TraceTable
 
 MAX_NUMBER = 10**9
 RANKS = re.compile(r"\d{1,8}(?:-\d{1,8})?(?:,\d{1,8}(?:-\d{1,8})?)*")
 STEPS = re.compile(r"(\d{1,9})?(:)?(\d{1,9})?")
-REFERENCES = ("forward_event", "op_event", "launch_event")
 MAX_LISTED = 16
 
 
@@ -84,13 +84,8 @@ def in_steps(table: TraceTable, steps: range) -> TraceTable:
     unnamed = (launch < 0) & ((events["correlation"].to_numpy() <= 0) | (not calls))  # no call is its launch
     keep = inside & (on_host | unnamed)
     keep |= ~on_host & (launch >= 0) & keep[launch]
-    return _rows(table, keep)
-
-
-def _rows(table: TraceTable, keep: np.ndarray) -> TraceTable:
-    """The table of some rows [num_events] bool; references to others are none."""
     row = np.where(keep, np.cumsum(keep) - 1, -1)
-    events = table.events[keep].reset_index(drop=True)
+    events = events[keep].reset_index(drop=True)  # references to others are none
     first = int(events["start_ns"].iloc[0])
     changed = {name: np.where(events[name] >= 0, row[events[name]], -1) for name in REFERENCES}
     texts = {

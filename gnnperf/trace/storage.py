@@ -122,7 +122,9 @@ def _read_events(path: Path, has_rank: Callable[[int], bool]) -> list[TraceTable
     stored = read_parquet(path, {*dtypes, *(f"{name}_texts" for name in TEXTS)}, row_bytes=row_bytes)
     about = _about(stored, path)
     columns = {name: _column(stored, about, name, dtype) for name, dtype in dtypes.items()}
-    texts = {name: _texts(stored, f"{name}_texts") for name in TEXTS}
+    named = {name: f"{name}_texts" for name in TEXTS}
+    texts = {name: stored[column].cast(pa.string()).drop_null().to_pylist() if column in stored.column_names else []
+             for name, column in named.items()}  # fmt: skip
     sizes = msgspec.convert([rank.get("num_events") for rank in about.ranks], list[int])
     if min(sizes, default=0) < 0 or sum(sizes) != len(stored):
         what = f"is damaged (ranks of {sum(sizes)} events in {len(stored)} rows)"
@@ -175,10 +177,6 @@ def _column(stored: pa.Table, about: _About, name: str, dtype: str) -> np.ndarra
     if stored[name].null_count:
         raise ValueError(f"column {name!r} has nulls")
     return stored[name].cast(pa.from_numpy_dtype(dtype)).to_numpy()
-
-
-def _texts(stored: pa.Table, name: str) -> list[str]:
-    return stored[name].cast(pa.string()).drop_null().to_pylist() if name in stored.column_names else []
 
 
 def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFrame:

@@ -58,9 +58,7 @@ class Source:
 
     def unpack(self) -> bytes:
         """The JSON text; refuses what is cut off, or larger than a trace may be."""
-        if self.data[:2] != GZIP_MAGIC:
-            return self.data
-        return _gunzip(self.data, self.path)
+        return self.data if self.data[:2] != GZIP_MAGIC else _gunzip(self.data, self.path)
 
     def peek(self) -> bytes:
         """The first few kilobytes of the JSON text; empty if unreadable."""

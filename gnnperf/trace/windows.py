@@ -100,7 +100,19 @@ def split(path: Path, folder: Path, budget_bytes: float, steps: range | None = N
     spans = [(begins[part[0]], following[begins[part[-1]]]) for part in parts]
     files = [folder / f"steps_{part[0]}-{part[-1]}" / path.name.removesuffix(".gz").replace(".json", ".json.gz")
              for part in parts]  # fmt: skip
-    _distribute(path, num_bytes, spans, files)
+    with untrusted.reading(path, "cannot be split"), ExitStack() as stack:
+        writers = []
+        for file in files:
+            file.parent.mkdir()
+            writers.append(stack.enter_context(igzip.open(file, "wb", compresslevel=0)))
+            writers[-1].write(FIRST)
+        advance = stack.enter_context(task(f"splitting {path.name}", 2 * num_bytes, "B"))
+        with _text(path) as text:
+            launches = _launches(_blocks(text, advance), spans)
+        with _text(path) as text:
+            end = _route(_blocks(text, advance), spans, launches, lambda at, events: writers[at].write(events))
+        for writer in writers:
+            writer.write(end)
     return [Window(range(part[0], part[-1] + 1), file) for part, file in zip(parts, files, strict=True)]
 
 
@@ -153,23 +165,6 @@ def _blocks(text: IO[bytes], advance: Callable[[float], None] = lambda amount: N
 
 
 _raw, _stamps = msgspec.json.Decoder(list[Raw]), msgspec.json.Decoder(list[Stamp], strict=False)
-
-
-def _distribute(path: Path, num_bytes: int, spans: Sequence[Span], files: Sequence[Path]) -> None:
-    """Write the events of each span [begin, end) into its file."""
-    with untrusted.reading(path, "cannot be split"), ExitStack() as stack:
-        writers = []
-        for file in files:
-            file.parent.mkdir()
-            writers.append(stack.enter_context(igzip.open(file, "wb", compresslevel=0)))
-            writers[-1].write(FIRST)
-        advance = stack.enter_context(task(f"splitting {path.name}", 2 * num_bytes, "B"))
-        with _text(path) as text:
-            launches = _launches(_blocks(text, advance), spans)
-        with _text(path) as text:
-            end = _route(_blocks(text, advance), spans, launches, lambda at, events: writers[at].write(events))
-        for writer in writers:
-            writer.write(end)
 
 
 Span = tuple[float, float]  # begin and end, us

@@ -6,7 +6,6 @@ or after), the mean of their numbers and, where a node can have several, the max
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,8 +68,9 @@ class OneHop:
     def columns(self, data: PreparedData) -> HopColumns:
         """What varies in the training runs; a mean where there are neighbors, a maximum where there are several."""
         graphs = [step.data for step in data.steps["train"]]
-        varying, nothing = _varying(graphs), np.zeros(0, dtype=np.int64)
-        most = [max(_most_neighbors(g, side) for g in graphs) for side in SIDES]
+        differ = np.any([(x != x[:1]).any(axis=0) for x in map(senders, graphs)], axis=0)  # [num_features] in some step
+        varying, nothing = np.flatnonzero(differ[:-NUM_TEXT_FEATURES]), np.zeros(0, dtype=np.int64)
+        most = [max(np.bincount(edges(g, side)[1]).max(initial=0) for g in graphs) for side in SIDES]
         mean = tuple(varying if m > 0 else nothing for m in most)
         maximum = tuple(varying if m > 1 else nothing for m in most)
         return HopColumns(Own().columns(data), mean, maximum)
@@ -102,7 +102,8 @@ def aggregate(
 
 def edges(data: HeteroData, side: Side) -> np.ndarray:
     """[2, num_edges] sender, receiver of one side, in joint WORK order."""
-    first = _first_rows(data)
+    stops = np.cumsum([0, *(len(data[t].x) for t in WORK)])
+    first = dict(zip(WORK, stops[:-1].tolist(), strict=True))
     result = [np.zeros((2, 0), dtype=np.int64)]
     for src, relation, dst in FORWARD_EDGE_TYPES:
         if relation != side.relation or (src, relation, dst) not in data.edge_types:
@@ -125,19 +126,3 @@ def words(data: HeteroData, own: OwnColumns) -> np.ndarray:
         ends = edges(data, side)
         result[ends[1], column] = ops[ends[0]]
     return result
-
-
-def _varying(graphs: Sequence[HeteroData]) -> np.ndarray:
-    """Features that differ between the nodes of some step."""
-    differ = np.any([(x != x[:1]).any(axis=0) for x in map(senders, graphs)], axis=0)  # [num_features]
-    return np.flatnonzero(differ[:-NUM_TEXT_FEATURES])
-
-
-def _most_neighbors(data: HeteroData, side: Side) -> int:
-    return int(np.bincount(edges(data, side)[1]).max(initial=0))
-
-
-def _first_rows(data: HeteroData) -> dict[str, int]:
-    """Work type -> its first row in joint WORK order."""
-    stops = np.cumsum([0, *(len(data[t].x) for t in WORK)])
-    return dict(zip(WORK, stops[:-1].tolist(), strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -16,7 +16,7 @@ from gnnperf.core import InputError, NodeType, Segment
 from gnnperf.gnn import node_kinds, run_of
 from gnnperf.gnn.data.cache import code_of, content_digest
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import filled_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.schedule import align
 from research.evaluation.records import NODE_COLUMNS, STEP_COLUMNS, EvaluationRecord, Origin
@@ -40,6 +40,28 @@ class Estimate(Protocol):
     def step_us(self, step: Step) -> float:
         """Step time, of the kind of `step.step_us`."""
         ...
+
+
+class IsolatedEstimate:
+    """An Estimate of what each node takes by itself."""
+
+    def isolated(self, step: Step) -> IsolatedPrediction:
+        """[num_nodes] latencies by themselves; NaN where there is no prediction."""
+        raise NotImplementedError
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] next to other work; NaN where there is no prediction."""
+        return in_place_us(step, self.isolated(step))
+
+    def step_us(self, step: Step) -> float:
+        return contended_step_time_us(step, self.isolated(step).scheduled_us)
+
+
+class WholeSteps:
+    """An Estimate of steps that knows nothing of nodes."""
+
+    def latency_us(self, step: Step) -> None:
+        return
 
 
 class Learner(Protocol):
@@ -90,7 +112,8 @@ def judged_record(fit: Fit, data: PreparedData, origin: Origin) -> EvaluationRec
 
 def is_repeated(data: PreparedData, part: str) -> bool:
     """Whether some run of the part is there more than once."""
-    return any(True for _ in _pairs(data.steps[part]))
+    runs = [run_of(step.run) for step in data.steps[part]]
+    return len(set(runs)) < len(runs)
 
 
 def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
@@ -98,7 +121,15 @@ def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
 
     Nodes that the other recording lacks are left out, as in evaluation.noise_floor.
     """
-    judged = [_repeated(step, other) for step, other in _pairs(_steps(data, origin))]
+    by_run: dict[str, list[Step]] = {}
+    for step in _steps(data, origin):
+        by_run.setdefault(run_of(step.run), []).append(step)
+    judged = []
+    for step, other in (pair for repeats in by_run.values() for pair in permutations(repeats, 2)):
+        matched = align(step.graph, other.graph)
+        latency_us = np.where(matched >= 0, other.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
+        name = f"{step.run} by {other.run}"
+        judged.append(Judged(name, step, latency_us, np.isfinite(latency_us), other.step_us))
     if not judged:
         raise InputError("no run was recorded twice", where=f"part {origin.part} of {origin.split}")
     return _record(origin, 0.0, judged)
@@ -111,25 +142,11 @@ def _answered(estimate: Estimate, step: Step) -> Judged:
     return Judged(step.run, step, filled_us(step, own_us), np.isfinite(own_us), step_us)
 
 
-def _repeated(step: Step, other: Step) -> Judged:
-    matched = align(step.graph, other.graph)
-    latency_us = np.where(matched >= 0, other.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
-    return Judged(f"{step.run} by {other.run}", step, latency_us, np.isfinite(latency_us), other.step_us)
-
-
 def _steps(data: PreparedData, origin: Origin) -> Sequence[Step]:
     steps = data.steps[origin.part]
     if not steps:
         raise InputError("has no runs to judge on", where=f"part {origin.part} of {origin.split}")
     return steps
-
-
-def _pairs(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    by_run: dict[str, list[Step]] = {}
-    for step in steps:
-        by_run.setdefault(run_of(step.run), []).append(step)
-    for repeats in by_run.values():
-        yield from permutations(repeats, 2)
 
 
 def _record(origin: Origin, fit_s: float, judged: Sequence[Judged]) -> EvaluationRecord:
@@ -150,14 +167,12 @@ def _labeled(step: Step) -> np.ndarray:
 
 def _nodes(judged: Sequence[Judged], labeled: Sequence[np.ndarray]) -> pd.DataFrame | None:
     places = enumerate(zip(judged, labeled, strict=True))
-    tables = [_table(i, j.step, j.latency_us, rows) for i, (j, rows) in places if j.latency_us is not None]
+    tables = []  # NODE_COLUMNS of the labeled nodes that have a prediction
+    for place, (one, of_step) in places:
+        if one.latency_us is not None:
+            rows, kinds = of_step[~np.isnan(one.latency_us[of_step])], node_kinds(one.step.nodes)
+            measured_us = one.step.nodes["latency_us"].to_numpy(np.float64)[rows]  # [n]
+            columns = (np.full(len(rows), place, np.int32), kinds[rows], one.latency_us[rows].astype(np.float32),
+                       measured_us.astype(np.float32))  # fmt: skip
+            tables.append(pd.DataFrame(dict(zip(NODE_COLUMNS, columns, strict=True))))
     return pd.concat(tables, ignore_index=True).astype({"kind": "category"}) if tables else None
-
-
-def _table(place: int, step: Step, latency_us: np.ndarray, labeled: np.ndarray) -> pd.DataFrame:
-    """NODE_COLUMNS of the labeled nodes that have a prediction."""
-    rows = labeled[~np.isnan(latency_us[labeled])]  # [n]
-    measured_us = step.nodes["latency_us"].to_numpy(np.float64)[rows]  # [n]
-    columns = (np.full(len(rows), place, np.int32), node_kinds(step.nodes)[rows],
-               latency_us[rows].astype(np.float32), measured_us.astype(np.float32))  # fmt: skip
-    return pd.DataFrame(dict(zip(NODE_COLUMNS, columns, strict=True)))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction
 from gnnperf.gnn.training.evaluate import isolated_prediction
 from gnnperf.graph import Predictor
 from gnnperf.predict import Mode, predictor_of
-from research.baselines.judge import Fit
+from research.baselines.judge import Fit, IsolatedEstimate
 
 
 @dataclass(frozen=True)
@@ -32,25 +30,18 @@ class Network:
 
 
 @dataclass(frozen=True)
-class TrainedNetwork:
+class TrainedNetwork(IsolatedEstimate):
     """Attributes: network: trained and gated."""
 
     network: TypedGNN
-
-    def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] next to other work; NaN at device and link nodes."""
-        return in_place_us(step, self.isolated(step))
-
-    def step_us(self, step: Step) -> float:
-        return contended_step_time_us(step, self.isolated(step).scheduled_us)
 
     def isolated(self, step: Step) -> IsolatedPrediction:
         """Each node by itself; NaN at device and link nodes."""
         return isolated_prediction(self.network, step)
 
 
-class PredictorAnswer:
-    """An Estimate of a predictor that states what each node takes by itself.
+class PredictorAnswer(IsolatedEstimate):
+    """Of a predictor that states what each node takes by itself.
 
     The prediction is kept for the step that was requested last: features take longest; each step is requested twice.
     """
@@ -59,14 +50,7 @@ class PredictorAnswer:
         self._predictor = predictor
         self._last: tuple[Step, IsolatedPrediction] | None = None
 
-    def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] next to other work; NaN where it has no prediction."""
-        return in_place_us(step, self._isolated(step))
-
-    def step_us(self, step: Step) -> float:
-        return contended_step_time_us(step, self._isolated(step).scheduled_us)
-
-    def _isolated(self, step: Step) -> IsolatedPrediction:
+    def isolated(self, step: Step) -> IsolatedPrediction:
         if self._last is None or self._last[0] is not step:
             result = self._predictor.predict(step.graph, step.cluster)
             self._last = step, IsolatedPrediction(result.latency_us, result.scheduled_us)

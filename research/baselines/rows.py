@@ -45,11 +45,9 @@ def simpler(config: LearnerConfig) -> Trees:
             learner = trees_with_hops()
         case LearnerKind.network | LearnerKind.trivial:
             raise AssertionError(f"{config.kind} is not fitted here")
-    return replace(learner, settings=_with_settings(learner.settings, config.settings))
-
-
-def _with_settings(known: Mapping[str, float], given: Mapping[str, float]) -> Mapping[str, float]:
-    for name in given:
-        if name not in known:
-            raise InputError(f"no setting {name!r}", where="learner.settings", allowed=", ".join(sorted(known)))
-    return {**known, **{name: int(v) if name in WHOLE_NUMBERS else v for name, v in given.items()}}
+    settings = dict(learner.settings)
+    for name, value in config.settings.items():
+        if name not in settings:
+            raise InputError(f"no setting {name!r}", where="learner.settings", allowed=", ".join(sorted(settings)))
+        settings[name] = int(value) if name in WHOLE_NUMBERS else value
+    return replace(learner, settings=settings)

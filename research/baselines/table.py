@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, opened, prepare
 from research.baselines.judge import Learner, fitted_record, learning_code, repeat_record
-from research.evaluation.records import Origin, read_record, record_path, write_record
+from research.evaluation.records import EvaluationRecord, Origin, read_record, record_path, write_record
 
 
 @dataclass(frozen=True)
@@ -35,34 +36,25 @@ def load_split(config: DataConfig, variant: str = "") -> SplitData:
 
 
 def ensure_record(place: Place, learner: Learner, split: SplitData) -> bool:
-    """Fit and write the cell unless it is there and up to date.
-
-    Returns:
-        whether it was made now.
-    """
-    origin = _origin(place, repr(learner), split)
-    if is_current(place.folder, origin):
-        return False
-    write_record(fitted_record(learner, split.data, origin), place.folder)
-    return True
+    """Fit and write the cell unless it is there and up to date; whether it was made now."""
+    return _ensure(place, repr(learner), split, lambda origin: fitted_record(learner, split.data, origin))
 
 
 def ensure_floor(place: Place, split: SplitData) -> bool:
     """The same for the noise floor; see judge.repeat_cell."""
-    origin = _origin(place, "another recording", split)
-    if is_current(place.folder, origin):
-        return False
-    write_record(repeat_record(split.data, origin), place.folder)
-    return True
+    return _ensure(place, "another recording", split, lambda origin: repeat_record(split.data, origin))
+
+
+def _ensure(place: Place, learner: str, split: SplitData, make: Callable[[Origin], EvaluationRecord]) -> bool:
+    axis, data = split.data.split.axis, split.data.fingerprint
+    origin = Origin(axis, place.part, place.row, place.seed, split.variant, data, learner, learning_code())
+    current = is_current(place.folder, origin)
+    if not current:
+        write_record(make(origin), place.folder)
+    return not current
 
 
 def is_current(folder: Path, origin: Origin) -> bool:
     """Whether a cell of the same data, learner and part is there. Other code is given (see `codes`), not refused."""
     path = record_path(folder, origin.split, origin.row, origin.seed)
     return path.is_file() and replace(read_record(path).origin, code=origin.code) == origin
-
-
-def _origin(place: Place, learner: str, split: SplitData) -> Origin:
-    axis = split.data.split.axis
-    return Origin(axis, place.part, place.row, place.seed, split.variant, split.data.fingerprint, learner,
-                  learning_code())  # fmt: skip

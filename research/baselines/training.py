@@ -15,37 +15,23 @@ from gnnperf.predict import EntryConfig
 from research.baselines.judge import Fit, fitted, is_repeated, judged_record, learning_code, repeat_record
 from research.baselines.network import fits_of
 from research.baselines.rows import TRIVIAL, requested_fits
+from research.evaluation import row_errors
 from research.evaluation.records import EvaluationRecord, Origin, write_record
-from research.evaluation.row_errors import (
-    REPEAT,
-    WIDTH,
-    Rows,
-    figures_table,
-    in_order,
-    node_figures,
-    node_table,
-    step_figures,
-    step_table,
-)
 
-Judged = Mapping[str, Rows]  # part -> row -> its one cell
+Judged = Mapping[str, row_errors.Rows]  # part -> row -> its one cell
 
 
 def train(config: EntryConfig) -> float | None:
     """Fit the learner that is not the network, write its records, and print its errors next to trivial predictions.
 
-    Returns:
-        its error on the validation runs (validation_error); None where nothing is learned, and in all but the first of
-        several processes.
+    Its validation_error; None where nothing is learned, and in all but the first of several processes.
     """
     if not processes().is_first:
         return None
-
     data = prepare.load_data(config.data, config.device_spec(), config.cluster_spec())
     for other, machine_scales in data.machine_scales.items():
         say(f"{other}: {machine_scales}")
     fits = requested_fits(config.learner, config.row, data, config.seed)
-
     judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
     write_records(judged, cells_folder(config))
     with open_log(config) as log:
@@ -98,22 +84,18 @@ def write_records(judged: Judged, folder: Path) -> None:
 
 def show_rows(judged: Judged, log: Log) -> None:
     """Print errors of nodes and of steps part by part, and leave them in the log."""
-    wide = console(width=WIDTH)
+    wide = console(width=row_errors.WIDTH)
     for part, rows in judged.items():
-        title = f"{_split(rows)}, {part}"
-        for table in (node_table(title, rows), step_table(title, rows)):
+        title = f"{next(records[0].origin.split for records in rows.values())}, {part}"
+        for table in (row_errors.node_table(title, rows), row_errors.step_table(title, rows)):
             wide.print(table)
-        log.table(f"{part}_rows", figures_table(rows))
+        log.table(f"{part}_rows", row_errors.figures_table(rows))
 
 
 def validation_error(judged: Judged, row: str) -> float:
     """GMAE of a row's node latencies on the validation runs; of one that predicts whole steps only, of those."""
     records = judged["val"][row]
-    return (node_figures(records) or step_figures(records)).gmae
-
-
-def _split(rows: Rows) -> str:
-    return next(records[0].origin.split for records in rows.values())
+    return (row_errors.node_figures(records) or row_errors.step_figures(records)).gmae
 
 
 def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[EvaluationRecord]]:
@@ -123,5 +105,5 @@ def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) 
     result = {row: [judged_record(fit, data, origin(row, fit.seed, fit.given))]
              for row, fit in each(list(fits.items()), f"judging, {part}", "rows")}  # fmt: skip
     if is_repeated(data, part):
-        result[REPEAT] = [repeat_record(data, origin(REPEAT, None, "another recording"))]
-    return in_order(result)
+        result[row_errors.REPEAT] = [repeat_record(data, origin(row_errors.REPEAT, None, "another recording"))]
+    return row_errors.in_order(result)

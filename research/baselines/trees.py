@@ -16,8 +16,9 @@ from torch_geometric.data import HeteroData
 from gnnperf.core import WORK_TYPES, InputError, NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
+from research.baselines.judge import IsolatedEstimate
 
 # What gradient-boosted trees are given of a node: what the network's encoders are given of it, as one row of numbers.
 #
@@ -113,11 +114,7 @@ class Trees:
     settings: Mapping[str, float] = field(default_factory=lambda: TREE_SETTINGS)
 
     def fit(self, data: PreparedData, seed: int) -> TreeAnswer:
-        """Boost until PATIENCE trees in a row do not lower the validation loss, for each of LABELS.
-
-        Raises:
-            InputError: LightGBM is not installed.
-        """
+        """Boost until PATIENCE trees in a row do not lower the validation loss, for each of LABELS."""
         library, columns = _lightgbm(), self.choice.columns(data)
         parameters = {**FIXED, **self.settings, "seed": seed}
         usual, scheduled = (_boosted(library, columns, data, label, parameters) for label in LABELS)
@@ -148,7 +145,7 @@ def _dataset(library: Any, columns: NodeColumns, steps: Sequence[Step], label: s
 
 
 @dataclass(frozen=True)
-class TreeAnswer:
+class TreeAnswer(IsolatedEstimate):
     """Predictions of fitted trees."""
 
     # usual, scheduled: lightgbm.Booster, at its best iteration, for each of LABELS
@@ -156,14 +153,8 @@ class TreeAnswer:
     scheduled: Any
     columns: NodeColumns  # what describes a node
 
-    def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] next to other work; comm nodes their base, 0 for device and link nodes."""
-        return in_place_us(step, self.isolated(step))
-
-    def step_us(self, step: Step) -> float:
-        return contended_step_time_us(step, self.isolated(step).scheduled_us)
-
     def isolated(self, step: Step) -> IsolatedPrediction:
+        """[num_nodes]; comm nodes have their base, device and link nodes 0."""
         matrix = self.columns.matrix(step.data)  # [num_work, num_columns]
         return IsolatedPrediction(
             *(_of_nodes(step, b.predict(matrix, num_threads=1)) for b in (self.usual, self.scheduled))

@@ -9,21 +9,18 @@ import numpy as np
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us, step_time_us
 from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
+from research.baselines.judge import IsolatedEstimate
 
 
 @dataclass(frozen=True)
-class Analytic:
+class Analytic(IsolatedEstimate):
     """The analytical model, its constants fitted with the data, as `predict.py mode=analytic` predicts."""
 
     def fit(self, data: PreparedData, seed: int) -> Analytic:
         return self
 
-    def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] next to other work; NaN where it has no prediction."""
-        return in_place_us(step, IsolatedPrediction(step.base.latency_us, step.base.latency_us))
-
-    def step_us(self, step: Step) -> float:
-        return contended_step_time_us(step, step.base.latency_us)
+    def isolated(self, step: Step) -> IsolatedPrediction:
+        return IsolatedPrediction(step.base.latency_us, step.base.latency_us)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.graph import ExecutionGraph
+from research.baselines.judge import WholeSteps
 
 RIDGE = 1.0  # weight of the penalty, against columns of spread 1
 SUMMED = ("flops", "bytes", "message_bytes")
@@ -40,14 +41,10 @@ class MedianStep:
 
 
 @dataclass(frozen=True)
-class SameStep:
+class SameStep(WholeSteps):
     """One prediction for all."""
 
     answer_us: float  # it
-
-    def latency_us(self, step: Step) -> None:
-        """None: it knows nothing of nodes."""
-        return
 
     def step_us(self, step: Step) -> float:
         return self.answer_us
@@ -77,14 +74,10 @@ class Known:
 
 
 @dataclass(frozen=True)
-class NearestOf:
+class NearestOf(WholeSteps):
     """Attributes: known: what it copies from."""
 
     known: Known
-
-    def latency_us(self, step: Step) -> None:
-        """None: it knows nothing of nodes."""
-        return
 
     def step_us(self, step: Step) -> float:
         """By sum of distances over the columns."""
@@ -105,16 +98,12 @@ class RidgeStep:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(WholeSteps):
     """A plane over configurations."""
 
     known: Known  # how columns are scaled
     weights: np.ndarray  # [8]
     mean: float  # log us
-
-    def latency_us(self, step: Step) -> None:
-        """None: it knows nothing of nodes."""
-        return
 
     def step_us(self, step: Step) -> float:
         return float(np.exp(self.mean + self.known.of(step) @ self.weights))

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,27 +94,21 @@ def save_network(statement: str, records: Sequence[EvaluationRecord], split: str
 
 
 def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:
-    """Make the records that are missing or out of date.
-
-    Returns:
-        the jobs that failed, and why; the others are not held up by them.
-    """
+    """Make the records that are missing or out of date; the jobs that failed, and why: they hold up no others."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: as many records at a time as there are processes
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
     try:
         running = {pool.submit(run, job): job for job in jobs}
-        return [failure for done in as_completed(running) for failure in _predicted(running[done], done)]
+        failed = []
+        for done in as_completed(running):
+            job, error = running[done], done.exception()
+            reason = "" if error is None else f"{type(error).__name__}: {error}"
+            print(f"{job}: {reason or done.result()}", file=sys.stderr, flush=True)
+            failed += [(job, reason)] if reason else []
+        return failed
     finally:
         pool.shutdown(cancel_futures=True)  # stopped by hand, it does not go on with waiting records
-
-
-def _predicted(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
-    """Say what became of a job; [(job, why)] if it failed."""
-    error = done.exception()
-    reason = "" if error is None else f"{type(error).__name__}: {error}"
-    print(f"{job}: {reason or done.result()}", file=sys.stderr, flush=True)
-    return [(job, reason)] if reason else []
 
 
 def _end_with_parent() -> None:
@@ -134,7 +128,11 @@ def run(job: Job) -> str:
     """In a process of the pool: one record, and what became of it."""
     data = _loaded(job)
     begin = time.perf_counter()
-    made = ensure_floor(job.place, data) if job.learner == REPEAT else ensure_record(job.place, _learner(job), data)
+    made = (
+        ensure_floor(job.place, data)
+        if job.learner == REPEAT
+        else ensure_record(job.place, (FIXED | LEARNED)[job.learner], data)
+    )
     return f"made in {time.perf_counter() - begin:.0f} s" if made else "is there"
 
 
@@ -143,13 +141,8 @@ def data_config(split: str, bucket_bytes: float | None = None) -> DataConfig:
     first, *more = split.split("+")
     axis, _, other = first.partition("-") if first in OTHER_DATA else (first, "", "")
     return DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],
-                      bucket_bytes=bucket_bytes, test_path=str(dataset(other)) if other else None,
-                      train_paths=[str(dataset(name)) for name in more])  # fmt: skip
-
-
-def dataset(name: str) -> Path:
-    """An embedded data set."""
-    return DATASET.parent / name
+                      bucket_bytes=bucket_bytes, test_path=str(DATASET.parent / other) if other else None,
+                      train_paths=[str(DATASET.parent / name) for name in more])  # fmt: skip
 
 
 _held: dict[tuple[str, str], SplitData] = {}  # one at a time: it is a gigabyte
@@ -164,7 +157,3 @@ def _loaded(job: Job) -> SplitData:
         _held.clear()
         _held[key] = load_split(config, given)
     return _held[key]
-
-
-def _learner(job: Job) -> Learner:
-    return (FIXED | LEARNED)[job.learner]

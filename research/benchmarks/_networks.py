@@ -17,20 +17,6 @@ from research.baselines.network import Network, PredictorAnswer, TrainedNetwork
 FILE = "checkpoint.pt"
 
 
-def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Checkpoint:
-    """Trained with shrunk corrections, unless the file exists; one process trains, others wait for the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.is_file():
-            config = replace(network.config, seed=seed, out=str(path.parent), resume="auto")
-            trained = fit(config, data, build_model(config, data))
-            left_out = leave_programs_out(config, data, lambda: build_model(config, data))
-            unseen = unseen_shares(left_out, keep_what_helps(trained, data))
-            save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}, unseen))
-    return load_checkpoint(path)
-
-
 @dataclass(frozen=True)
 class CachedNetwork:
     """The network as a row that is trained once for what it learns from, and goes on where it was killed."""
@@ -46,7 +32,16 @@ class CachedNetwork:
         """The same with all that it needs to predict."""
         given = (data.training_fingerprint, repr(self.network), code_of("gnn/models", "gnn/training"), SCHEMA_VERSION)
         path = self.folder / f"{seed}-{content_digest(*given)[:12]}" / FILE  # no axis: two may train on the same
-        return _trained(path, self.network, seed, data)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (path.parent / "lock").open("w") as lock:  # one process trains, others wait for the file
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.is_file():
+                config = replace(self.network.config, seed=seed, out=str(path.parent), resume="auto")
+                trained = fit(config, data, build_model(config, data))
+                left_out = leave_programs_out(config, data, lambda: build_model(config, data))
+                unseen = unseen_shares(left_out, keep_what_helps(trained, data))
+                save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}, unseen))
+        return load_checkpoint(path)
 
 
 BLENDS = ("gnn/trust.py", "predict")

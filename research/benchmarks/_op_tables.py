@@ -51,12 +51,9 @@ def roofline_us(rows: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
 
 
 def scaled_nearest_us(rows: pd.DataFrame, device: DeviceSpec, others: pd.DataFrame) -> tuple[np.ndarray, str]:
-    """The same shape on the nearest other GPU, times its peak over this one's; NaN where it was not measured there.
+    """[rows] us of the shape on the nearest other GPU, times its peak over this one's; NaN: not measured; its name.
 
     Nearest: smallest distance of log peak, bandwidth and SMs.
-
-    Returns:
-        [rows] us, and the name of that GPU.
     """
     dtype = str(rows["dtype"].iloc[0])
 

@@ -279,16 +279,14 @@ class Experts(nn.Module):
         if self.exchanges:
             rows = Exchange.apply(rows, r.arriving, rows.shape[1])  # type: ignore[no-untyped-call]
             rows = rows.index_select(0, torch.empty(r.arriving, dtype=torch.int64)) if r.local > 1 else rows
-        rows = torch.bmm(self._activated(torch.bmm(rows.view(r.local, r.computed, -1), self.up)), self.down)
-        rows = rows.flatten(0, 1)
+        gate, up = torch.bmm(rows.view(r.local, r.computed, -1), self.up).chunk(2, -1)
+        inner = F.silu(gate) * up
+        del gate, up
+        rows = torch.bmm(inner, self.down).flatten(0, 1)
         if self.exchanges:
             rows = rows.index_select(0, torch.empty(r.arriving, dtype=torch.int64)) if r.local > 1 else rows
             rows = Exchange.apply(rows, sent, rows.shape[1])  # type: ignore[no-untyped-call]
         return rows
-
-    def _activated(self, wide: Tensor) -> Tensor:
-        gate, up = wide.chunk(2, -1)
-        return F.silu(gate) * up
 
 
 class Layer(nn.Module):
@@ -492,8 +490,8 @@ def _run_passes(plan: TransformerPlan, stage: int, chunks: dict[int, Whole]) -> 
             result = chunks[each.chunk](ids if received is None else received)
             if part == last:
                 result = CrossEntropy.apply(result, labels)  # type: ignore[no-untyped-call]
-            else:
-                _freed(result)
+            else:  # a stage lets go of what it has sent, and keeps its graph (Megatron-LM, deallocate_output_tensor)
+                result.data = torch.empty(1, dtype=result.dtype)
             flying[key] = received, result
             del result, received
             continue
@@ -505,11 +503,6 @@ def _run_passes(plan: TransformerPlan, stage: int, chunks: dict[int, Whole]) -> 
         if received is not None:
             received.grad = None
         del result, received
-
-
-def _freed(sent: Tensor) -> None:
-    """A stage lets go of what it has sent, and keeps its graph (Megatron-LM, deallocate_output_tensor)."""
-    sent.data = torch.empty(1, dtype=sent.dtype)
 
 
 def _backward(result: Tensor, gradient: Tensor) -> None:

@@ -22,27 +22,13 @@ from itertools import permutations
 import numpy as np
 from rich.table import Table
 
+from gnnperf import whatif
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.core import InputError
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
 from gnnperf.predict.edited import predict_edited
-from gnnperf.whatif import (
-    Block,
-    ChangeCluster,
-    ChangeDtype,
-    ChangeLink,
-    DeclarePause,
-    Edit,
-    ResizeTables,
-    ScaleBatch,
-    ScaleSequence,
-    TensorParallel,
-    WaitLater,
-    WorldSize,
-    apply,
-)
 from gnnperf.whatif.edit import Edited, unedited
 from research.benchmarks._frame import run_main, show
 from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
@@ -69,7 +55,7 @@ class DeclaredPair:
     # a, b: names of the runs
     a: str
     b: str
-    edits: tuple[Edit, ...]  # what makes A's graph B's
+    edits: tuple[whatif.Edit, ...]  # what makes A's graph B's
     # the change without any model: the sleep, bytes over the wire, more tokens; 0 where none is at hand
     trivial_us: float = 0.0
     trivial: float = 1.0  # B's step / A's step likewise; 1 where there is `trivial_us`
@@ -89,10 +75,10 @@ def shape_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
     """Names that differ in `_b<batch>` by itself, in both directions, or in bfloat16."""
     for old, a, new, b in _differing(runs, BATCH, "_b"):
         ratio = int(new) / int(old)
-        yield DeclaredPair("batch", a, b, (ScaleBatch(ratio),), trivial=ratio)
+        yield DeclaredPair("batch", a, b, (whatif.ScaleBatch(ratio),), trivial=ratio)
     for run in sorted(runs):
         if LOW in run and run.replace(LOW, "") in runs:
-            edits = (ChangeDtype("float32", "bfloat16"),)
+            edits = (whatif.ChangeDtype("float32", "bfloat16"),)
             yield DeclaredPair("dtype", run.replace(LOW, ""), run, edits, trivial=HALVED)
 
 
@@ -112,14 +98,14 @@ def _intervention(pair: Mapping[str, object]) -> Iterator[DeclaredPair]:
     assert isinstance(edit, dict)
     if pair["kind"] == Change.SLEEP:
         us = float(edit["sleep_us"])
-        yield DeclaredPair("sleep", a, b, (DeclarePause(us, edit["rank"], edit["place"]),), us)
+        yield DeclaredPair("sleep", a, b, (whatif.DeclarePause(us, edit["rank"], edit["place"]),), us)
     elif pair["kind"] in (Change.REPEAT, Change.SLOW_RANK) and "times" in edit:
         kind = "repeat" if pair["kind"] == Change.REPEAT else "slow rank"
         yield DeclaredPair(kind, a, b, (_repeat(a, edit["op"], edit["times"], edit["rank"]),))
     elif pair["kind"] == Change.BLOCKING:
         which = ("all_to_all", None) if a.startswith("dlrm") else ("all_reduce", "backward")
-        yield DeclaredPair("blocking", a, b, (Block(*which),))
-        yield DeclaredPair("overlap", b, a, (WaitLater(*which),))
+        yield DeclaredPair("blocking", a, b, (whatif.Block(*which),))
+        yield DeclaredPair("overlap", b, a, (whatif.WaitLater(*which),))
 
 
 def _repeat(run: str, op: str, times: int, rank: int | None) -> RepeatOp:
@@ -139,25 +125,21 @@ def _links(graphs: Graphs) -> Iterator[DeclaredPair]:
         if other == "lo":
             continue
         rate = float(other.removesuffix("g"))
-        edits = (ChangeLink(rate_gbit_per_s=rate, link="inter"),)
-        wire_us = _bytes_per_step(graphs[a]) / BYTES_PER_GBIT * 1e6
+        edits = (whatif.ChangeLink(rate_gbit_per_s=rate, link="inter"),)
+        nodes, num_steps = graphs[a].nodes, len(graphs[a].steps)
+        sent = nodes["message_bytes"][(nodes["node_type"] == "collective") & nodes["step"].ge(0)]  # each message once
+        wire_us = float(np.nansum(sent)) / num_steps / BYTES_PER_GBIT * 1e6
         if one == "lo":
-            yield DeclaredPair("two hosts", a, b, (ChangeCluster(nodes=2), *edits), wire_us / rate)
+            yield DeclaredPair("two hosts", a, b, (whatif.ChangeCluster(nodes=2), *edits), wire_us / rate)
         else:
             more_us = wire_us * (1.0 / rate - 1.0 / float(one.removesuffix("g")))
             yield DeclaredPair("link", a, b, edits, more_us)
 
 
-def _bytes_per_step(graph: ExecutionGraph) -> float:
-    """Bytes of all messages, each once."""
-    transfers = (graph.nodes["node_type"] == "collective") & graph.nodes["step"].ge(0)
-    return float(np.nansum(graph.nodes["message_bytes"][transfers])) / len(graph.steps)
-
-
 def _tables(runs: set[str]) -> Iterator[DeclaredPair]:
     """Names that differ in the rows of tables only, in both directions."""
     for old, a, new, b in _differing(runs, ROWS, "_r"):
-        yield DeclaredPair("table rows", a, b, (ResizeTables(int(new) / int(old)),))
+        yield DeclaredPair("table rows", a, b, (whatif.ResizeTables(int(new) / int(old)),))
 
 
 def _sequences(runs: set[str]) -> Iterator[DeclaredPair]:
@@ -170,8 +152,8 @@ def _sequences(runs: set[str]) -> Iterator[DeclaredPair]:
         for (length, batch, a), (new_length, new_batch, b) in permutations(sizes, 2):
             if length != new_length:
                 ratio = new_length * new_batch / (length * batch)
-                larger = (ScaleBatch(new_batch / batch),) if batch != new_batch else ()
-                edits = (*larger, ScaleSequence(to=new_length))
+                larger = (whatif.ScaleBatch(new_batch / batch),) if batch != new_batch else ()
+                edits = (*larger, whatif.ScaleSequence(to=new_length))
                 yield DeclaredPair("sequence", a, b, edits, trivial=ratio)
 
 
@@ -183,9 +165,9 @@ def _tensors(runs: set[str]) -> Iterator[DeclaredPair]:
             plain = re.fullmatch(rf"{match[1]}(\d+)(?:_mb[\d.]+)?_x([12])_{re.escape(match[3])}", a)  # type: ignore[index]
             if plain:
                 ratio = int(match[2]) / int(plain[1])  # type: ignore[index]
-                larger = (ScaleBatch(ratio),) if ratio != 1 else ()
-                one = (WorldSize(2),) if plain[2] == "2" else ()
-                yield DeclaredPair("tensor", a, b, (*larger, TensorParallel(2), *one), trivial=HALVED * ratio)
+                larger = (whatif.ScaleBatch(ratio),) if ratio != 1 else ()
+                one = (whatif.WorldSize(2),) if plain[2] == "2" else ()
+                yield DeclaredPair("tensor", a, b, (*larger, whatif.TensorParallel(2), *one), trivial=HALVED * ratio)
 
 
 KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "sequence", "batch", "dtype", "tensor",
@@ -225,7 +207,7 @@ def given(
     constants: AnalyticConstants,
 ) -> Predicted:  # fmt: skip
     """The pair, from the first recording of A; B's is read for shapes only, after the prediction."""
-    edited = apply(graph, pair.edits)
+    edited = whatif.apply(graph, pair.edits)
     before_us, after_us = (step_us(each, graph, constants) for each in (unedited(graph), edited))
     a_us, b_us = (float(np.mean(steps[run])) for run in (pair.a, pair.b))
     return Predicted(
@@ -268,7 +250,6 @@ def outcomes() -> tuple[list[Predicted], list[str]]:
 
 
 def main() -> None:
-    """Print a row per pair, then the summary."""
     results, left_out = outcomes()
     show(_pairs(results), _summary(results), width=170)
     for line in left_out:

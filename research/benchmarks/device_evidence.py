@@ -40,7 +40,6 @@ ROW_OPS = {"softmax": "softmax", "ln": "layer norm"}
 
 
 def main() -> None:
-    """Count and write."""
     save_evidence(gpu_evidence() + cpu_evidence(), PROVENANCE, conf_dir("analytic") / EVIDENCE_FILE)
 
 

@@ -36,7 +36,6 @@ Estimates = Mapping[str, np.ndarray]
 
 
 def main(requested: Iterable[str]) -> None:
-    """Print the tables."""
     rows = product_rows(mirror())
     parts = {"unseen": unseen, "devices": devices}
     for name in requested or parts:
@@ -50,12 +49,16 @@ def unseen(rows: pd.DataFrame) -> None:
     for table in TABLES:
         here = rows[rows["table"] == table]
         means = []
-        for generation in _generations(here):
+        names = sorted(map(str, here["generation"].unique()))
+        for generation in names if len(names) > 1 else ():
             others = here[here["generation"] != generation]
             constants = fit_for_others(sample(others, TRAINING_ROWS))
             for name, part in here[here["generation"] == generation].groupby("device"):
                 judged, nearest = _with_nearest(part, str(name), others)
-                estimates = _unseen_answers(judged, nearest, str(name), constants)
+                fastest_us = float(judged["latency_us"].quantile(FASTEST))
+                launch = tuple(replace(member, launch_us=fastest_us) for member in constants)
+                estimates = {"model": _predicted_us(judged, constants), "own launch": _predicted_us(judged, launch),
+                             "nearest": nearest, "roofline": roofline_us(judged, spec_of(str(name)))}  # fmt: skip
                 means.append(_print(f"{table} | {name} ({generation})", judged, estimates))
         if means:
             _print_mean(table, means)
@@ -80,25 +83,12 @@ def devices(rows: pd.DataFrame) -> None:
             _print_mean(table, means)
 
 
-def _generations(here: pd.DataFrame) -> list[str]:
-    """Those that can be left out."""
-    names = sorted(map(str, here["generation"].unique()))
-    return names if len(names) > 1 else []
-
-
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Rows whose shape the nearest GPU has, too: every prediction is judged on the same rows."""
     judged = sample(part, JUDGED_ROWS)
     nearest, _ = scaled_nearest_us(judged, spec_of(name), others)
     known = ~np.isnan(nearest)
     return judged[known], nearest[known]
-
-
-def _unseen_answers(judged: pd.DataFrame, nearest: np.ndarray, name: str, constants: Members) -> Estimates:
-    fastest_us = float(judged["latency_us"].quantile(FASTEST))
-    launch = tuple(replace(member, launch_us=fastest_us) for member in constants)
-    return {"model": _predicted_us(judged, constants), "own launch": _predicted_us(judged, launch),
-            "nearest": nearest, "roofline": roofline_us(judged, spec_of(name))}  # fmt: skip
 
 
 def _predicted_us(rows: pd.DataFrame, constants: Members) -> np.ndarray:

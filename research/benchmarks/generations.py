@@ -72,7 +72,6 @@ def tables() -> Mapping[str, pd.DataFrame]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print errors, coverage and width per generation; write the bounds if requested."""
     parser = parser_of(__doc__)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--ops", action="store_true", help="single ops in float32 in place of products")

@@ -117,7 +117,6 @@ def _ratios(steps: Sequence[Step], latencies: Latencies) -> dict[str, tuple[floa
 
 
 def main() -> None:
-    """Fit and evaluate; print one line per row."""
     data = prepared(DataConfig(str(DATASET), AXIS))
     test = ExecutionGraphs(DATASET.parent, DATASET.name, axis=AXIS, split="test")
     rows = {}

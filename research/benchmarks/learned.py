@@ -35,7 +35,17 @@ BUCKET_OUT = Path("outputs/learned-bucket")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make what is missing, print; 1 if a record could not be made."""
-    args = _parser().parse_args(arguments)
+    parser = parser_of(__doc__)
+    parser.add_argument("--rows", nargs="+", choices=[*FIXED, *LEARNED], help="default: all")
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="as _learned_jobs.data_config takes them")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--part", choices=("test", "val"), default="test")
+    parser.add_argument("--bucket-bytes", type=float, metavar="BYTES", help="as data.bucket_bytes of train.py")
+    parser.add_argument("--out", type=Path, metavar="DIR",
+                        help=f"default: {OUT}/<part>, of a bucket {BUCKET_OUT}/<part>")  # fmt: skip
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--print-only", action="store_true")
+    args = parser.parse_args(arguments)
     out = args.out or (OUT if args.bucket_bytes is None else BUCKET_OUT) / args.part
     try:
         failed = [] if args.print_only else make(_jobs(args, out), args.processes)
@@ -65,21 +75,6 @@ def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
         result += jobs_of(out, split, rows, args.seeds, args.part)
     given = (replace(job, bucket_bytes=args.bucket_bytes) for job in result)
     return sorted(given, key=lambda job: job.learner in AFTER_OTHERS)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = parser_of(__doc__)
-    parser.add_argument("--rows", nargs="+", choices=[*FIXED, *LEARNED], help="default: all")
-    parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="as _learned_jobs.data_config takes them")
-    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
-    parser.add_argument("--part", choices=("test", "val"), default="test")
-    parser.add_argument("--bucket-bytes", type=float, metavar="BYTES", help="as data.bucket_bytes of train.py")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help=f"default: {OUT}/<part>, of a bucket {BUCKET_OUT}/<part>"
-    )
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--print-only", action="store_true")
-    return parser
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ FIGURES = ("nodes GMAE %", "nodes by time %", "steps GMAE %", "steps mean %", "s
 
 
 def main() -> None:
-    """Print a table per machine."""
     for folder in OTHERS:
         draws = [judged(folder, RUNS, seed) for seed in range(DRAWS)]
         result = pd.concat(draws).groupby("row", sort=False)[list(FIGURES)]
@@ -65,9 +64,12 @@ def main() -> None:
 def judged(folder: Path, num_runs: int, seed: int) -> pd.DataFrame:
     """Figures of every row for one draw of shared runs."""
     here, there = read_recordings(folder), read_recordings(FIRST)
-    data, config = _prepared(folder, _split(here, sorted(set(here) & set(there)), num_runs, seed), seed)
+    split, data_config = _split(here, sorted(set(here) & set(there)), num_runs, seed), DataConfig(path=str(folder))
+    cache = Path(data_config.cache_dir).expanduser()
+    data = prepare(data_config, split, lambda name: read_run(folder, name, cache), None, source_runs(FIRST, cache))
+    trainer = TrainerConfig(progress_bar=False)
     with TemporaryDirectory() as out:
-        config.out = out
+        config = TrainConfig(data=data_config, model=MODEL, optim=OPTIM, trainer=trainer, seed=seed, out=out)
         network = fit(config, data, build_model(config, data))
     keep_what_helps(network, data)
     rows: dict[str, Mapping[str, float]] = {}
@@ -87,14 +89,6 @@ def _split(here: Mapping[str, Repeats], shared: Sequence[str], num_runs: int, se
     parts = (order[num_val:num_runs], order[:num_val], order[num_runs:])
     names = (tuple(one.name for run in part for one in here[run].values()) for part in parts)
     return Split("machine", *names)
-
-
-def _prepared(folder: Path, split: Split, seed: int) -> tuple[PreparedData, TrainConfig]:
-    data_config = DataConfig(path=str(folder))
-    cache = Path(data_config.cache_dir).expanduser()
-    data = prepare(data_config, split, lambda name: read_run(folder, name, cache), None, source_runs(FIRST, cache))
-    trainer = TrainerConfig(progress_bar=False)
-    return data, TrainConfig(data=data_config, model=MODEL, optim=OPTIM, trainer=trainer, seed=seed)
 
 
 def _stored(step: Step, name: str) -> np.ndarray:

@@ -29,14 +29,9 @@ MODEL, OWN_GAP, NEAREST, ROOFLINE = "model", "own gap", "nearest GPU x bandwidth
 ANSWERS = (MODEL, OWN_GAP, NEAREST, ROOFLINE)
 
 
-def generation(device: DeviceSpec) -> str:
-    """What is left out together."""
-    return device.architecture or device.name
-
-
 def held_out(rows: pd.DataFrame, devices: dict[str, DeviceSpec]) -> Iterator[pd.DataFrame]:
     """Rows of each device with a column per prediction, from constants that saw nothing of its generation."""
-    groups = rows["device"].map({name: generation(device) for name, device in devices.items()})
+    groups = rows["device"].map({name: device.architecture or device.name for name, device in devices.items()})
     for group in sorted(groups.unique()):
         seen = rows[groups != group]
         constants = fit_memory_constants(seen, devices, "")
@@ -68,7 +63,6 @@ def nearest(device: DeviceSpec, seen: pd.DataFrame, devices: dict[str, DeviceSpe
 
 
 def main() -> None:
-    """Print one line per class, device and prediction, then the means over devices."""
     rows, devices = memory_rows()
     judged = pd.concat(held_out(rows, devices), ignore_index=True)
     judged["kind"] = judged["table"].map({LAYER_NORM: "layer norm", SOFTMAX: "softmax"}).fillna("elementwise")

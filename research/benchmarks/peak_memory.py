@@ -22,7 +22,7 @@ from rich.table import Table
 
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.splits import PARTS, read_split
-from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
+from gnnperf.memory import Part, measured_peaks, peak_memory
 from gnnperf.trace import read_run
 from research.benchmarks._frame import percent, right_aligned, run_main, show
 from research.benchmarks._recorded_graphs import DATASET, recordings
@@ -39,26 +39,13 @@ def rows_of(recording: Recording) -> Iterable[dict[str, object]]:
     measured = measured_peaks(run.card)
     one = {peak.rank: peak for peak in peak_memory(run)}
     for peak in peak_memory(run, batches_held=BATCHES_HELD):
+        own, parameters = measured[peak.rank], peak.parts_bytes.get(Part.PARAMETERS, 0)
         yield {
             "run": recording.run, "recording": recording.name, "program": recording.workload, "rank": peak.rank,
-            **_bytes(peak, one[peak.rank], measured[peak.rank]),
+            "measured": own.peak_bytes, "model": own.counted_bytes(peak), "held": peak.held_between_steps_bytes,
+            "twice_parameters": 2 * parameters, "one_batch": own.counted_bytes(one[peak.rank]),
+            "parameters": parameters, "inputs": peak.parts_bytes.get(Part.INPUTS, 0),
         }  # fmt: skip
-
-
-def _bytes(peak: PeakMemory, one_batch: PeakMemory, measured: Measured) -> dict[str, float]:
-    parameters = peak.parts_bytes.get(Part.PARAMETERS, 0)
-    return {
-        "measured": measured.peak_bytes, "model": measured.counted_bytes(peak), "held": peak.held_between_steps_bytes,
-        "twice_parameters": 2 * parameters, "one_batch": measured.counted_bytes(one_batch), "parameters": parameters,
-        "inputs": peak.parts_bytes.get(Part.INPUTS, 0),
-    }  # fmt: skip
-
-
-def with_trivial_answers(rows: pd.DataFrame) -> pd.DataFrame:
-    """The median of the train runs; the nearest train run of the program."""
-    train = rows[rows["part"] == "train"]
-    nearest = [_nearest(row, train) for row in rows.to_dict("records")]
-    return rows.assign(constant=train["measured"].median(), nearest=nearest)
 
 
 def _nearest(row: Mapping[Hashable, Any], train: pd.DataFrame) -> float:
@@ -89,7 +76,9 @@ def main() -> None:
     part_of = {name: part for part in PARTS for name in getattr(split, part)}
     rows = pd.DataFrame([row for recording in known.values() for row in rows_of(recording)])
     rows["part"] = rows["recording"].map(part_of).fillna("no part")
-    rows = with_trivial_answers(rows)
+    train = rows[rows["part"] == "train"]
+    nearest = [_nearest(row, train) for row in rows.to_dict("records")]
+    rows = rows.assign(constant=train["measured"].median(), nearest=nearest)
     test = rows[rows["part"] == "test"]
     save_result("peak_memory", 100 * float((test["model"] / test["measured"] - 1).abs().mean()))
     rows["part"] = pd.Categorical(rows["part"], [*PARTS, "no part"])

@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.generate import RankTensors, RecommendationPlan, rank_tensors, read_plan
+from gnnperf.generate import RecommendationPlan, rank_tensors, read_plan
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.uses import Hold, retained_bytes
@@ -145,16 +145,12 @@ def closed_bytes(of: Case) -> int:
     """The baseline: what is there all the time, and what units keep of the passes in flight."""
     tensors = rank_tensors(of.plan)[of.stage]
     always = sum(map(sum, (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes)))
-    return always + _retained_in_flight(tensors)
-
-
-def _retained_in_flight(tensors: RankTensors) -> int:
     most = there = 0
     for each in tensors.stretches:
         if not isinstance(each, Hold):
             there += -retained_bytes(each.pair) if each.backward else retained_bytes(each.pair)
             most = max(most, there)
-    return most
+    return always + most
 
 
 def counted_bytes(of: Case) -> int:
@@ -167,7 +163,6 @@ def counted_bytes(of: Case) -> int:
 
 
 def main() -> None:
-    """Print every configuration."""
     table = Table("program", "stage", "torch MiB", "plan MiB", "error %", "at", "closed form, error %")
     errors: list[tuple[float, float]] = []
     for one in cases():

@@ -152,29 +152,19 @@ def tokens(plan: TransformerPlan) -> float:
     return float(plan.schedule.global_batch * plan.model.sequence)
 
 
-def guessed_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
-    """Model FLOPs at half of the peak."""
-    peak = cluster.device.flops_per_s["bfloat16_matrix"]
-    return GUESSED_MFU * peak / (model_flops(plan) / tokens(plan))
-
-
-def peak_gib(plan: TransformerPlan) -> float:
-    """Of the fullest rank."""
-    return max(planned_peak(held).peak_bytes for held in rank_tensors(plan)) / 2**30
-
-
 def main(argv: Sequence[str]) -> None:
-    """Print every row."""
     names = ("GPUs", "peak GiB of", "published tokens/s", "plan", "error %", "half of peak", "error %")
     printed = Table("source", "model", *names)
     errors: list[tuple[float, float]] = []
     for row in ROWS:
         plan, cluster = planned(row), cluster_of(row)
         published = published_tokens_per_s(row, plan)
-        result, guess = predicted_tokens_per_s(plan, cluster), guessed_tokens_per_s(plan, cluster)
+        result, peak = predicted_tokens_per_s(plan, cluster), cluster.device.flops_per_s["bfloat16_matrix"]
+        guess = GUESSED_MFU * peak / (model_flops(plan) / tokens(plan))
         errors.append((result / published - 1, guess / published - 1))
         name = f"{row.plan} {plan.model.layers} x {plan.model.hidden}"
-        memory = f"{peak_gib(plan):.1f} of {cluster.device.memory_bytes / 2**30:.0f}"
+        peak_gib = max(planned_peak(held).peak_bytes for held in rank_tensors(plan)) / 2**30  # of the fullest rank
+        memory = f"{peak_gib:.1f} of {cluster.device.memory_bytes / 2**30:.0f}"
         printed.add_row(row.source, name, f"{plan.parallelism.world_size:,}", memory, f"{published:,.0f}",
                         f"{result:,.0f}", f"{100 * errors[-1][0]:+.1f}", f"{guess:,.0f}",
                         f"{100 * errors[-1][1]:+.1f}")  # fmt: skip

@@ -52,13 +52,6 @@ def kernels() -> pd.DataFrame:
     return result.reset_index()
 
 
-def kind_of(rows: pd.DataFrame) -> pd.Series:
-    """Family, with the direction where that has forms of its own."""
-    backward = rows["op_name"].str.contains("backward").map({True: ", backward", False: ""})
-    apart = rows["family"].isin([str(one) for one in (OpFamily.CONV, OpFamily.ATTENTION, OpFamily.NORM)])
-    return rows["family"] + backward.where(apart, "")
-
-
 def _figures(rows: pd.DataFrame) -> list[str]:
     known = rows[rows["form"].notna() & (rows["measured_us"] > 0)]
     if known.empty:
@@ -69,9 +62,11 @@ def _figures(rows: pd.DataFrame) -> list[str]:
 
 
 def main() -> None:
-    """Print the table."""
     rows = kernels()
-    rows["kind"], share = kind_of(rows), rows.groupby("part")["measured_us"].sum()
+    backward = rows["op_name"].str.contains("backward").map({True: ", backward", False: ""})
+    apart = rows["family"].isin([str(one) for one in (OpFamily.CONV, OpFamily.ATTENTION, OpFamily.NORM)])
+    rows["kind"] = rows["family"] + backward.where(apart, "")  # with the direction where that has forms of its own
+    share = rows.groupby("part")["measured_us"].sum()
     columns = ("ms", "error by time %", "roofline %", "total")
     print_head("kernels", *(f"{name}, {part}" for part in (TRAIN, OTHERS) for name in columns))
     groups = [(str(name), part) for name, part in rows.groupby("kind")]

@@ -35,15 +35,10 @@ class Row:
     cause: str
 
     @property
-    def error(self) -> float:
-        """Median over pairs of |error| of the period, or of the makespan where a run has one step."""
+    def errors(self) -> np.ndarray:
+        """[pairs] |error| of the period, or of the makespan where a run has one step."""
         known = self.period[~np.isnan(self.period)]
-        return float(np.median(np.abs(known if len(known) else self.makespan)))
-
-    @property
-    def worst(self) -> float:
-        known = self.period[~np.isnan(self.period)]
-        return float(np.max(np.abs(known if len(known) else self.makespan)))
+        return np.abs(known if len(known) else self.makespan)
 
 
 def pairs(graph: ExecutionGraph) -> list[tuple[int, int]]:
@@ -72,7 +67,7 @@ def measure(name: str, graph: ExecutionGraph) -> Row:
         peers=float(np.mean([r.peer_time_share for r in results])),
         num_unknown=max(r.num_unknown for r in results), matched=matched_share(graph), cause="",
     )  # fmt: skip
-    return Row(**{**row.__dict__, "cause": cause(graph, results) if row.worst > 0.03 else ""})
+    return Row(**{**row.__dict__, "cause": cause(graph, results) if row.errors.max() > 0.03 else ""})
 
 
 def _ratio(predicted: float | None, measured: float | None) -> float:
@@ -123,23 +118,22 @@ def texts(row: Row) -> tuple[object, ...]:
 
 
 def main() -> None:
-    """Print the table and its medians."""
     warnings.simplefilter("ignore", RuntimeWarning)  # medians of runs that have no period
     print_head(*COLUMNS)
     rows = []
     for recording in graph_recordings():
         rows.append(measure(recording.name, imported(recording)[1]))
         print_row(*texts(rows[-1]))
-    errors = np.array([r.error for r in rows])
-    full = np.array([r.error for r in rows if r.aligned >= 0.99])
+    errors = np.array([np.median(r.errors) for r in rows])
+    full = np.array([np.median(r.errors) for r in rows if r.aligned >= 0.99])
     save_result("replay", 100 * float(np.median(errors)), 100 * float(np.quantile(errors, 0.9)))
     save_result("collectives_matched", 100 * float(np.nanmin([r.matched for r in rows])))
     print(f"\nmedian error over {len(rows)} runs {np.median(errors):.2%}, p90 {np.quantile(errors, 0.9):.2%}, ", end="")
-    print(f"worst pair {max(r.worst for r in rows):.2%}; ", end="")
+    print(f"worst pair {max(r.errors.max() for r in rows):.2%}; ", end="")
     print(f"over the {len(full)} runs that align >= 99 %: {np.median(full):.2%}")
     for row in rows:
         if row.cause:
-            print(f"above 3 %: {row.name} ({row.worst:.1%}): {row.cause}")
+            print(f"above 3 %: {row.name} ({row.errors.max():.1%}): {row.cause}")
 
 
 if __name__ == "__main__":

@@ -73,7 +73,8 @@ def spaces() -> None:
     excess, saved = [], []
     for kind, hidden, devices, per_node, gpu, memory in SPACES:
         cluster = replace(default_cluster(load_device(gpu)), ranks_per_node=per_node)
-        plans = _thinned(candidates(_plan(kind, hidden, devices), [devices]))
+        every = candidates(_plan(kind, hidden, devices), [devices])
+        plans = every[:: math.ceil(len(every) / MOST_CANDIDATES)]
         fitting = [plan for plan in plans if peak_bytes(plan) <= memory * GIB]
         least = min(judged(plan, cluster).step_us for plan in fitting)
         outcome = search_plans(Problem(plans, _always(cluster), memory * GIB), ALL)
@@ -92,10 +93,6 @@ def _plan(kind: str, hidden: int, devices: int) -> TransformerPlan:
     block, experts = BLOCKS[kind]
     model = Transformer(layers=8, hidden=hidden, heads=16, sequence=1024, vocabulary=32000, dtype="bfloat16")
     return TransformerPlan(kind, model, Parallelism(data=devices), Schedule(2 * devices, 1), block, experts)
-
-
-def _thinned(plans: list[TransformerPlan]) -> list[TransformerPlan]:
-    return plans[:: math.ceil(len(plans) / MOST_CANDIDATES)]
 
 
 def _always(cluster: ClusterSpec) -> Callable[[int], ClusterSpec]:
@@ -142,7 +139,7 @@ def vtrain() -> None:
 
 
 GROUP, DIVISION = ["hidden", "layers", "gpus", "global_batch"], ["tensor", "pipeline", "data"]
-PROFILE = ["hidden", "tensor", "micro_batch"]
+PROFILE, SEQUENCE = ["hidden", "tensor", "micro_batch"], 1024
 DRAWS, HOST_BOUND = 100, 1.03  # of perturbed labels; slowest layer that counts as the host's, over the fastest one
 NEAR = (0, 1, 2, 3, 5, 10)  # %, that the best label of a division may be above the best label
 
@@ -159,7 +156,11 @@ def _profiles(table: pd.DataFrame, cluster: ClusterSpec) -> pd.Series:
     }).T.rename_axis(PROFILE)  # fmt: skip
     least = layers.groupby("tensor")["bound_ms"].transform("first")  # of the narrow model and one sample
     layers["host"] = layers["bound_ms"].between(least / HOST_BOUND, least * HOST_BOUND)
-    layers["at_peak_ms"] = _at_peak_ms(layers["label_ms"], cluster.device.flops_per_s["float16_matrix"])
+    # Layers of half the micro-batch, and the added samples with recomputation at the peak rate of the device.
+    hidden, tensor, batch = (layers.index.get_level_values(name).to_numpy(float) for name in PROFILE)
+    flops = 4 * (24 * SEQUENCE * hidden**2 + 4 * SEQUENCE**2 * hidden) * batch / tensor  # Narayanan et al. 2021
+    added_ms = 1e3 * flops / 2 / cluster.device.flops_per_s["float16_matrix"]
+    layers["at_peak_ms"] = layers["label_ms"].groupby(PROFILE[:2]).shift() + added_ms
     print(layers.round(2).to_string(na_rep=""))
     host = np.log(layers.loc[layers["host"], "label_ms"])
     apart = host - host.groupby("tensor").transform("mean")
@@ -176,13 +177,6 @@ def _layer_ms(own: pd.DataFrame, column: str) -> float:
     return float(np.linalg.lstsq(terms * per_us[:, None], np.ones(len(own)), rcond=None)[0][0]) / 1e3
 
 
-def _at_peak_ms(layer_ms: pd.Series, peak: float, sequence: int = 1024) -> pd.Series:
-    """Layers of half the micro-batch, and the added samples with recomputation at the peak rate of the device."""
-    hidden, tensor, batch = (layer_ms.index.get_level_values(name).to_numpy(float) for name in PROFILE)
-    flops = 4 * (24 * sequence * hidden**2 + 4 * sequence**2 * hidden) * batch / tensor  # Narayanan et al. 2021
-    return layer_ms.groupby(PROFILE[:2]).shift() + 1e3 * flops / 2 / peak
-
-
 def _print_divisions(table: pd.DataFrame, picked: list[Pick], host: pd.Series) -> None:
     """How often picks have the best label's division, or one of which a label is nearly as good.
 
@@ -193,8 +187,9 @@ def _print_divisions(table: pd.DataFrame, picked: list[Pick], host: pd.Series) -
     excess, spread = (table["label_us"] / best - 1).to_numpy(), float(host.max())
     size = table.groupby(GROUP)["label_us"].transform("size").to_numpy(float)
     search, rule = (np.array([pick[place] for pick in picked]) for place in (1, 2))
+    ordered = table.sort_values(["tensor", "pipeline", "micro_batch"])
     rows = {"search": search, RULE: rule[rule >= 0], "any candidate": np.arange(len(table)),
-            "fewest tensor ranks, then stages": _first(table, ["tensor", "pipeline", "micro_batch"])}  # fmt: skip
+            "fewest tensor ranks, then stages": ordered.groupby(GROUP)["place"].first().to_numpy()}  # fmt: skip
     for own in (spread, 0.07, 0.05, 0.03):
         rows[f"labels x {100 * own:.1f} % per profile"] = _redrawn(table, np.full(len(host), own))
     rows[f"labels x {100 * spread:.1f} % per profile of the host"] = _redrawn(table, host.to_numpy())
@@ -205,12 +200,6 @@ def _print_divisions(table: pd.DataFrame, picked: list[Pick], host: pd.Series) -
         printed.add_row(name, *near, f"{100 * np.average(excess[places], weights=weights):.1f}",
                         f"{100 * np.quantile(excess[places], 0.9):.1f}")  # fmt: skip
     show(printed)
-
-
-def _first(table: pd.DataFrame, columns: list[str]) -> np.ndarray:
-    """[groups] place of the first configuration of each group."""
-    first: np.ndarray = table.sort_values(columns).groupby(GROUP)["place"].first().to_numpy()
-    return first
 
 
 def _redrawn(table: pd.DataFrame, spread: np.ndarray) -> np.ndarray:

@@ -81,7 +81,6 @@ def turn(file: Path, peer: str | None) -> dict[str, Measured]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Take turns, then print medians."""
     parser = parser_of(__doc__)
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--peer", help="interpreter that can import hta (HolisticTraceAnalysis 0.5.0)")

@@ -30,7 +30,6 @@ WAYS = ("edit", "as traced", "times tokens", "another recording")
 
 
 def main() -> None:
-    """Print the tables."""
     print_head("program", "prediction", *(f"p{round(100 * share)} error" for share in QUANTILES))
     errors = {name: np.array(rows) for name, rows in _signed_errors().items()}  # [num_pairs, 4, 3] each, NaN: no such
     for name, signed in errors.items():

@@ -56,7 +56,6 @@ PROVENANCE = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print coverage and width; write the bounds if requested."""
     parser = parser_of(__doc__)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print_head("what", "left out", "cases", "median error", "within the bounds of the others", "high/low")
     for family, rows in scores.groupby("family"):
         for name, own in rows.groupby(GENERATION):
-            print_row(family, name, *held(own, rows[rows[GENERATION] != name]))
+            print_row(family, name, *within(own["score"].to_numpy(float), *bounds_of(rows[rows[GENERATION] != name])))
     host_pairs = hosts()
     for name, own in host_pairs[host_pairs["host"] != host_pairs["from"]].groupby("host"):
         others = host_pairs[(host_pairs["host"] != name) & (host_pairs["from"] != name)]
@@ -81,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hosts=int((host_pairs["host"] != host_pairs["from"]).sum()),
             edits=len(counts[EDIT]), workloads=counts[EDIT][GENERATION].nunique(),
         )  # fmt: skip
-        reach = host_reach(host_pairs)
+        same = host_pairs["host"] == host_pairs["from"]
+        own_reach, reach = reach_of_pairs(host_pairs[same]), reach_of_pairs(host_pairs[~same])
+        reach = float(np.sqrt(max(reach**2 - own_reach**2, 0.0)))  # what another host adds to programs and software
         bounds = {str(family): bounds_of(rows) for family, rows in counts.items()} | {HOST: (-reach, reach)}
         names = tuple(sorted(set(scores[GENERATION])))
         save_device_intervals(DeviceIntervals(LEVEL, bounds, names, text), conf_dir("analytic") / STEP_FILE)
@@ -150,12 +151,6 @@ def reach_of_pairs(rows: pd.DataFrame) -> float:
     return float(rows["score"].abs().quantile(LEVEL)) if len(rows) else float("inf")
 
 
-def host_reach(rows: pd.DataFrame) -> float:
-    """What another host adds to the scatter of programs and software on one host."""
-    own = rows["host"] == rows["from"]
-    return float(np.sqrt(max(reach_of_pairs(rows[~own]) ** 2 - reach_of_pairs(rows[own]) ** 2, 0.0)))
-
-
 def gpu_pairs() -> Iterator[tuple[str, str, float, float, float]]:
     """(workload, from -> to, score, bounds of the score) of both directions."""
     by_name: dict[tuple[str, str], list[Entry]] = {}
@@ -175,11 +170,6 @@ def gpu_pairs() -> Iterator[tuple[str, str, float, float, float]]:
                 low, high = np.log(np.array(interval) / ratio)
                 score = float(np.log(measured / ratio))
                 yield name.split(".json")[0], f"{here.name} -> {there.name}", score, float(low), float(high)
-
-
-def held(own: pd.DataFrame, others: pd.DataFrame) -> tuple[str, ...]:
-    """Of what was left out, by the bounds of the others: cases, median error, share within, width."""
-    return within(own["score"].to_numpy(float), *bounds_of(others))
 
 
 def within(scores: np.ndarray, log_low: float, log_high: float) -> tuple[str, ...]:

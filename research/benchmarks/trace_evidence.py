@@ -176,7 +176,10 @@ def forecast_table(rows: Sequence[Forecast]) -> str:
     for name, chosen in (("all", rows), ("outlier steps left out", usual),
                          ("of these, two or more steps to predict from", several)):  # fmt: skip
         if chosen:
-            lines.append(_forecast_row(name, chosen))
+            errors = errors_by_run(chosen)
+            ends = zip(np.median(errors, axis=0), np.quantile(errors, 0.9, axis=0), strict=True)
+            texts, shares = " | ".join(f"{low:.2f} / {high:.2f} %" for low, high in ends), no_worse(errors)
+            lines.append(f"| {name} | {len(errors)} | {texts} | {shares[0]:.0f} % | {shares[1]:.0f} % |")
     return "\n".join(lines)
 
 
@@ -192,16 +195,7 @@ def no_worse(errors: np.ndarray) -> np.ndarray:
     return 100 * (errors[:, :1] <= errors[:, 1:] + 1e-6).mean(axis=0)
 
 
-def _forecast_row(name: str, rows: Sequence[Forecast]) -> str:
-    errors = errors_by_run(rows)
-    median, p90 = np.median(errors, axis=0), np.quantile(errors, 0.9, axis=0)
-    texts = " | ".join(f"{low:.2f} / {high:.2f} %" for low, high in zip(median, p90, strict=True))
-    shares = no_worse(errors)
-    return f"| {name} | {len(errors)} | {texts} | {shares[0]:.0f} % | {shares[1]:.0f} % |"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables."""
     parser = parser_of(__doc__)
     parser.add_argument("--runs", nargs="*", default=[], metavar="TEXT", help="runs whose name contains one of these")
     args = parser.parse_args(arguments)

@@ -148,11 +148,6 @@ def print_summary(calls: pd.DataFrame) -> None:
         print(f"{family:12s} {len(part):6,} calls, {part['gpu'].nunique()} GPUs; mean / median error: {text}")
 
 
-def project_of(name: str) -> str:
-    """The project that published a run."""
-    return name.split("-")[0].split("/")[0]
-
-
 def modeled_kernels() -> pd.DataFrame:
     """One row per kernel of all GPU recordings, shapes or not: measured, modeled by shapes, modeled with launches."""
     parts = []
@@ -164,21 +159,19 @@ def modeled_kernels() -> pd.DataFrame:
             continue
         nodes = graph.nodes[((graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)).to_numpy()]
         power = default_constants(device.kind).roofline_power
+        # Kernels without namespaces and arguments; batched gemms apart.
+        bare = nodes["event_name"].astype(str)
+        bare = bare.str.replace(r"void |at::native::|\(anonymous namespace\)::", "", regex=True)
+        kind = bare.str.extract(r"^(?:volta_|ampere_)?([\w:]*)")[0]
+        batched = nodes["op_name"].astype(str).str.contains("bmm", case=False).map({True: "batched ", False: ""})
         parts.append(pd.DataFrame({
-            "project": project_of(name), "run": name,
-            "family": nodes["family"].astype(object).to_numpy(), "kernel": kernel_kinds(nodes),
+            "project": name.split("-")[0].split("/")[0], "run": name,
+            "family": nodes["family"].astype(object).to_numpy(), "kernel": (batched + kind).to_numpy(),
             "threads": threads(nodes), "measured_us": nodes["latency_us"].to_numpy(float),
             "by shapes": compute_nodes_us(nodes.drop(columns="grid"), device, power),
             FORM: compute_nodes_us(nodes, device, power),
         }))  # fmt: skip
     return pd.concat(parts, ignore_index=True)
-
-
-def kernel_kinds(nodes: pd.DataFrame) -> np.ndarray:
-    """[n] names of kernels without namespaces and arguments; batched gemms apart."""
-    bare = nodes["event_name"].astype(str).str.replace(r"void |at::native::|\(anonymous namespace\)::", "", regex=True)
-    batched = nodes["op_name"].astype(str).str.contains("bmm", case=False).map({True: "batched ", False: ""})
-    return (batched + bare.str.extract(r"^(?:volta_|ampere_)?([\w:]*)")[0]).to_numpy()
 
 
 def threads(nodes: pd.DataFrame) -> np.ndarray:
@@ -188,18 +181,14 @@ def threads(nodes: pd.DataFrame) -> np.ndarray:
                      for g, b in zip(*launches, strict=True)])  # fmt: skip
 
 
-def per_thread_of_others(kernels: pd.DataFrame) -> np.ndarray:
-    """[n] us by the median time per thread of that kernel in other projects; NaN: it is in no other."""
-    per_thread = kernels["measured_us"] / kernels["threads"]
-    return median_of_others(per_thread, kernels["kernel"], kernels["project"]) * kernels["threads"].to_numpy()
-
-
 def print_coverage(kernels: pd.DataFrame) -> None:
     """Shares of measured time with a modeled latency; errors of what launches add."""
     printed = Table("", "ms", "modeled by shapes", "with launches", "of these: mean |log error|, by time (signed)",
                     "total", "per thread, other projects")  # fmt: skip
     kernels = kernels[kernels["measured_us"] > 0].reset_index(drop=True)
-    kernels["per thread"] = per_thread_of_others(kernels)
+    per_thread = kernels["measured_us"] / kernels["threads"]
+    others = median_of_others(per_thread, kernels["kernel"], kernels["project"])  # NaN: in no other project
+    kernels["per thread"] = others * kernels["threads"].to_numpy()
     kinds = kernels["kernel"].str.extract(r"(CatArray|batched (?=.*sgemm)|sgemm)")[0].str.strip()
     groups = [("all", kernels), *kernels.groupby("family"), *kernels.groupby("project"),
               *kernels.groupby(kinds + " " + kernels["project"])]  # fmt: skip
@@ -226,7 +215,6 @@ def _log_error(kernels: pd.DataFrame, column: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the three tables, or what has a modeled latency."""
     parser = parser_of(__doc__)
     parser.add_argument("--coverage", action="store_true", help="share of kernel time with a modeled latency")
     if parser.parse_args(arguments).coverage:

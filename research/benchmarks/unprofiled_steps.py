@@ -64,7 +64,6 @@ def left_out_us(runs: Sequence[Recording]) -> np.ndarray:
 
 
 def main() -> None:
-    """Print the tables."""
     print_head("data set", "runs", "prediction", "median error", "mean", "p90", "max", "bias")
     for name in SETS:
         runs = [repeats[min(repeats)] for repeats in read_recordings(DATA / name).values()]

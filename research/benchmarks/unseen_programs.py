@@ -18,8 +18,7 @@ prediction of another one of the same run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -116,11 +115,11 @@ def records(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
     return [*shown, *(f"{100 * v:.1f}" for v in (np.median(size), np.quantile(size, 0.9), size.max(), errors.mean()))]
 
 
-def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> Table:
+def figures(result: pd.DataFrame, runs: pd.DataFrame, known: pd.DataFrame) -> Table:
     """The model, the trivial predictions and the noise, figure by figure."""
     table = Table("figure", "predictor", "runs", "mean %", "median", "p90", "max", "bias")
     for figure, label in FIGURES.items():
-        estimates = pd.concat([runs[MODEL[figure]].rename("analytical model"), others(runs, label)], axis=1)
+        estimates = pd.concat([runs[MODEL[figure]].rename("analytical model"), trivial(runs, known, label)], axis=1)
         if figure == "step":
             estimates.insert(1, "... without contention", runs["first_pass_us"])
         for name in estimates:
@@ -158,7 +157,6 @@ def print_means(result: pd.DataFrame, runs: pd.DataFrame) -> None:
 
 
 def main() -> None:
-    """Print two tables per group of programs."""
     unseen, graphs = recordings(UNSEEN), recorded_graphs(UNSEEN)
     programs = sorted({recording.workload for recording in unseen.values()})
     folds = [Fold(program, {n: r for n, r in unseen.items() if r.workload == program}, default_constants("cpu"))
@@ -166,23 +164,14 @@ def main() -> None:
     result = pd.DataFrame([row for fold in folds for row in rows_of(fold, graphs)])
     seen, of_seen = recordings(), recorded_graphs()  # of the embedded data set; one recording of each run counts
     labels = pd.DataFrame([labels_of(of_seen[name], r) for name, r in seen.items() if is_first(r, seen)])
-    others = partial(_from, labels)
     when = {program: group for group, programs in LOOKED_AT.items() for program in programs}
     for group, rows in result.groupby(result["workload"].map(when).fillna(REST)):
-        _print(str(group), rows, others)
+        runs = over_runs(rows)
+        print(f"\nprograms {group}")
+        show(figures(rows, runs, labels), by_workload(runs), width=140)
+        print_means(rows, runs)
         if group == REST:
-            save_step_error(over_runs(rows))
-
-
-def _print(title: str, result: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> None:
-    runs = over_runs(result)
-    print(f"\nprograms {title}")
-    show(figures(result, runs, others), by_workload(runs), width=140)
-    print_means(result, runs)
-
-
-def _from(seen: pd.DataFrame, runs: pd.DataFrame, label: str) -> pd.DataFrame:
-    return trivial(runs, seen, label)
+            save_step_error(runs)
 
 
 if __name__ == "__main__":

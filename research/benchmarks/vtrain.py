@@ -110,16 +110,13 @@ FIXED_MFU = 0.4  # a common guess
 RIDGE = 1e-2  # of standardized columns
 
 
-def parameters(plan: TransformerPlan) -> float:
-    """Of the whole model: 12 h^2 per layer and the embedding (Narayanan et al. 2021, equation 2, main terms)."""
-    return 12.0 * plan.model.layers * plan.model.hidden**2 + plan.model.vocabulary * plan.model.hidden
-
-
 def fixed_mfu_us(plans: list[TransformerPlan], device: DeviceSpec) -> np.ndarray:
     """[n] 6 x parameters x tokens FLOPs at a fixed share of the peak of all devices."""
-    peak = device.flops_per_s["float16_matrix"] * FIXED_MFU
-    return np.array([6.0 * parameters(p) * p.schedule.global_batch * p.model.sequence / peak / p.parallelism.world_size
-                     for p in plans]) * 1e6  # fmt: skip
+    per_device = device.flops_per_s["float16_matrix"] * FIXED_MFU
+    # 12 h^2 per layer and the embedding (Narayanan et al. 2021, equation 2, main terms)
+    parameters = [12.0 * p.model.layers * p.model.hidden**2 + p.model.vocabulary * p.model.hidden for p in plans]
+    tokens = [p.schedule.global_batch * p.model.sequence / p.parallelism.world_size for p in plans]  # per device
+    return 6.0 * np.array(parameters) * np.array(tokens) / per_device * 1e6
 
 
 def roofline_us(graph: ExecutionGraph, device: DeviceSpec) -> float:
@@ -130,12 +127,6 @@ def roofline_us(graph: ExecutionGraph, device: DeviceSpec) -> float:
     flops, moved = np.nan_to_num(work["flops"].to_numpy()), work["bytes"].to_numpy()
     each_us = 1e6 * np.maximum(flops / rate, moved / device.memory_bandwidth_bytes_per_s)
     return float(pd.Series(each_us).groupby(work["rank"].to_numpy()).sum().max())
-
-
-def models(plans: list[TransformerPlan]) -> np.ndarray:
-    """[n] which model a configuration has: what is left out together."""
-    table = columns_of(plans)
-    return table.groupby(["hidden", "layers"]).ngroup().to_numpy()
 
 
 def others_constant_us(group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
@@ -163,16 +154,11 @@ def others_ridge_us(plans: list[TransformerPlan], group: np.ndarray, measured_us
     columns, logs, result = log_columns(plans), np.log(measured_us), np.empty(len(group))
     for one in np.unique(group):
         seen = group != one
-        result[~seen] = np.exp(ridge(columns[seen], logs[seen], columns[~seen]))
+        center, scale = columns[seen].mean(axis=0), np.maximum(columns[seen].std(axis=0), 1e-9)
+        x, mean = (columns[seen] - center) / scale, logs[seen].mean()
+        weights = np.linalg.solve(x.T @ x + RIDGE * len(x) * np.eye(x.shape[1]), x.T @ (logs[seen] - mean))
+        result[~seen] = np.exp(mean + (columns[~seen] - center) / scale @ weights)
     return result
-
-
-def ridge(seen: np.ndarray, target: np.ndarray, requested: np.ndarray) -> np.ndarray:
-    """[m] predictions for `requested` [m, k], fitted on `seen` [n, k] and `target` [n]."""
-    center, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-9)
-    x, mean = (seen - center) / scale, target.mean()
-    weights = np.linalg.solve(x.T @ x + RIDGE * len(x) * np.eye(x.shape[1]), x.T @ (target - mean))
-    return mean + (requested - center) / scale @ weights
 
 
 def log_columns(plans: list[TransformerPlan]) -> np.ndarray:
@@ -208,7 +194,6 @@ def predicted_us(
 
 
 def main(argv: list[str]) -> None:
-    """Print errors of every prediction, then the model's by part of the plans; a number takes every n-th one."""
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
     cluster, smaller = (default_cluster(load_device(name)) for name in (DEVICE, OTHER_DEVICE))
@@ -219,7 +204,7 @@ def main(argv: list[str]) -> None:
     }
     estimates = predicted_us(plans, requested)  # before any label is read
     measured = iteration_us(folder, plans)
-    group = models(plans)
+    group = columns_of(plans).groupby(["hidden", "layers"]).ngroup().to_numpy()  # models are left out together
     estimates |= {
         f"6 N tokens at {FIXED_MFU:.0%} of peak": fixed_mfu_us(plans, cluster.device),
         "constant, other models' labels": others_constant_us(group, measured),

@@ -275,14 +275,6 @@ CLAIMED = ("A100 80GB", "NVIDIA L4")  # GPUs of the claim
 UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 
 
-def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
-    """Predictors, by their names in the tables."""
-    result: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
-    if checkpoint is not None:
-        result[NETWORK] = models_for(Mode.hybrid, checkpoint).model
-    return result
-
-
 def predicted_rows(requested: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame:
     """[num_rows] what was run, measured and predicted, us."""
     result = []
@@ -309,7 +301,8 @@ def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
     printed = Table("GPU", "run", "measured ms", *who)
     for _, row in result.iterrows():
         errors = (100 * (row[name] / row["measured"] - 1) for name in who)
-        printed.add_row(row["GPU"], row["run"], f"{row['measured'] / 1e3:.1f}", *map(_signed, errors))
+        texts = ("-" if np.isnan(error) else f"{error:+.1f}" for error in errors)
+        printed.add_row(row["GPU"], row["run"], f"{row['measured'] / 1e3:.1f}", *texts)
     _show("Rows: error in percent of the measured time", printed)
 
 
@@ -328,17 +321,12 @@ def _groups(by: Iterable[tuple[object, pd.DataFrame]]) -> list[tuple[str, pd.Dat
     return [(" ".join(map(str, key)) if isinstance(key, tuple) else str(key), part) for key, part in by]
 
 
-def _signed(percent: float) -> str:
-    return "-" if np.isnan(percent) else f"{percent:+.1f}"
-
-
 def _show(title: str, printed: Table) -> None:
     print(f"\n{title}\n")
     show(printed, width=170)
 
 
 def main(argv: Sequence[str]) -> None:
-    """Print all tables."""
     parser = parser_of(__doc__)
     parser.add_argument("--checkpoint", type=Path, help="a trained network, compared with the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
@@ -348,7 +336,9 @@ def main(argv: Sequence[str]) -> None:
     requested = parser.parse_args(argv)
     folder = mirror()
     chosen, left_out = rows(folder)
-    who = predictors(requested.checkpoint)
+    who: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
+    if requested.checkpoint is not None:
+        who[NETWORK] = models_for(Mode.hybrid, requested.checkpoint).model
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} rows: {reason}")
     chosen = [row for row in chosen if row.seen or not requested.seen]

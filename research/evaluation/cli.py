@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -128,19 +130,11 @@ def _print_interventions(rows: pd.DataFrame, trials: Sequence[Trial], left_out: 
         given = {**row, "": _range(row["error_low"], row["error_high"])}
         table.add_row(*(percent(given[c]) if isinstance(given[c], float) else str(given[c]) for c in columns.values()))
     show(table)
-    for sentence, count in _unknown(trials).items():
+    sentences = Counter(re.sub(r"-?\d[\d.]*", "…", sentence) for trial in trials for sentence in set(trial.unknown))
+    for sentence, count in sentences.most_common():
         say(f"unknown to {count} of {len(trials)} predictions: {sentence}")
     for out in left_out:
         say(f"left out: {out.pair.change} {out.pair.a} -> {out.pair.b}: {out.reason}")
-
-
-def _unknown(trials: Sequence[Trial]) -> dict[str, int]:
-    """Sentence -> trials that say it, numbers left out; most frequent first."""
-    import re
-    from collections import Counter
-
-    sentences = Counter(re.sub(r"-?\d[\d.]*", "…", sentence) for trial in trials for sentence in set(trial.unknown))
-    return dict(sentences.most_common())
 
 
 def _print_floor(title: str, summary: pd.DataFrame) -> None:

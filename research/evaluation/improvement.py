@@ -66,7 +66,10 @@ def improvement(
     if num_runs < 2:
         return Improvement(result, float("nan"), float("nan"), num_runs)
     inner = draws(draw, num_runs, num_inner)  # [num_inner, num_runs], of whatever runs were drawn
-    again = [_redrawn(one, other, draw, inner) for _ in range(num_draws)]
+    again = []  # P on runs and seeds drawn with replacement
+    for _ in range(num_draws):
+        chosen = draw.integers(0, num_runs, num_runs)  # [num_runs]
+        again.append(share_better(_drawn(one, chosen, draw), _drawn(other, chosen, draw), inner))
     low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Improvement(result, float(low), float(high), num_runs)
 
@@ -76,12 +79,6 @@ def share_better(one: RunSums, other: RunSums, counts: np.ndarray) -> float:
     ours, theirs = one.of_draws(counts)[:, :, None], other.of_draws(counts)[:, None, :]
     over = ours / theirs - 1.0  # [num_draws, num_seeds of one, num_seeds of other]
     return float((over < -SAME).mean() + 0.5 * (np.abs(over) <= SAME).mean())
-
-
-def _redrawn(one: RunSums, other: RunSums, draw: np.random.Generator, inner: np.ndarray) -> float:
-    """P on runs and seeds drawn with replacement; `inner` [num_inner, num_runs] counts of the runs drawn."""
-    runs = draw.integers(0, len(one.runs), len(one.runs))  # [num_runs]
-    return share_better(_drawn(one, runs, draw), _drawn(other, runs, draw), inner)
 
 
 def _drawn(sums: RunSums, runs: np.ndarray, draw: np.random.Generator) -> RunSums:

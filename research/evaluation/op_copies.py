@@ -95,15 +95,12 @@ def insert_copies(
     nodes = nodes.assign(node_id=np.arange(len(nodes)), start_us=nodes["start_us"].mask(is_copy),
                          blocked_us=nodes["blocked_us"].mask(is_copy, 0.0))  # fmt: skip
     edges = _edges_with_copies(graph, unit, lane, head, id_of) if copies else graph.edges
-    cross_step = None if graph.cross_step is None else _cross_step_with_copies(graph.cross_step, unit, id_of)
+    cross_step = graph.cross_step
+    if cross_step is not None:  # a copy has the waits of its original for the step before, and no one waits for a copy
+        copied = cross_step[:, unit[cross_step[1]] >= 0]
+        parts = [np.stack([id_of[-1][copied[0]], copy[copied[1]]]) for copy in id_of[:-1]]
+        cross_step = np.concatenate([*parts, id_of[-1][cross_step]], axis=1)
     return replace(graph, nodes=nodes, edges=edges, cross_step=cross_step), came_from, is_copy
-
-
-def _cross_step_with_copies(cross_step: np.ndarray, unit: np.ndarray, id_of: np.ndarray) -> np.ndarray:
-    """[2, n] waits for the step before: a copy has those of its original, and no one waits for a copy."""
-    copied = cross_step[:, unit[cross_step[1]] >= 0]
-    parts = [np.stack([id_of[-1][copied[0]], copy[copied[1]]]) for copy in id_of[:-1]]
-    return np.concatenate([*parts, id_of[-1][cross_step]], axis=1)
 
 
 def _edges_with_copies(

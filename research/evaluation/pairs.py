@@ -105,10 +105,6 @@ def _sleep(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     return [Pause(rank, place, sleep_us if way.forward else -sleep_us)]
 
 
-def _link(edit: Mapping[str, Any], way: Way) -> list[Edit]:
-    return [LatenciesOf(way.reference_run, transfers)]
-
-
 def _size(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     return [LatenciesOf(way.reference_run, changed_inputs)]
 
@@ -122,10 +118,6 @@ def _repeat(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     return [RepeatOp(a, times, way.reference_run) if way.forward else RunOnce(b, times) for a, b in result]
 
 
-def _slow_rank(edit: Mapping[str, Any], way: Way) -> list[Edit]:
-    return _repeat(edit, way) if "times" in edit else _size(edit, way)
-
-
 def _blocking(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     which = edit.get("collective"), edit.get("phase")
     return [WaitAs(way.reference_run, *which), LatenciesOf(way.reference_run, transfers)]
@@ -133,22 +125,19 @@ def _blocking(edit: Mapping[str, Any], way: Way) -> list[Edit]:
 
 _EDITS: dict[Change, Callable[[Mapping[str, Any], Way], list[Edit]]] = {
     Change.SLEEP: _sleep,
-    Change.LINK: _link,
+    Change.LINK: lambda edit, way: [LatenciesOf(way.reference_run, transfers)],
     Change.REPEAT: _repeat,
     Change.SIZE: _size,
-    Change.SLOW_RANK: _slow_rank,
+    Change.SLOW_RANK: lambda edit, way: (_repeat if "times" in edit else _size)(edit, way),
     Change.BLOCKING: _blocking,
 }
 
 
 def _calls(edit: Mapping[str, Any]) -> OpSelector:
     dims, rank = edit.get("input_dims"), edit.get("rank")
+    if dims is not None:  # as the graph writes them: compact JSON
+        dims = json.dumps(json.loads(dims) if isinstance(dims, str) else dims, separators=(",", ":"))
     return OpSelector(
-        str(edit["op"]), input_dims=None if dims is None else _shapes(dims),
+        str(edit["op"]), input_dims=dims,
         phase=edit.get("phase"), ranks=None if rank is None else (int(rank),),
     )  # fmt: skip
-
-
-def _shapes(dims: object) -> str:
-    """Shapes as the graph writes them: compact JSON."""
-    return json.dumps(json.loads(dims) if isinstance(dims, str) else dims, separators=(",", ":"))

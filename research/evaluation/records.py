@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,7 +87,9 @@ def write_record(record: EvaluationRecord, folder: Path) -> Path:
     """Write it next to its place, then rename, so that a killed run leaves no half of it."""
     origin = record.origin
     path = record_path(folder, origin.split, origin.row, origin.seed)
-    nodes = _no_nodes() if record.nodes is None else record.nodes
+    none = {"recording": np.zeros(0, np.int32), "kind": pd.Categorical([]),
+            "predicted_us": np.zeros(0, np.float32), "measured_us": np.zeros(0, np.float32)}  # fmt: skip
+    nodes = pd.DataFrame(none) if record.nodes is None else record.nodes
     table = pa.Table.from_pandas(nodes, preserve_index=False)
     about = {
         "format": FORMAT, **vars(origin), "fit_s": record.fit_s, "has_nodes": record.nodes is not None,
@@ -108,7 +109,11 @@ def read_record(path: Path) -> EvaluationRecord:
         about = json.loads((table.schema.metadata or {})[KEY])
         if about["format"] != FORMAT:
             raise ValueError(f"format {about['format']}")
-        return _record(about, table.to_pandas())
+        origin = Origin(**{f.name: about[f.name] for f in fields(Origin)})
+        coverage = float("nan") if about["coverage"] is None else float(about["coverage"])
+        nodes = table.to_pandas() if about["has_nodes"] else None
+        steps = pd.DataFrame(about["steps"], columns=list(STEP_COLUMNS))
+        return EvaluationRecord(origin, float(about["fit_s"]), coverage, steps, nodes)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, InputError) as error:
         raise InputError(f"is no cell that can be read ({error})", where=str(path),
                          remedy=f"delete it; {MAKE} makes it again") from error  # fmt: skip
@@ -139,32 +144,15 @@ def same_question(records: Iterable[EvaluationRecord]) -> None:
     data: dict[tuple[str, str], str] = {}  # split, variant -> fingerprint
     for record in records:
         origin, place = record.origin, f"cells of {record.origin.split}, row {record.origin.row}"
-        if not _same_labels(record, first.setdefault(origin.split, record)):
+        other, labels = first.setdefault(origin.split, record), ["recording", "measured_us"]
+        same = record.steps[labels].equals(other.steps[labels])
+        if record.nodes is not None and other.nodes is not None:
+            mine, theirs = record.nodes["measured_us"].to_numpy(), other.nodes["measured_us"].to_numpy()
+            same = same and np.array_equal(mine, theirs)
+        if not same:
             raise InputError("judged on other measurements than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
         requested = (origin.split, origin.variant)
         if data.setdefault(requested, origin.data) != origin.data:
             raise InputError("fitted on other data than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
-
-
-def _same_labels(record: EvaluationRecord, other: EvaluationRecord) -> bool:
-    if not record.steps[["recording", "measured_us"]].equals(other.steps[["recording", "measured_us"]]):
-        return False
-    if record.nodes is None or other.nodes is None:
-        return True
-    return len(record.nodes) == len(other.nodes) and bool(
-        (record.nodes["measured_us"] == other.nodes["measured_us"]).all()
-    )
-
-
-def _record(about: dict[str, Any], nodes: pd.DataFrame) -> EvaluationRecord:
-    origin = Origin(**{f.name: about[f.name] for f in fields(Origin)})
-    coverage = float("nan") if about["coverage"] is None else float(about["coverage"])
-    steps = pd.DataFrame(about["steps"], columns=list(STEP_COLUMNS))
-    return EvaluationRecord(origin, float(about["fit_s"]), coverage, steps, nodes if about["has_nodes"] else None)
-
-
-def _no_nodes() -> pd.DataFrame:
-    return pd.DataFrame({"recording": np.zeros(0, np.int32), "kind": pd.Categorical([]),
-                         "predicted_us": np.zeros(0, np.float32), "measured_us": np.zeros(0, np.float32)})  # fmt: skip

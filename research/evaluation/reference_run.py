@@ -161,17 +161,12 @@ def changed_inputs(pair: Aligned) -> np.ndarray:
     dims = (_texts(mine["input_dims"]) != _texts(other["input_dims"])) & known
     before, after = mine["message_bytes"].to_numpy(), other["message_bytes"].to_numpy()
     sent = (before != after) & ~(np.isnan(before) & np.isnan(after)) & known
-    return _whole_calls(pair, dims | _updates_of_tables(mine, dims)) | sent
+    touched, unit = dims | _updates_of_tables(mine, dims), host_units(pair.step)
+    return touched | (np.isin(unit, unit[touched & (unit >= 0)]) & known) | sent
 
 
 def _texts(column: pd.Series) -> np.ndarray:
     return column.astype("str").fillna("").to_numpy(dtype=object)
-
-
-def _whole_calls(pair: Aligned, touched: np.ndarray) -> np.ndarray:
-    """[num_nodes] bool: these nodes, and all host nodes of their calls that the reference run has too."""
-    unit = host_units(pair.step)
-    return touched | (np.isin(unit, unit[touched & (unit >= 0)]) & (pair.matched >= 0))
 
 
 def _updates_of_tables(nodes: pd.DataFrame, changed: np.ndarray) -> np.ndarray:

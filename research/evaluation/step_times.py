@@ -31,14 +31,10 @@ def step_times_us(graph: ExecutionGraph) -> np.ndarray:
     nodes, edges = take(graph.nodes, graph.edges, ~outside) if outside.any() else (graph.nodes, graph.edges)
     inside, work = replace(graph, nodes=nodes, edges=edges), work[~outside]
     latency_us, lag_us = (np.nan_to_num(values) for values in measured_latencies(inside))
-    end_us = schedule(inside, latency_us, lag_us, ready_us=rank_offsets_us(inside)).end_us
+    first = graph.steps[0].rank_start_us
+    start_of = {rank: start - min(first) for rank, start in zip(graph.ranks, first, strict=True)}
+    ready_us = np.array([start_of.get(rank, 0.0) for rank in nodes["rank"].tolist()])  # [num_nodes] 0: of no rank
+    end_us = schedule(inside, latency_us, lag_us, ready_us=ready_us).end_us
     step = nodes["step"].to_numpy()
     completion = np.array([end_us[work & (step == s.step)].max(initial=0.0) for s in graph.steps])  # [num_steps]
     return np.diff(np.maximum.accumulate(completion), prepend=0.0)
-
-
-def rank_offsets_us(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] when each rank began its first step, after the earliest one; 0 for nodes of no rank."""
-    first = graph.steps[0].rank_start_us
-    start_of = {rank: start - min(first) for rank, start in zip(graph.ranks, first, strict=True)}
-    return np.array([start_of.get(rank, 0.0) for rank in graph.nodes["rank"].tolist()])

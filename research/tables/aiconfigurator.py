@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from gnnperf.core import read_parquet, untrusted
 from research.tables.columns import US_PER_MS, OpTable, completed, joined, product_columns
 from research.tables.keep import checked
@@ -27,15 +25,12 @@ OTHER_DTYPE = f"{SOURCE}: another dtype was asked for"
 
 def read_aiconfigurator(mirror: Path, dtypes: Sequence[str] = ("bfloat16",)) -> OpTable:
     """Every GEMM table of a mirror."""
-    return joined(_gemm(_read(path), dtypes) for path in sorted(mirror.glob(PATTERN)))
+    return joined(_gemm(path, dtypes) for path in sorted(mirror.glob(PATTERN)))
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _gemm(path: Path, dtypes: Sequence[str]) -> OpTable:
     with untrusted.reading(path):
-        return read_parquet(path).to_pandas()
-
-
-def _gemm(result: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:
+        result = read_parquet(path).to_pandas()
     requested = result[result["gemm_dtype"].isin(list(dtypes))]
     parts = [
         completed(

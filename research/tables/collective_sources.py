@@ -117,21 +117,17 @@ def read_vidur(mirror: Path) -> CollectiveTable:
             tables.append(_left_out(VIDUR, "a file that is another platform's byte for byte", len(result)))
             continue
         seen.add(digest)
-        tables.append(_vidur_rows(result, path.parent.name))
+        kind, platform = str(result["collective"].iloc[0]), path.parent.name
+        ranks, nodes = result["num_workers"], result["num_workers"] // result["devices_per_node"]
+        inside = np.where(platform.endswith("pairwise_nvlink") & (ranks > 2), "pcie", "nvlink")
+        tables.append(collective_table(
+            {"kind": kind, "message_bytes": result["size"], "group_size": ranks, "nodes": nodes,
+             "device": platform.partition("_")[0], "platform": platform, "link": np.where(nodes > 1, "network", inside),
+             "dtype": "float16", "latency_us": result[f"time_stats.{kind}.median"] * US_PER_MS, "source": VIDUR,
+             "method": "kernel, median of three"},
+            len(result),
+        ))  # fmt: skip
     return joined(tables)
-
-
-def _vidur_rows(result: pd.DataFrame, platform: str) -> CollectiveTable:
-    kind = str(result["collective"].iloc[0])
-    ranks, nodes = result["num_workers"], result["num_workers"] // result["devices_per_node"]
-    inside = np.where(platform.endswith("pairwise_nvlink") & (ranks > 2), "pcie", "nvlink")
-    return collective_table(
-        {"kind": kind, "message_bytes": result["size"], "group_size": ranks, "nodes": nodes,
-         "device": platform.partition("_")[0], "platform": platform, "link": np.where(nodes > 1, "network", inside),
-         "dtype": "float16", "latency_us": result[f"time_stats.{kind}.median"] * US_PER_MS, "source": VIDUR,
-         "method": "kernel, median of three"},
-        len(result),
-    )  # fmt: skip
 
 
 def read_vtrain(mirror: Path) -> CollectiveTable:

@@ -117,17 +117,14 @@ def shapes_json(tensors: Sequence[Sequence[npt.ArrayLike]]) -> npt.NDArray[np.ob
     """One JSON text per row, as `json.dumps` would write it."""
     dims = [[np.atleast_1d(np.asarray(dim)).astype(np.int64) for dim in tensor] for tensor in tensors]
     num_rows = max((len(dim) for tensor in dims for dim in tensor), default=1)
-    texts = [_tensor([_numbers(dim, num_rows) for dim in tensor], num_rows) for tensor in dims]
+    none = np.full(num_rows, "[]", object)
+    texts = ["[" + _separated([_numbers(dim, num_rows) for dim in tensor]) + "]" if tensor else none for tensor in dims]
     return "[" + _separated(texts) + "]"
 
 
 def dtypes_json(dtypes: Sequence[str]) -> str:
     """The dtypes of one row's tensors as JSON."""
     return json.dumps(list(dtypes))
-
-
-def _tensor(dims: Sequence[npt.NDArray[np.object_]], num_rows: int) -> npt.NDArray[np.object_]:
-    return "[" + _separated(dims) + "]" if dims else np.full(num_rows, "[]", object)
 
 
 def _separated(texts: Sequence[npt.NDArray[np.object_]]) -> npt.NDArray[np.object_]:

@@ -54,7 +54,10 @@ def without_throttled(table: OpTable) -> OpTable:
     for places in table.rows[products].groupby(["device", "table"]).indices.values():
         here = np.flatnonzero(products)[places]
         slow[here] = _slower_than_larger(table.rows.iloc[here])
-    return _without(table, slow, THROTTLED)
+    sources = table.rows.loc[slow, "source"].value_counts()
+    counts = {f"{source}: {THROTTLED}": int(count) for source, count in sources.items()}
+    retained = OpTable(table.rows[~slow].reset_index(drop=True), table.dropped)
+    return joined([retained, OpTable(table.rows.iloc[:0], counts)])
 
 
 def _slower_than_larger(rows: pd.DataFrame) -> np.ndarray:
@@ -67,10 +70,3 @@ def _slower_than_larger(rows: pd.DataFrame) -> np.ndarray:
     for axis in range(fastest.ndim):
         fastest = np.flip(np.minimum.accumulate(np.flip(fastest, axis), axis=axis), axis)
     return latency_us > THROTTLED_FACTOR * fastest[tuple(ceiling.T)]
-
-
-def _without(table: OpTable, left_out: np.ndarray, reason: str) -> OpTable:
-    sources = table.rows.loc[left_out, "source"].value_counts()
-    counts = {f"{source}: {reason}": int(count) for source, count in sources.items()}
-    retained = OpTable(table.rows[~left_out].reset_index(drop=True), table.dropped)
-    return joined([retained, OpTable(table.rows.iloc[:0], counts)])

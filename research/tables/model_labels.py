@@ -48,11 +48,7 @@ class ModelLabel:
 
 
 def run_of(name: str) -> ModelRun:
-    """A run from the name of its files.
-
-    Raises:
-        InputError: another kind of name.
-    """
+    """A run from the name of its files; refuses another kind of name."""
     result = RUN.fullmatch(name)
     if result is None:
         raise InputError(f"run {name!r}", where="NeuSight", allowed="MODEL-train-LENGTH-BATCH, MODEL-inf-LENGTH-BATCH")
@@ -62,15 +58,12 @@ def run_of(name: str) -> ModelRun:
 
 def read_model_labels(mirror: Path) -> tuple[ModelLabel, ...]:
     """All labels of a mirror, by device and run."""
-    return tuple(_label(path) for path in sorted(mirror.glob(f"{ROOT}/label/*/*.json")))
-
-
-def _label(path: Path) -> ModelLabel:
-    raw = _json(path)
-    forward, backward, total = (_us(raw, key, path) for key in ("fw_latency", "bwall_latency", "e2e_latency"))
-    unknown = float("nan")  # upstream writes 0 for what was not measured
-    device = path.parent.name.replace("_", " ")
-    return ModelLabel(run_of(path.stem), device, forward or unknown, backward or unknown, total)
+    labels, unknown = [], float("nan")  # upstream writes 0 for what was not measured
+    for path in sorted(mirror.glob(f"{ROOT}/label/*/*.json")):
+        raw, device = _json(path), path.parent.name.replace("_", " ")
+        forward, backward, total = (_us(raw, key, path) for key in ("fw_latency", "bwall_latency", "e2e_latency"))
+        labels.append(ModelLabel(run_of(path.stem), device, forward or unknown, backward or unknown, total))
+    return tuple(labels)
 
 
 def operator_list_path(mirror: Path, run: ModelRun) -> Path:

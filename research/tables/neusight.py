@@ -13,17 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from research.tables.columns import (
-    ITEM_BYTES,
-    US_PER_MS,
-    OpTable,
-    completed,
-    convolution_columns,
-    dtypes_json,
-    joined,
-    product_columns,
-    shapes_json,
-)
+from research.tables import columns
 from research.tables.keep import checked, without_throttled
 
 SOURCE = "sitar-lab/NeuSight"
@@ -44,9 +34,9 @@ Columns = dict[str, object]
 
 
 @cache
-def read_neusight(mirror: Path) -> OpTable:
+def read_neusight(mirror: Path) -> columns.OpTable:
     """Every op table of a mirror; read once, so callers take parts of it and change nothing."""
-    tables = joined(
+    tables = columns.joined(
         _table(path, read, sizes)
         for name, (read, sizes) in READERS.items()
         for path in sorted(mirror.glob(f"{FOLDER}/{name}/*/*.csv"))
@@ -54,22 +44,22 @@ def read_neusight(mirror: Path) -> OpTable:
     return without_throttled(tables)
 
 
-def _table(path: Path, read: Callable[[pd.DataFrame, str], Columns], sizes: tuple[str, ...]) -> OpTable:
+def _table(path: Path, read: Callable[[pd.DataFrame, str], Columns], sizes: tuple[str, ...]) -> columns.OpTable:
     result = pd.read_csv(path)
     name = path.parent.parent.name
     how = {"direction": "forward", "tf32": False, "cache": "warm", "launch_included": True, "dtype": DTYPE,
            "source": SOURCE, "table": name, "method": METHOD, "device": result["Device"].to_numpy(),
-           "latency_us": result["Latency"] * US_PER_MS}  # fmt: skip
-    return checked(completed({**how, **read(result, name)}, len(result)), sizes)
+           "latency_us": result["Latency"] * columns.US_PER_MS}  # fmt: skip
+    return checked(columns.completed({**how, **read(result, name)}, len(result)), sizes)
 
 
 def _batched(result: pd.DataFrame, name: str) -> Columns:
-    return product_columns("aten::bmm", result["M"], result["K"], result["N"], DTYPE, result["B"])
+    return columns.product_columns("aten::bmm", result["M"], result["K"], result["N"], DTYPE, result["B"])
 
 
 def _linear(result: pd.DataFrame, name: str) -> Columns:
     """The grids of the launched kernels show that K is the number of columns; a bias, if any, is fused."""
-    return product_columns("aten::linear", result["B"] * result["M"], result["K"], result["N"], DTYPE)
+    return columns.product_columns("aten::linear", result["B"] * result["M"], result["K"], result["N"], DTYPE)
 
 
 def _elementwise(result: pd.DataFrame, name: str) -> Columns:
@@ -91,9 +81,9 @@ def _mapped(result: pd.DataFrame, op: str, shapes: list[list[pd.Series]], flops:
     """Columns of an op over [B, H] that reads and writes `tensors` of that size."""
     elements = result["B"].to_numpy(float) * result["H"].to_numpy(float)  # [n]
     return {
-        "op": op, "rows": result["B"], "columns": result["H"], "shapes": shapes_json(shapes),
-        "dtypes": dtypes_json([DTYPE] * len(shapes)), "flops": flops * elements,
-        "moved_bytes": tensors * elements * ITEM_BYTES[DTYPE],
+        "op": op, "rows": result["B"], "columns": result["H"], "shapes": columns.shapes_json(shapes),
+        "dtypes": columns.dtypes_json([DTYPE] * len(shapes)), "flops": flops * elements,
+        "moved_bytes": tensors * elements * columns.ITEM_BYTES[DTYPE],
     }  # fmt: skip
 
 
@@ -107,7 +97,7 @@ def _convolution(result: pd.DataFrame, name: str) -> Columns:
     names = {"batch": "B", "in_channels": "Input_Channel", "out_channels": "Output_Channel", "kernel": "Kernel_Szie",
              "in_size": "Input_Size", "stride": "Stride", "padding": "Padding"}  # fmt: skip
     size = {ours: result[theirs].to_numpy(float) for ours, theirs in names.items()}
-    return {**convolution_columns(size, DTYPE), "calls_before": np.arange(len(result))}
+    return {**columns.convolution_columns(size, DTYPE), "calls_before": np.arange(len(result))}
 
 
 READERS: Mapping[str, tuple[Callable[[pd.DataFrame, str], Columns], tuple[str, ...]]] = {

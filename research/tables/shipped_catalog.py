@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from gnnperf.core import write_bytes
 from gnnperf.trace.public.catalog import CATALOG, COLUMNS, Entry
 
 # Field of an entry -> column of a mirror's catalog.csv, where they differ.
@@ -26,14 +27,6 @@ def entry_from_mirror(row: dict[str, str]) -> Entry:
 
 def save_catalog(entries: Iterable[Entry], path: Path) -> None:
     """Write a catalog; the same entries always give the same bytes."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=9, fileobj=raw, mtime=0) as packed:
-        packed.write(_csv(entries).encode())
-    part.replace(path)
-
-
-def _csv(entries: Iterable[Entry]) -> str:
-    """The catalog as text, header first."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -42,7 +35,7 @@ def _csv(entries: Iterable[Entry]) -> str:
         if entry.mirror_sha256 == entry.sha256:
             cells["mirror_sha256"] = None
         writer.writerow("" if value is None else value for value in cells.values())
-    return text.getvalue()
+    write_bytes(path, gzip.compress(text.getvalue().encode(), 9, mtime=0))
 
 
 def main(mirror: Path) -> None:

@@ -121,7 +121,7 @@ def test_every_step_that_ended_is_timed_on_the_ranks_own_device(cuda: Cuda) -> N
 def test_the_memory_is_the_devices_own_count(cuda: Cuda) -> None:
     cuda.held_bytes = [0, 5]
     memory = peak_memory_of_this_rank()
-    assert isinstance(memory, CudaMemory) and memory.steps == 0
+    assert isinstance(memory, CudaMemory)
     memory.start()
     assert memory.facts() == {"method": "max_memory_allocated", "peak_bytes": 11, "reserved_bytes": 21}
 

@@ -168,7 +168,12 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, row_byte
                         page_checksum_verification=True) as file:  # fmt: skip
         stored = file.read([leaves[i].path for i in wanted])
     _refuse_large(sum(_text_bytes(stored[name]) for name in texts), path)
-    return _plain(stored, pq.ParquetFile(path, metadata=metadata).schema_arrow)
+    schema = pq.ParquetFile(path, metadata=metadata).schema_arrow
+    for i, name in enumerate(stored.column_names):  # texts are texts again, unless the file calls them categories
+        kind = schema.field(name).type
+        if stored[name].type != kind:
+            stored = stored.set_column(i, pa.field(name, kind), stored[name].cast(kind))
+    return stored
 
 
 def num_rows(metadata: pq.FileMetaData) -> int:
@@ -204,12 +209,3 @@ def _refuse_large(need: int, path: Path) -> None:
     if untrusted.is_bomb(need, size):
         raise InputError(f"holds {need:,} bytes in {size:,}", where=str(path), allowed=f"{untrusted.MAX_RATIO:g} to 1")
     untrusted.require_memory(COPIES * need, size, str(path))
-
-
-def _plain(stored: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Texts as texts again, unless the file itself calls them categories."""
-    for i, name in enumerate(stored.column_names):
-        kind = schema.field(name).type
-        if stored[name].type != kind:
-            stored = stored.set_column(i, pa.field(name, kind), stored[name].cast(kind))
-    return stored

@@ -89,17 +89,13 @@ def _in_a_process(job: Job) -> list[Reading]:
         if done.returncode == InputError.exit_code:
             raise InputError(done.stderr.strip().splitlines()[-1].removesuffix("."))
         if done.returncode != 0:
-            raise InputError(f"a round {_how_it_ended(done)}", where="gnnperf calibrate",
+            sentence = (done.stderr.strip().splitlines() or ["no error message"])[-1]
+            how = f"ended with exit code {done.returncode} ({sentence})"
+            if done.returncode < 0:  # as for memory
+                how = f"was killed by {signal.Signals(-done.returncode).name}"
+            raise InputError(f"a round {how}", where="gnnperf calibrate",
                              remedy="nothing was written; calibrate again, with nothing else running")  # fmt: skip
         return read_readings(Path(job.out))
-
-
-def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
-    """Killed, as for memory, or its last word."""
-    if done.returncode < 0:
-        return f"was killed by {signal.Signals(-done.returncode).name}"
-    sentences = done.stderr.strip().splitlines()
-    return f"ended with exit code {done.returncode} ({sentences[-1] if sentences else 'no error message'})"
 
 
 def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,18 +77,14 @@ def _cpu() -> Machine:
 def _gpu() -> Machine:
     facts: Mapping[str, Any] = gpu_facts(torch.cuda.current_device())
     clocks = gpu_clocks(torch.cuda.current_device())
-    clock_mhz = clocks["max_clock_mhz"] or _stated_clock_mhz()
+    khz = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "clock_rate", None)
+    clock_mhz = clocks["max_clock_mhz"] or (khz and float(khz) / 1e3)
+    if clock_mhz is None:
+        raise InputError("neither nvidia-smi nor torch reports this GPU's clock", where="--device cuda",
+                         remedy="put nvidia-smi on the PATH")  # fmt: skip
     return Machine("cuda", "gpu", str(facts["name"]), int(facts["l2_bytes"] or DEFAULT_CACHE_BYTES),
                    int(facts["num_sms"]), clock_mhz * 1e6, float(facts["memory_bytes"]), clocks["power_limit_w"],
                    torch.cuda.device_count(), torch.cuda.get_device_capability() >= FP8_SINCE)  # fmt: skip
-
-
-def _stated_clock_mhz() -> float:
-    khz = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "clock_rate", None)
-    if khz is None:
-        raise InputError("neither nvidia-smi nor torch reports this GPU's clock", where="--device cuda",
-                         remedy="put nvidia-smi on the PATH")  # fmt: skip
-    return float(khz) / 1e3
 
 
 def clocks(torch_device: str) -> dict[str, float | None]:
@@ -114,28 +110,18 @@ class Ask:
 
 def job_for(machine: Machine, ask: Ask) -> Job:
     """One round; seed, seconds and out are set per round."""
-    ops = points(_sizes(machine, ask.sizes), machine.fp8) if ask.ops is None else ask.ops
-    comm = _comm(machine, ask) if ask.ops is None and ask.ranks > 1 else ()
+    sizes, far = ask.sizes or (CUDA if machine.kind == "gpu" else CPU), FAR * machine.cache_bytes
+    if ask.sizes is None and max(sizes.stream_bytes) < far:
+        sizes = replace(sizes, stream_bytes=(*sizes.stream_bytes, far))
+    ops, comm = points(sizes, machine.fp8) if ask.ops is None else ask.ops, tuple[CommPoint, ...]()
+    if ask.ops is None and ask.ranks > 1:
+        pairs = read_topology(ask.ranks) if machine.kind == "gpu" else {}
+        link = "+".join(sorted(set(pairs.values()))) or LOOPBACK
+        comm = comm_points(ask.ranks, link, one_pair_per_link(pairs), ask.message_bytes)
     return Job(
         ops, comm, ask.ranks, machine.torch_device, host_costs=ask.ops is None, cache_bytes=machine.cache_bytes,
         seed=0, seconds=0.0, out="",
     )  # fmt: skip
-
-
-def _sizes(machine: Machine, requested: Sizes | None) -> Sizes:
-    if requested is not None:
-        return requested
-    sizes = CUDA if machine.kind == "gpu" else CPU
-    far = FAR * machine.cache_bytes
-    reaches = max(sizes.stream_bytes) >= far
-    return sizes if reaches else replace(sizes, stream_bytes=(*sizes.stream_bytes, far))
-
-
-def _comm(machine: Machine, ask: Ask) -> tuple[CommPoint, ...]:
-    if machine.kind != "gpu":
-        return comm_points(ask.ranks, LOOPBACK, sizes=ask.message_bytes)
-    pairs = read_topology(ask.ranks)
-    return comm_points(ask.ranks, "+".join(sorted(set(pairs.values()))), one_pair_per_link(pairs), ask.message_bytes)
 
 
 # The files of a calibration: a folder that is whole or not there.
@@ -251,32 +237,24 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
         "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": versions(),
     }  # fmt: skip
     columns = {"device": machine.label, **{f"{name}_version": versions()[name] for name in ("torch", "cuda", "driver")}}
-    contents = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: _rounds_bytes(result, facts)}
+    # All rounds' medians, so that intervals can be computed anew.
+    ways = [{"point": msgspec.to_builtins(r.way.point), "cache": str(r.way.cache),
+             "launch_included": r.way.launch_included, "round_medians_us": r.round_medians_us}
+            for r in result]  # fmt: skip
+    lines = ",\n".join(json.dumps(way) for way in ways)
+    content = f'{{"facts": {json.dumps(facts)},\n"readings": [\n{lines}\n]}}\n'
+    contents = {OPS_FILE: parquet_bytes(rows(result, columns)), ROUNDS_FILE: content.encode()}
     if ask.ops is None:
-        provenance = _provenance(facts)
+        flat: dict[str, object] = {}  # texts, as the YAML of specifications has it; what is unknown is left out
+        for key, value in facts.items():
+            flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+        provenance = {key: str(value) for key, value in flat.items() if value is not None}
         about_device = device_mapping(machine, result, provenance)
         contents[DEVICE_FILE] = yaml_text(about_device).encode()
         if ask.ranks > 1 or machine.kind == "gpu":
             device = device_from(about_device, DEVICE_FILE)
             contents[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, result, provenance)).encode()
     with replacing_folder(out) as temporary:
-        for name, content in contents.items():
-            (temporary / name).write_bytes(content)
+        for name, written in contents.items():
+            (temporary / name).write_bytes(written)
     return result
-
-
-def _provenance(facts: Mapping[str, object]) -> dict[str, str]:
-    """Text by text, as the YAML of specifications has it; what is unknown is left out."""
-    flat: dict[str, object] = {}
-    for key, value in facts.items():
-        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
-    return {key: str(value) for key, value in flat.items() if value is not None}
-
-
-def _rounds_bytes(result: Sequence[Result], facts: Mapping[str, object]) -> bytes:
-    """All rounds' medians, so that intervals can be computed anew."""
-    ways = [{"point": msgspec.to_builtins(r.way.point), "cache": str(r.way.cache),
-             "launch_included": r.way.launch_included, "round_medians_us": r.round_medians_us}
-            for r in result]  # fmt: skip
-    lines = ",\n".join(json.dumps(way) for way in ways)
-    return f'{{"facts": {json.dumps(facts)},\n"readings": [\n{lines}\n]}}\n'.encode()

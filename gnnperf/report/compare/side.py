@@ -65,6 +65,7 @@ def read_prediction(folder: Path) -> Side:
     """
     given = read_document(folder / DOCUMENT)
     with reading(folder / DOCUMENT, "cannot be understood", remedy=AGAIN):
+        known = given.get("throughput") or {}  # none in a prediction of an earlier version
         return Side(
             where=str(folder),
             run=str(given["run"]),
@@ -75,14 +76,8 @@ def read_prediction(folder: Path) -> Side:
             is_lower_bound=bool(given["step_time_is_lower_bound"]),
             nodes=work(read_nodes(folder / NODES)),
             evidence=str(given["provenance"].get("evidence") or ""),
-            rates=_rates(given.get("throughput")),
+            rates={key: float(known[key]) for key in RATES if isinstance(known.get(key), int | float)},
         )
-
-
-def _rates(given: Any) -> dict[str, float]:
-    """Those of RATES that are known; a prediction of an earlier version has none."""
-    known = given if isinstance(given, dict) else {}
-    return {key: float(known[key]) for key in RATES if isinstance(known.get(key), int | float)}
 
 
 def read_step(path: Path) -> tuple[float, StepTimeKind]:

@@ -50,12 +50,7 @@ class Limits:
         return self._sentences("step B", result.b.step_time_us, "step A", result.a.step_time_us)
 
     def check(self, prediction: StepPrediction) -> None:
-        """Refuse a step that is too long.
-
-        Raises:
-            StepTooLong: naming the limits.
-            InputError: the step times are of different kinds, which are different quantities.
-        """
+        """Raise StepTooLong, naming the limits; refuses steps of different kinds, which are different quantities."""
         if self.before_kind is not None and self.before_kind is not prediction.step_time_kind:
             raise InputError(f"its step is a {self.before_kind}, the predicted one a {prediction.step_time_kind}",
                              where=self.against, allowed="two steps of one kind: periods, makespans or windows",

@@ -9,20 +9,7 @@ from gnnperf.predict import StepPrediction
 from gnnperf.report.compare.changes import Change, Comparison, compare, leading
 from gnnperf.report.compare.side import predicted_side
 from gnnperf.report.compare.text import headline, rate_lines, sides, signed, warnings
-from gnnperf.report.page.markup import (
-    Markup,
-    Row,
-    Td,
-    bar,
-    note,
-    page,
-    paragraph,
-    section,
-    stack,
-    table,
-    text_td,
-    time_td,
-)
+from gnnperf.report.page import markup
 from gnnperf.report.page.ops import OF_TYPE, OTHER
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.text import time_text
@@ -32,7 +19,7 @@ SMALL = 0.5  # changes below this share of a step are drawn without the part of 
 HEADS = ("part", "change", "", "A", "B", "all ranks A", "all ranks B")
 
 
-def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Markup:
+def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> markup.Markup:
     """From step A down to step B, the largest change first; each bar begins where the one before it ended."""
     parts = leading(changes, NUM_PARTS)
     levels_us = np.cumsum([result.a.step_time_us, *(part.change_us for part in parts)])
@@ -40,33 +27,37 @@ def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Marku
     first_us = max(low - (high - low), 0.0) if high - low < SMALL * high else 0.0  # 0 unless that hides the changes
     span_us = high - first_us or 1.0
     at = ((levels_us - first_us) / span_us).tolist()  # [num_parts + 1]
-    rows: list[Row] = [
-        (text_td(part.name), Td(signed(part.change_us), part.change_us),
-         bar(abs(end - begin), "red" if end > begin else "green", min(begin, end)),
-         *map(time_td, (part.a_critical_us, part.b_critical_us, part.a_all_ranks_us, part.b_all_ranks_us)))
+    rows: list[markup.Row] = [
+        (markup.text_td(part.name), markup.Td(signed(part.change_us), part.change_us),
+         markup.bar(abs(end - begin), "red" if end > begin else "green", min(begin, end)),
+         *map(markup.time_td, (part.a_critical_us, part.b_critical_us, part.a_all_ranks_us, part.b_all_ranks_us)))
         for part, begin, end in zip(parts, at, at[1:], strict=False)
     ]  # fmt: skip
-    ends: list[Row] = [(Td(f"step {letter}"), time_td(side.step_time_us), bar(place, "blue"), *[Td("")] * 4)
-            for letter, side, place in (("A", result.a, at[0]), ("B", result.b, at[-1]))]  # fmt: skip
-    cut = note(f"Bars begin at {time_text(first_us)}.") if first_us else ""
-    return Markup(cut + table(f"Change by {by}", HEADS, [ends[0], *rows, ends[1]]))
+    ends: list[markup.Row] = [
+        (markup.Td(f"step {letter}"), markup.time_td(us), markup.bar(place, "blue"), *[markup.Td("")] * 4)
+        for letter, us, place in (("A", result.a.step_time_us, at[0]), ("B", result.b.step_time_us, at[-1]))
+    ]
+    cut = markup.note(f"Bars begin at {time_text(first_us)}.") if first_us else ""
+    return markup.Markup(cut + markup.table(f"Change by {by}", HEADS, [ends[0], *rows, ends[1]]))
 
 
-def before_and_after(before: StepPrediction, after: StepPrediction, nodes: pd.DataFrame) -> Markup:
+def before_and_after(before: StepPrediction, after: StepPrediction, nodes: pd.DataFrame) -> markup.Markup:
     """Two bars of node types, as long as the steps, and the change by node type; `nodes` are those of `before`."""
     longest = max(before.step_time_us, after.step_time_us) or 1.0
     bars_of_types = [
         f"<p>{name}: <b>{time_text(one.step_time_us)}</b></p>"
-        + stack([(n, s, OF_TYPE.get(n, OTHER)) for n, s in one.critical_path_share.items()], one.step_time_us / longest)
+        + markup.stack(
+            [(n, s, OF_TYPE.get(n, OTHER)) for n, s in one.critical_path_share.items()], one.step_time_us / longest
+        )
         for name, one in (("A, unedited", before), ("B, edited", after))
     ]
     result = compare(predicted_side(before, nodes), predicted_side(after, nodes_table(after)))
-    return Markup("".join([*bars_of_types, waterfall("node type", result.changes["node type"], result)]))
+    return markup.Markup("".join([*bars_of_types, waterfall("node type", result.changes["node type"], result)]))
 
 
 def comparison_page(result: Comparison) -> str:
     """A comparison as one HTML file that needs no network: headline, what is compared, warnings, waterfalls."""
-    lines = [paragraph(line) for line in (*sides(result), *rate_lines(result), *warnings(result))]
-    parts = [section(by.replace(" ", "-"), f"By {by}: time on the critical path", waterfall(by, changes, result))
+    lines = [markup.paragraph(line) for line in (*sides(result), *rate_lines(result), *warnings(result))]
+    parts = [markup.section(by.replace(" ", "-"), f"By {by}: time on the critical path", waterfall(by, changes, result))
              for by, changes in result.changes.items()]  # fmt: skip
-    return page(headline(result), *lines, *parts)
+    return markup.page(headline(result), *lines, *parts)

@@ -96,13 +96,13 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Row], unknown: Coll
 def _td(td: Td | Markup) -> str:
     if isinstance(td, Markup):
         return f'<td class="barcell">{td}</td>'
-    order = "" if td.order is None else f' data-order="{_order(td.order)}"{"" if td.is_name else NUMBER}'
+    order = ""
+    if td.order is not None:
+        last = "1e300" if td.order > 0 else "-1e300"
+        value = f"{td.order:.9g}" if math.isfinite(td.order) else last
+        order = f' data-order="{value}"{"" if td.is_name else NUMBER}'
     title = f' title="{escape(td.title)}"' if td.title else ""
     return f"<td{order}{title}>{escape(td.text)}</td>"
-
-
-def _order(value: float) -> str:
-    return f"{value:.9g}" if math.isfinite(value) else "1e300" if value > 0 else "-1e300"
 
 
 def section(name: str, title: str, *content: str) -> Markup:
@@ -129,20 +129,16 @@ def paragraph(text: str) -> Markup:
 
 def stack(parts: Sequence[tuple[str, float, str]], width: float = 1.0) -> Markup:
     """One bar of colored parts (name, share, color), as wide as that share of the page, and its key."""
-    pieces = "".join(_piece(*part) for part in parts if part[1] > 0)
-    keys = "".join(_key(*part) for part in parts)
+    pieces, keys = "", ""
+    for name, share, color in parts:
+        shown = share_text(share)
+        if share > 0:
+            drawn = f"width:{100 * share:.3f}%;background:var(--{color})"
+            pieces += f'<span style="{drawn}" title="{escape(name)} {shown}"></span>'
+        key = f'<span class="key" style="background:var(--{color})"></span>'
+        keys += f"<li>{key}{escape(name)} <b>{shown}</b></li>"
     bar_style = f' style="width:{100 * width:.1f}%"' if width < 1 else ""
     return Markup(f'<div class="stack"{bar_style} aria-hidden="true">{pieces}</div>\n<ul class="keys">{keys}</ul>')
-
-
-def _piece(name: str, share: float, color: str) -> str:
-    style, title = f"width:{100 * share:.3f}%;background:var(--{color})", f"{escape(name)} {share_text(share)}"
-    return f'<span style="{style}" title="{title}"></span>'
-
-
-def _key(name: str, share: float, color: str) -> str:
-    key = f'<span class="key" style="background:var(--{color})"></span>'
-    return f"<li>{key}{escape(name)} <b>{share_text(share)}</b></li>"
 
 
 NUM_TICKS = 5

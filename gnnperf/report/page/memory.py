@@ -38,11 +38,7 @@ def _picture(rank: RankMemory) -> Markup:
     assert given is not None, "chosen so"
     most = max(given.total_bytes)
     title = f"rank {rank.peak.rank}: up to {bytes_text(most)}"
-    return over_time(title, [title], (WIDTH, HEIGHT), _areas(given, most), given.time_us[-1])
-
-
-def _areas(given: Timeline, most: int) -> str:
-    """One area per part, each on top of those before it; a level lasts until the next point."""
+    # One area per part, each on top of those before it; a level lasts until the next point.
     end = given.time_us[-1] or 1.0
     below = [0] * len(given.time_us)
     drawn = []
@@ -54,7 +50,7 @@ def _areas(given: Timeline, most: int) -> str:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in outline)
         drawn.append(f'<polygon fill="var(--{color})" points="{points}"/>')
         below = above
-    return "".join(drawn)
+    return over_time(title, [title], (WIDTH, HEIGHT), "".join(drawn), given.time_us[-1])
 
 
 def _steps(given: Timeline, levels: list[int], end_us: float, most: int) -> list[tuple[float, float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -150,22 +149,18 @@ def peak_memory(prediction: StepPrediction) -> Markup:
     used = [part for part in parts if any(_of(rank, part) for rank in prediction.peak_memory)]
     names = (part.replace("_", " ") for part in used)
     heads = ("rank", "peak", RESERVED, *names, "DDP's buckets", "at", *COMPARED)
-    rows = [
-        (*_sizes(rank, used), text_td(rank.peak.at or UNKNOWN), *_compared(rank)) for rank in prediction.peak_memory
-    ]
+    rows = []
+    for rank in prediction.peak_memory:
+        peak, made_of = rank.peak, [_size(_of(rank, part)) for part in used]
+        most = Td("-") if peak.most_reserved_bytes is None else _size(peak.most_reserved_bytes)
+        sizes = (rank_td(peak.rank), _size(peak.peak_bytes), most, *made_of, _size(peak.buckets_bytes))
+        rows.append((*sizes, text_td(peak.at or UNKNOWN), *_compared(rank)))
     sentences = fit_lines(prediction.peak_memory, prediction.hardware)
     edited = [line for line in memory_lines(prediction) if line.startswith("what if")]
     unknown = () if any(rank.measured for rank in prediction.peak_memory) else COMPARED
     if all(rank.peak.most_reserved_bytes is None for rank in prediction.peak_memory):
         unknown = (*unknown, RESERVED)
     return Markup(f"{table('Peak memory', heads, rows, unknown)}{''.join(map(paragraph, [*sentences, *edited]))}")
-
-
-def _sizes(rank: RankMemory, parts: Sequence[str]) -> tuple[Td, ...]:
-    peak = rank.peak
-    made_of = (_of(rank, part) for part in parts)
-    most = Td("-") if peak.most_reserved_bytes is None else _size(peak.most_reserved_bytes)
-    return rank_td(peak.rank), _size(peak.peak_bytes), most, *map(_size, (*made_of, peak.buckets_bytes))
 
 
 def _of(rank: RankMemory, part: str) -> int:

@@ -10,35 +10,11 @@ from typing import Any
 import pandas as pd
 
 from gnnperf.predict import StepPrediction
+from gnnperf.report import text, throughput
 from gnnperf.report.page import breakdown, markup, memory, ops, path
 from gnnperf.report.page.markup import Markup, Td, note, paragraph, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
 from gnnperf.report.summary import family_errors, work_table
-from gnnperf.report.text import (
-    MEANING,
-    MOST_WARNINGS,
-    bytes_text,
-    comparison,
-    finding_details,
-    finding_head,
-    fit_lines,
-    headline,
-    profiler_line,
-    share_text,
-    steps_line,
-    target,
-    time_text,
-    whatif_lines,
-)
-from gnnperf.report.throughput import (
-    alternative_heads,
-    alternative_rows,
-    cost_text,
-    number_text,
-    rate_text,
-    throughput_lines,
-    utilization_text,
-)
 from gnnperf.whatif import Finding
 
 UNNAMED_HARDWARE = "hardware that the trace does not name"
@@ -46,7 +22,7 @@ UNNAMED_HARDWARE = "hardware that the trace does not name"
 
 def warnings(estimate: StepPrediction) -> Markup:
     """The first warnings; nothing where there is none. All others are in the provenance."""
-    shown = estimate.warnings[:MOST_WARNINGS]
+    shown = estimate.warnings[: text.MOST_WARNINGS]
     if not shown:
         return Markup("")
     sentences = "".join(f"<li>{escape(warning)}</li>" for warning in shown)
@@ -62,19 +38,24 @@ def prediction_cards(estimate: StepPrediction, ranks: pd.DataFrame) -> Markup:
     bound = "at least " if estimate.is_lower_bound else ""
     kind = estimate.step_time_kind
     cards = (
-        ("predicted", f"predicted {kind}", f"{bound}{time_text(estimate.step_time_us)}", MEANING[kind]),
+        ("predicted", f"predicted {kind}", f"{bound}{text.time_text(estimate.step_time_us)}", text.MEANING[kind]),
         *_evidence(estimate),
         *_rates(estimate),
         *_fullest(estimate),
         *_of_ranks(estimate, ranks),
         *(
-            ("stalls", "stalls", time_text(one.gain_us), one.cause)
+            ("stalls", "stalls", text.time_text(one.gain_us), one.cause)
             for one in estimate.findings or ()
             if one.rule == "stalls" and one.gain_us is not None
         ),
         ("coverage", *_covered(estimate)),
     )
-    return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
+    drawn = ""
+    for key, name, value, sentences in cards:
+        shown = re.sub(r"(?<=\d) ", "&nbsp;", escape(value))  # a number and its unit stay on one line
+        given = f'<dt>{escape(name)}</dt><dd id="{key}">{shown}</dd><dd class="note">{escape(sentences)}</dd>'
+        drawn += f'<div class="card">{given}</div>'
+    return Markup(f'<dl class="cards">{drawn}</dl>')
 
 
 Cards = Iterable[tuple[str, str, str, str]]  # key, name, value, note
@@ -83,12 +64,12 @@ Cards = Iterable[tuple[str, str, str, str]]  # key, name, value, note
 def _evidence(estimate: StepPrediction) -> Cards:
     """Interval, measured value, and the error or ratio."""
     if estimate.step_time_interval_us is not None and estimate.interval_level is not None:
-        low, high = map(time_text, estimate.step_time_interval_us)
+        low, high = map(text.time_text, estimate.step_time_interval_us)
         level = f"{100.0 * estimate.interval_level:.0f} % of steps lie within theirs"
         yield "interval", "interval", f"{low} to {high}", level
     if estimate.measured_step_time_us is not None:
         where = f"on {estimate.traced_hardware or UNNAMED_HARDWARE}"
-        yield "measured", f"measured {estimate.step_time_kind}", time_text(estimate.measured_step_time_us), where
+        yield "measured", f"measured {estimate.step_time_kind}", text.time_text(estimate.measured_step_time_us), where
     if estimate.step_time_ratio is not None:
         bounds = estimate.ratio_interval
         within = "" if bounds is None else f", {bounds[0]:.2f} to {bounds[1]:.2f}"
@@ -102,11 +83,11 @@ def _evidence(estimate: StepPrediction) -> Cards:
 def _of_ranks(estimate: StepPrediction, ranks: pd.DataFrame) -> Cards:
     """What ranks do with the step, in the mean over them."""
     mean = ranks.mean() / (estimate.step_time_us or 1.0)
-    yield "active", "active", share_text(mean["active_us"]), "a kernel, copy or op runs; mean over ranks"
+    yield "active", "active", text.share_text(mean["active_us"]), "a kernel, copy or op runs; mean over ranks"
     if len(ranks) > 1 or estimate.prediction.graph.world_size > 1:
-        exposed = share_text(mean["transfer_us"] + mean["wait_us"])
+        exposed = text.share_text(mean["transfer_us"] + mean["wait_us"])
         yield "exposed", "exposed communication", exposed, "transfers and waits for peers while nothing runs"
-    yield "idle", "idle", share_text(mean["host_us"] + mean["idle_us"]), "only the host works, or nothing runs"
+    yield "idle", "idle", text.share_text(mean["host_us"] + mean["idle_us"]), "only the host works, or nothing runs"
 
 
 def _fullest(estimate: StepPrediction) -> Cards:
@@ -114,9 +95,10 @@ def _fullest(estimate: StepPrediction) -> Cards:
     if not estimate.peak_memory:
         return
     fullest = max(estimate.peak_memory, key=lambda rank: rank.peak.peak_bytes)
-    device = "" if fullest.device_bytes is None else f" of {bytes_text(int(fullest.device_bytes))}"
-    fits = next(iter(fit_lines(estimate.peak_memory, estimate.hardware)), f"of rank {fullest.peak.rank}, the fullest")
-    yield "memory-peak", "peak memory", f"{bytes_text(fullest.peak.peak_bytes)}{device}", fits.partition(";")[0]
+    device = "" if fullest.device_bytes is None else f" of {text.bytes_text(int(fullest.device_bytes))}"
+    lines = text.fit_lines(estimate.peak_memory, estimate.hardware)
+    fits = next(iter(lines), f"of rank {fullest.peak.rank}, the fullest")
+    yield "memory-peak", "peak memory", f"{text.bytes_text(fullest.peak.peak_bytes)}{device}", fits.partition(";")[0]
 
 
 def _rates(estimate: StepPrediction) -> Cards:
@@ -124,30 +106,24 @@ def _rates(estimate: StepPrediction) -> Cards:
     given = estimate.throughput
     if given is None:
         return
-    lines = {line.partition(":")[0]: line.partition(": ")[2] for line in throughput_lines(estimate)}
+    lines = {line.partition(":")[0]: line.partition(": ")[2] for line in throughput.throughput_lines(estimate)}
     bound = "at most " if estimate.is_lower_bound else ""
-    if rate := rate_text(given):
+    if rate := throughput.rate_text(given):
         yield "throughput", "throughput", f"{bound}{rate}", lines["throughput"]
-    if shares := utilization_text(given):
+    if shares := throughput.utilization_text(given):
         yield "utilization", "FLOPs utilization", f"{bound}{shares}", lines["utilization"]
-    if cost := cost_text(estimate):
+    if cost := throughput.cost_text(estimate):
         name, _, sentence = cost.partition(": ")
         first, _, _ = sentence.partition(" at $") if given.steps is None else sentence.partition(", ")
-        total = first if given.cost_usd is None else f"${number_text(given.cost_usd)}"
+        total = first if given.cost_usd is None else f"${throughput.number_text(given.cost_usd)}"
         yield "cost", name, total, sentence
-
-
-def _card(key: str, name: str, value: str, sentences: str) -> str:
-    shown = re.sub(r"(?<=\d) ", "&nbsp;", escape(value))  # a number and its unit stay on one line
-    given = f'<dt>{escape(name)}</dt><dd id="{key}">{shown}</dd><dd class="note">{escape(sentences)}</dd>'
-    return f'<div class="card">{given}</div>'
 
 
 def _covered(estimate: StepPrediction) -> tuple[str, str, str]:
     share, missing = estimate.uncovered_measured_share, sum(estimate.uncovered_ops.values())
     nodes = f"{missing:,} nodes without a latency" if missing else "every node has a latency"
     if share is not None:
-        return "covered", share_text(1.0 - share), f"of the measured node time; {nodes}"
+        return "covered", text.share_text(1.0 - share), f"of the measured node time; {nodes}"
     return ("covered", nodes, "by number: nothing was measured") if missing else ("covered", "all nodes", "")
 
 
@@ -157,7 +133,7 @@ def whatif(estimate: StepPrediction, nodes: pd.DataFrame) -> Markup:
         return Markup("")
     from gnnperf.report.page.changes import before_and_after  # comparisons also read traces: for edits only
 
-    first, *others = whatif_lines(estimate)
+    first, *others = text.whatif_lines(estimate)
     drawn = before_and_after(estimate, estimate.whatif.prediction, nodes)
     return section("what-if", "What if", f"<p><b>{escape(first)}</b></p>", drawn, *map(paragraph, others))
 
@@ -167,8 +143,8 @@ def findings(result: Sequence[Finding]) -> Markup:
     if not result:
         return paragraph("No rule finds anything.")
     return Markup("\n".join(
-        f"<details open><summary><b>{escape(finding_head(one))}</b></summary><ul>"
-        + "".join(f"<li>{escape(line)}</li>" for line in finding_details(one))
+        f"<details open><summary><b>{escape(text.finding_head(one))}</b></summary><ul>"
+        + "".join(f"<li>{escape(line)}</li>" for line in text.finding_details(one))
         + "</ul></details>"
         for one in result
     ))  # fmt: skip
@@ -210,12 +186,13 @@ def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         markup.policy(),
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(headline(estimate))}</title>\n{markup.style()}\n</head>\n<body>",
+        f"<title>{escape(text.headline(estimate))}</title>\n{markup.style()}\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the prediction</a>',
-        f'<header><p class="note">{escape(target(estimate))}</p>',
+        f'<header><p class="note">{escape(text.target(estimate))}</p>',
         '<button id="theme" type="button" hidden></button></header>',
-        f'<main id="main">\n<h1>{escape(headline(estimate))}</h1>',
-        paragraph(comparison(estimate)), prediction_cards(estimate, ranks), warnings(estimate), whatif(estimate, nodes),
+        f'<main id="main">\n<h1>{escape(text.headline(estimate))}</h1>',
+        paragraph(text.comparison(estimate)), prediction_cards(estimate, ranks), warnings(estimate),
+        whatif(estimate, nodes),
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
         *(section(name, title, content) for name, title, content in parts),
         "</main>",
@@ -230,8 +207,9 @@ def _sections(
 ) -> Iterable[tuple[str, str, str]]:
     work, step_us = work_table(nodes), estimate.step_time_us
     if estimate.alternatives:
-        devices = [tuple(map(Td, row)) for row in alternative_rows(estimate)]
-        yield "hardware", "On other hardware", table("The step on other hardware", alternative_heads(estimate), devices)
+        heads, rows = throughput.alternative_heads(estimate), throughput.alternative_rows(estimate)
+        devices = table("The step on other hardware", heads, [tuple(map(Td, row)) for row in rows])
+        yield "hardware", "On other hardware", devices
     if estimate.findings is not None:
         yield "findings", "What holds the step up", findings(estimate.findings)
     yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(ranks, step_us)
@@ -245,13 +223,10 @@ def _sections(
     yield "errors", "Errors by op family", ops.errors(errors, estimate)
     if estimate.peak_memory:
         yield "memory", "Peak memory", ops.peak_memory(estimate) + memory.timelines(estimate)
-    yield "provenance", "Provenance", _provenance(estimate)
-
-
-def _provenance(estimate: StepPrediction) -> Markup:
-    sentences = (*steps_line(estimate), *profiler_line(estimate), *estimate.warnings[MOST_WARNINGS:], *estimate.notes)
-    rows = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
-    return Markup("".join(map(paragraph, sentences)) + table("Versions and inputs", ("what", "value"), rows))
+    steps, others = (*text.steps_line(estimate), *text.profiler_line(estimate)), estimate.warnings[text.MOST_WARNINGS :]
+    values = ((Td(name), text_td(value)) for name, value in _flat(estimate.provenance))
+    sentences = "".join(map(paragraph, (*steps, *others, *estimate.notes)))
+    yield "provenance", "Provenance", sentences + table("Versions and inputs", ("what", "value"), values)
 
 
 def _flat(values: dict[str, object], prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType
-from gnnperf.report.page.markup import (
-    Markup,
-    Row,
-    Td,
-    bars,
-    count_td,
-    note,
-    over_time,
-    rank_td,
-    rows_of,
-    share_td,
-    subtitle,
-    table,
-    text_td,
-    time_td,
-)
+from gnnperf.report.page import markup
 from gnnperf.report.page.ops import OF_TYPE, OTHER
 from gnnperf.report.summary import UNNAMED, as_text
 from gnnperf.report.text import time_text
@@ -75,7 +60,7 @@ ROW_PX, WIDTH = 20, 10_000  # height of a row; units across the picture
 SIDES = {NodeType.HOST: "host", NodeType.COLLECTIVE: "network", NodeType.COMM: "network"}
 
 
-def picture(path: pd.DataFrame, step_time_us: float) -> Markup:
+def picture(path: pd.DataFrame, step_time_us: float) -> markup.Markup:
     """The path as it moves between hosts, devices and the network: one row each, time from left to right."""
     rows = _rows_of(path)
     names = sorted(set(rows), key=_order)
@@ -84,7 +69,7 @@ def picture(path: pd.DataFrame, step_time_us: float) -> Markup:
     right = np.rint((path["begin_us"] + path["critical_us"]).to_numpy() / (step_time_us or 1.0) * WIDTH).astype(int)
     drawn = _bars(place, path["node_type"].to_numpy(dtype=object), left, right) + _jumps(place, left)
     label = f"The critical path over {time_text(step_time_us)}; the table below lists it."
-    return over_time(label, names, (WIDTH, ROW_PX * len(names)), drawn, step_time_us)
+    return markup.over_time(label, names, (WIDTH, ROW_PX * len(names)), drawn, step_time_us)
 
 
 def _rows_of(path: pd.DataFrame) -> list[str]:
@@ -111,14 +96,11 @@ def _bars(place: np.ndarray, kind: np.ndarray, left: np.ndarray, right: np.ndarr
             pieces[-1][1] = max(end, pieces[-1][1])
         else:
             pieces.append([begin, max(end, begin + 1)])
-    return "".join(
-        f'<path fill="var(--{color})" d="{_boxes(row, pieces)}"/>' for (row, color), pieces in result.items()
-    )
-
-
-def _boxes(row: int, pieces: Sequence[Sequence[int]]) -> str:
-    top, high = row * ROW_PX + 3, ROW_PX - 6
-    return "".join(f"M{begin} {top}h{end - begin}v{high}h{begin - end}z" for begin, end in pieces)
+    drawn, high = "", ROW_PX - 6
+    for (row, color), pieces in result.items():
+        boxes = (f"M{begin} {row * ROW_PX + 3}h{end - begin}v{high}h{begin - end}z" for begin, end in pieces)
+        drawn += f'<path fill="var(--{color})" d="{"".join(boxes)}"/>'
+    return drawn
 
 
 def _jumps(place: np.ndarray, left: np.ndarray) -> str:
@@ -131,27 +113,25 @@ def _jumps(place: np.ndarray, left: np.ndarray) -> str:
     return f'<path class="jump" d="{drawn}"/>'
 
 
-def listing(path: pd.DataFrame, step_time_us: float) -> Markup:
+def listing(path: pd.DataFrame, step_time_us: float) -> markup.Markup:
     """The longest stretches of ops in the order of time, with what lies between them: they add up to the step."""
     result = longest_in_order(op_stretches(path), NUM_LISTED)
     heads = ("begins at", "op", "lasts", "share of step", "", "rank", "type", "phase", "source", "nodes")
-    colors = [OTHER if _is_mixed(row) else OF_TYPE.get(row.node_type, OTHER) for row in rows_of(result)]
-    rows: list[Row] = []
-    for row, drawn in zip(rows_of(result), bars(result["critical_us"], colors), strict=True):
-        op, *where = _what(row)
-        lasts = (time_td(row.critical_us), share_td(row.critical_us / (step_time_us or 1.0)))
-        rows.append((time_td(row.begin_us), op, *lasts, drawn, *where, count_td(row.num_nodes)))
+    colors = [OTHER if _is_mixed(row) else OF_TYPE.get(row.node_type, OTHER) for row in markup.rows_of(result)]
+    rows: list[markup.Row] = []
+    for row, drawn in zip(markup.rows_of(result), markup.bars(result["critical_us"], colors), strict=True):
+        words = (markup.Td(str(row.node_type)), markup.Td(str(row.phase or "")), markup.Td(str(row.source)))
+        op, where = markup.text_td(str(row.op_name)), [markup.rank_td(row.rank), *words]
+        if _is_mixed(row):
+            op, where = markup.Td(f"{row.num_stretches:,} shorter stretches"), [markup.Td("")] * 4
+        lasts = (markup.time_td(row.critical_us), markup.share_td(row.critical_us / (step_time_us or 1.0)))
+        rows.append((markup.time_td(row.begin_us), op, *lasts, drawn, *where, markup.count_td(row.num_nodes)))
     total = time_text(float(path["critical_us"].sum()))
     sentences = f"In the order of time. All rows add up to {total}; a stretch lasts until the path goes on."
-    return Markup(f"{subtitle('Op by op')}{note(sentences)}{table('Critical path, op by op', heads, rows)}")
+    return markup.Markup(
+        f"{markup.subtitle('Op by op')}{markup.note(sentences)}{markup.table('Critical path, op by op', heads, rows)}"
+    )
 
 
 def _is_mixed(row: Any) -> bool:
     return not row.is_long and row.num_stretches > 1
-
-
-def _what(row: Any) -> tuple[Td, ...]:
-    if _is_mixed(row):
-        return (Td(f"{row.num_stretches:,} shorter stretches"), *(Td("") for _ in range(4)))
-    words = Td(str(row.node_type)), Td(str(row.phase or "")), Td(str(row.source))
-    return text_td(str(row.op_name)), rank_td(row.rank), *words

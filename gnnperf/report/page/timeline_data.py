@@ -49,29 +49,30 @@ def timeline_data(prediction: StepPrediction, nodes: pd.DataFrame, slices: pd.Da
     drawn[slices["node_id"].to_numpy(np.int64)] = True
     words, columns = _nodes(nodes.loc[drawn, [*WORDS.values(), *TIMES.values(), "segment", "node_type"]])
     names, name_columns = _slices(slices, np.cumsum(drawn) - 1, opens_ns, tick_ns)
-    packed = [*name_columns, *columns]
+    first = np.flatnonzero(np.r_[True, np.diff(slices["tid"].to_numpy()) != 0][: len(slices)])
+    heads, ends = slices.iloc[first], np.append(first[1:], len(slices))
+    lanes = zip(heads["rank"], heads["track"], heads["kind"], first, ends, strict=True)
+    packed, parts = [*name_columns, *columns], []
+    for column in packed:
+        values = column.values
+        if column.gaps:
+            values = np.diff(values, prepend=values.dtype.type(0))  # modulo 2^32
+        parts.append(values.astype(values.dtype.newbyteorder("<")).tobytes())
+    compressed = gzip.compress(b"".join(parts), LEVEL, mtime=0)  # the same for the same prediction
     return {
         "opens_us": opens_ns / 1000,
         "span_us": (closes_ns - opens_ns) / 1000,
         "step_opens_us": prediction.schedule.makespan_us - prediction.step_time_us,
         "step_closes_us": prediction.schedule.makespan_us,
         "tick_us": tick_ns / 1000,
-        "lanes": _lanes(slices),
+        "lanes": [{"rank": int(r), "name": t, "kind": k, "first": int(f), "end": int(e)} for r, t, k, f, e in lanes],
         "words": {"name": names, **words},
         "columns": [
             {"of": c.of, "name": c.name, "type": c.values.dtype.str[1:], "length": len(c.values), "gaps": c.gaps}
             for c in packed
         ],
-        "packed": _packed(packed),
+        "packed": base64.b64encode(compressed).decode("ascii"),
     }
-
-
-def _lanes(slices: pd.DataFrame) -> list[dict[str, Any]]:
-    first = np.flatnonzero(np.r_[True, np.diff(slices["tid"].to_numpy()) != 0][: len(slices)])
-    ends = np.append(first[1:], len(slices))
-    heads = slices.iloc[first]
-    given = zip(heads["rank"], heads["track"], heads["kind"], first, ends, strict=True)
-    return [{"rank": int(r), "name": t, "kind": k, "first": int(f), "end": int(e)} for r, t, k, f, e in given]
 
 
 def _slices(slices: pd.DataFrame, row_of: np.ndarray, opens_ns: int, tick_ns: int) -> tuple[list[str], list[_Column]]:
@@ -90,7 +91,11 @@ def _slices(slices: pd.DataFrame, row_of: np.ndarray, opens_ns: int, tick_ns: in
 def _nodes(nodes: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Column]]:
     """Words by column, and columns: numbers of words (0: none), times in us; an unknown column is left out."""
     words, columns = {}, []
-    for name, column in {**{name: nodes[column] for name, column in WORDS.items()}, "look": _looks(nodes)}.items():
+    waits = nodes["segment"].isin([str(Segment.ARRIVE), str(Segment.PEER_WAIT)])
+    names = {NodeType.COMM: "exit", NodeType.COLLECTIVE: "transfer", NodeType.MEMORY: "copy"}
+    look_of = {str(kind): names.get(kind, str(kind)) for kind in NodeType}
+    looks = nodes["node_type"].astype(object).map(look_of).mask(waits, "wait")
+    for name, column in {**{name: nodes[column] for name, column in WORDS.items()}, "look": looks}.items():
         code, result = pd.factorize(column)
         words[name] = ["", *_short(map(shapes_text, result) if name == "shapes" else result)]
         columns.append(_Column("nodes", name, (code + 1).astype(np.uint16 if len(result) < 2**16 - 1 else np.uint32)))
@@ -100,25 +105,5 @@ def _nodes(nodes: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Column]]:
     return words, columns
 
 
-def _looks(nodes: pd.DataFrame) -> pd.Series:
-    """[n] how a node is drawn: by its type; an arrival and a peer wait as waits."""
-    waits = nodes["segment"].isin([str(Segment.ARRIVE), str(Segment.PEER_WAIT)])
-    names = {NodeType.COMM: "exit", NodeType.COLLECTIVE: "transfer", NodeType.MEMORY: "copy"}
-    code, kinds = pd.factorize(nodes["node_type"])
-    looks = np.array([names.get(NodeType(kind), kind) for kind in kinds], dtype=object)[code]
-    return pd.Series(np.where(waits, "wait", looks))
-
-
 def _short(texts: Iterable[object]) -> list[str]:
     return [text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..." for text in map(str, texts)]
-
-
-def _packed(columns: list[_Column]) -> str:
-    """The bytes of all columns, compressed; the same for the same prediction."""
-    parts = []
-    for column in columns:
-        values = column.values
-        if column.gaps:
-            values = np.diff(values, prepend=values.dtype.type(0))  # modulo 2^32
-        parts.append(values.astype(values.dtype.newbyteorder("<")).tobytes())
-    return base64.b64encode(gzip.compress(b"".join(parts), LEVEL, mtime=0)).decode("ascii")

@@ -85,16 +85,12 @@ def _roof_text(roof: Roof, unit: str) -> str:
 
 
 def _rows(picture: DevicePicture) -> list[tuple[str, ...]]:
-    return [_row(kind, point) for kind, points in picture.points.items() for point in points]
-
-
-def _row(kind: str, point: Point) -> tuple[str, ...]:
-    peak = point.share_of_peak
-    return (
-        f"{point.family}, {point.rate}", kind, f"{point.num_nodes:,}", time_text(point.time_us),
-        f"{point.intensity:.3g}", point.bound, number_text(point.flops_per_s), number_text(point.bytes_per_s),
-        share_text(point.share_of_sustained), "unknown" if peak is None else share_text(peak),
-    )  # fmt: skip
+    return [
+        (f"{point.family}, {point.rate}", kind, f"{point.num_nodes:,}", time_text(point.time_us),
+         f"{point.intensity:.3g}", point.bound, number_text(point.flops_per_s), number_text(point.bytes_per_s),
+         share_text(point.share_of_sustained), "unknown" if (peak := point.share_of_peak) is None else share_text(peak))
+        for kind, points in picture.points.items() for point in points
+    ]  # fmt: skip
 
 
 def _record(picture: DevicePicture, kind: str, point: Point) -> dict[str, object]:

@@ -50,15 +50,14 @@ def milliseconds(us: float) -> str:
 
 def text(search: SearchReport) -> str:
     """Everything for a reader."""
-    return "\n".join((*_head(search), *_table(search), *_reasons(search), *_comparison(search)))
-
-
-def _head(search: SearchReport) -> Iterator[str]:
     outcome, devices = search.outcome, ", ".join(map(str, search.devices))
-    yield f"{search.plan.name} on {devices} x {search.cluster.device.name} (cluster {search.cluster.name}), global " \
-          f"batch {search.plan.schedule.global_batch:,} x {search.plan.model.sequence:,} tokens"  # fmt: skip
-    yield (f"{outcome.num_plans:,} candidates; {outcome.num_too_large:,} need more than "
-           f"{search.capacity_bytes / GIB:.1f} GiB; {len(outcome.options)} judged by the predicted step")  # fmt: skip
+    head = (
+        f"{search.plan.name} on {devices} x {search.cluster.device.name} (cluster {search.cluster.name}), global "
+        f"batch {search.plan.schedule.global_batch:,} x {search.plan.model.sequence:,} tokens",
+        f"{outcome.num_plans:,} candidates; {outcome.num_too_large:,} need more than "
+        f"{search.capacity_bytes / GIB:.1f} GiB; {len(outcome.options)} judged by the predicted step",
+    )
+    return "\n".join((*head, *_table(search), *_reasons(search), *_comparison(search)))
 
 
 def _table(search: SearchReport) -> Iterator[str]:

@@ -51,10 +51,7 @@ def search_trace(
     """Every setting, of a request without edits.
 
     `by`: key of PLACE_OF; `reserve_share`: of a device's memory that tensors do not get; `memory_bytes`: of a device,
-    None: as the catalog has it.
-
-    Raises:
-        InputError: no setting can be predicted, or none fits.
+    None: as the catalog has it. Raises InputError: no setting can be predicted, or none fits.
     """
     graph = requested_graph(request)
     setup = setup_of(graph, request)

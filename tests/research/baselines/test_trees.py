@@ -10,27 +10,17 @@ from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import FIELDS
+from research.baselines import trees
 from research.baselines.hops import trees_with_hops
-from research.baselines.trees import (
-    LABELS,
-    TREE_SETTINGS,
-    WORK,
-    Own,
-    Trees,
-    _dataset,
-    _lightgbm,
-    joint_codes,
-    work_values,
-)
 
-SMALL = {**TREE_SETTINGS, "num_leaves": 4, "min_child_samples": 1, "feature_fraction": 1.0}
+SMALL = {**trees.TREE_SETTINGS, "num_leaves": 4, "min_child_samples": 1, "feature_fraction": 1.0}
 
 
 def test_rows_are_the_features_and_codes_of_the_network(data: PreparedData) -> None:
     step = data.steps["val"][0].data
-    rows = Own().columns(data).matrix(step)
-    first = [0, *np.cumsum([len(step[t].x) for t in WORK])]
-    for i, node_type in enumerate(WORK):
+    rows = trees.Own().columns(data).matrix(step)
+    first = [0, *np.cumsum([len(step[t].x) for t in trees.WORK])]
+    for i, node_type in enumerate(trees.WORK):
         of_type = rows[first[i] : first[i + 1]]
         np.testing.assert_array_equal(of_type[:, : len(WORK_NAMES)], step[node_type].x.numpy())
         assert (of_type[:, len(WORK_NAMES)] == i).all()
@@ -38,7 +28,7 @@ def test_rows_are_the_features_and_codes_of_the_network(data: PreparedData) -> N
 
 def test_words_of_different_types_never_share_a_code(data: PreparedData) -> None:
     step = data.steps["val"][0].data
-    codes = joint_codes(step, data.vocabulary)[:, FIELDS.index("op_name")]
+    codes = trees.joint_codes(step, data.vocabulary)[:, FIELDS.index("op_name")]
     num_host = len(step["host"].x)
     host, other = set(codes[:num_host].tolist()), set(codes[num_host:].tolist())
     assert host
@@ -47,8 +37,8 @@ def test_words_of_different_types_never_share_a_code(data: PreparedData) -> None
     np.testing.assert_array_equal(codes[:num_host], step["host"].codes[:, 0].numpy())  # the first type's stay
 
 
-@pytest.mark.parametrize("row", [Trees(), trees_with_hops()])
-def test_trees_beat_the_base_they_start_from(row: Trees, data: PreparedData) -> None:
+@pytest.mark.parametrize("row", [trees.Trees(), trees_with_hops()])
+def test_trees_beat_the_base_they_start_from(row: trees.Trees, data: PreparedData) -> None:
     estimate = replace(row, settings=SMALL).fit(data, seed=0)
     step = data.steps["test"][0]
     gemm = step.data["compute"]
@@ -58,14 +48,14 @@ def test_trees_beat_the_base_they_start_from(row: Trees, data: PreparedData) -> 
 
 
 def test_the_same_seed_gives_the_same_bits(data: PreparedData) -> None:
-    step, row = data.steps["test"][0], Trees(settings=SMALL)
+    step, row = data.steps["test"][0], trees.Trees(settings=SMALL)
     one, two = (row.fit(data, seed=3).latency_us(step) for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
 
 def test_comm_nodes_keep_their_base_and_hardware_takes_no_time(data: PreparedData) -> None:
     step = data.steps["test"][0]
-    result = Trees(settings=SMALL).fit(data, seed=0).latency_us(step)
+    result = trees.Trees(settings=SMALL).fit(data, seed=0).latency_us(step)
     comm = step.data[str(NodeType.COMM)]
     np.testing.assert_array_equal(result[comm.node_id.numpy()], comm.base_us.numpy())
     hardware = step.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
@@ -82,9 +72,10 @@ def test_the_test_part_is_never_seen(data: PreparedData) -> None:
 
 
 def test_longer_nodes_weigh_more(data: PreparedData) -> None:
-    made = _dataset(_lightgbm(), Own().columns(data), data.steps["train"], LABELS[0], None)
-    share = np.concatenate([
-        work_values(s.data, "time_share")[np.isfinite(work_values(s.data, "target"))] for s in data.steps["train"]
-    ])  # fmt: skip
-    np.testing.assert_allclose(made.get_weight(), 0.5 + 0.5 * np.sqrt(share), rtol=1e-6)
+    made = trees._dataset(trees._lightgbm(), trees.Own().columns(data), data.steps["train"], trees.LABELS[0], None)
+    share, target = (
+        np.concatenate([trees.work_values(s.data, name) for s in data.steps["train"]])
+        for name in ("time_share", "target")
+    )
+    np.testing.assert_allclose(made.get_weight(), 0.5 + 0.5 * np.sqrt(share[np.isfinite(target)]), rtol=1e-6)
     assert torch.isfinite(data.steps["train"][0].data["host"].target).all()

@@ -15,16 +15,6 @@ from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import KernelCall, Setting
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from research.fitting import forms
-from research.fitting.forms import (
-    CONVOLUTION,
-    PRODUCT,
-    STREAM,
-    FormConstants,
-    base_us,
-    fit_forms,
-    form_names,
-    shipped_forms,
-)
 from research.fitting.forms import retained_forms as keep
 from research.fitting.gemm import measured
 from research.fitting.memory import device_us
@@ -33,7 +23,7 @@ from research.tables import spec_of
 from research.tables.columns import completed, shapes_json
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
 
-SHIPPED = replace(shipped_forms(), devices=(A100, V100))
+SHIPPED = replace(forms.shipped_forms(), devices=(A100, V100))
 
 
 def _convolution() -> pd.DataFrame:
@@ -48,18 +38,18 @@ def _convolution() -> pd.DataFrame:
 
 def test_forms_by_sizes() -> None:
     rows = pd.concat([product_rows((A100,)), add_rows(), _convolution()], ignore_index=True)
-    assert form_names(rows).tolist() == [PRODUCT] * 6 + [STREAM] * 3 + [CONVOLUTION]
+    assert forms.form_names(rows).tolist() == [forms.PRODUCT] * 6 + [forms.STREAM] * 3 + [forms.CONVOLUTION]
 
 
 def test_what_no_constant_was_fitted_for_has_no_form() -> None:
-    assert set(form_names(add_rows().assign(direction="backward"))) == {""}
-    assert set(form_names(add_rows().assign(dtype="float16"))) == {""}
-    assert set(form_names(product_rows().assign(tf32=True))) == {""}
+    assert set(forms.form_names(add_rows().assign(direction="backward"))) == {""}
+    assert set(forms.form_names(add_rows().assign(dtype="float16"))) == {""}
+    assert set(forms.form_names(product_rows().assign(tf32=True))) == {""}
 
 
 def test_the_base_is_the_closed_form_without_the_launch() -> None:
     rows = pd.concat([product_rows((A100, V100)), add_rows()], ignore_index=True)
-    result = base_us(rows, SHIPPED)
+    result = forms.base_us(rows, SHIPPED)
     for first, architecture in ((0, "ampere"), (6, "volta")):  # each by the kernels that run there, as in prediction
         data = measured(rows.iloc[first : first + 6])
         members = members_for(SHIPPED.gemm["vector"], architecture)
@@ -74,27 +64,29 @@ def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_reported() -> 
     call = KernelCall("aten::conv2d", shapes, "float32", "conv", flops, 1.0)
     constants = default_memory_constants(), default_gemm_constants(), default_convolution_constants()
     setting = Setting(spec_of(V100), *constants)
-    assert base_us(_convolution().assign(device=V100), SHIPPED) == pytest.approx(convolutions_us([call], setting))
+    assert forms.base_us(_convolution().assign(device=V100), SHIPPED) == pytest.approx(convolutions_us([call], setting))
 
 
 def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
     several = pd.concat([_convolution().assign(device=d, in_channels=c, calls_before=float(c), latency_us=200.0 + c)
                          for d in (A100, V100) for c in (16.0, 32.0, 64.0)], ignore_index=True)  # fmt: skip
     given = usable(table(several)).rows
-    assert fit_forms(given).convolution is None  # without products on lanes there is nothing to stand on
-    with_others = fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
+    assert forms.fit_forms(given).convolution is None  # without products on lanes there is nothing to stand on
+    with_others = forms.fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
     assert with_others.convolution is not None
     waits = with_others.convolution.call_us + with_others.convolution.growth_us * given["calls_before"]
-    assert base_us(given, with_others) + waits.to_numpy() == pytest.approx(given["latency_us"].to_numpy(), rel=0.1)
+    assert forms.base_us(given, with_others) + waits.to_numpy() == pytest.approx(
+        given["latency_us"].to_numpy(), rel=0.1
+    )
 
 
 def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The constants that ship have every kind of field: memories, generations, gaps."""
     requested = []
 
-    def fitted(rows: object) -> FormConstants:
+    def fitted(rows: object) -> forms.FormConstants:
         requested.append(rows)
-        return shipped_forms()
+        return forms.shipped_forms()
 
     rows = usable(table(product_rows((A100, V100)), add_rows())).rows
     monkeypatch.setattr(forms, "fit_forms", fitted)
@@ -102,6 +94,6 @@ def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypat
     first, again = keep(rows, tmp_path), keep(rows, tmp_path)
     assert len(requested) == 1
     assert first == again
-    assert again.gemm == shipped_forms().gemm
+    assert again.gemm == forms.shipped_forms().gemm
     assert again.memory == default_memory_constants()
     assert again.convolution == default_convolution_constants()
