@@ -8,8 +8,8 @@
     python -m research.benchmarks.learned --part val  judged on the validation runs, without a look at the test runs
 
 A record (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
-configuration; a changed program is given, not noticed: delete the folders of its rows. Splits by default: the six of
-issue 5. SPLIT+NAME also trains on datasets/NAME, programs that are tested on left out: `--splits workload+cpu-unseen`.
+configuration; a changed program is given, not noticed: delete the folders of its rows. Splits by default: six of
+cpu-gloo. SPLIT+NAME also trains on datasets/NAME, programs that are tested on left out: `--splits workload+cpu-unseen`.
 F, the row another-recording: one recording predicts another of the same run.
 """
 

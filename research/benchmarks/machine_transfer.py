@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn import build_model, fit, keep_what_helps
-from gnnperf.gnn.data.prepare import PreparedData, Step, prepare
+from gnnperf.gnn.data.prepare import Step, prepare
 from gnnperf.gnn.data.recordings import Repeats, read_recordings
 from gnnperf.gnn.data.runs import read_run, run_of, typical
 from gnnperf.gnn.data.source import source_runs

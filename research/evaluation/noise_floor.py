@@ -3,8 +3,8 @@
 repeat 1   step 0..3 aligned by content, each node's latency averaged     predicted
 repeat 2   likewise                                                        measured     and the other way round
 
-No model can be shown to be better than this: its labels are one such recording. The metrics are those of issue 5,
-fixed before any model is trained.
+No model can be shown to be better than this: its labels are one such recording. The metrics were
+fixed before any model was trained.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Errors of a row as sums per run and seed, so that whole runs and seeds can be drawn: a draw costs one product.
 
-The metric was fixed before any model was trained (issue 5): exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
+The metric was fixed before any model was trained: exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
 """
 
 from __future__ import annotations
