@@ -160,6 +160,7 @@ def replaced(words: Sequence[str]) -> list[str]:
     """With what is run in place of what the page leaves open."""
     result = []
     for word in words:
+        word = word.replace("train.py", "program.py") if "record" in words else word
         for form, value in REPLACED:
             word = re.sub(form, value, word)
         result.append(str(Path(word).expanduser()) if word.startswith("~") else word)
@@ -196,7 +197,7 @@ def share(folder: Path) -> None:
     for line in (
         f"gnnperf predict {TRACE} --out predicted --quiet",
         "gnnperf capture program.py --ranks 2 --out captured",
-        "python train.py experiment=demo out=model",
+        "python train.py out=model",
         "python train.py --multirun experiment=gnn,mlp,trees data.axis=workload out=grid cells=grid/records",
     ):
         code, _, errors = called(line.split(), folder)
