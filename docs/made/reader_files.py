@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from docs.made.calls import called
+from docs.made.command_classes import every_command
 from docs.made.markdown import blocks
 from docs.made.pages import ROOT
 from tests.trace.nsight_files import Export, step
@@ -28,7 +29,8 @@ RUNS_PER_PART = {"train": 3, "val": 1, "test": 1}  # of the small data sets
 RUNS = ("my_runs", "mine", "runs_there")  # of the reader, next to what an earlier command records there
 PAIRS = 2  # of runs before and after a change
 REPLACED = (  # what a page leaves open -> what is run
-    (r"cluster=NAME", "cluster=dgx_a100"), (r"\bNAME\b", "h100_sxm"), (r"^(trace=)?(TRACE|PATH|\.\.\.)$", r"\1traces"),
+    (r"cluster=NAME", "cluster=dgx_a100"), (r"\bNAME\b", "h100_sxm"),
+    (r"^(trace=)?(TRACE|PATH)$|^(trace=)\.\.\.$", r"\1\3traces"),
     (r"\bOTHER_FOLDER\b", "outputs/other"), (r"\bFOLDER\b", "outputs/own"),
     (r"\b(FILE|CHECKPOINT)\b", "runs/model/checkpoint.pt"), (r"\bSCRIPT\b|\bgpt\.py$|train_gpt\.py", "program.py"),
     (r"data\.path=DIR", "data.path=my_runs"), (r"\bDIR\b", "made"), (r"\bN$", "1"), (r"\bEDIT\b", "batch=2x"),
@@ -102,7 +104,7 @@ def _two_recordings(path: Path, _shared: Path, _page: str) -> None:
     """Two files of one rank, recorded at different times."""
     path.mkdir()
     for number, run in enumerate(sorted(ONE_GPU.parent.iterdir())):
-        (path / f"host_{number}.pt.trace.json.gz").symlink_to(run / "rank_0.kineto.json.gz")
+        shutil.copyfile(run / "rank_0.kineto.json.gz", path / f"host_{number}.pt.trace.json.gz")
 
 
 def _own_runs(source: str) -> Maker:
@@ -141,7 +143,8 @@ FILES: dict[str, Maker] = {
     "runs/big/steps_100-139": _first_window,
     **{f"runs/{name}/checkpoint.pt": _shared("model/checkpoint.pt") for name in ("model", "mine")},
     **{f"outputs/{name}": _shared("predicted") for name in ("own", "other", "a", "b", "larger")},
-    **{f"outputs/predict/{name}": _shared("predicted") for name in ("main", "branch", "a", "b", "before")},
+    **{f"outputs/predict/{name}": _shared("predicted") for name in ("a", "b", "before")},
+    **{f"outputs/predict/{name}": _shared("planned") for name in ("main", "branch")},
     "outputs/learned": _shared("grid/records"),
     "outputs/grid/cells": _shared("grid/records"),
     "captured/mine": _shared("captured"),
@@ -157,9 +160,11 @@ FILES: dict[str, Maker] = {
 
 
 def replaced(words: Sequence[str]) -> list[str]:
-    """With what is run in place of what the page leaves open."""
+    """With what is run in place of what the page leaves open; a table measured on this machine is of no GPU."""
     result = []
     for word in words:
+        if word == "..." or (word.startswith("hardware=") and any(other.startswith("measured=") for other in words)):
+            continue
         word = word.replace("train.py", "program.py") if "record" in words else word
         for form, value in REPLACED:
             word = re.sub(form, value, word)
@@ -196,6 +201,7 @@ def share(folder: Path) -> None:
     _calibrated(folder / "calibration")
     for line in (
         f"gnnperf predict {TRACE} --out predicted --quiet",
+        "gnnperf predict --plan llama2_70b_fsdp --gpu h100_sxm --out planned --quiet",
         "gnnperf capture program.py --ranks 2 --out captured",
         "python train.py out=model",
         "python train.py --multirun experiment=gnn,mlp,trees data.axis=workload out=grid cells=grid/records",
@@ -224,7 +230,7 @@ def prepare(folder: Path, shared: Path) -> None:
 
 
 def _link_checkout(folder: Path) -> None:
-    for name in ("predict.py", "train.py", "examples", "conf", "research"):
+    for name in ("predict.py", "train.py", "examples"):
         (folder / name).symlink_to(ROOT / name)
 
 
@@ -243,6 +249,7 @@ def _small_data_set(source: Path, target: Path) -> None:
     )
     names = {name.rpartition("/")[0] for split in splits.values() for part in split.values() for name in part}
     names |= {pair[side] for pair in pairs for side in "ab"}
+    names |= set(re.findall(rf"datasets/{source.name}/([^/ ]+)", " ".join(map(str, every_command()))))
     _written(target / "splits.json", json.dumps(splits))
     _written(target / "interventions.json", json.dumps({"pairs": pairs}))
     for path in source.iterdir():
