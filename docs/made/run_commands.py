@@ -47,8 +47,8 @@ def main(pages: Sequence[str]) -> int:
     classes = [(command, *class_of(command)) for command in every_command()]
     if not os.environ.get(MIRROR):
         why = f"reads public data, and {MIRROR} is not set"
-        classes = [(command, Where.nowhere, why) if PUBLIC.match(str(command)) else (command, *rest)
-                   for command, *rest in classes]  # fmt: skip
+        classes = [(command, Where.nowhere, why) if PUBLIC.match(str(command)) else (command, where, reason)
+                   for command, where, reason in classes]  # fmt: skip
     here = [command for command, where, _ in classes if where is Where.here and _is_among(command, pages)]
     with tempfile.TemporaryDirectory() as folder:
         shared = Path(folder)
