@@ -68,6 +68,7 @@ if __name__ == "__main__":
     step = build()
     for _ in range(40):
         step()
+    dist.barrier()
     dist.destroy_process_group()
 """
 Maker = Callable[[Path, Path, str], None]  # the file, the folder of what all pages share, the text of the page
