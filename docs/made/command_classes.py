@@ -24,7 +24,7 @@ class Where(StrEnum):
     """Where a command runs."""
 
     here = "run"
-    elsewhere = "run by a test or by CI"
+    in_tests = "run by a test or by CI"
     nowhere = "not run"
     unknown = "in no class"
 
@@ -42,16 +42,16 @@ class Shown:
 
 # The first pattern that a command matches states where it runs, and why.
 CLASSES = (
-    (r"make (test|format)$", Where.elsewhere, ".ci/run: make test, whose linters check the format"),
-    (r"make demo$", Where.elsewhere, ".ci/run"),
-    (r"make environment$", Where.elsewhere, ".ci/run: make test needs it"),
-    (r"make docs$", Where.elsewhere, "tests/docs/test_site.py builds the site"),
-    (r"python -m docs\.made\.(features|leaderboard)\b", Where.elsewhere, "tests/docs/test_made.py"),
-    (r"python -m docs\.made\.screenshots", Where.elsewhere, "tests/docs/test_readme.py takes them, where Chromium is"),
-    (r"python -m docs\.made\.run_commands", Where.elsewhere, ".ci/run"),
-    (r"python -m docs\.made\.tutorial", Where.elsewhere, "tests/docs/test_tutorial.py"),
-    (r"python -m pytest ", Where.elsewhere, ".ci/run: make test"),
-    (r"python -m research\.benchmarks\.fuzz$", Where.elsewhere, ".ci/run"),
+    (r"make (test|format)$", Where.in_tests, ".ci/run: make test, whose linters check the format"),
+    (r"make demo$", Where.in_tests, ".ci/run"),
+    (r"make environment$", Where.in_tests, ".ci/run: make test needs it"),
+    (r"make docs$", Where.in_tests, "tests/docs/test_site.py builds the site"),
+    (r"python -m docs\.made\.(features|leaderboard)\b", Where.in_tests, "tests/docs/test_made.py"),
+    (r"python -m docs\.made\.screenshots", Where.in_tests, "tests/docs/test_readme.py takes them, where Chromium is"),
+    (r"python -m docs\.made\.run_commands", Where.in_tests, ".ci/run"),
+    (r"python -m docs\.made\.tutorial", Where.in_tests, "tests/docs/test_tutorial.py"),
+    (r"python -m pytest ", Where.in_tests, ".ci/run: make test"),
+    (r"python -m research\.benchmarks\.fuzz$", Where.in_tests, ".ci/run"),
     (r"python -m research\.benchmarks\b", Where.nowhere, "a benchmark of minutes to hours, measured by hand"),
     (r"gnnperf improvement outputs/learned\S* .*--split size |gnnperf improvement outputs/learned-bucket",
      Where.nowhere, "reads the records of such a benchmark"),
@@ -81,7 +81,7 @@ def every_command() -> list[Shown]:
 def class_of(command: Shown) -> tuple[Where, str]:
     """Where it runs, and why not here."""
     if command.words in _in_tests():
-        return Where.elsewhere, "tests/docs/test_tutorial.py, test_readme.py: with their output"
+        return Where.in_tests, "tests/docs/test_tutorial.py, test_readme.py: with their output"
     return next(((where, why) for form, where, why in CLASSES if re.match(form, str(command))), (Where.unknown, ""))
 
 

@@ -60,7 +60,7 @@ def main(pages: Sequence[str]) -> int:
     for command in unknown:
         print(f"in no class of docs/made/command_classes.py: {command.page}: {command}")
     print(f"\nrun: {len(outcomes)}, of which {len(failed)} failed")
-    for kind in (Where.elsewhere, Where.nowhere):
+    for kind in (Where.in_tests, Where.nowhere):
         reasons = Counter(why for _, where, why in classes if where is kind)
         print(
             f"{kind}: {reasons.total()}", *(f"  {number:3d}  {why}" for why, number in reasons.most_common()), sep="\n"

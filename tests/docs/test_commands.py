@@ -126,7 +126,7 @@ def test_every_command_runs_or_has_a_reason_not_to() -> None:
     assert places[Where.here] > 150 and places[Where.nowhere] - benchmarks < 20
     assert class_of(Shown("a.md", ("make", "bench")))[0] is Where.unknown
     tested = {
-        name for where, why in classes.values() if where is Where.elsewhere for name in re.findall(r"test_\w+\.py", why)
+        name for where, why in classes.values() if where is Where.in_tests for name in re.findall(r"test_\w+\.py", why)
     }
     assert len(tested) >= 4 and all((ROOT / "tests/docs" / name).is_file() for name in tested)
 
