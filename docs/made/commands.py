@@ -37,6 +37,12 @@ def command_page() -> str:
             os.environ["COLUMNS"] = before
 
 
+def help_texts() -> dict[str, str]:
+    """Of gnnperf and of each command."""
+    parser = parser_of([])
+    return {command.prog: command.format_help() for command in [parser, *_commands(parser)]}
+
+
 def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """Subcommands that do something, by name; one that only groups others stands by them."""
     for action in parser._actions:

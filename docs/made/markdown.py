@@ -47,10 +47,14 @@ def blocks(text: str) -> list[Block]:
     return _taken_apart(text).blocks
 
 
+def prose(text: str) -> str:
+    """The lines outside of blocks."""
+    return "\n".join(_taken_apart(text).prose)
+
+
 def links(text: str) -> list[str]:
     """Targets of links and images outside of code."""
-    prose = re.sub(r"`[^`\n]*`", "", "\n".join(_taken_apart(text).prose))
-    return _LINK.findall(prose)
+    return _LINK.findall(re.sub(r"`[^`\n]*`", "", prose(text)))
 
 
 def anchors(text: str) -> set[str]:

@@ -9,10 +9,14 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from docs.made.markdown import Block, blocks
+from docs.made.markdown import Block, blocks, prose
 
 SHELLS = ("sh", "bash", "console", "")
 PROGRAMS = ("gnnperf ", "python ", "torchrun ", "srun ", "make ")
+_NAME = re.compile(  # a command without what it takes: gnnperf ops predict, gnnperf coverage --choose N, predict.py
+    r"gnnperf [a-z-]+( [a-z-]+)?( --[a-z-]+( N| 1| gpu| a b)?)?|gnnperf record (--out DIR --|-- COMMAND)"
+    r"|python (predict\.py|-m research\.fitting\S*)"
+)
 _REMARK = re.compile(r"(?<=\S)\s{2,}(?![-\\]).*$")
 
 
@@ -21,6 +25,13 @@ def commands_of(text: str) -> Iterator[list[str]]:
     for block in blocks(text):
         if block.language in SHELLS:
             yield from (_words(line) for line in _lines(block))
+
+
+def commands_within(text: str) -> Iterator[list[str]]:
+    """Words of commands in the prose and in tables, in backticks; a name of a command or of an option is none."""
+    for span in re.findall(r"`([^`\n]+)`", prose(text)):
+        if span.startswith(PROGRAMS) and not _NAME.fullmatch(span):
+            yield _words(span)
 
 
 def _lines(block: Block) -> Iterator[str]:

@@ -94,8 +94,8 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
     windows = []
     with (
+        replacing_folder(out) as temporary,  # makes the parent
         TemporaryDirectory(dir=out.resolve().parent, prefix=".windows-") as scratch,
-        replacing_folder(out) as temporary,
     ):
         for window in each(split(path, Path(scratch), budget_bytes, steps), "importing", "windows"):
             name = window.file.parent.name

@@ -1,17 +1,25 @@
-"""Commands on pages are commands: options exist, keys exist, values are of their type. Nothing runs."""
+"""Commands on pages are commands: options and keys exist, values are of their type; each is run, or a reason is given.
+
+docs.made.run_commands runs them, after the tests: a renamed option is detected here already.
+"""
 
 from __future__ import annotations
 
 import re
 import runpy
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override
 
+from docs.made.calls import called
+from docs.made.command_classes import Shown, Where, class_of, every_command
 from docs.made.pages import DOCS, DOCUMENTS, ROOT
+from docs.made.reader_files import provide, replaced
 from docs.made.shell import commands_of
 from gnnperf.cli import parser_of
 from gnnperf.core.errors import InputError
@@ -108,3 +116,39 @@ def test_forms_and_remarks_of_the_readme_are_understood() -> None:
         ["python", "predict.py", "mode=a", "whatif=[{batch:{factor:2}}]", "data.op_tables=[]"]
     ]
     assert list(commands_of("```sh\ngnnperf a \\\n  --b c # why\n```\n")) == [["gnnperf", "a", "--b", "c"]]
+
+
+def test_every_command_runs_or_has_a_reason_not_to() -> None:
+    classes = {str(command): class_of(command) for command in every_command()}
+    assert [line for line, (where, _) in classes.items() if where is Where.unknown] == []
+    places = Counter(where for where, _ in classes.values())
+    benchmarks = sum(line.startswith("python -m research.benchmarks") for line in classes)
+    assert places[Where.here] > 150 and places[Where.nowhere] - benchmarks < 20
+    assert class_of(Shown("a.md", ("make", "bench")))[0] is Where.unknown
+    tested = {
+        name for where, why in classes.values() if where is Where.in_tests for name in re.findall(r"test_\w+\.py", why)
+    }
+    assert len(tested) >= 4 and all((ROOT / "tests/docs" / name).is_file() for name in tested)
+
+
+def test_what_a_page_leaves_open_is_filled_in(tmp_path: Path) -> None:
+    words = replaced(["gnnperf", "predict", "TRACE", "--gpu", "NAME", "--checkpoint", "FILE"])
+    assert words[2:] == ["traces", "--gpu", "h100_sxm", "--checkpoint", "runs/model/checkpoint.pt"]
+    provide(words[:5], tmp_path, tmp_path, "")
+    assert (tmp_path / "traces" / "rank_1.kineto.json.gz").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["traces"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [
+        (["gnnperf", "devices", ">", "devices.txt"], 0, "h100_sxm"),
+        (["python", "train.py", "trase=a"], 2, "trase"),
+        (["python", "-m", "no.such.module"], 1, "Traceback"),
+    ],
+)
+def test_a_command_ends_with_its_exit_code(words: list[str], code: int, printed: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").symlink_to(ROOT / "train.py")
+    result, out, err = called(words, tmp_path)
+    assert result == code and printed in out + err
+    assert (tmp_path / "devices.txt").is_file() == (">" in words)

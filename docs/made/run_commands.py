@@ -1,0 +1,115 @@
+"""Run every command of README, the pages and the help texts, on small inputs: each must end as its page states.
+
+python -m docs.made.run_commands              all, in two processes
+python -m docs.made.run_commands train.md     those of some pages
+
+The commands of a page run in order, in a folder of its own. docs/made/reader_files.py has what they read and what
+stands for words like TRACE. Trainings get one epoch, searches of settings two trials, calibrations the shortest time,
+recordings two ranks (docs/made/calls.py). docs/made/command_classes.py lists what tests or CI run, and what is not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from docs.made.calls import called
+from docs.made.command_classes import Shown, Where, class_of, every_command
+from docs.made.pages import ROOT
+from docs.made.reader_files import prepare, provide, replaced, share
+
+NUM_PROCESSES, LAST_LINES = 2, 8
+# Exit codes that a page states, next to 0.
+STATED = ((r"--max-step-ms|--max-regression", 4), (r"max_uncovered_share", 3))
+MIRROR, PUBLIC = "GNNPERF_DATA_MIRROR", re.compile(r"gnnperf data fetch|python -m research\.fitting\.cdna")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended: its seconds, and what is wrong; "": nothing."""
+
+    command: Shown
+    seconds: float
+    wrong: str
+
+
+def main(pages: Sequence[str]) -> int:
+    """Run, print what fails and the counts; 1 where any fails or is in no class."""
+    classes = [(command, *class_of(command)) for command in every_command()]
+    if not os.environ.get(MIRROR):
+        why = f"reads public data, and {MIRROR} is not set"
+        classes = [(command, Where.nowhere, why) if PUBLIC.match(str(command)) else (command, where, reason)
+                   for command, where, reason in classes]  # fmt: skip
+    here = [command for command, where, _ in classes if where is Where.here and _is_among(command, pages)]
+    with tempfile.TemporaryDirectory() as folder:
+        shared = Path(folder)
+        os.environ["HOME"] = str(shared / "home")
+        share(shared)
+        outcomes = _all(here, shared)
+    failed = [outcome for outcome in outcomes if outcome.wrong]
+    unknown = [command for command, where, _ in classes if where is Where.unknown]
+    for command in unknown:
+        print(f"in no class of docs/made/command_classes.py: {command.page}: {command}")
+    print(f"\nrun: {len(outcomes)}, of which {len(failed)} failed")
+    for kind in (Where.in_tests, Where.nowhere):
+        reasons = Counter(why for _, where, why in classes if where is kind)
+        print(
+            f"{kind}: {reasons.total()}", *(f"  {number:3d}  {why}" for why, number in reasons.most_common()), sep="\n"
+        )
+    return int(bool(failed or unknown))
+
+
+def _is_among(command: Shown, pages: Sequence[str]) -> bool:
+    return not pages or any(command.page.endswith(page) for page in pages)
+
+
+def _all(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
+    """Page by page, those with most commands first."""
+    by_page: dict[str, list[Shown]] = {}
+    for command in commands:
+        by_page.setdefault(command.page, []).append(command)
+    order = sorted(by_page.values(), key=len, reverse=True)
+    with ProcessPoolExecutor(NUM_PROCESSES, mp_context=get_context("spawn")) as pool:
+        return [outcome for outcomes in pool.map(_page, order, [shared] * len(order)) for outcome in outcomes]
+
+
+def _page(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
+    name = commands[0].page
+    folder = shared / "pages" / re.sub(r"\W", "_", name)
+    folder.parent.mkdir(exist_ok=True)
+    prepare(folder, shared)
+    text = (ROOT / name).read_text(encoding="utf-8") if name.endswith(".md") else name
+    outcomes = []
+    for command in commands:
+        outcomes.append(outcome := _run(command, folder, shared, text))
+        print(f"{outcome.seconds:6.1f} s  {name}: {command}\n{outcome.wrong}", end="", flush=True)
+    return outcomes
+
+
+def _run(command: Shown, folder: Path, shared: Path, text: str) -> Outcome:
+    words, start_s = replaced(command.words), time.monotonic()
+    try:
+        provide(words, folder, shared, text)
+        code, out, err = called(words, folder)
+    except Exception as error:  # of one command: the others run
+        code, out, err = 1, "", repr(error)
+    allowed = {0} | {code for form, code in STATED if re.search(form, str(command))}
+    if code in allowed and "Traceback (most recent call last)" not in out + err:
+        return Outcome(command, time.monotonic() - start_s, "")
+    last = "\n".join(f"    {line}" for line in (out + err).splitlines()[-LAST_LINES:])
+    return Outcome(
+        command, time.monotonic() - start_s, f"  FAILED with exit code {code}\n  {' '.join(words)}\n{last}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
