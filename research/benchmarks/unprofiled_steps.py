@@ -38,12 +38,12 @@ def predictions_us(recording: Recording) -> tuple[float, ...]:
     graph, request = load_graph(recording.path, None), Request(trace=recording.path)
     setup = setup_of(graph, request)
     assert isinstance(setup, Setup) and setup.measured is not None, "a recorded run starts from its trace"
-    kept = setup.step_prediction(setup.predict())
+    recorded = setup.step_prediction(setup.predict())
     removed = predicted(graph, Request(trace=recording.path, profiler=Profiler.remove))
     blind = predicted(graph, Request(trace=recording.path, evidence=TraceEvidence.none))
 
-    typical_us = from_cost(kept, setup.measured, setup.question, typical_cost(graph.runs_on_gpu))
-    return kept.step_time_us, removed.step_time_us, typical_us, blind.step_time_us
+    typical_us = from_cost(recorded, setup.measured, setup.question, typical_cost(graph.runs_on_gpu))
+    return recorded.step_time_us, removed.step_time_us, typical_us, blind.step_time_us
 
 
 def left_out_us(runs: Sequence[Recording]) -> np.ndarray:

@@ -76,8 +76,8 @@ class SegmentedGraph:
             for name, values in self.data[node_type].items():
                 data[node_type][name] = values[chosen] if isinstance(values, torch.Tensor) else len(own)  # num_nodes
         for edge_type, (src, dst) in self.edges.items():
-            kept = hops[dst] < self.num_hops  # no inner node needs messages to the outermost ones
-            data[edge_type].edge_index = torch.from_numpy(np.stack([place[src[kept]], place[dst[kept]]]))
+            needed = hops[dst] < self.num_hops  # no inner node needs messages to the outermost ones
+            data[edge_type].edge_index = torch.from_numpy(np.stack([place[src[needed]], place[dst[needed]]]))
         inner = {t: torch.from_numpy(hops[own] == 0) for t, own in rows.items()}
         for node_type in WORK:
             data[node_type].target = data[node_type].target.masked_fill(~inner[node_type], torch.nan)

@@ -71,9 +71,9 @@ def _type_of(kind: str) -> str:
 def _effects(one: Judged, usual: Mapping[str, float], types: Sequence[str]) -> list[float]:
     """log(predicted / measured) of the base, and by how much the corrections of each node type change it."""
     base_us = one.step.stored("base_us")
-    kept = one.residuals[1] * np.array([usual.get(kind, 0.0) for kind in one.kind])  # [num_nodes]
+    corrections = one.residuals[1] * np.array([usual.get(kind, 0.0) for kind in one.kind])  # [num_nodes]
     node_type = np.array([_type_of(kind) for kind in one.kind])
-    corrected = [np.where(node_type == name, kept, 0.0) for name in types]
+    corrected = [np.where(node_type == name, corrections, 0.0) for name in types]
     without, *others = (math.log(contended_step_time_us(one.step, base_us * np.exp(residual)) / one.step.step_us)
-                        for residual in (np.zeros(len(kept)), *corrected))  # fmt: skip
+                        for residual in (np.zeros(len(corrections)), *corrected))  # fmt: skip
     return [without, *(other - without for other in others)]
