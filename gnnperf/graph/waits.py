@@ -212,10 +212,10 @@ def _candidates(events: RankEvents, works: Works) -> pd.DataFrame:
     for moment, moments_ns in enumerate(_recorded_before(events, works, calls) if len(calls) else []):
         work = launches.last_per_stream(moments_ns)  # [num_streams, num_calls]
         row, column = np.nonzero(work >= 0)
-        works_before = work[row, column]
+        earlier = work[row, column]
         parts.append(pd.DataFrame({
-            "place": place[column], "stream": events.column("stream")[works.event[works_before]], "moment": moment,
-            "work": works_before, "call": calls[column], "held": works.end_ns[works_before] <= events.end_ns[calls[column]],
+            "place": place[column], "stream": events.column("stream")[works.event[earlier]], "moment": moment,
+            "work": earlier, "call": calls[column], "held": works.end_ns[earlier] <= events.end_ns[calls[column]],
         }))  # fmt: skip
     return pd.concat(parts[1:], ignore_index=True) if len(parts) > 1 else parts[0]
 
