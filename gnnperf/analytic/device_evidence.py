@@ -50,7 +50,6 @@ def shipped_evidence() -> tuple[Evidence, ...]:
 
 
 LEAST_ROWS = 256
-HALVES = ("bfloat16_matrix", "float16_matrix", "float16")  # dense rates of 16 bits, the first that a device has
 
 
 class Standing(StrEnum):
@@ -71,11 +70,6 @@ class DeviceEvidence:
     next_to: tuple[str, ...]  # the nearest measured devices: of the same chip, else of the same generation; () none
     same_chip: bool  # whether those have the same chip
     collective_models_name: str | None  # fitted models that its default cluster names; None: links by specification
-
-    @property
-    def half_flops_per_s(self) -> float | None:
-        """Dense rate of products in 16 bits; None: it has none."""
-        return next((self.device.flops_per_s[key] for key in HALVES if key in self.device.flops_per_s), None)
 
     @property
     def statement(self) -> str:

@@ -27,6 +27,7 @@ gnnperf devices
 gnnperf devices --json
 """
 WIDTH = 160
+HALVES = ("bfloat16_matrix", "float16_matrix", "float16")  # dense rates of 16 bits, the first that a device has
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -52,8 +53,9 @@ def _table(result: list[DeviceEvidence]) -> Table:
                   "rows that constants were fitted on, or what is next to it", "collectives")  # fmt: skip
     for one in result:
         device = one.device
+        half = next((rate for key in HALVES if (rate := device.flops_per_s.get(key))), float("nan"))
         numbers = (device.memory_bytes / 2**30, device.memory_bandwidth_bytes_per_s / 1e9,
-                   device.flops_per_s["float32"] / 1e12, (one.half_flops_per_s or float("nan")) / 1e12)  # fmt: skip
+                   device.flops_per_s["float32"] / 1e12, half / 1e12)  # fmt: skip
         sentences = [_short(number) for number in numbers]
         shown.add_row(device.name, device.architecture or "", *sentences, str(one.standing), one.statement,
                       one.collective_models_name or "specification")  # fmt: skip

@@ -83,10 +83,7 @@ def fit_constants(
 ) -> AnalyticConstants:
     """Constants of graphs of one kind of device; runs whose ranks share cores count only if there are no others.
 
-    Args:
-        graphs: with labels.
-        device: what they ran on.
-        calibrated: calls of the device's own op table (cpu.measured.read_calibrated_calls); CPU only.
+    Graphs have labels. `calibrated`: calls of the device's own op table (cpu.measured.read_calibrated_calls); CPU only.
     """
     every = list(graphs)
     result = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
@@ -110,11 +107,8 @@ def fit_host_overheads(
 
     Robust mean per (segment, op or runtime call) with enough samples, and per segment.
 
-    Args:
-        graphs: graphs with labels.
-        base: keeps what is not fitted, and segments that do not occur; None: the constants that ship.
-        min_samples: an op with fewer nodes in a segment backs off to the segment.
-        fence: of the robust mean.
+    `base` (None: the constants that ship) keeps what is not fitted, and segments that do not occur. An op with fewer
+    than `min_samples` nodes in a segment backs off to the segment. `fence` is of the robust mean.
     """
     start = base or default_constants()
     parts = [_labeled_hosts(g.nodes) for g in graphs]

@@ -80,14 +80,10 @@ def make_checkpoint(
     network: TypedGNN, model: ModelConfig, data: PreparedData, training: Mapping[str, Any],
     unseen: Mapping[str, Shares] | None = None,
 ) -> Checkpoint:  # fmt: skip
-    """A checkpoint of a trained network.
+    """A checkpoint of a network of this configuration, trained on these data.
 
-    Args:
-        network: the network, trained.
-        model: its configuration.
-        data: what it was trained on.
-        training: how, in JSON values (seed, optimizer settings).
-        unseen: kind of node -> what counts in other programs (training.folds); None: nothing.
+    `training`: how, in JSON values (seed, optimizer settings). `unseen`: kind of node -> what counts in other programs
+    (training.folds); None: nothing.
     """
     provenance = {
         "gnnperf": __version__,

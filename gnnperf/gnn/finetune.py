@@ -24,14 +24,9 @@ from gnnperf.gnn.settings import ModelConfig
 
 
 def load_start(path: Path, model: ModelConfig) -> Checkpoint:
-    """Read a checkpoint of `train.py`.
+    """Read a checkpoint of `train.py`, to fine-tune a network of this configuration.
 
-    Args:
-        path: the file.
-        model: configuration of the network to fine-tune.
-
-    Raises:
-        InputError: no such file, not a checkpoint, of another schema, damaged, or of another network.
+    Raises InputError: no such file, not a checkpoint, of another schema, damaged, or of another network.
     """
     start = load_checkpoint(path)
     for name in ("hidden_channels", "num_layers"):
@@ -45,9 +40,7 @@ def load_start(path: Path, model: ModelConfig) -> Checkpoint:
 def begin_from(network: TypedGNN, start: Checkpoint) -> TypedGNN:
     """Give a fresh network the weights of an earlier one, in place.
 
-    Args:
-        network: fresh, for the joined vocabulary (PreparedData of `start.earlier`), of a shape that load_start accepts.
-        start: the earlier one.
+    It is of the joined vocabulary (PreparedData of `start.earlier`), and of a shape that load_start accepts.
     """
     own, before = dict(network.named_parameters()), start.normalizer
     with torch.no_grad():

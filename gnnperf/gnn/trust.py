@@ -72,19 +72,15 @@ class Trust:
         if device not in self.devices:
             return np.zeros((2, len(nodes))), np.full(len(nodes), "device not in training", dtype=object)
         kernels = (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
-        is_known = self.known_share(texts_of(nodes["op_name"][kernels])) >= KNOWN_SHARE or not kernels.any()
+        programs = [set(ops) for ops in self.programs.values()]
+        known = set(texts_of(nodes["op_name"][kernels]).tolist()) & set().union(*programs)
+        is_known = not kernels.any() or any(known and len(known & ops) / len(known) >= KNOWN_SHARE for ops in programs)
         shares = [self.unseen.get(kind, NONE) for kind in trust_kinds(nodes, base_us)]
         held = np.array([(one.usual, one.scheduled) for one in shares]).reshape(-1, 2).T  # [2, num_nodes]
         weight = np.where(known_op & is_known, 1.0, held)
         reason = np.full(len(nodes), REASONS[Source.GNN] if is_known else "program not in training", dtype=object)
         reason[~known_op] = "op not in the vocabulary"
         return weight, reason
-
-    def known_share(self, op: np.ndarray) -> float:
-        """Largest share of these ops that one program has, of those that any program has; 0 where none has any."""
-        programs = [set(ops) for ops in self.programs.values()]
-        known = set(op.tolist()) & set().union(*programs)
-        return max((len(known & ops) / len(known) for ops in programs), default=0.0) if known else 0.0
 
 
 def fit_trust(steps: Iterable[Step], unseen: Mapping[str, Shares] | None = None) -> Trust:

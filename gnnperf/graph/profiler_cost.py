@@ -23,21 +23,13 @@ MOST_US = 1e4  # of one event
 
 @dataclass(frozen=True)
 class ProfilerCost:
-    """Microseconds that one event adds to a step.
+    """Microseconds that one event adds to a step."""
 
-    Attributes:
-        op_us: an op or an autograd range, before it opens and after it closes: outside of its own interval.
-        range_us: an annotation, likewise.
-        call_us: a runtime call, inside its own interval.
-        step_us: the mark between two steps, before the next one opens.
-        provenance: how these numbers were found.
-    """
-
-    op_us: float
-    range_us: float
-    call_us: float
-    step_us: float
-    provenance: str = ""
+    op_us: float  # an op or an autograd range, before it opens and after it closes: outside of its own interval
+    range_us: float  # an annotation, likewise
+    call_us: float  # a runtime call, inside its own interval
+    step_us: float  # the mark between two steps, before the next one opens
+    provenance: str = ""  # how these numbers were measured
 
     def __post_init__(self) -> None:
         """Refuse what no cost can be. Raises InputError: a cost is negative or not finite."""
@@ -58,11 +50,7 @@ TYPICAL_ON_CPU = ProfilerCost(0.84, 0.68, 0.0, 38.7, "typical: median of 372 ran
 def pooled_cost(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCost:
     """The geometric mean of a measured cost and the typical one: one short measurement errs as much as machines differ.
 
-    A measured 0 was less than its noise: it is the typical cost.
-
-    Args:
-        cost: of one card; None: none was measured: the typical cost.
-        typical: of machines of this kind.
+    A measured 0 was less than its noise: it is the typical cost, and so is a card without costs (None).
     """
     if cost is None:
         return typical
@@ -95,10 +83,6 @@ def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> ExecutionGrap
     """Take the profiler's own cost out of host latencies, of ops on a CPU device, and of the start of host collectives.
 
     Measured starts and step labels are still those of the recording: schedule the graph to get others.
-
-    Args:
-        graph: a graph with recorded labels.
-        cost: per event.
     """
     latency_us, lag_us = graph.nodes["latency_us"].to_numpy(), graph.edges["lag_us"].to_numpy()
     taken_us, lag_taken_us = profiler_us(graph, latency_us, lag_us, cost)
@@ -112,16 +96,9 @@ def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> ExecutionGrap
 def profiler_us(
     graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, cost: ProfilerCost
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the profiler's own cost is of measured times.
+    """([num_nodes], [num_edges]) what the profiler's own cost is of measured times, at most all of them.
 
-    Args:
-        graph: with the counts of opened events.
-        latency_us: [num_nodes] measured; NaN unknown.
-        lag_us: [num_edges] measured; NaN unknown.
-        cost: per event.
-
-    Returns:
-        ([num_nodes], [num_edges]) its part of them, at most all.
+    `latency_us` [num_nodes] and `lag_us` [num_edges] are measured, NaN unknown. The graph counts opened events.
     """
     due_us = node_cost_us(graph.nodes, cost)
     taken_us = _taken(graph.nodes, due_us, np.nan_to_num(latency_us))

@@ -73,21 +73,17 @@ def with_links_of(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph
     if INTER not in links and not leaves.any():
         return graph
     if INTER not in links:
-        graph, links = _with_inter(graph), {**links, INTER: graph.num_nodes}
+        links[INTER], edges = graph.num_nodes, EdgeList()
+        devices = np.flatnonzero((graph.nodes["node_type"] == NodeType.DEVICE).to_numpy())
+        edges.add(np.full(len(devices), graph.num_nodes), devices, Relation.CONNECTS)
+        nodes = [graph.nodes, node_table(1, node_type=str(NodeType.LINK), op_name=INTER, node_id=graph.num_nodes)]
+        graph = replace(graph, nodes=concat_tables(nodes), edges=concat_tables([graph.edges, edges.table()]))
     src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy(copy=True)
     crossed = np.full(graph.num_nodes, -1, dtype=np.int64)  # by comm node
     crossed[comm] = np.where(leaves, links[INTER], links[INTRA])
     own = (graph.edges["relation"] == Relation.CROSSES).to_numpy() & (crossed[src] >= 0)
     dst[own] = crossed[src[own]]
     return replace(graph, edges=graph.edges.assign(dst=dst))
-
-
-def _with_inter(graph: ExecutionGraph) -> ExecutionGraph:
-    link = node_table(1, node_type=str(NodeType.LINK), op_name=INTER, node_id=graph.num_nodes)
-    devices = np.flatnonzero((graph.nodes["node_type"] == NodeType.DEVICE).to_numpy())
-    edges = EdgeList()
-    edges.add(np.full(len(devices), graph.num_nodes), devices, Relation.CONNECTS)
-    return replace(graph, nodes=concat_tables([graph.nodes, link]), edges=concat_tables([graph.edges, edges.table()]))
 
 
 OP = FIELDS.index("op_name")

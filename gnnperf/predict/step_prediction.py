@@ -51,19 +51,12 @@ class WhatIfPrediction:
 
 @dataclass(frozen=True)
 class WithoutProfiler:
-    """The step as it runs without the profiler that recorded the trace.
+    """The step as it runs without the profiler that recorded the trace."""
 
-    Attributes:
-        step_time_us: predicted, of the same kind as the step's.
-        cost: what the profiler takes per event.
-        measured_us: median step that the recorder timed without it; None unknown.
-        is_removed: whether the prediction as a whole is without it (profiler=remove).
-    """
-
-    step_time_us: float
-    cost: ProfilerCost
-    measured_us: float | None
-    is_removed: bool
+    step_time_us: float  # predicted, of the same kind as the step's
+    cost: ProfilerCost  # what the profiler takes per event
+    measured_us: float | None  # median step that the recorder timed without it; None unknown
+    is_removed: bool  # whether the prediction as a whole is without it (profiler=remove)
 
     @property
     def error(self) -> float | None:
@@ -100,40 +93,23 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class Question:
-    """What was requested, and of what: everything about the prediction that no model decides.
+    """What was requested, and of what: everything about the prediction that no model decides."""
 
-    Attributes:
-        label: the measured step to compare with.
-        structure_step: ordinal of the step whose nodes are predicted.
-        mode: which predictors are used.
-        hardware, cluster: predicted for ("" for replay).
-        traced_hardware: the trace's own device ("" unknown).
-        same_hardware: whether the measured step ran on `hardware`.
-        provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
-        warnings: sentences that the user may have to act on, the most important first.
-        notes: facts that need no action.
-        placement: ranks, nodes and cluster, as a sentence; "" replay.
-        from_trace: whether latencies start from measurements of the trace.
-        step_scale: what scheduled step times are multiplied by; 1 except for forecasts.
-        device: the numbers of `hardware`; None: not known (replay).
-        traced_device: those of the trace's own device; None: not known.
-    """
-
-    label: StepLabel
-    structure_step: int
-    mode: Mode
-    hardware: str
-    cluster: str
-    traced_hardware: str
-    same_hardware: bool
-    provenance: dict[str, Any]
-    warnings: tuple[str, ...] = ()
-    device: DeviceSpec | None = None
-    traced_device: DeviceSpec | None = None
-    notes: tuple[str, ...] = ()
-    placement: str = ""
-    from_trace: bool = False
-    step_scale: float = 1.0
+    label: StepLabel  # the measured step to compare with
+    structure_step: int  # ordinal of the step whose nodes are predicted
+    mode: Mode  # which predictors are used
+    hardware: str  # predicted for
+    cluster: str  # likewise; "" for replay
+    traced_hardware: str  # the trace's own device ("" unknown)
+    same_hardware: bool  # whether the measured step ran on `hardware`
+    provenance: dict[str, Any]  # versions and hashes; never paths, user names or a trace's free-form metadata
+    warnings: tuple[str, ...] = ()  # sentences that the user may have to act on, the most important first
+    device: DeviceSpec | None = None  # the numbers of `hardware`; None: not known (replay)
+    traced_device: DeviceSpec | None = None  # those of the trace's own device; None: not known
+    notes: tuple[str, ...] = ()  # facts that need no action
+    placement: str = ""  # ranks, nodes and cluster, as a sentence; "" replay
+    from_trace: bool = False  # whether latencies start from measurements of the trace
+    step_scale: float = 1.0  # what scheduled step times are multiplied by; 1 except for forecasts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,12 +221,9 @@ def input_sha256(inputs: Path) -> dict[str, str]:
 
     Names are those that outputs may show (`trace.event_names`).
     """
-    folder = inputs if inputs.is_dir() else inputs.parent
-    files = (
-        sorted(p.relative_to(folder) for p in inputs.rglob("*") if p.is_file())
-        if inputs.is_dir()
-        else [Path(inputs.name)]
-    )
+    folder, files = inputs.parent, [Path(inputs.name)]
+    if inputs.is_dir():
+        folder, files = inputs, sorted(p.relative_to(inputs) for p in inputs.rglob("*") if p.is_file())
     shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
     return {name: sha256(folder / file) for name, file in zip(file_names(shown), shown, strict=True)}
 

@@ -94,25 +94,15 @@ class PriceConfig:
 
 @dataclass(frozen=True)
 class Throughput:
-    """A step time as rates, utilization and cost. None: unknown.
+    """A step time as rates, utilization and cost. None: unknown."""
 
-    Attributes:
-        step_us: of one step.
-        ranks: devices of the job.
-        work: of the step, over all ranks.
-        peak_flops_per_s: of one device, in the dtype of the work.
-        power_limit_w: of one device.
-        steps: of the requested run.
-        usd_per_gpu_hour: price of one device.
-    """
-
-    step_us: float
-    ranks: int
-    work: StepWork
-    peak_flops_per_s: float | None = None
-    power_limit_w: float | None = None
-    steps: float | None = None
-    usd_per_gpu_hour: float | None = None
+    step_us: float  # of one step
+    ranks: int  # devices of the job
+    work: StepWork  # of the step, over all ranks
+    peak_flops_per_s: float | None = None  # of one device, in the dtype of the work
+    power_limit_w: float | None = None  # of one device
+    steps: float | None = None  # of the requested run
+    usd_per_gpu_hour: float | None = None  # price of one device
 
     @property
     def samples_per_s(self) -> float | None:

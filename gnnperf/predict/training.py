@@ -35,16 +35,8 @@ class Trained:
 def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] = ()) -> Trained | None:
     """Write checkpoint.pt, errors.csv, curves, tables and figures; print the errors on held-out runs.
 
-    Args:
-        config: settings; each process of torchrun calls this.
-        onto: what is printed.
-        evaluations: what else is done with the trained network.
-
-    Returns:
-        The checkpoint and its errors; None in all but the first of several processes.
-
-    Raises:
-        InputError: data, split or start that cannot be used.
+    Each process of torchrun calls this. `evaluations` are what else is done with the trained network. None in all but
+    the first of several processes. Raises InputError: data, split or start that cannot be used.
     """
     # torch is imported after the configuration is known to be right: a typing error is reported at once
     from gnnperf.gnn import (

@@ -193,21 +193,15 @@ def splits(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame
 
     An octave is that of the larger of a rank's input and output, as nccl-tests count.
     """
-    odd = in_odd_octave(rows)
+    kinds, ranks = rows["kind"].to_numpy(object), rows["group_size"].to_numpy()
+    size = touched_bytes(kinds, rows["message_bytes"].to_numpy(float), ranks)
+    odd = np.floor(np.log2(size)).astype(int) % 2 == 1  # [n]
     if odd.any() and not odd.all():
         yield SIZES, rows[~odd], rows[odd]
     for place, here in (("inside", rows[rows["nodes"] == 1]), ("between machines", rows[rows["nodes"] > 1])):
         largest = here["group_size"] == here["group_size"].max()
         if len(set(here.loc[~largest, "group_size"])) > 1:  # one smaller group has no growth
             yield f"{GROUP} of {here['group_size'].max()} {place}", here[~largest], here[largest]
-
-
-def in_odd_octave(rows: pd.DataFrame) -> np.ndarray:
-    """[n] bool."""
-    kinds, ranks = rows["kind"].to_numpy(object), rows["group_size"].to_numpy()
-    size = touched_bytes(kinds, rows["message_bytes"].to_numpy(float), ranks)
-    odd: np.ndarray = np.floor(np.log2(size)).astype(int) % 2 == 1
-    return odd
 
 
 def fitted_us(train: pd.DataFrame, test: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:

@@ -94,7 +94,8 @@ def fit_forms(rows: pd.DataFrame) -> FormConstants:
     for family, places in products.groupby(families(products)).indices.items():
         part = products.iloc[places]
         part = part[part["method"] == part["method"].value_counts().index[0]]
-        gemm[str(family)] = fit_for_others(_first_of_each(part))
+        mixed = part.sample(frac=1.0, random_state=0)
+        gemm[str(family)] = fit_for_others(mixed[mixed.groupby("device").cumcount() < FITTED_ROWS].sort_index())
     devices = {str(name): spec_of(str(name)) for name in rows["device"].unique()}
     memory = fit_memory_constants(streams, devices, FOLD) if len(streams) else None
     convolved, convolution = rows[forms == CONVOLUTION], None
@@ -143,11 +144,6 @@ def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, con
 def on_lanes(gemm: Mapping[str, Members]) -> Mapping[str, Members]:
     """Constants of every family, where only products on lanes were measured: theirs."""
     return {VECTOR_BATCHED: gemm[VECTOR], MATRIX: gemm[VECTOR], **gemm}
-
-
-def _first_of_each(rows: pd.DataFrame) -> pd.DataFrame:
-    mixed = rows.sample(frac=1.0, random_state=0)
-    return mixed[mixed.groupby("device").cumcount() < FITTED_ROWS].sort_index()
 
 
 # Constants of the closed forms for folds that leave GPUs out, fitted once and kept by fingerprint.

@@ -94,12 +94,6 @@ def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
     return [(float(n), float(np.median(latency[known & (kernels == n)]))) for n in np.unique(kernels[known])]
 
 
-def _in_steps(graph: ExecutionGraph) -> ExecutionGraph:
-    """The graph without latencies of nodes outside of steps: there the profiler starts and stops."""
-    inside = graph.nodes["step"] >= 0
-    return replace(graph, nodes=graph.nodes.assign(latency_us=graph.nodes["latency_us"].where(inside)))
-
-
 def main() -> None:
     """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
@@ -107,7 +101,9 @@ def main() -> None:
     result = [without_profiler(graph, COST) for graph in graphs(mirror())]
     result += [without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)
                for run in sorted(RECORDED.glob("*/*/run.json"))]  # fmt: skip
-    result = [_in_steps(graph) for graph in result]
+    # Without latencies of nodes outside of steps: there the profiler starts and stops.
+    result = [replace(graph, nodes=graph.nodes.assign(
+        latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))) for graph in result]  # fmt: skip
     fitted = fit_host_overheads(result, base, min_samples=MIN_SAMPLES)
     fitted = fit_graph_launches([*result, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(result, "gpu", fitted))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))

@@ -237,7 +237,9 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
 
     Recordings that only `out` holds are kept, and so are its examples.
     """
-    result = {spec.name: _accepted(plan, spec.name, (raw, out)) for spec in plan.runs}
+    every = range(1, plan.repeats + 1)
+    result = {spec.name: [repeat for repeat in every if recorded_in(recording_name(spec.name, repeat), (raw, out))]
+              for spec in plan.runs}  # fmt: skip
     result = {name: repeats for name, repeats in result.items() if repeats}
     if not result:
         raise InputError("holds no accepted recording", where=str(raw), remedy=f"record the plan {plan.name} first")
@@ -250,7 +252,8 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
     copy_calibration(raw, out)
     cards = {name: _card(out / name) for name in names}
     size_bytes = sum(file.stat().st_size for name in names for file in (out / name).iterdir())
-    splits = {axis: _with_repeats(parts, result) for axis, parts in _axes(plan, cards).items()}
+    splits = {axis: {part: [recording_name(name, repeat) for name in runs for repeat in result[name]]
+                     for part, runs in parts.items()} for axis, parts in _axes(plan, cards).items()}  # fmt: skip
     files.write_json(out / SPLITS, splits)
     files.write_json(out / PAIRS, {"pairs": _pairs(plan)})
     card = dataset_card(plan, out.name, cards, splits, size_bytes)
@@ -272,17 +275,6 @@ def _of(plan: Plan, result: Mapping[str, object]) -> Plan:
     runs = tuple(spec for spec in plan.runs if spec.name in result)
     pairs = tuple(pair for pair in plan.pairs if pair.a.name in result and pair.b.name in result)
     return replace(plan, runs=runs, splits=splits, pairs=pairs)
-
-
-def _accepted(plan: Plan, run: str, folders: Sequence[Path]) -> list[int]:
-    return [repeat for repeat in range(1, plan.repeats + 1) if recorded_in(recording_name(run, repeat), folders)]
-
-
-def _with_repeats(parts: Split, result: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
-    return {
-        part: [recording_name(name, repeat) for name in names for repeat in result[name]]
-        for part, names in parts.items()
-    }
 
 
 def _axes(plan: Plan, cards: Mapping[str, Any]) -> dict[str, Split]:

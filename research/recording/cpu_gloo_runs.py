@@ -232,15 +232,12 @@ LARGER_TABLE = ((Dlrm(tables=4, rows=100_000, dim=32, batch=1024), 400_000),)
 
 
 def pairs() -> tuple[Pair, ...]:
-    return (*_sleeps(), *_links(), *_repeats(), *_slow_ranks(), *_sizes(), *_blocking())
+    return (*_sleeps(), *_links(), *_repeats(), *_sizes(), *_blocking())
 
 
 def _sleeps() -> list[Pair]:
-    result = []
-    for number, sleep in enumerate(SLEEPS):
-        a = RunSpec(PAIRED[number % len(PAIRED)])
-        result.append(Pair(Change.SLEEP, a, replace(a, sleep=sleep), sleep.edit))
-    return result
+    runs = [(RunSpec(PAIRED[number % len(PAIRED)]), sleep) for number, sleep in enumerate(SLEEPS)]
+    return [Pair(Change.SLEEP, a, replace(a, sleep=sleep), sleep.edit) for a, sleep in runs]
 
 
 def _links() -> list[Pair]:
@@ -252,15 +249,10 @@ def _links() -> list[Pair]:
 
 
 def _repeats() -> list[Pair]:
-    return [_repeat(Change.REPEAT, PAIRED[program], times, None) for program, times in REPEATS]
-
-
-def _slow_ranks() -> list[Pair]:
-    """On one rank, for which the other waits."""
-    return [
-        _repeat(Change.SLOW_RANK, PAIRED[program], 2 * times, number % 2)
-        for number, (program, times) in enumerate(REPEATS)
-    ]
+    """On all ranks, then on one rank, for which the other waits."""
+    runs = [(number % 2, PAIRED[program], times) for number, (program, times) in enumerate(REPEATS)]
+    return [*(_repeat(Change.REPEAT, program, times, None) for _, program, times in runs),
+            *(_repeat(Change.SLOW_RANK, program, 2 * times, rank) for rank, program, times in runs)]  # fmt: skip
 
 
 def _repeat(change: Change, program: Workload, times: int, rank: int | None) -> Pair:
@@ -270,14 +262,10 @@ def _repeat(change: Change, program: Workload, times: int, rank: int | None) -> 
 
 
 def _sizes() -> list[Pair]:
-    result = []
-    for program, batch in LARGER_BATCH:
-        larger = replace(program, batch=batch)  # type: ignore[type-var]
-        result.append(Pair(Change.SIZE, RunSpec(program), RunSpec(larger), {"parameter": "batch", "to": batch}))
-    for table, rows in LARGER_TABLE:
-        result.append(
-            Pair(Change.SIZE, RunSpec(table), RunSpec(replace(table, rows=rows)), {"parameter": "rows", "to": rows})
-        )
+    result, tables = [], [(table, "rows", rows) for table, rows in LARGER_TABLE]
+    for program, name, to in [*((program, "batch", batch) for program, batch in LARGER_BATCH), *tables]:
+        larger = replace(program, **{name: to})  # type: ignore[type-var]
+        result.append(Pair(Change.SIZE, RunSpec(program), RunSpec(larger), {"parameter": name, "to": to}))
     return result
 
 

@@ -26,7 +26,8 @@ BLOCK = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 
 def front_matter(folder: Path) -> str:
     """License, size, tasks and tables, of what the folder holds; without tables the license is that of others."""
-    rows = {name: _num_rows(folder, pattern) for name, (pattern, _) in CONFIGS.items()}
+    rows = {name: sum(pq.read_metadata(path).num_rows for path in folder.glob(pattern))
+            for name, (pattern, _) in CONFIGS.items()}  # fmt: skip
     configs = [
         {"config_name": name, "data_files": [{"split": split, "path": pattern}]}
         for name, (pattern, split) in CONFIGS.items()
@@ -46,10 +47,6 @@ def front_matter(folder: Path) -> str:
 def with_front_matter(text: str, folder: Path) -> str:
     """A README.md with the front matter of its folder, in place of an earlier one."""
     return front_matter(folder) + BLOCK.sub("", text)
-
-
-def _num_rows(folder: Path, pattern: str) -> int:
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob(pattern))
 
 
 def _size(num_rows: int) -> str:

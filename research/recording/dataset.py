@@ -96,16 +96,13 @@ def record_all(
 def _await_gap(plan: Plan, spec: RunSpec, repeat: int, folders: Sequence[Path], say: Say) -> None:
     """Wait until the other repeats of this run are old enough."""
     others = [recorded_in(recording_name(spec.name, r), folders) for r in range(1, plan.repeats + 1) if r != repeat]
-    last_s = max((_recorded_at_s(run_dir) for run_dir in others if run_dir), default=-math.inf)
+    cards = [files.read_json(run_dir / card.CARD) or {} for run_dir in others if run_dir]
+    begun = [datetime.fromisoformat(str(own["recorded_at"])) for own in cards]
+    last_s = max((one.timestamp() for one in begun), default=-math.inf)
     left_s = last_s + plan.min_gap_s - time.time()
     if left_s > 0:
         say(f"waiting {left_s / 60:.0f} min: repeats of a run are {plan.min_gap_s / 60:.0f} min apart")
         time.sleep(left_s)
-
-
-def _recorded_at_s(run_dir: Path) -> float:
-    """When a recording began: seconds since 1970."""
-    return datetime.fromisoformat(str((files.read_json(run_dir / card.CARD) or {})["recorded_at"])).timestamp()
 
 
 def _record_one(plan: Plan, spec: RunSpec, repeat: int, run_dir: Path, noise: NoiseProbe) -> Outcome:

@@ -88,7 +88,8 @@ def seats(link: Link, world_size: int) -> Iterator[list[Seat]]:
         yield [Seat(None, "lo", 0)] * world_size
         return
     _check(link, world_size)
-    _remove_abandoned()
+    left = [match for match in map(OURS.fullmatch, _existing()) if match]  # by processes that were killed
+    _remove([match.string for match in left if not Path(f"/proc/{match[1]}").exists()])
     own = f"{PREFIX}-{os.getpid()}-"
     try:
         _connect(own, link)
@@ -133,24 +134,14 @@ def _connect(own: str, link: Link) -> None:
         _run(["ip", "-n", switch, "link", "set", port, "master", "bridge"])
         _run(["ip", "-n", switch, "link", "set", port, "up"])
         for namespace, interface in ((name, INTERFACE), (switch, port)):
-            _limit(namespace, interface, link.rate_gbit_per_s)
-
-
-def _limit(namespace: str, interface: str, rate_gbit_per_s: float | None) -> None:
-    if rate_gbit_per_s is None:
-        return
-    bucket = ["rate", f"{rate_gbit_per_s * 1e3:g}mbit", "burst", str(BUCKET_BYTES), "latency", f"{QUEUE_MS}ms"]
-    _run(["tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", *bucket])
+            if link.rate_gbit_per_s is not None:
+                rate = f"{link.rate_gbit_per_s * 1e3:g}mbit"
+                bucket = ["rate", rate, "burst", str(BUCKET_BYTES), "latency", f"{QUEUE_MS}ms"]
+                _run(["tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", *bucket])
 
 
 def _existing() -> list[str]:
     return sorted(path.name for path in NAMESPACES.glob(f"{PREFIX}-*"))
-
-
-def _remove_abandoned() -> None:
-    """What a killed process left behind."""
-    matches = [match for match in map(OURS.fullmatch, _existing()) if match]
-    _remove([match.string for match in matches if not Path(f"/proc/{match[1]}").exists()])
 
 
 def _remove(names: Sequence[str]) -> None:

@@ -46,7 +46,7 @@ def record_rank(run_dir: Path, spec: RunSpec, steps: Steps, repeat: int) -> None
     trainer = workload.build()
     transport = transport_of(spec)
     transport.put_first()  # once the program has made its groups, which have threads of their own
-    at = _disturbance(spec.sleep)
+    at, sleep = _disturbance(spec.sleep), {"sleep": asdict(spec.sleep)} if spec.sleep else {}
     with record(
         run_dir,
         workload=workload.kind,
@@ -56,7 +56,7 @@ def record_rank(run_dir: Path, spec: RunSpec, steps: Steps, repeat: int) -> None
         batch=workload.batch,
         link=spec.link.facts,
         repeat=repeat,
-        conditions=_conditions(spec, transport),
+        conditions={"transport_scheduling": str(transport), **conditions(), **sleep},
         index_statistics=getattr(trainer, "index_statistics", ()),
         warmup_steps=steps.warmup,
         unprofiled_steps=steps.unprofiled,
@@ -76,11 +76,6 @@ def transport_of(spec: RunSpec) -> Transport:
     """
     pipeline = getattr(spec.workload, "parallel", None) == Parallel.PP
     return Transport.SHORT_SLICE if pipeline else Transport.REAL_TIME
-
-
-def _conditions(spec: RunSpec, transport: Transport) -> dict[str, object]:
-    sleep = {"sleep": asdict(spec.sleep)} if spec.sleep else {}
-    return {"transport_scheduling": str(transport), **conditions(), **sleep}
 
 
 def _disturbance(sleep: Sleep | None) -> At:

@@ -189,15 +189,8 @@ def collective_us(
 
     A group no larger than `ranks_per_node` is taken to share a node: nodes do not hold the ranks of a group.
 
-    Args:
-        kinds: [n] kind of collective.
-        message_bytes: [n] bytes each rank sends; NaN unknown.
-        group_size: [n] ranks of the group; -1 unknown.
-        cluster: links and ranks per node.
-        constants: start-up per device kind.
-
-    Returns:
-        [n] us; NaN where kind, size or group are unknown.
+    [n] `message_bytes` are what each rank sends, NaN unknown; [n] `group_size` is -1 where unknown. `constants` have
+    the start-up per device kind. [n] us; NaN where kind, size or group are unknown.
     """
     ranks = np.where(group_size > 0, group_size, np.nan).astype(float)  # [n]
     size = np.where(kinds == BARRIER, 0.0, message_bytes)  # [n]

@@ -68,17 +68,13 @@ def _with_counts(call: KernelCall, counts: Sequence[TableCounts]) -> KernelCall:
         rows, dim = (round(size) for size in sizes_of(call)[:2])
     except (UnknownCost, IndexError):  # shapes that were not recorded: the form does not apply either
         return call
-    result = [table for table in counts if _holds(table, rows, dim)]
+    # [rows, dim] is the table, or what one of several ranks has of it.
+    result = [table for table in counts
+              if -(-table.rows // max(round(table.rows / rows), 1)) == rows and table.dim % dim == 0]  # fmt: skip
     if not result:
         return call
     table = min(result, key=lambda t: (t.rows * t.dim, t.lookups))  # the whole table rather than a part of a larger one
     return replace(call, access=LookupAccess(_access(table, rows)))
-
-
-def _holds(table: TableCounts, rows: int, dim: int) -> bool:
-    """Whether [rows, dim] is the table, or what one of several ranks has of it."""
-    parts = max(round(table.rows / rows), 1)
-    return -(-table.rows // parts) == rows and table.dim % dim == 0
 
 
 @cache

@@ -209,7 +209,8 @@ def is_chain(call: KernelCall) -> bool:
 
 def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of fused chains (`is_chain`); NaN: no buffers recorded."""
-    elements = np.nan_to_num(sized(calls, _largest_buffer, 1)[:, 0])  # unknown: bytes only
+    buffers = sized(calls, lambda call: (max((t.numel for t in call.parsed().all_tensors()), default=0),), 1)
+    elements = np.nan_to_num(buffers[:, 0])  # of the largest one; unknown: bytes only
     moved = column(calls, "moved_bytes")
     missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
     result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
@@ -239,7 +240,3 @@ def chain_ops(name: str) -> tuple[str, ...]:
 @cache
 def _known() -> frozenset[str]:
     return frozenset(supported_ops())
-
-
-def _largest_buffer(call: KernelCall) -> tuple[float]:
-    return (float(max((t.numel for t in call.parsed().all_tensors()), default=0)),)

@@ -64,14 +64,11 @@ def costed_call(op: str, dims: str, types: str, values: str, row: OpRow) -> Kern
                       access=row.access)  # fmt: skip
 
 
-def tensor_call(
-    op: str, shapes: Sequence[Sequence[int]], row: OpRow, dtypes: Sequence[str] = (), values: Sequence[str] = ()
-) -> KernelCall:
-    """A call whose arguments are tensors of the row's first dtype, or of `dtypes`; then scalars with texts `values`."""
-    kinds = [_PROFILER_NAME[dtype] for dtype in (dtypes or [row.dtypes[0]] * len(shapes))]
-    dims = [*map(list, shapes), *[[] for _ in values]]
-    types, texts = [*kinds, *["Scalar"] * len(values)], [*[""] * len(shapes), *values]
-    return costed_call(op, json.dumps(dims), json.dumps(types), json.dumps(texts), row)
+def tensor_call(op: str, shapes: Sequence[Sequence[int]], row: OpRow, dtypes: Sequence[str] = ()) -> KernelCall:
+    """A call whose arguments are tensors of the row's first dtype, or of `dtypes`."""
+    types = [_PROFILER_NAME[dtype] for dtype in (dtypes or [row.dtypes[0]] * len(shapes))]
+    dims = json.dumps([*map(list, shapes)])
+    return costed_call(op, dims, json.dumps(types), json.dumps([""] * len(shapes)), row)
 
 
 def _recorded(row: OpRow) -> tuple[list[Any], list[str], list[str]]:

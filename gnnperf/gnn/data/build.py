@@ -187,14 +187,9 @@ Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]
 def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped) -> tuple[Split, dict[str, str]]:
     """Build the recordings of `config.path` in the folder `config.cache_dir`.
 
-    Args:
-        config: data set and settings of the training.
-        given: hardware of all runs.
-        num_layers: of the network; segments see no farther.
-        mapped: `attempted` of a function for each of some items, in their order; its last argument names the work.
-
-    Returns:
-        What was built, and recording -> why it cannot be used. A split that is drawn is drawn without such.
+    Segments see no farther than the `num_layers` of the network. `mapped` is `attempted` of a function for each of some
+    items, in their order; its last argument names the work. Returns what was built, and recording -> why it cannot be
+    used. A split that is drawn is drawn without such.
     """
     raw, out = (Path(path).expanduser().resolve() for path in (config.path, config.cache_dir))
     is_foreign = out.exists() and manifest_of(out) is None and not (out.is_dir() and not any(out.iterdir()))

@@ -99,17 +99,12 @@ def features(
 ) -> HeteroData:
     """The network's view of one step.
 
-    Args:
-        graph: one step, without edges inferred from time (ExecutionGraph.step, .for_predictors).
-        cluster: the requested hardware.
-        analytic: the analytical prediction for this graph and cluster.
-        vocabulary: words of the training runs.
-        floors: bases of the training runs where `analytic` has no prediction.
-        isolated: labels to learn; None: there are none, as in a prediction.
-        moved_us: [num_nodes] measured on another machine, times speed factors (data.source); None: nothing.
+    The graph is without edges inferred from time (ExecutionGraph.step, .for_predictors); `analytic` is the analytical
+    prediction for it on the requested cluster, where it has none `floors` do. `isolated`: labels to learn; None: there
+    are none, as in a prediction. `moved_us`: [num_nodes] measured on another machine, times speed factors
+    (data.source); None: nothing.
 
-    Raises:
-        InputError: an edge between node types that the schema does not foresee, or an unknown link class.
+    Raises InputError: an edge between node types that the schema does not foresee, or an unknown link class.
     """
     graph = joined_by_parts(graph)
     nodes = graph.nodes

@@ -8,7 +8,7 @@ slower, and what one kind learned of that link does not hold for another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
-from torch_geometric.data.storage import NodeStorage
 
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
@@ -53,8 +52,11 @@ class Normalizer:
             known = data[node_type].x.clamp(self.low[node_type], self.high[node_type])  # [n, num_features]
             normalized[node_type].x = (known - self.mean[node_type]) / self.scale[node_type]
             if node_type == COLLECTIVE:
-                kind = data[node_type].codes[:, KIND]
-                normalized[node_type].known_collective_model = self._known_collective_model(data[node_type].x, kind)
+                low, high = self.of_kinds["low"], self.of_kinds["high"]  # [num_kinds, len(RANGED)]
+                kind, ranged = data[node_type].codes[:, KIND], data[node_type].x[:, RANGED]  # [n], [n, len(RANGED)]
+                seen = kind.clamp(max=len(low) - 1)  # [n]
+                inside = (ranged >= low[seen] - ROUNDING) & (ranged <= high[seen] + ROUNDING)  # [n, len(RANGED)]
+                normalized[node_type].known_collective_model = inside.all(1) & (kind < len(low))
         return normalized
 
     def occurred(self, node_type: str) -> bool:
@@ -65,13 +67,6 @@ class Normalizer:
     def constant(self, node_type: str) -> Tensor:
         """[num_features] bool: what did not vary."""
         return self.scale[node_type].isinf()
-
-    def _known_collective_model(self, x: Tensor, kind: Tensor) -> Tensor:
-        """[n, num_features] raw features, [n] kinds of collectives -> [n] bool, whether the kind's range has them."""
-        low, high = self.of_kinds["low"], self.of_kinds["high"]  # [num_kinds, len(RANGED)]
-        seen = kind.clamp(max=len(low) - 1)  # [n]
-        inside = (x[:, RANGED] >= low[seen] - ROUNDING) & (x[:, RANGED] <= high[seen] + ROUNDING)  # [n, len(RANGED)]
-        return inside.all(1) & (kind < len(low))
 
 
 # Of some graphs: node type -> [5, num_features] float64 (number of nodes, mean, sum of squared deviations, lowest,
@@ -87,7 +82,7 @@ def statistics_of(graph: HeteroData) -> Statistics:
         mean = x.sum(0) / max(len(x), 1)
         ends = x.min(0, initial=np.inf), x.max(0, initial=-np.inf)
         moments[node_type] = np.stack([np.full(x.shape[1], len(x)), mean, np.square(x - mean).sum(0), *ends])
-    return moments, _of_kinds([graph[COLLECTIVE]] if COLLECTIVE in graph.node_types else [])
+    return moments, _of_kinds(graph)
 
 
 def _joined(one: Statistics, other: Statistics) -> Statistics:
@@ -120,11 +115,10 @@ def normalizer_of(statistics: Iterable[Statistics]) -> Normalizer:
     return Normalizer(mean_of, scale_of, low_of, high_of, of_kinds)
 
 
-def _of_kinds(collectives: Sequence[NodeStorage]) -> dict[str, Tensor]:
-    kind = torch.cat([torch.zeros(0, dtype=torch.int64), *(store.codes[:, KIND] for store in collectives)])  # [n]
-    values = torch.cat(
-        [torch.zeros(0, len(RANGED)), *(store.x[:, RANGED] for store in collectives)]
-    )  # [n, len(RANGED)]
+def _of_kinds(graph: HeteroData) -> dict[str, Tensor]:
+    kind, values = torch.zeros(0, dtype=torch.int64), torch.zeros(0, len(RANGED))  # [n], [n, len(RANGED)]
+    if COLLECTIVE in graph.node_types:
+        kind, values = graph[COLLECTIVE].codes[:, KIND], graph[COLLECTIVE].x[:, RANGED]
     rows = kind[:, None].expand_as(values)
     none = torch.full((int(kind.max()) + 1 if len(kind) else 1, len(RANGED)), torch.inf)
     low, high = none.scatter_reduce(0, rows, values, "amin"), (-none).scatter_reduce(0, rows, values, "amax")

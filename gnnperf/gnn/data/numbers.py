@@ -16,7 +16,7 @@ from gnnperf.analytic import Call, between_bytes, product_sizes
 from gnnperf.core import NUM_TEXT_FEATURES, WORK_FEATURES, InputError, OpFamily, Relation, names
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.graph import ExecutionGraph, lane_keys
-from gnnperf.hardware import ClusterSpec, LinkSpec, machines_of
+from gnnperf.hardware import ClusterSpec, machines_of
 from gnnperf.schedule import timed_edges
 
 # Where work runs: its rank's role, what a collective makes of tensors held in parts, links it crosses, its device.
@@ -35,20 +35,6 @@ PLACEMENTS = {
     "reduce": (PARTIAL, SPLIT),
 }
 PLACES = (("from", SPLIT), ("from", PARTIAL), ("from", REPLICATE), ("to", SPLIT), ("to", REPLICATE))
-
-
-def link_of(name: str, cluster: ClusterSpec) -> LinkSpec:
-    """The link of a class."""
-    links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
-    if name not in links:
-        raise InputError(f"unknown link class {name!r}", where="link node", allowed=", ".join(links))
-    return links[name]
-
-
-def rank_numbers(ranks: np.ndarray, world_size: int) -> np.ndarray:
-    """[num_nodes, 3] is_first_rank, is_last_rank, rank_share of [num_nodes] ranks; 0 for what belongs to none (-1)."""
-    last = max(world_size - 1, 1)
-    return np.stack([ranks == 0, (ranks == last) & (world_size > 1), np.clip(ranks, 0, None) / last], axis=1)
 
 
 def group_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
@@ -73,7 +59,9 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     result = np.zeros((graph.num_nodes, 3))
     src, dst = _crossings(graph.edges)
     names = graph.nodes["op_name"].astype(object).to_numpy()[dst]
-    links = {str(name): link_of(str(name), cluster) for name in set(names)}
+    links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
+    for name in set(names) - links.keys():
+        raise InputError(f"unknown link class {name!r}", where="link node", allowed=", ".join(links))
     fastest_first = sorted(links, key=lambda name: -links[name].sustained_bytes_per_s)
     for name in fastest_first:  # the slowest is written last
         link = links[name]
@@ -104,7 +92,6 @@ def sustained_flops_per_s(dtypes: pd.Series, cluster: ClusterSpec) -> np.ndarray
 
 NUM_DIMS, NUM_PRODUCT = 8, 5  # columns of each table
 MAX_ALIGNMENT = 64.0
-PRODUCTS = (str(OpFamily.GEMM),)
 
 
 @dataclass(frozen=True)
@@ -135,7 +122,7 @@ def alignment(sizes: np.ndarray) -> np.ndarray:
 def _shapes_products(nodes: pd.DataFrame) -> np.ndarray:
     """[n, 5] batch, m, n, k, is_product."""
     result = np.zeros((len(nodes), NUM_PRODUCT))
-    rows = np.flatnonzero(nodes["family"].isin(PRODUCTS).to_numpy())
+    rows = np.flatnonzero((nodes["family"] == OpFamily.GEMM).to_numpy())
     calls = list(zip(nodes["op_name"].astype(object).iloc[rows], nodes["input_dims"].astype(object).iloc[rows],
                      strict=True))  # fmt: skip
     known = {call: _product_row(*call) for call in set(calls)}
@@ -240,12 +227,13 @@ def work_numbers(
     never is.
     """
     nodes, one = graph.nodes, np.ones((graph.num_nodes, 1))
-    shapes = shape_numbers(nodes)
+    shapes, ranks, last = shape_numbers(nodes), nodes["rank"].to_numpy(), max(graph.world_size - 1, 1)
     parts = [
         _sizes(nodes), shapes.dims, _products(shapes), _time_numbers(nodes, shapes, cluster), _order(graph),
         np.stack([_log1p(analytic_us), np.isnan(analytic_us), _log1p(base_us)], axis=1),
         np.log1p(graph.world_size) * one, group_numbers(graph, cluster),
-        rank_numbers(nodes["rank"].to_numpy(), graph.world_size),
+        # is_first_rank, is_last_rank, rank_share; 0 for what belongs to none (-1)
+        np.stack([ranks == 0, (ranks == last) & (graph.world_size > 1), np.clip(ranks, 0, None) / last], axis=1),
         placement_numbers(nodes["collective"].astype(object).to_numpy()),
         np.log1p(cluster.ranks_per_node) * one, np.log(cluster.host_speed) * one, link_numbers(graph, cluster),
         _per_sm(nodes, cluster), text_numbers(nodes["op_name"]),

@@ -132,11 +132,8 @@ class Processor:
 def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
     """The CPUs that did the work of any rank, once each; of a run without a card, or on GPUs, none.
 
-    Args:
-        runs: folders, each with the card that the recorder left next to the traces.
-
-    Raises:
-        InputError: a card is no JSON object, or larger than one.
+    `runs` are folders, each with the card that the recorder left next to the traces. Raises InputError: a card is no
+    JSON object, or larger than one.
     """
     cards = [read_card(run) for run in runs]
     return tuple(sorted({result for card in cards if card is not None for result in _named(card)}))

@@ -54,10 +54,6 @@ class Occurrences:
         low, high = (np.take_along_axis(values, to(place).astype(int)[None], 0)[0] for to in (np.floor, np.ceil))
         return low + (place % 1) * (high - low)
 
-    def of_steps(self, chosen: np.ndarray) -> Occurrences:
-        """In the steps where `chosen` [num_steps] bool."""
-        return Occurrences(self.last, self.rows[chosen])
-
 
 def occurrences(graph: ExecutionGraph) -> Occurrences:
     """Align the steps of a recording by content."""
@@ -191,17 +187,13 @@ def typical(run: RunGraph) -> RunStep:
         step_us = np.array([s.makespan_us for s in graph.steps])
     mean_us = result.mean(graph.nodes["latency_us"].to_numpy(np.float64))
     typical_us = float(np.nanmedian(step_us))
-    steady = result.of_steps(np.abs(step_us / typical_us - 1) <= STEADY)
+    steady = Occurrences(result.last, result.rows[np.abs(step_us / typical_us - 1) <= STEADY])
     last = replace(result.last, nodes=result.last.nodes.assign(latency_us=mean_us))
-    isolated = _isolated(run, result, steady if len(steady.rows) else result)
-    return RunStep(run.run, last, run.cluster, typical_us, isolated, run.workload)
-
-
-def _isolated(run: RunGraph, every: Occurrences, steady: Occurrences) -> IsolatedLabels:
-    """A node that no steady step has takes its means over all steps."""
     usual_us, free_us = without_contention(run)
-    steady_us = steady.mean(free_us)
-    return IsolatedLabels(every.mean(usual_us), np.where(np.isnan(steady_us), every.mean(free_us), steady_us))
+    mean_free_us, steady_us = result.mean(free_us), (steady if len(steady.rows) else result).mean(free_us)
+    steady_us = np.where(np.isnan(steady_us), mean_free_us, steady_us)  # of a node that no steady step has
+    isolated = IsolatedLabels(result.mean(usual_us), steady_us)
+    return RunStep(run.run, last, run.cluster, typical_us, isolated, run.workload)
 
 
 def without_contention(run: RunGraph) -> tuple[np.ndarray, np.ndarray]:
@@ -210,12 +202,9 @@ def without_contention(run: RunGraph) -> tuple[np.ndarray, np.ndarray]:
     recorded_us = nodes["latency_us"].to_numpy(np.float64)
     free_us = isolated_us(run.graph, contention)
     moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-    return recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us)), free_us
-
-
-def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:
-    """[n] how much longer it took; 1 where that is unknown."""
-    return np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=np.nan_to_num(free_us) > 0)
+    known = np.nan_to_num(free_us) > 0
+    stretch = np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=known)  # 1 where unknown
+    return recorded_us / contention.usual_stretch(moves, free_us, stretch), free_us
 
 
 def merged(steps: Sequence[RunStep]) -> tuple[RunStep, ...]:
@@ -230,7 +219,8 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     first = repeats[0]
     if len(repeats) == 1:
         return replace(first, run=run)
-    rows = [_rows(first.graph, other.graph) for other in repeats]  # per recording [num_nodes]
+    # Per recording [num_nodes] rows of the first one's nodes; -1 where it has no such node.
+    rows = [np.arange(first.graph.num_nodes), *(align(first.graph, other.graph) for other in repeats[1:])]
     mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
     usual_us = _mean(rows, [step.isolated.usual_us for step in repeats])
     steady_us = _mean(rows, [step.isolated.steady_us for step in repeats])
@@ -241,11 +231,6 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     )
     step_us = float(np.mean([r.step_us for r in repeats]))
     return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us))
-
-
-def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
-    """[num_nodes of structure] rows of the same nodes in `other`; -1 where it has no such node."""
-    return np.arange(structure.num_nodes) if structure is other else align(structure, other)
 
 
 def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarray:

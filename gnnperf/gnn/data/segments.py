@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,14 +27,6 @@ SEGMENT_HOPS = 2
 WORK = tuple(map(str, WORK_TYPES))
 TIMED = frozenset(map(str, TIMED_RELATIONS))
 SMALLEST_WINDOW = 1 / 16  # of what a segment may hold: a larger halo (a hub) does not shrink with the window
-
-
-@dataclass(frozen=True)
-class GraphSegment:
-    """A part of a graph that stands for itself."""
-
-    data: HeteroData  # inner nodes and halo with every edge type of the whole; targets of the halo are NaN
-    inner: dict[str, torch.Tensor]  # work type -> [n] bool, which of its nodes are inner
 
 
 class SegmentedGraph:
@@ -64,8 +55,12 @@ class SegmentedGraph:
         count = max(-(-2 * len(self.order) // max_nodes), 1)
         return [part for window in np.array_split(self.order, count) for part in self._fitting(window, max_nodes)]
 
-    def cut(self, window: np.ndarray) -> GraphSegment:
-        """[window] rows -> the segment around them; the order of nodes and of each node's messages is the graph's."""
+    def cut(self, window: np.ndarray) -> tuple[HeteroData, dict[str, torch.Tensor]]:
+        """[window] rows -> the segment around them; the order of nodes and of each node's messages is the graph's.
+
+        It has every edge type of the whole; targets of the halo are NaN. With it, work type -> [n] bool, which of its
+        nodes are inner.
+        """
         hops = self._hops(window)
         rows = {t: self._of_type(np.flatnonzero(hops <= self.num_hops), t) for t in WORK}
         place = np.full(self.num_nodes, -1)  # within its type
@@ -81,11 +76,11 @@ class SegmentedGraph:
         inner = {t: torch.from_numpy(hops[own] == 0) for t, own in rows.items()}
         for node_type in WORK:
             data[node_type].target = data[node_type].target.masked_fill(~inner[node_type], torch.nan)
-        return GraphSegment(data, inner)
+        return data, inner
 
     def segment(self, window: np.ndarray) -> HeteroData:
         """The data of the segment around [window] rows."""
-        return self.cut(window).data
+        return self.cut(window)[0]
 
     def _of_type(self, rows: np.ndarray, node_type: str) -> np.ndarray:
         first = self.first[node_type]

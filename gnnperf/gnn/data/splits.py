@@ -46,19 +46,16 @@ def read_split(dataset: Path, axis: str) -> Split:
         raise InputError("no such folder", where=str(dataset), remedy="set data.path to a folder of recordings")
     path = dataset / SPLITS
     with untrusted.reading(path, "not JSON"):
-        axes = _read_axes(path) if path.is_file() else {axis: drawn_parts(dataset, axis)}
+        is_stated = path.is_file()
+        axes = json.loads(path.read_text(encoding="utf-8")) if is_stated else {axis: drawn_parts(dataset, axis)}
+        if not isinstance(axes, dict):
+            raise InputError("not an object", where=str(path),
+                             allowed='{"axis": {"train": [...], "val": [], "test": []}}')  # fmt: skip
         if axis not in axes:
             raise InputError(f"no split axis {axis!r}", where=str(path), allowed=", ".join(sorted(axes)))
         split = Split(axis, *(_part(axes[axis], name, f"{path}, {axis}") for name in PARTS))
         _check(split, dataset, f"{path}, {axis}")
         return split
-
-
-def _read_axes(path: Path) -> dict[str, object]:
-    axes = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(axes, dict):
-        raise InputError("not an object", where=str(path), allowed='{"axis": {"train": [...], "val": [], "test": []}}')
-    return axes
 
 
 def _part(parts: object, name: str, where: str) -> tuple[str, ...]:

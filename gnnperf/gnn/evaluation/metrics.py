@@ -10,6 +10,7 @@ import pandas as pd
 
 APE_FLOOR = 0.001  # below a tenth of a percent clocks do not resolve a difference
 ALL = "all"  # node types
+NUM_DRAWS = 1000  # of the bootstrap
 RESOLUTION_US = 0.001  # traces count nanoseconds: anything shorter is rounding, not a measurement
 
 
@@ -20,26 +21,17 @@ def is_measured(latency_us: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Errors over labeled nodes; NaN without any.
+    """Errors over labeled nodes; NaN without any."""
 
-    Attributes:
-        num_nodes: pairs that count.
-        coverage: share of the labeled nodes that were predicted.
-        gmae: exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
-        mean_ape, median_ape, p90_ape, max_ape: of |predicted / measured - 1|.
-        bias: exp(mean(ln(predicted / measured))) - 1; negative: too short.
-        total_bias: sum of predictions / sum of measurements - 1.
-    """
-
-    num_nodes: int
-    coverage: float
-    gmae: float
-    mean_ape: float
+    num_nodes: int  # pairs that count
+    coverage: float  # share of the labeled nodes that were predicted
+    gmae: float  # exp(mean(ln(max(|predicted / measured - 1|, 0.001))))
+    mean_ape: float  # of |predicted / measured - 1|, as the next three
     median_ape: float
     p90_ape: float
     max_ape: float
-    bias: float
-    total_bias: float
+    bias: float  # exp(mean(ln(predicted / measured))) - 1; negative: too short
+    total_bias: float  # sum of predictions / sum of measurements - 1
 
 
 def absolute_percentage_error(predicted_us: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
@@ -48,12 +40,9 @@ def absolute_percentage_error(predicted_us: np.ndarray, measured_us: np.ndarray)
 
 
 def gmae(predicted_us: np.ndarray, measured_us: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Geometric mean of the absolute percentage error, floored at APE_FLOOR; NaN without nodes.
+    """Geometric mean of the absolute percentage error [num_nodes], floored at APE_FLOOR; NaN without nodes.
 
-    Args:
-        predicted_us: [num_nodes].
-        measured_us: [num_nodes].
-        weights: [num_nodes] of the mean; None: all alike.
+    `weights` [num_nodes] are of the mean; None: all alike.
     """
     if not len(measured_us):
         return float("nan")
@@ -62,11 +51,9 @@ def gmae(predicted_us: np.ndarray, measured_us: np.ndarray, weights: np.ndarray 
 
 
 def summarize(predicted_us: np.ndarray, measured_us: np.ndarray) -> ErrorSummary:
-    """All metrics over nodes with a measurement.
+    """All metrics over nodes with a measurement; arrays are [num_nodes].
 
-    Args:
-        predicted_us: [num_nodes]; NaN where there is no prediction (counts against coverage only).
-        measured_us: [num_nodes]; NaN or 0 does not count.
+    A prediction that is NaN counts against coverage only, a measurement that is NaN or 0 does not count.
     """
     labeled = is_measured(measured_us)  # [num_nodes]
     covered = labeled & np.isfinite(predicted_us)  # [num_nodes]
@@ -83,14 +70,10 @@ def summarize(predicted_us: np.ndarray, measured_us: np.ndarray) -> ErrorSummary
     )  # fmt: skip
 
 
-def gmae_interval(
-    predicted_us: np.ndarray, measured_us: np.ndarray, runs: np.ndarray, *, level: float = 0.95,
-    num_draws: int = 1000, seed: int = 0,
-) -> tuple[float, float]:  # fmt: skip
-    """Percentile bootstrap of the GMAE (Efron 1979), runs drawn with replacement; NaN with fewer than two runs.
+def gmae_interval(predicted_us: np.ndarray, measured_us: np.ndarray, runs: np.ndarray) -> tuple[float, float]:
+    """95 % bootstrap of the GMAE (Efron 1979), runs (names or numbers) drawn with replacement; NaN with fewer than two.
 
-    Arrays are [num_nodes]; latencies that are NaN do not count, measured ones of 0 neither. `runs` are names or
-    numbers, and `level` is the share of draws inside.
+    Arrays are [num_nodes]; latencies that are NaN do not count, measured ones of 0 neither.
     """
     use = is_measured(measured_us) & np.isfinite(predicted_us)  # [num_nodes]
     names, run = np.unique(runs[use], return_inverse=True)  # [num_runs], [num used]
@@ -98,9 +81,9 @@ def gmae_interval(
         return float("nan"), float("nan")
     logs = np.log(np.maximum(absolute_percentage_error(predicted_us[use], measured_us[use]), APE_FLOOR))
     total, count = np.bincount(run, logs), np.bincount(run)  # [num_runs]
-    draws = np.random.default_rng(seed).integers(0, len(names), size=(num_draws, len(names)))  # [num_draws, num_runs]
-    means = np.exp(total[draws].sum(1) / count[draws].sum(1))  # [num_draws]
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    draws = np.random.default_rng(0).integers(0, len(names), size=(NUM_DRAWS, len(names)))  # [NUM_DRAWS, num_runs]
+    means = np.exp(total[draws].sum(1) / count[draws].sum(1))  # [NUM_DRAWS]
+    low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
 
 

@@ -91,10 +91,8 @@ class NodeIntervals:
 def fit_node_intervals(estimates: pd.DataFrame, level: float) -> NodeIntervals:
     """Groups that hold enough nodes of enough runs.
 
-    Args:
-        estimates: rows of `estimate_table` of calibration runs, with columns `run` and `measured_us`; nodes that are
-            unmeasured or uncovered are left out.
-        level: share of nodes that should lie within.
+    `estimates` are rows of `estimate_table` of calibration runs, with columns `run` and `measured_us`; nodes that are
+    unmeasured or uncovered are left out. `level` is the share of nodes that should lie within.
     """
     known = estimates[(estimates["measured_us"] > 0) & (estimates["predicted_us"] > 0)]
     scores = np.log(known["measured_us"] / known["predicted_us"])
@@ -109,14 +107,9 @@ def fit_node_intervals(estimates: pd.DataFrame, level: float) -> NodeIntervals:
 
 def estimate_table(device: str, source: np.ndarray, kind: np.ndarray, family: np.ndarray, predicted_us: np.ndarray
                  ) -> pd.DataFrame:  # fmt: skip
-    """One row per node of a prediction.
+    """One row per node of a prediction for this device; all [num_nodes].
 
-    Args:
-        device: predicted for.
-        source: [num_nodes] the source.
-        kind: [num_nodes] as data.occurrences.node_kinds.
-        family: [num_nodes] op family; None or NaN unknown.
-        predicted_us: [num_nodes] latencies.
+    `kind` is as data.runs.node_kinds, `family` is None or NaN where unknown.
     """
     named = pd.Series(family, dtype=object).fillna("").astype(str)
     return pd.DataFrame({"device": device, "source": np.asarray(source, dtype=object).astype(str), "kind": kind,

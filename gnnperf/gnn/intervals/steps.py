@@ -60,12 +60,9 @@ class StepIntervals:
 
 
 def miss_of(run: str, step: tuple[float, float], nodes: pd.DataFrame) -> StepMiss:
-    """One step.
+    """One step of a run, from its predicted and measured time, us.
 
-    Args:
-        run: its name.
-        step: predicted and measured step time, us.
-        nodes: columns group, critical_us, predicted_us (as scheduled) and measured_us.
+    `nodes` has columns group, critical_us, predicted_us (as scheduled) and measured_us.
     """
     predicted_us, measured_us = step
     on_path = nodes[nodes["critical_us"] > 0]
@@ -84,12 +81,9 @@ def shares_of(nodes: pd.DataFrame, step_time_us: float) -> dict[str, float]:
 
 
 def fit_step_intervals(misses: Sequence[StepMiss], level: float, devices: Sequence[str]) -> StepIntervals:
-    """From steps of runs that nothing was fitted on.
+    """From steps (at least one) of runs that nothing was fitted on, and the devices that they ran on.
 
-    Args:
-        misses: at least one.
-        level: share of steps that should lie within.
-        devices: that they ran on.
+    `level` is the share of steps that should lie within.
     """
     squares: dict[str, list[float]] = {}
     for miss in misses:

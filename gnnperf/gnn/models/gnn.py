@@ -143,10 +143,7 @@ def joint_messages(data: HeteroData, sizes: Mapping[str, int]) -> Messages:
 def outputs_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) -> dict[str, NodeOutput]:
     """Work type -> predictions for all its nodes, in the graph's order; of large graphs by segments.
 
-    Args:
-        network: in evaluation mode.
-        data: one normalized graph.
-        max_nodes: nodes per forward pass.
+    The network is in evaluation mode, the graph is normalized; a forward pass takes at most `max_nodes`.
     """
     if (data.num_nodes or 0) <= max_nodes:
         results: dict[str, NodeOutput] = network(data)
@@ -155,9 +152,9 @@ def outputs_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) 
     dtype = next(network.parameters()).dtype
     result = {t: torch.full((2, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # fields of NodeOutput
     for window in whole.windows(max_nodes):
-        part = whole.cut(window)
-        for node_type, estimate in network(part.data).items():
+        part, inner = whole.cut(window)
+        for node_type, estimate in network(part).items():
             rows = torch.from_numpy(whole.places(window, node_type))
             fields = torch.stack([estimate.residual, estimate.scheduled_residual])  # [2, n]
-            result[node_type][:, rows] = fields[:, part.inner[node_type]]
+            result[node_type][:, rows] = fields[:, inner[node_type]]
     return {t: NodeOutput(*both) for t, both in result.items()}

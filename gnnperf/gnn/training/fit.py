@@ -50,11 +50,7 @@ def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
 def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | None = None) -> TypedGNN:
     """Train `model` in place and leave it with the weights of its best epoch, in evaluation mode.
 
-    Args:
-        config: settings; each process of torchrun calls this.
-        data: steps to train and to validate on.
-        model: the network, the same in every process.
-        log: takes the curves; None: the configuration's.
+    Each process of torchrun calls this with the same network. `log` takes the curves; None: the configuration's.
 
     Raises:
         InputError: `resume` names no file, or one of another network or training; more processes than steps in a batch.
@@ -146,8 +142,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     nodes, and err together in a step of another size or program. Where the base comes from another machine's trace,
     scheduled latencies start with no correction.
 
-    Returns:
-        node type -> shares, where not all corrections are kept; 0 leaves the base.
+    Node type -> shares, where not all corrections are kept; 0 leaves the base.
     """
     judged = [
         Judged(step, residuals_of(network, step), texts_of(step.nodes["node_type"]), run_of(step.run))

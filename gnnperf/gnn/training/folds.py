@@ -30,10 +30,8 @@ EPOCHS = 0.125  # of the training's, per fold
 def leave_programs_out(config: TrainConfig, data: PreparedData, begin: Callable[[], TypedGNN]) -> list[Judged]:
     """Predictions for steps of each program of the training, by networks that were trained without it.
 
-    Args:
-        config: of the training; each process of torchrun calls this.
-        data: steps of the training. Their base stays as fitted with all programs, which favors the base.
-        begin: makes a network as the training began with.
+    Each process of torchrun calls this. The base stays as fitted with all programs, which favors the base. `begin`
+    makes a network as the training began with.
     """
     groups, result = grouped(Counter(program_of(step) for step in data.steps["train"])), []
     trainer = replace(config.trainer, max_epochs=max(round(EPOCHS * config.trainer.max_epochs), 1))
@@ -52,9 +50,7 @@ def leave_programs_out(config: TrainConfig, data: PreparedData, begin: Callable[
 def unseen_shares(left_out: Sequence[Judged], shrinkage: Mapping[str, Shares]) -> dict[str, Shares]:
     """Kind of node -> shares that hold in left-out programs, where any does.
 
-    Args:
-        left_out: steps of programs.
-        shrinkage: node type -> shares that the training's own validation left (`keep_what_helps`).
+    `shrinkage`: node type -> shares that the training's own validation left (`keep_what_helps`).
     """
     whole, shrunk = Shares(1.0, 1.0), []
     for one in left_out:

@@ -265,13 +265,7 @@ def log_outputs(
 
     Node by node only validation runs are shown: what is changed after a look at test runs was fitted on them.
 
-    Args:
-        log: where to.
-        network: trained.
-        val: steps of the validation runs.
-        comparison: part -> every prediction's errors (evaluate).
-        checkpoint: the file.
-        sha256: of the checkpoint.
+    `val` are steps of the validation runs; `comparison`: part -> every prediction's errors (evaluate).
     """
     nodes = node_outputs(network, val)
     sample = sampled(nodes)

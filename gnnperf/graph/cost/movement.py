@@ -26,17 +26,12 @@ def cat(call: OpCall) -> Work:
 def index_select(call: OpCall) -> Work:
     """index_select(input, dim at 1, index): selected slices read and written."""
     x, index = call.tensor(0), call.tensor(2)
-    axis = _axis(call, 1)
+    try:
+        axis = call.integers(1)[0]
+    except UnknownCost:
+        axis = 0  # none was recorded
     selected = x.numel / max(x.shape[axis], 1) * index.numel if x.shape else 1
     return Work(0.0, index.num_bytes + 2.0 * selected * x.item_bytes)
-
-
-def _axis(call: OpCall, arg: int) -> int:
-    """An axis; the first one where none was recorded."""
-    try:
-        return call.integers(arg)[0]
-    except UnknownCost:
-        return 0
 
 
 def gather(call: OpCall) -> Work:

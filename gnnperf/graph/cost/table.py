@@ -46,14 +46,8 @@ def op_cost(op_name: str, input_dims: str | None, input_types: str | None, input
     on a CPU an op without children. Dispatching wrappers (aten::to, aten::contiguous, aten::zeros, ...) are VIEW,
     because their work, if any, is done by a child op (aten::copy_, aten::zero_).
 
-    Args:
-        op_name: as the profiler wrote it, e.g. "aten::mm".
-        input_dims: JSON of schema column `input_dims`.
-        input_types: JSON of `input_types`.
-        input_values: JSON of `input_values`.
-
-    Returns:
-        The cost; NaN where the op has no formula or its recorded inputs do not determine it. Never raises.
+    The name is as the profiler wrote it ("aten::mm"), the inputs are JSON of the schema columns of these names. NaN
+    where the op has no formula or its recorded inputs do not determine it. Never raises.
     """
     family, formula = lookup(op_name)
     if family is OpFamily.VIEW:

@@ -137,14 +137,8 @@ def to_typed(raw: DictConfig, node: type[ConfigT], own: OwnFiles) -> ConfigT:
 def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> ConfigT:
     """The configuration that the entry point `name` would get with these words on its command line.
 
-    Args:
-        name: of the entry point.
-        node: its dataclass.
-        overrides: words, paths of hardware, cluster and plan files among them.
-        values: key -> value, set after them.
-
-    Raises:
-        InputError: words, keys or values that it would refuse.
+    `node` is its dataclass. Paths of hardware, cluster and plan files may be among the words; `values` are set after
+    them. Raises InputError: words, keys or values that it would refuse.
     """
     ConfigStore.instance().store(f"{name}_schema", node)
     own = OwnFiles()

@@ -83,7 +83,11 @@ def check_keys(raw: DictConfig, node: type) -> None:
     """Refuse keys that were forced in (with +key=value) and mandatory values that no one gave."""
     allowed = set(schema_keys(node))
     for key in _config_keys(raw):
-        if key not in allowed and not any(key.startswith(f"{a}.") for a in allowed if _is_open(node, a)):
+        if key not in allowed and not any(
+            key.startswith(f"{a}.")
+            for a in allowed
+            if _hint(node, a) is Any or typing.get_origin(_hint(node, a)) is dict
+        ):
             raise unknown_key(key, node)
     for key in sorted(OmegaConf.missing_keys(raw)):
         raise InputError("a value is required", where=key, remedy=f"pass {key}=VALUE")
@@ -135,11 +139,6 @@ def _hint(node: type, key: str) -> Any:
     for part in key.split("."):
         hint = _hints(hint).get(part) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
     return hint
-
-
-def _is_open(node: type, key: str) -> bool:
-    hint = _hint(node, key)
-    return hint is Any or typing.get_origin(hint) is dict
 
 
 def is_text(node: type, key: str) -> bool:

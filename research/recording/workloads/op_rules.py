@@ -139,12 +139,9 @@ def _moved(
     return Rule(name, 1, propose)
 
 
-def _stays(random: Random, shape: Shape, dim: int) -> Chosen:
-    return shape, {"dim": dim}
-
-
 def _along(
-    name: str, function: Function, least: int = 2, choose: Callable[[Random, Shape, int], Chosen] = _stays,
+    name: str, function: Function, least: int = 2,
+    choose: Callable[[Random, Shape, int], Chosen] = lambda random, shape, dim: (shape, {"dim": dim}),
     bound: Sized = _same,
 ) -> Rule:  # fmt: skip
     """Along one dimension of at least this size."""
@@ -216,10 +213,6 @@ def _on_a_one(random: Random, shape: Shape, choose: Callable[[int], Chosen]) -> 
     return choose(random.choice(ones)) if ones else None
 
 
-def _squeeze(random: Random, shape: Shape) -> Chosen:
-    return _on_a_one(random, shape, lambda dim: (shape[:dim] + shape[dim + 1 :], {"dim": dim}))
-
-
 def _expand(random: Random, shape: Shape) -> Chosen:
     def chosen(dim: int) -> Chosen:
         output = replaced(shape, dim, random.choice((2, 4, 8, 16)))
@@ -252,7 +245,8 @@ LAYOUT = (
     _moved("transpose", torch.transpose, _transpose, least=2),
     _moved("contiguous", lambda x, dims: x.permute(dims).contiguous(), _permute, least=3),
     _moved("reshape", torch.reshape, _reshape), _moved("unsqueeze", torch.unsqueeze, _unsqueeze, most=MOST_DIMS - 1),
-    _moved("squeeze", torch.squeeze, _squeeze, least=2),
+    _moved("squeeze", torch.squeeze, lambda random, shape: _on_a_one(
+        random, shape, lambda dim: (shape[:dim] + shape[dim + 1 :], {"dim": dim})), least=2),
     _moved("expand", lambda x, size: x.expand(size), _expand),
     _along("slice", torch.narrow, 4, _slice), _along("index_select", torch.index_select, 2, _index_select),
     _along("topk", lambda x, k, dim: x.topk(k, dim=dim).values, 4,

@@ -22,15 +22,13 @@ DEFAULT_BUCKET_MB = 25.0  # of DDP
 Batch = TypeVar("Batch")
 
 
-def replicate(
-    model: nn.Module, bucket_mb: float, *, group: dist.ProcessGroup | None = None, blocking: bool = False
-) -> nn.Module:
-    """The model with its gradients averaged over the ranks of `group`; one rank by itself keeps the plain model."""
-    if dist.get_world_size(group) == 1:
+def replicate(model: nn.Module, bucket_mb: float, *, blocking: bool = False) -> nn.Module:
+    """The model with its gradients averaged over all ranks; one rank by itself keeps the plain model."""
+    if dist.get_world_size() == 1:
         return model
-    replicated = DistributedDataParallel(model, bucket_cap_mb=bucket_mb, process_group=group)
+    replicated = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
     if blocking:
-        replicated.register_comm_hook(group, reduce_at_once)
+        replicated.register_comm_hook(None, reduce_at_once)
     return replicated
 
 

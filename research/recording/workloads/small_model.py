@@ -135,25 +135,9 @@ def _replaced(at: SmallModel) -> Inputs:
     return {"input_ids": tokens(at), "labels": torch.randint(0, 2, (at.batch, at.size))}
 
 
-def _sentence(at: SmallModel) -> Inputs:
-    return {"input_ids": tokens(at), "labels": labels(at)}
-
-
 def _pixels(at: SmallModel) -> Inputs:
     return {"pixel_values": torch.randn(at.batch, 3, at.size, at.size),
             "labels": torch.randint(0, 10, (at.batch, at.size, at.size))}  # fmt: skip
-
-
-def _masked_pixels(at: SmallModel) -> Inputs:
-    return {"pixel_values": torch.randn(at.batch, 3, at.size, at.size)}
-
-
-def _series(at: SmallModel) -> Inputs:
-    return {"past_values": torch.randn(at.batch, at.size, 7), "future_values": torch.randn(at.batch, 24, 7)}
-
-
-def _spectrum(at: SmallModel) -> Inputs:
-    return {"input_values": torch.randn(at.batch, FRAMES, MEL), "labels": labels(at)}
 
 
 # Programs whose settings are no table.
@@ -173,10 +157,6 @@ def _windows(at: SmallModel) -> Program:
 def _stages(at: SmallModel) -> Program:
     widths = (at.hidden, at.hidden, 2 * at.hidden, 2 * at.hidden)
     return classifier("convnext_atto", {"depths": (1, 1, 2, 1), "dims": widths}, at)
-
-
-def _growth(at: SmallModel) -> Program:
-    return classifier("densenet121", {"growth_rate": at.hidden // 4, "block_config": (2, 2, 2, 2)}, at)
 
 
 def _mixer(at: SmallModel, **parts: object) -> Program:
@@ -203,16 +183,6 @@ def _video(at: SmallModel) -> Program:
 
 def _transformers(name: str, settings: Settings, inputs: Callable[[SmallModel], Inputs], at: SmallModel) -> Program:
     return transformers_model(name, settings.of(at), inputs, at)
-
-
-def _segformer(at: SmallModel) -> Program:
-    settings = PYRAMID.of(at) | {"hidden_sizes": [at.hidden, 2 * at.hidden]}
-    return transformers_model("SegformerForSemanticSegmentation", settings, _pixels, at)
-
-
-def _waves(at: SmallModel) -> Program:
-    settings = WAVES.of(at) | {"conv_dim": (at.hidden,) * 7}
-    return transformers_model("Wav2Vec2ForCTC", settings, partial(sound, 100, 4), at)
 
 
 def _clip(at: SmallModel) -> Program:
@@ -316,7 +286,8 @@ SMALL_MODELS: Mapping[str, Callable[[SmallModel], Program]] = MappingProxyType({
     "ghostnet": partial(_classifier, "ghostnet_050", Settings()),
     "efficientnet": partial(_classifier, "tinynet_e", Settings()),
     "convnext": _stages,
-    "densenet": _growth,
+    "densenet": lambda at: classifier(
+        "densenet121", {"growth_rate": at.hidden // 4, "block_config": (2, 2, 2, 2)}, at),
     "vit": partial(_classifier, "vit_tiny_patch16_224", PATCHES),
     "swin": _windows,
     "mixer": _mixer,
@@ -331,16 +302,22 @@ SMALL_MODELS: Mapping[str, Callable[[SmallModel], Program]] = MappingProxyType({
     "bert": partial(_transformers, "BertForMaskedLM", ENCODER, text),
     "deberta": partial(_transformers, "DebertaV2ForMaskedLM", RELATIVE, text),
     "electra": partial(_transformers, "ElectraForPreTraining", NARROW, _replaced),
-    "albert": partial(_transformers, "AlbertForSequenceClassification", NARROW, _sentence),
+    "albert": partial(_transformers, "AlbertForSequenceClassification", NARROW, lambda at: {
+        "input_ids": tokens(at), "labels": labels(at)}),
     "fnet": partial(_transformers, "FNetForMaskedLM", ENCODER, text),
     "t5": partial(_transformers, "T5ForConditionalGeneration", T5, translation),
     "bart": partial(_transformers, "BartForConditionalGeneration", TWO_STACKS, translation),
     "whisper": partial(_transformers, "WhisperForConditionalGeneration", WHISPER, partial(speech_to_text, FRAMES)),
-    "wav2vec2": _waves,
-    "spectrum": partial(_transformers, "ASTForAudioClassification", SPECTRUM, _spectrum),
-    "patchtst": partial(_transformers, "PatchTSTForPrediction", SERIES, _series),
-    "segformer": _segformer,
-    "mae": partial(_transformers, "ViTMAEForPreTraining", MASKED_IMAGES, _masked_pixels),
+    "wav2vec2": lambda at: transformers_model(
+        "Wav2Vec2ForCTC", WAVES.of(at) | {"conv_dim": (at.hidden,) * 7}, partial(sound, 100, 4), at),
+    "spectrum": partial(_transformers, "ASTForAudioClassification", SPECTRUM, lambda at: {
+        "input_values": torch.randn(at.batch, FRAMES, MEL), "labels": labels(at)}),
+    "patchtst": partial(_transformers, "PatchTSTForPrediction", SERIES, lambda at: {
+        "past_values": torch.randn(at.batch, at.size, 7), "future_values": torch.randn(at.batch, 24, 7)}),
+    "segformer": lambda at: transformers_model(
+        "SegformerForSemanticSegmentation", PYRAMID.of(at) | {"hidden_sizes": [at.hidden, 2 * at.hidden]}, _pixels, at),
+    "mae": partial(_transformers, "ViTMAEForPreTraining", MASKED_IMAGES, lambda at: {
+        "pixel_values": torch.randn(at.batch, 3, at.size, at.size)}),
     "clip": _clip,
     "gcn": partial(_graph, "GCN"),
     "gat": partial(_graph, "GAT"),
