@@ -9,13 +9,13 @@ from .families import step_work as step_work
 from .folding.fold import fold as fold
 from .folding.fold import of_ranks as of_ranks
 from .folding.fold import restated as restated
-from .folding.messages import doubts as doubts
-from .folding.messages import is_sharded as is_sharded
-from .folding.messages import shard_messages as shard_messages
-from .folding.messages import shard_work as shard_work
-from .folding.messages import smaller as smaller
 from .folding.replicas import Replicas as Replicas
+from .folding.replicas import doubts as doubts
 from .folding.replicas import find_replicas as find_replicas
+from .folding.replicas import is_sharded as is_sharded
+from .folding.replicas import shard_messages as shard_messages
+from .folding.replicas import shard_work as shard_work
+from .folding.replicas import smaller as smaller
 from .recommendation.build import build_recommendation as build_recommendation
 from .recommendation.items import batched_op as batched_op
 from .recommendation.items import moves as moves
@@ -61,7 +61,6 @@ from .transformer.items import Lane as Lane
 from .transformer.items import Op as Op
 from .transformer.items import Transfer as Transfer
 from .transformer.lengths import read_lengths as read_lengths
-from .transformer.orders import Pipeline as Pipeline
 from .transformer.pass_work import ItemTable as ItemTable
 from .transformer.pass_work import PlanRuns as PlanRuns
 from .transformer.pass_work import Run as Run
@@ -72,6 +71,7 @@ from .transformer.pass_work import run_us as run_us
 from .transformer.pass_work import side_lane as side_lane
 from .transformer.passes import Order as Order
 from .transformer.passes import PassKind as PassKind
+from .transformer.passes import Pipeline as Pipeline
 from .transformer.passes import Steps as Steps
 from .transformer.passes import steps as steps
 from .transformer.plan import ContextExchange as ContextExchange

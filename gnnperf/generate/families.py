@@ -8,9 +8,8 @@ from typing import Any
 from gnnperf.core import require_numbers
 from gnnperf.generate.convolutional.build import build_network, replica_tensors
 from gnnperf.generate.convolutional.plan import ConvolutionalPlan, convolutional_from
-from gnnperf.generate.recommendation.build import build_recommendation
+from gnnperf.generate.recommendation.build import build_recommendation, recommendation_tensors
 from gnnperf.generate.recommendation.plan import RecommendationPlan
-from gnnperf.generate.recommendation.rank_memory import recommendation_tensors
 from gnnperf.generate.recommendation.read import is_recommendation, recommendation_from
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.flops import StepWork, step_work_of

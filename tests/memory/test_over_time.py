@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from gnnperf.generate import HeldFor, Hold, Pair, RankTensors
 from gnnperf.generate.uses import Stretch, Use, use
 from gnnperf.memory import Part, planned_timeline
-from gnnperf.memory.over_time import MOST_POINTS, timeline
-from gnnperf.memory.planned import cpu_block_bytes, planned_peak
+from gnnperf.memory.planned import MOST_POINTS, cpu_block_bytes, planned_peak, timeline
 from gnnperf.memory.recorded import Stay, peak_of, timeline_of
 
 # Forward: a 3 stays, b 5 goes; y 10 leaves. Backward: dy 10 comes, makes a gradient of 7.

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from gnnperf.generate import HeldFor, Hold, Pair, RankTensors
 from gnnperf.generate.uses import Stretch, use
-from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes, planned_peak
-from gnnperf.memory.reserved import MEBIBYTE, most_reserved_bytes
+from gnnperf.memory.planned import MEBIBYTE, cpu_block_bytes, cuda_block_bytes, most_reserved_bytes, planned_peak
 
 
 def _tensors(*stretches: Stretch | Hold, parameters: tuple[int, ...] = ()) -> RankTensors:

@@ -15,10 +15,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gnnperf.generate.transformer.activations import recomputed, retained_bytes
-from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
-from gnnperf.generate.transformer.orders import Order
-from gnnperf.generate.transformer.passes import Gradient, stage_passes
+from gnnperf.generate.transformer.items import Store
+from gnnperf.generate.transformer.passes import Gradient, Order, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import Count, parameters_of, stage_count
 from gnnperf.graph import DTYPE_BYTES

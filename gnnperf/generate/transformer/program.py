@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.activations import ActivationOffload, recomputed
-from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.gradients import (
     FIRST,
@@ -31,6 +30,7 @@ from gnnperf.generate.transformer.items import (
     Op,
     Placed,
     Record,
+    Store,
     Transfer,
     items_of,
     op,

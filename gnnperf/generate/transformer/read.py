@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnperf.generate.sections import keys_in, section, value_as
 from gnnperf.generate.transformer.block import Block, Experts
-from gnnperf.generate.transformer.copies import Offload
+from gnnperf.generate.transformer.items import Offload
 from gnnperf.generate.transformer.lengths import read_lengths
 from gnnperf.generate.transformer.plan import Lengths, Parallelism, Schedule, Sharding, Transformer, TransformerPlan
 

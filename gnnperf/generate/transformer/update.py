@@ -11,9 +11,12 @@ import math
 from collections.abc import Iterator
 
 from gnnperf.core import Phase
-from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Store
 from gnnperf.generate.transformer.gradients import Around, Items, Visit, held_gradient_dtype, summed, unit_parameters
 from gnnperf.generate.transformer.items import (
+    FROM_STORAGE,
+    TO_DEVICE,
+    TO_HOST,
+    TO_STORAGE,
     Await,
     Copy,
     Group,
@@ -23,6 +26,7 @@ from gnnperf.generate.transformer.items import (
     Item,
     Lane,
     Record,
+    Store,
     collective,
     op,
 )

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from gnnperf.generate.transformer.block import Block, Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.copies import Offload, Store
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
-from gnnperf.generate.transformer.items import Op
+from gnnperf.generate.transformer.items import Offload, Op, Store
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import (

@@ -10,8 +10,8 @@ import pytest
 from gnnperf.generate import HeldFor, Hold, RankTensors
 from gnnperf.generate.transformer.block import Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.copies import Offload, Store
 from gnnperf.generate.transformer.held import held_bytes
+from gnnperf.generate.transformer.items import Offload, Store
 from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.plan import (
     Parallelism,
