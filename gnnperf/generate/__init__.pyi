@@ -81,7 +81,7 @@ from .transformer.plan import Schedule as Schedule
 from .transformer.plan import Sharded as Sharded
 from .transformer.plan import Sharding as Sharding
 from .transformer.plan import TransformerPlan as TransformerPlan
-from .transformer.rows import item_rows as item_rows
+from .transformer.rank_nodes import item_rows as item_rows
 from .uses import LEAVES as LEAVES
 from .uses import HeldFor as HeldFor
 from .uses import Hold as Hold

@@ -109,7 +109,11 @@ def independent_groups(graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndar
 
     `calls` of `call_table`, of which those that are free are fused; `unit` [num_nodes] the call of each node.
     """
-    fed = _fed_units(graph, unit)
+    fed: dict[int, int] = {}  # call -> the first call that takes a tensor of it in its phase; NEVER: none later
+    for node, takers in fed_by(graph).items():
+        own, others = int(unit[node]), unit[takers]
+        if own >= 0:
+            fed[own] = min(fed.get(own, NEVER), int(others[others > own].min(initial=NEVER)))
     groups: list[np.ndarray] = []
     unknown = 0
     for _, lane in calls.groupby(["lane", "step"], sort=False):
@@ -140,17 +144,6 @@ def _runs(taken: dict[int, int]) -> Iterator[np.ndarray]:
         group.append(one)
         limit = min(limit, taker)
     yield np.array(group)
-
-
-def _fed_units(graph: ExecutionGraph, unit: np.ndarray) -> dict[int, int]:
-    """Number of a call -> the first call that takes a tensor of it in its phase; NEVER: none later."""
-    result: dict[int, int] = {}
-    for node, fed in fed_by(graph).items():
-        own, others = int(unit[node]), unit[fed]
-        if own >= 0:
-            later = others[others > own]
-            result[own] = min(result.get(own, NEVER), int(later.min()) if len(later) else NEVER)
-    return result
 
 
 class _Takes:
@@ -187,7 +180,9 @@ def model_groups(calls: pd.DataFrame, models: int) -> list[np.ndarray]:
     """
     result: list[np.ndarray] = []
     for _, lane in calls.groupby(["lane", "step"], sort=False):
-        key = _keys(lane)
+        text_ = lane["op_name"].astype(str) + "|" + lane["input_dims"].astype(str) + "|" + lane["phase"].astype(str)
+        # equal for equal calls; what may not be moved is like no other
+        key = np.where(lane["is_free"], pd.factorize(text_)[0].astype(np.int64), -1 - np.arange(len(lane)))
         unit, used = lane["unit"].to_numpy(), np.zeros(len(lane), dtype=bool)
         for length in range(len(lane) // models, 0, -1):
             for begin in _starts(key, used, length, models):
@@ -196,13 +191,6 @@ def model_groups(calls: pd.DataFrame, models: int) -> list[np.ndarray]:
                     used[whole] = True
                     result += list(unit[whole].reshape(models, length).T)
     return result
-
-
-def _keys(lane: pd.DataFrame) -> np.ndarray:
-    """[num_calls] equal for equal calls; what may not be moved is like no other."""
-    text = lane["op_name"].astype(str) + "|" + lane["input_dims"].astype(str) + "|" + lane["phase"].astype(str)
-    code = pd.factorize(text)[0].astype(np.int64)
-    return np.where(lane["is_free"], code, -1 - np.arange(len(lane)))
 
 
 def _starts(key: np.ndarray, used: np.ndarray, length: int, models: int) -> np.ndarray:

@@ -157,11 +157,6 @@ class Part:
     ranks: tuple[int, ...]
     added_up: int = 1
 
-    @property
-    def holds_rows(self) -> bool:
-        """Whether ranks hold a part of the rows each, so that indices are sorted by holder first."""
-        return self.added_up > 1 or self.travel is Travel.SUMMED
-
     def lookups(self, batch: int, ranks: int) -> int:
         """Indices of one step here, of all ranks' samples, or of the own ones where the table stays."""
         return max(round(self.samples(batch, ranks) * self.indices), 1)

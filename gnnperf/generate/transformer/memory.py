@@ -11,14 +11,13 @@ float32 gradients next to, unless they are summed in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, starmap
 
 from gnnperf.generate.transformer.items import Group
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
 from gnnperf.generate.transformer.rank_memory import gradients_bytes, parameters_bytes, state_bytes, step_changes
-from gnnperf.generate.transformer.rows import extents
+from gnnperf.generate.transformer.rank_nodes import extents
 from gnnperf.generate.uses import RankTensors, Stretch
 
 # Which ranks of a plan stand in its graph, and for how many ranks each stands.
@@ -54,15 +53,10 @@ def one_per_stage(ways: Parallelism) -> RoleMap:
     return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data_context))
 
 
-def all_roles(ways: Parallelism) -> Iterator[Role]:
-    """One per rank, in order of ranks."""
-    for stage, replica, shard in product(range(ways.pipeline), range(ways.data_context), range(ways.tensor)):
-        yield Role(stage, replica, shard)
-
-
 def every_rank(ways: Parallelism) -> RoleMap:
     """All ranks, each for itself."""
-    ranks = {rank_of(role, ways): role for role in all_roles(ways)}
+    roles = starmap(Role, product(range(ways.pipeline), range(ways.data_context), range(ways.tensor)))
+    ranks = {rank_of(role, ways): role for role in roles}
     return RoleMap(ranks, dict.fromkeys(ranks, 1))
 
 

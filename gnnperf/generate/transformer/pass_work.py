@@ -21,7 +21,7 @@ from gnnperf.generate.transformer.memory import Role, rank_of
 from gnnperf.generate.transformer.passes import Gradient, Order, PassKind, steps
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
 from gnnperf.generate.transformer.program import StageProgram
-from gnnperf.generate.transformer.rows import extents, item_rows, lane_of, transfer_rows
+from gnnperf.generate.transformer.rank_nodes import extents, item_rows, lane_of, transfer_rows
 from gnnperf.generate.transformer.sizes import layers_of
 
 

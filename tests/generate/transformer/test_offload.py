@@ -13,10 +13,10 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.generate.transformer.activations import retained_bytes
 from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.gradients import HOST_ADAM
 from gnnperf.generate.transformer.items import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Offload, Store
 from gnnperf.generate.transformer.plan import Parallelism, Recompute, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.sizes import owned_count, stage_count
-from gnnperf.generate.transformer.update import HOST_ADAM
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from tests.generate.transformer.graphs import with_times

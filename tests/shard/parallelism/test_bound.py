@@ -10,8 +10,7 @@ import pytest
 from gnnperf.generate import Parallelism, Pipeline, Recompute, Schedule, Sharded, Sharding, TransformerPlan, held_bytes
 from gnnperf.shard.parallelism import bound as bound_module
 from gnnperf.shard.parallelism import judge as judge_module
-from gnnperf.shard.parallelism.bound import bounds
-from gnnperf.shard.parallelism.judge import judged, layer_passes, peak_bytes, with_micro_batches
+from gnnperf.shard.parallelism.bound import bounds, judged, layer_passes, peak_bytes, with_micro_batches
 from gnnperf.shard.parallelism.space import candidates, settings_text
 from tests.generate.transformer.plans import step_us
 from tests.shard.parallelism.plans import base, cluster
