@@ -156,7 +156,7 @@ def _divides(divisor: int, number: int, what: str, of: str) -> None:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of samples that differ (gnnperf.generate.transformer.lengths)."""
+    """Lengths of samples that differ (gnnperf.generate.transformer.flops)."""
 
     # that samples have, each as often as it stands here; model.sequence is the longest that may be
     values: tuple[int, ...]

@@ -28,8 +28,7 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 from gnnperf.generate.uses import Use
-from tests.generate.transformer.graphs import product_flops
-from tests.generate.transformer.plans import step_us
+from tests.generate.transformer.plans import product_flops, step_us
 from tests.generate.transformer.test_block import LLAMA
 
 MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=256, dtype="bfloat16")
