@@ -6,7 +6,7 @@ from .measured import Part as Part
 from .measured import PeakMemory as PeakMemory
 from .measured import Timeline as Timeline
 from .measured import measured_peaks as measured_peaks
-from .over_time import planned_timeline as planned_timeline
+from .planned import most_reserved_bytes as most_reserved_bytes
 from .planned import planned_peak as planned_peak
+from .planned import planned_timeline as planned_timeline
 from .recorded import peak_memory as peak_memory
-from .reserved import most_reserved_bytes as most_reserved_bytes

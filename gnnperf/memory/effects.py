@@ -54,30 +54,19 @@ class _Cached:
 
     # op and arguments -> effect; None where the op cannot be run
     effects: dict[str, Effect | None] = field(default_factory=dict)
-    # known, composite: op -> whether it is
-    known: dict[str, bool] = field(default_factory=dict)
-    composite: dict[str, bool] = field(default_factory=dict)
+    composite: dict[str, bool | None] = field(default_factory=dict)  # op -> whether it is; None: torch has none
 
 
 _cached = _Cached()
 
 
-def is_composite(name: str) -> bool:
-    """Whether an op is nothing but the ops that it calls, for autograd too."""
+def is_composite(name: str) -> bool | None:
+    """Whether an op is nothing but the ops that it calls, for autograd too; None: torch has no such op in aten."""
     if name not in _cached.composite:
         from gnnperf.memory import torch_effects
 
         _cached.composite[name] = torch_effects.is_composite(name)
     return _cached.composite[name]
-
-
-def is_known(name: str) -> bool:
-    """Whether torch has an op of this name in aten."""
-    if name not in _cached.known:
-        from gnnperf.memory import torch_effects
-
-        _cached.known[name] = torch_effects.is_known(name)
-    return _cached.known[name]
 
 
 @lru_cache(maxsize=20_000)
@@ -110,7 +99,7 @@ def effects_cached_in(folder: Path | None) -> Iterator[None]:
     earlier = _Cached()
     with suppress(OSError, msgspec.DecodeError):  # none yet, or damaged: they are computed again
         earlier = msgspec.json.decode(path.read_bytes(), type=_Cached)
-    for name in ("effects", "known", "composite"):
+    for name in ("effects", "composite"):
         getattr(_cached, name).update(getattr(earlier, name))
     yield
     if len(earlier.effects) < len(_cached.effects) <= _MAX_CACHED:

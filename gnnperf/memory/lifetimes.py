@@ -121,7 +121,10 @@ class Lifetimes:
     def _taken(self, call: Call, node: Call | None, *, passes_on: bool) -> None:
         """A node, or a collective, takes tensors; a node without an op of its own hands them on."""
         if call.name == _FROM_BUFFER:
-            self._end_buffers(call)
+            # What was gathered is where it belongs: the buffer and what the library gathered into have served.
+            num_bytes = sum(t.num_bytes for t in tensors_of(tuple(s for s in call.slots if isinstance(s, tuple))))
+            for each in self.storages.all:
+                each.is_over |= (each.num_bytes, each.role, each.made_by) == (num_bytes, Role.ACTIVATION, _BUFFER)
         scattered, newest = False, len(self.storages.all)
         likely = range(newest - _JUST_MADE, newest) if call.name.startswith(_LIBRARIES) else ()
         slots = [s for s in call.slots if isinstance(s, TensorSlot)] if call.name == _FROM_SHARDS else call.slots
@@ -140,13 +143,6 @@ class Lifetimes:
             if passes_on:
                 times = 2 if node.node_name.startswith(_SUMS) else 1
                 self.storages.name(storage, slot.shape, result.dtype, times, actual=result.actual)
-
-    def _end_buffers(self, call: Call) -> None:
-        """What was gathered is where it belongs: the buffer and what the library gathered into have served."""
-        num_bytes = sum(t.num_bytes for t in tensors_of(tuple(s for s in call.slots if isinstance(s, tuple))))
-        for storage in self.storages.all:
-            if storage.num_bytes == num_bytes and storage.role is Role.ACTIVATION and storage.made_by == _BUFFER:
-                storage.is_over = True
 
     def _of_others(self, slot: TensorSlot, call: Call) -> Name | None:
         """What a collective takes and no one made is a bucket of DDP's, which is counted apart."""

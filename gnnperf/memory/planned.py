@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnperf.generate import LEAVES, HeldFor, Hold, Pair, RankTensors
-from gnnperf.memory.measured import Part, PeakMemory
+from gnnperf.memory.measured import Part, PeakMemory, Timeline
 
 # How much more than requested an allocator hands out.
 
@@ -181,3 +183,117 @@ def change_of(hold: Hold) -> Sizes:
     change[COLUMN[hold.held_for]] = hold.num_bytes
     change[BLOCKS] = cuda_block_bytes(hold.num_bytes) if hold.num_bytes > 0 else -cuda_block_bytes(-hold.num_bytes)
     return change
+
+
+# How much the caching allocator of CUDA reserves for a plan, at most: what `max_memory_reserved` may show.
+#
+# `max_memory_allocated` counts blocks of 512 bytes. Blocks come from segments, and a freed segment stays with the
+# allocator. At worst no segment is used again for another size; then every size keeps its own largest number of blocks:
+#
+#     allocated    the largest sum over all sizes at one time       lower end
+#     reserved     the sum over sizes of each one's largest number  upper end
+#
+# Tensors above 10 MiB have segments of their own, in multiples of 2 MiB; smaller ones share segments of 20 and 2 MiB
+# (c10/cuda/CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, kLargeBuffer, kSmallSize, kSmallBuffer). Before it
+# runs out of memory, the allocator frees segments that nothing uses, so a step may still fit below the upper end.
+
+MEBIBYTE = 1 << 20
+SMALL_BYTES, LARGE_BYTES, LARGE_STEP_BYTES = 1 * MEBIBYTE, 10 * MEBIBYTE, 2 * MEBIBYTE
+SMALL_SEGMENT_BYTES, MIDDLE_SEGMENT_BYTES = 2 * MEBIBYTE, 20 * MEBIBYTE
+Counts = npt.NDArray[np.int64]
+
+
+def most_reserved_bytes(tensors: RankTensors) -> int:
+    """The upper end for one rank."""
+    pairs = {id(each.pair): each.pair for each in tensors.stretches if not isinstance(each, Hold)}
+    holds = {cuda_block_bytes(abs(each.num_bytes)) for each in tensors.stretches if isinstance(each, Hold)}
+    sizes = sorted(holds | {size for pair in pairs.values() for size in _sizes(pair)})
+    number = dict(zip(sizes, np.eye(len(sizes), dtype=np.int64), strict=True))  # of blocks of each size
+
+    def counted(num_bytes: int, _: bool) -> Counts:
+        return number.get(cuda_block_bytes(num_bytes), np.zeros(len(sizes), dtype=np.int64))
+
+    def changed(hold: Hold) -> Counts:
+        return int(np.sign(hold.num_bytes)) * number[cuda_block_bytes(abs(hold.num_bytes))]
+
+    most = np.zeros(len(sizes), dtype=np.int64)
+    for there, course in walked(tensors, counted, changed):
+        if course.ops:
+            most = np.maximum(most, there + course.during.max(axis=0))
+    peaks = Counter(dict(zip(sizes, most.tolist(), strict=True)))
+    always = (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes, tensors.inputs_bytes,
+              tensors.buckets_bytes)  # fmt: skip
+    peaks.update(cuda_block_bytes(size) for kind in always for size in kind)
+    small = sum(size * count for size, count in peaks.items() if size <= SMALL_BYTES)
+    middle = sum(size * count for size, count in peaks.items() if SMALL_BYTES < size < LARGE_BYTES)
+    large = sum(up_to(size, LARGE_STEP_BYTES) * count for size, count in peaks.items() if size >= LARGE_BYTES)
+    return up_to(small, SMALL_SEGMENT_BYTES) + up_to(middle, MIDDLE_SEGMENT_BYTES) + large
+
+
+def _sizes(pair: Pair) -> Iterable[int]:
+    """Sizes of the blocks of a pair."""
+    uses = (*pair.forward, *pair.backward, *pair.weights)
+    yield from (cuda_block_bytes(num_bytes) for num_bytes, _, _ in lives(pair))
+    yield from (cuda_block_bytes(n) for each in uses for n in each.gradients_bytes)
+
+
+# What a rank holds over the time of a step, part by part: where the peak comes from and how long it lasts.
+
+MOST_POINTS = 400  # of a timeline: a picture is not wider
+Levels = npt.NDArray[np.int64]
+PARTS = {ASKED: Part.ACTIVATIONS, KEPT: Part.GRADIENTS, GATHERED: Part.GATHERED, SENT: Part.TEMPORARY}
+
+
+def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Levels]) -> Timeline:
+    """Of many points [n], ascending, those with most in their stretch of time; parts that hold nothing are left out."""
+    known = {part: levels for part, levels in parts_bytes.items() if levels.any()}
+    if not len(time_us) or not known:
+        return Timeline((), {})
+    chosen = np.arange(len(time_us))
+    if len(time_us) > MOST_POINTS:
+        span = max(float(time_us[-1] - time_us[0]), 1e-9)
+        bins = np.minimum(((time_us - time_us[0]) / span * MOST_POINTS).astype(np.int64), MOST_POINTS - 1)
+        order = np.lexsort((np.sum(list(known.values()), axis=0), bins))
+        chosen = np.sort(order[np.append(np.flatnonzero(np.diff(bins[order])), len(order) - 1)])  # the largest of each
+    return Timeline(
+        tuple(time_us[chosen].tolist()), {part: tuple(levels[chosen].tolist()) for part, levels in known.items()}
+    )
+
+
+# A plan's ops in order, and when the schedule runs them.
+
+
+def planned_timeline(tensors: RankTensors, ops: Sequence[str], start_us: Sequence[float]) -> Timeline:
+    """Of one rank of a plan.
+
+    Args:
+        tensors: of the rank.
+        ops: names of its kernels in order of the program.
+        start_us: when each begins.
+    """
+    walk = list(walked(tensors, in_blocks(cuda_block_bytes), change_of))
+    uses = [op for _, course in walk for op in course.ops]
+    levels = np.concatenate([there + course.during for there, course in walk] or [np.zeros((0, 5), dtype=np.int64)])
+    time_us = np.maximum.accumulate(np.array(_times(uses, ops, start_us)))
+    parts = {part: levels[:, column].copy() for column, part in PARTS.items()}
+    always = {Part.PARAMETERS: tensors.parameters_bytes, Part.OPTIMIZER_STATE: tensors.state_bytes,
+              Part.INPUTS: tensors.inputs_bytes}  # fmt: skip
+    parts[Part.GRADIENTS] += sum(tensors.gradients_bytes) + sum(tensors.buckets_bytes)
+    for part, sizes in always.items():
+        parts[part] = np.full(len(levels), sum(sizes), dtype=np.int64)
+    return timeline(time_us, {part: parts[part] for part in Part if part in parts})
+
+
+def _times(uses: Sequence[str], ops: Sequence[str], start_us: Sequence[float]) -> list[float]:
+    """When each use runs: at the next kernel of its name; what is no kernel, when the one before it does."""
+    places: dict[str, list[int]] = {}
+    for place, op in enumerate(ops):
+        places.setdefault(op, []).append(place)
+    at, now, result = 0, 0.0, []
+    for use in uses:
+        own = places.get(use, [])
+        number = bisect_left(own, at)
+        if number < len(own):
+            at, now = own[number] + 1, start_us[own[number]]
+        result.append(now)
+    return result

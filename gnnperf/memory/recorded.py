@@ -20,8 +20,7 @@ from gnnperf.graph import rank_events
 from gnnperf.memory.given import Variant
 from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.measured import Part, PeakMemory, Timeline
-from gnnperf.memory.over_time import timeline
-from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
+from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes, timeline
 from gnnperf.memory.step_calls import Call, StepCalls, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of
 from gnnperf.trace import RunTrace, TraceTable
@@ -167,10 +166,9 @@ def timeline_of(stays: Sequence[Stay], begin_ns: int, end_ns: int) -> Timeline:
 
 _OUT, _COPY = "FSDP::all_gather_copy_out", "fsdp::split_with_sizes_copy"
 _FORWARD, _BACKWARD = "FSDP::post_forward", "FSDP::post_backward_reshard"
-Span = tuple[int, int, int, str]  # bytes, from_ns, to_ns, op
 
 
-def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Span]:
+def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Stay]:
     """When which bytes of parameters are whole."""
     for copy in (c for c in calls if c.name == _COPY):
         around = next(c for c in reversed(calls) if c.name.startswith(_OUT) and c.start_ns <= copy.start_ns)
@@ -178,7 +176,8 @@ def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Span]:
         ends = {_BACKWARD + group} | ({_FORWARD + group} if group else set())
         to_ns = min((c.end_ns for c in calls if c.name in ends and c.start_ns > copy.start_ns), default=end_ns)
         lists = [slot for slot in copy.slots if isinstance(slot, tuple)]
-        yield sum(t.num_bytes for result in lists for t in result), around.start_ns, to_ns, _COPY
+        num_bytes = sum(t.num_bytes for result in lists for t in result)
+        yield Stay(num_bytes, around.start_ns, to_ns, Part.GATHERED, _COPY)
 
 
 def whole_names(calls: Sequence[Call]) -> Iterator[TensorSlot]:
@@ -269,8 +268,7 @@ def _of_step(followed: Lifetimes, step: StepCalls, *, sharded: bool) -> Iterable
     for num_bytes, from_ns, to_ns, name in followed.temporary:
         yield Stay(num_bytes, from_ns, to_ns, Part.TEMPORARY, name)
     if sharded:
-        for num_bytes, from_ns, to_ns, name in whole_parameters(step.calls, step.end_ns):
-            yield Stay(num_bytes, from_ns, to_ns, Part.GATHERED, name)
+        yield from whole_parameters(step.calls, step.end_ns)
 
 
 def _buckets(step: StepCalls, variant: Variant) -> int:

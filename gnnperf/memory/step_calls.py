@@ -15,7 +15,7 @@ import numpy as np
 
 from gnnperf.core import EventKind
 from gnnperf.graph import STEP_MARK, RankEvents
-from gnnperf.memory.effects import is_composite, is_known
+from gnnperf.memory.effects import is_composite
 from gnnperf.memory.storages import Slot, slots_of
 
 _NODE = "autograd::engine::evaluate_function: "
@@ -139,7 +139,7 @@ class _Reader:
 
     def _is_one(self, row: int, name: str) -> bool:
         is_op = self._events.kind[row] == EventKind.CPU_OP and name not in SPARSE_PARTS
-        if not is_op or not is_known(name) or is_composite(name):
+        if not is_op or is_composite(name) is not False:
             return False
         return not any(self._events.name[c] == _SUBCLASS for c in self._children.get(row, ()))
 

@@ -79,7 +79,6 @@ class Role(StrEnum):
     ACTIVATION = "activation"
     GRADIENT = "gradient"  # of a parameter, until the next step sets it to none
     SPARSE = "sparse"  # rows of a gradient: a part of a sparse tensor
-    GATHERED = "gathered"  # sharded parameters, whole for a while
 
 
 @dataclass

@@ -25,18 +25,15 @@ _SCALAR_TYPES = {0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "
 _NODES_READ = 3  # results whose autograd nodes are looked at
 
 
-def is_composite(name: str) -> bool:
-    """Whether an op is nothing but the ops that it calls, for autograd too: all its forms but `out` are."""
+def is_composite(name: str) -> bool | None:
+    """Whether an op is nothing but the ops that it calls, for autograd too: all forms but `out` are; None: no op."""
+    if _packet(name) is None:
+        return None
     names = [overload.name() for overload in _overloads(_packet(name))]
     real = [n for n in names if not n.endswith("out") and torch._C._dispatch_has_kernel(n)]  # some are for scripts only
     return bool(real) and all(
         torch._C._dispatch_has_kernel_for_dispatch_key(n, "CompositeImplicitAutograd") for n in real
     )
-
-
-def is_known(name: str) -> bool:
-    """Whether torch has an op of this name in aten."""
-    return _packet(name) is not None
 
 
 def _packet(name: str) -> Any:

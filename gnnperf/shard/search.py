@@ -163,16 +163,7 @@ def _worth_a_change(state: State, whole: Mapping[int, list[int]]) -> list[int]:
 SHOVED_TABLES = 3
 
 
-@dataclass
-class Budget:
-    """Placements that may still be requested; counted down, so not frozen."""
-
-    left: int
-
-    def spent(self) -> bool:
-        """One more was requested; whether it was one too many."""
-        self.left -= 1
-        return self.left < 0
+Budget = Iterator[int]  # an item for each placement that may still be requested
 
 
 def descend(state: State, costs: Surrogate, budget: Budget) -> State:
@@ -186,7 +177,7 @@ def descend(state: State, costs: Surrogate, budget: Budget) -> State:
 def _better(state: State, value: Value, costs: Surrogate, budget: Budget) -> tuple[Value, State] | None:
     """The best change of the first table that has a better one; None: no table has."""
     for changes in neighbors(state, costs):
-        after = (costs.changed(state, change) for change in changes if not budget.spent())
+        after = (costs.changed(state, change) for change, _ in zip(changes, budget, strict=False))
         best, result = min(((costs.value(one), one) for one in after), key=itemgetter(0), default=(value, state))
         if best < value:
             return best, result
@@ -199,7 +190,7 @@ def explore(state: State, costs: Surrogate, budget: Budget, rng: np.random.Gener
     result = [best]
     if all(len(ways(costs.problem, table)) == 1 for table in costs.problem.tables):
         return (best,)  # one device: nothing to shove
-    while not budget.spent():
+    for _ in budget:
         other = descend(_shoved(best, costs, rng), costs, budget)
         result.append(other)
         if costs.value(other) < costs.value(best):
@@ -253,7 +244,7 @@ def candidates(begins: Iterable[Placement], costs: Surrogate, effort: Effort) ->
     result: dict[Placement, State] = {}
     for number, placement in enumerate(each(own, "searching", "beginnings")):
         rng = np.random.default_rng((effort.seed, number))
-        states = explore(costs.start(placement), costs, Budget(effort.requested // len(own)), rng)
+        states = explore(costs.start(placement), costs, iter(range(effort.requested // len(own))), rng)
         result |= {state.placement: state for state in states}
     ranked = sorted(result.values(), key=costs.value)
     return tuple(state.placement for state in ranked[: effort.judged])

@@ -51,7 +51,7 @@ class AnalyticShardEstimator:
         hardware: a device of gnnperf's catalog, or a .yaml file.
         cluster: links and hosts; None: the device's own.
         optimizer: fused with the tables' backward pass.
-        skew: table -> exponent of the access (gnnperf.generate.tables); others are uniform.
+        skew: table -> exponent of the access (gnnperf.generate.recommendation.plan); others are uniform.
 
     Raises:
         InputError: an unknown name.

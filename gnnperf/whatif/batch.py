@@ -63,12 +63,17 @@ class ScaleBatch:
         """Apply the edit."""
         if self.factor == 1:
             return unedited(graph)
-        if graph.runs_on_gpu and graph.nodes["input_dims"].isna().all():
-            return _without_shapes(graph, self.factor)
+        nodes = graph.nodes
+        if graph.runs_on_gpu and nodes["input_dims"].isna().all():
+            # Work and messages of data take so many times as long: no bound but arithmetic or bandwidth is known.
+            works = _unshaped(graph) & (nodes["latency_us"] > LAUNCH_US).to_numpy()
+            works |= chosen(nodes, NodeType.COLLECTIVE) & ~nodes["collective"].isin(OF_PARAMETERS).to_numpy()
+            unknown = (NO_SHAPES.format(LAUNCH_US, self.factor), NO_NEW_OPS.format("batch"))
+            return rewritten(graph, works, unknown, change=latency_change(works, self.factor))
         batch = find_batch(graph)
         by_data = check_whole(batch, self.factor)
         doubts = Doubts("batch")
-        changed = change_calls(graph.nodes, lambda call: _scaled(call, batch, self.factor, doubts))
+        changed = change_calls(nodes, lambda call: _scaled(call, batch, self.factor, doubts))
         return with_traffic(graph, changed, self.factor, doubts, by_data)
 
 
@@ -78,15 +83,6 @@ def _unshaped(graph: ExecutionGraph) -> np.ndarray:
     unknown = nodes[["input_dims", "flops", "bytes"]].isna().all(axis=1) & (nodes["stream"] >= 0)
     of_data = nodes["phase"].isin([str(Phase.FORWARD), str(Phase.BACKWARD)])
     return chosen(nodes, *ON_DEVICE) & (unknown & of_data).to_numpy()
-
-
-def _without_shapes(graph: ExecutionGraph, factor: float) -> Edited:
-    """Work and messages of data take `factor` times as long: a bound of arithmetic or bandwidth, no other is known."""
-    nodes = graph.nodes
-    works = _unshaped(graph) & (nodes["latency_us"] > LAUNCH_US).to_numpy()
-    sent = chosen(nodes, NodeType.COLLECTIVE) & ~nodes["collective"].isin(OF_PARAMETERS).to_numpy()
-    unknown = (NO_SHAPES.format(LAUNCH_US, factor), NO_NEW_OPS.format("batch"))
-    return rewritten(graph, works | sent, unknown, change=latency_change(works | sent, factor))
 
 
 def _scaled(

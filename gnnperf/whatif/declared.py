@@ -176,7 +176,13 @@ def gap_at(graph: ExecutionGraph, rank: int, place: Place) -> np.ndarray:
     nodes = graph.nodes
     main = ((nodes["rank"] == rank) & (nodes["thread"] == 0)).to_numpy()
     is_gap = (nodes["segment"] == Segment.T1).to_numpy()
-    backward, optimizer = _in_backward(graph), (nodes["phase"] == Phase.OPTIMIZER).to_numpy()
+    own, optimizer = ((nodes["phase"] == phase).to_numpy() for phase in (Phase.BACKWARD, Phase.OPTIMIZER))
+    # Backward itself, and the gaps of the main thread where it forks to and joins other threads.
+    backward, thread, (src, dst) = own.copy(), nodes["thread"].to_numpy(), ends(graph, Relation.WAITS)
+    between_threads = (thread[src] >= 0) & (thread[dst] >= 0)
+    src, dst = src[between_threads], dst[between_threads]
+    backward[src[own[dst] & (thread[src] == 0)]] = True
+    backward[dst[own[src] & (thread[dst] == 0)]] = True
     backward |= _root_gradient(graph, backward)
     step = nodes["step"].to_numpy()
     results = []
@@ -194,19 +200,6 @@ def gap_at(graph: ExecutionGraph, rank: int, place: Place) -> np.ndarray:
                           remedy="choose a place that the program passes")  # fmt: skip
         results.append(int(lane[at[0]]))
     return np.array(results, dtype=np.int64)
-
-
-def _in_backward(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] bool: backward itself, and the gaps of the main thread where it forks to and joins other threads."""
-    own = (graph.nodes["phase"] == Phase.BACKWARD).to_numpy()
-    thread = graph.nodes["thread"].to_numpy()
-    src, dst = ends(graph, Relation.WAITS)
-    between_threads = (thread[src] >= 0) & (thread[dst] >= 0)
-    src, dst = src[between_threads], dst[between_threads]
-    result = own.copy()
-    result[src[own[dst] & (thread[src] == 0)]] = True
-    result[dst[own[src] & (thread[dst] == 0)]] = True
-    return result
 
 
 def _root_gradient(graph: ExecutionGraph, backward: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import pandas as pd
 from gnnperf.core import Relation, require
 from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, consecutive, lane_keys
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, rewritten
-from gnnperf.whatif.graph_rewrite import next_retained
+from gnnperf.whatif.units import next_retained
 
 SHARED = "how much slower both streams run while they share the device: only transfers next to kernels slow each other"
 EVENTS = ("what recording and waiting for events costs the host, and which calls of the host now wait for one stream "

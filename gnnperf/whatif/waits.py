@@ -215,10 +215,12 @@ def _later(graph: ExecutionGraph, leaves: np.ndarray, takers: np.ndarray) -> tup
     Where a stream waits now, the taker's first work on that stream waits (or that of the next call that has any), else
     the gap before the taker.
     """
-    lane, gaps = lane_keys(graph.nodes), _gap_of(graph)
+    lane, unit = lane_keys(graph.nodes), host_units(graph)
     now = _waiter(graph, leaves)
+    number, first = np.unique(unit, return_index=True)
+    gaps = np.where(unit >= 0, first[np.searchsorted(number, unit)], np.arange(graph.num_nodes))  # before each call
     result = np.where(takers >= 0, gaps[takers], -1)
-    unit = with_launched(graph, host_units(graph))
+    unit = with_launched(graph, unit)
     for place in np.flatnonzero((takers >= 0) & is_type(graph, *ON_DEVICE)[now] & (now >= 0)).tolist():
         stream = np.flatnonzero((lane == lane[now[place]]) & (unit >= unit[takers[place]]))
         result[place] = stream[0] if len(stream) else -1
@@ -232,16 +234,6 @@ def _waiter(graph: ExecutionGraph, leaves: np.ndarray) -> np.ndarray:
     for edge in (host_waits(graph), _exit_waits(graph, is_type(graph, *ON_DEVICE))):
         now[graph.edges["src"].to_numpy()[edge]] = graph.edges["dst"].to_numpy()[edge]
     return now[leaves]
-
-
-def _gap_of(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] the first node of each node's unit: the gap before the call; itself off the host."""
-    unit = host_units(graph)
-    result = np.arange(graph.num_nodes)
-    number, first = np.unique(unit, return_index=True)
-    inside = unit >= 0
-    result[inside] = first[np.searchsorted(number, unit[inside])]
-    return result
 
 
 def _at_place(graph: ExecutionGraph, issued_by: np.ndarray, place: Place) -> np.ndarray:

@@ -27,8 +27,7 @@ from gnnperf.generate.transformer.block import Activation, Attention, Block, Exp
 from gnnperf.generate.transformer.plan import Transformer
 from gnnperf.hardware import ANY_DEVICE, PLAN_GROUP, ClusterSpec, default_cluster, load_device, path_of, read_yaml
 from gnnperf.shard import Effort, Problem, candidates, search_plans
-from gnnperf.shard.parallelism.bound import bounds
-from gnnperf.shard.parallelism.judge import judged, peak_bytes
+from gnnperf.shard.parallelism.bound import bounds, judged, peak_bytes
 from gnnperf.shard.parallelism.search import RULE
 from research.benchmarks._frame import right_aligned, run_main, show
 from research.benchmarks._public_runs import mirror

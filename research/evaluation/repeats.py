@@ -20,8 +20,7 @@ from gnnperf.core import InputError, Segment, require
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import common_subsequence
 from gnnperf.whatif import Edited
-from gnnperf.whatif.graph_rewrite import remove
-from gnnperf.whatif.units import host_units
+from gnnperf.whatif.units import host_units, remove
 from research.evaluation.op_copies import OpSelector, insert_copies, units
 from research.evaluation.reference_run import LatenciesOf
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender
+from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender, Table
 from gnnperf.generate.recommendation.read import largest_first
-from gnnperf.generate.tables import Table
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.shard.problem import Problem
 

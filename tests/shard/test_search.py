@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.tables import Placed, Placement, Split, Table
+from gnnperf.generate.recommendation.plan import Placed, Placement, Split, Table
 from gnnperf.shard.problem import Loads, on_ranks, ways
 from gnnperf.shard.search import (
     SEARCHED,

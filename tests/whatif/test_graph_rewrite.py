@@ -11,7 +11,7 @@ from toys import make_graph
 from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
-from gnnperf.whatif.graph_rewrite import remove
+from gnnperf.whatif.units import remove
 
 
 def row(*cross_step: tuple[int, int]) -> ExecutionGraph:

@@ -45,7 +45,7 @@ class BatchedTable:
     dim: int  # columns that are here, float32
     lookups: int  # indices
     bags: int  # vectors written
-    skew_thousandths: int = 1000  # 1000 x the exponent of the access (see gnnperf.generate.tables)
+    skew_thousandths: int = 1000  # 1000 x the exponent of the access (see gnnperf.generate.recommendation.plan)
     state_bytes: int = 0  # of the optimizer per row that is here; of a lookup: 0
 
 

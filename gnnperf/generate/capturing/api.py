@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core import InputError, require
-from gnnperf.generate.capturing.communication import ISSUE, MARK, WAIT, Issued
+from gnnperf.generate.capturing.communication import ISSUE, MARK, WAIT
 from gnnperf.generate.capturing.rank_run import Build, Event, RankRun, boundaries, run_rank
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.trace import CAPTURED, RunTrace, read_run
@@ -192,7 +192,11 @@ def _advance(clock: Clock, arrivals: dict[Meeting, dict[int, float]], present: s
 
 
 def _issue(clock: Clock, number: int, arrivals: dict[Meeting, dict[int, float]]) -> None:
-    place, kind = _meeting_place(clock.run.issued[number], clock.run.rank)
+    issued, rank = clock.run.issued[number], clock.run.rank
+    place, kind = issued.group, issued.op  # the same for all parts of a collective; of a send and its receive: from, to
+    if issued.peer is not None:
+        peer = issued.group[issued.peer]
+        place, kind = (rank, peer) if issued.op == _SENDS else (peer, rank), f"channel {issued.tag}"
     meeting = place, kind, clock.earlier[place, kind]
     clock.earlier[place, kind] += 1
     clock.meetings[number], clock.issued_us[number] = meeting, clock.now_us
@@ -210,11 +214,3 @@ def _resume(clock: Clock, number: int, arrivals: dict[Meeting, dict[int, float]]
     clock.now_us = max(clock.now_us, max(came.values()) + TRANSFER_TICKS * TICK_US)
     clock.done_us.setdefault(number, clock.now_us)
     return True
-
-
-def _meeting_place(issued: Issued, rank: int) -> tuple[tuple[int, ...], str]:
-    """(ranks, kind) that are the same for all parts of a collective; of a send and its receive: from, to."""
-    if issued.peer is None:
-        return issued.group, issued.op
-    peer = issued.group[issued.peer]
-    return (rank, peer) if issued.op == _SENDS else (peer, rank), f"channel {issued.tag}"

@@ -171,11 +171,11 @@ class Norm:
         """A counter, and the norm, which keeps the mean and the deviation."""
         item = op("aten::cudnn_batch_norm", F, self.x.tensor, *[self._row] * 4,
                   values=["", "", "", "", "", "True", "0.1", "1e-05"])  # fmt: skip
-        kept = {f"{self.name}.{which}": self._row for which in ("mean", "deviation")}
+        retained = {f"{self.name}.{which}": self._row for which in ("mean", "deviation")}
         return (
             *used(op("aten::add_", F, Tensor((), "int64"), None)),
             views(F, "batch_norm", "_batch_norm_impl_index", "empty", "empty_like", "empty", "empty"),
-            *used(item, self.x.name, **{self.name: self.x.tensor, **kept}),
+            *used(item, self.x.name, **{self.name: self.x.tensor, **retained}),
         )
 
     def backward(self, gradient: str) -> tuple[Lines, str]:

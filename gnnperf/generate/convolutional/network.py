@@ -27,7 +27,7 @@ from gnnperf.generate.convolutional.layers import (
     parameter_as_used,
     with_gradients,
 )
-from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, Training
+from gnnperf.generate.convolutional.plan import WIDENED, Block, ConvolutionalPlan, Training
 from gnnperf.generate.transformer.items import Line, op, used, views
 from gnnperf.graph import Tensor
 
@@ -153,17 +153,17 @@ class Passes:
 def network_passes(plan: ConvolutionalPlan) -> Passes:
     """The ops of a network."""
     before, images = _images(plan)
-    layers: list[Layer | Residual] = list(_stem(plan, images))
-    x = layers[-1].y if not isinstance(layers[-1], Residual) else layers[-1].last.y
-    for block in _blocks(plan, x):
-        layers.append(block)
-        x = block.last.y
-    head = Head(plan.training, x, plan.network.classes)
+    stem = tuple(_stem(plan, images))
+    blocks = tuple(_blocks(plan, stem[-1].y))
+    layers: tuple[Layer | Residual, ...] = (*stem, *blocks)
+    head = Head(plan.training, blocks[-1].last.y, plan.network.classes)
     forward = [*before, *(line for layer in layers for line in layer.forward()), *head.forward()]
     ending, gradient = head.backward()
     backward, _ = _backward(layers, gradient)
     parameters = [n for layer in layers for n in layer.parameters]
-    return Passes(tuple(forward), (*ending, *backward), (*parameters, *head.parameters), tuple(_norms(layers)))
+    inner = (*stem, *(layer for block in blocks for layer in (*block.main, *block.shortcut)))
+    norms = tuple(each.x.tensor.shape[1] for each in inner if isinstance(each, Norm))
+    return Passes(tuple(forward), (*ending, *backward), (*parameters, *head.parameters), norms)
 
 
 def _images(plan: ConvolutionalPlan) -> tuple[Lines, Named]:
@@ -197,12 +197,19 @@ def _blocks(plan: ConvolutionalPlan, x: Named) -> Iterator[Residual]:
 
 
 def _block(plan: ConvolutionalPlan, name: str, x: Named, width: int, stride: int) -> Residual:
+    """Convolutions with norms, activations between them, next to a shortcut."""
     network = plan.network
-    out = width * network.expansion
-    shapes = [(width, 3, stride), (width, 3, 1)]  # channels, kernel, stride
+    out, shapes = width, [(width, 3, stride), (width, 3, 1)]  # channels, kernel, stride
     if network.block is Block.BOTTLENECK:
+        out = width * WIDENED
         shapes = [(width, 1, 1), (width, 3, stride), (out, 1, 1)]
-    main = _main(plan, name, x, shapes)
+    main: list[Layer] = []
+    for place, (channels, kernel, step) in enumerate(shapes):
+        if main:
+            main.append(Activation(f"{name}.relu{place}", main[-1].y, network.inplace))
+        before = main[-1].y if main else x
+        conv = Convolution(plan.training, f"{name}.conv{place}", before, channels, kernel, step)
+        main += [conv, Norm(plan.training, f"{name}.norm{place}", conv.y)]
     same = stride == 1 and x.tensor.shape[1] == out
     shortcut: tuple[Layer, ...] = ()
     if not same:
@@ -211,19 +218,7 @@ def _block(plan: ConvolutionalPlan, name: str, x: Named, width: int, stride: int
         shortcut = (conv, norm) if network.shortcut_norm else (conv,)
     ends = shortcut[-1].y if shortcut else x
     total = Sum(f"{name}.sum", main[-1].y, ends, network.inplace)
-    return Residual(x, main, shortcut, total, Activation(f"{name}.relu", total.y, network.inplace))
-
-
-def _main(plan: ConvolutionalPlan, name: str, x: Named, shapes: Sequence[tuple[int, int, int]]) -> tuple[Layer, ...]:
-    """Convolutions with norms, activations between them."""
-    layers: list[Layer] = []
-    for place, (channels, kernel, stride) in enumerate(shapes):
-        if layers:
-            layers.append(Activation(f"{name}.relu{place}", layers[-1].y, plan.network.inplace))
-        before = layers[-1].y if layers else x
-        conv = Convolution(plan.training, f"{name}.conv{place}", before, channels, kernel, stride)
-        layers += [conv, Norm(plan.training, f"{name}.norm{place}", conv.y)]
-    return tuple(layers)
+    return Residual(x, tuple(main), shortcut, total, Activation(f"{name}.relu", total.y, network.inplace))
 
 
 def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[Lines, str]:
@@ -233,9 +228,3 @@ def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[Lines,
         lines, gradient = layer.backward(gradient)
         result += lines
     return tuple(result), gradient
-
-
-def _norms(layers: Sequence[Layer | Residual]) -> Iterator[int]:
-    for layer in layers:
-        inner = (*layer.main, *layer.shortcut) if isinstance(layer, Residual) else (layer,)
-        yield from (each.x.tensor.shape[1] for each in inner if isinstance(each, Norm))

@@ -61,11 +61,6 @@ class Network:
             require(getattr(self, name) >= 1, f"network.{name}", getattr(self, name), "a whole number from 1 up")
         require(self.stem_kernel % 2 == 1, "network.stem_kernel", self.stem_kernel, "an odd number")
 
-    @property
-    def expansion(self) -> int:
-        """Channels that a block gives / its inner channels."""
-        return WIDENED if self.block is Block.BOTTLENECK else 1
-
 
 @dataclass(frozen=True)
 class Training:

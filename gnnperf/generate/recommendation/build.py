@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from gnnperf.core import Phase
 from gnnperf.generate.recommendation.items import awaited, ended, equal, exchange
 from gnnperf.generate.recommendation.lookups import (
+    INDEX_BYTES,
+    LENGTH_BYTES,
     OWN_INDICES,
     Shared,
     dense_gradient,
@@ -21,13 +23,14 @@ from gnnperf.generate.recommendation.lookups import (
     summed_width,
     update_rows,
 )
-from gnnperf.generate.recommendation.plan import FLOAT_BYTES, RecommendationPlan, Travel, here
+from gnnperf.generate.recommendation.network import layers
+from gnnperf.generate.recommendation.plan import FLOAT_BYTES, STATES, Part, RecommendationPlan, Travel, here
 from gnnperf.generate.transformer.build import planned_graph
-from gnnperf.generate.transformer.items import Line, Placed, Transfer, fused, items_of, used
+from gnnperf.generate.transformer.items import Line, Placed, Transfer, fused, items_of, used, uses_of
 from gnnperf.generate.transformer.memory import Role, RoleMap
 from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.generate.transformer.rank_nodes import nodes_of_ranks
-from gnnperf.generate.uses import Use
+from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use
 from gnnperf.graph import ExecutionGraph, Tensor
 
 # What one rank does in a step, item by item.
@@ -130,3 +133,42 @@ def build_recommendation(plan: RecommendationPlan, ranks: Sequence[int] | None =
     own = dict(zip(chosen, nodes_of_ranks(programs, ways), strict=True))
     roles = RoleMap({rank: Role(0, 0, rank) for rank in own}, {})
     return planned_graph(plan.name, own, roles, ways, plan)
+
+
+# What each rank holds: tables with optimizer state, perceptrons, and the tensors of a step.
+#
+#     always     own parts of tables, their optimizer state (fused with the backward pass: no gradients), perceptrons
+#                with state, DDP's buckets
+#     the step   indices, vectors of the own tables for all samples, vectors of all tables for the own samples, what the
+#                perceptrons and the interaction keep, gradients of vectors, sorted indices
+#
+# Gradients of replicated tables are as large as the tables (no fused update: ranks have to agree).
+
+ASSUMED = "The loader holds one batch, and names hold no tensor beyond its last use"
+
+
+def recommendation_tensors(plan: RecommendationPlan) -> tuple[RankTensors, ...]:
+    """One account for each set of ranks that hold the same, given for the first of them."""
+    shared, result = shared_by_all(plan), {}
+    for rank in range(plan.ranks):
+        parts = tuple(part for part in shared.parts if rank in part.ranks)
+        key = tuple((p.table.name, p.rows, p.dim) for p in parts)
+        if key not in result:
+            result[key] = _rank(shared, rank, parts)
+    return tuple(result.values())
+
+
+def _rank(shared: Shared, rank: int, parts: tuple[Part, ...]) -> RankTensors:
+    plan = shared.plan
+    step = uses_of(rank_program(shared, rank))
+    shapes = [n for inputs, outputs in layers(plan.model) for n in (inputs * outputs, outputs)]  # weights and biases
+    dense = tuple(n * FLOAT_BYTES for n in shapes)
+    tables = tuple(p.rows * p.dim * FLOAT_BYTES for p in parts)
+    state = tuple(p.rows * p.state_bytes_per_row(plan.model.optimizer) for p in parts)
+    numbers, lengths = plan.model.dense_features * FLOAT_BYTES, len(shared.parts) * plan.samples * LENGTH_BYTES
+    indices = round(plan.samples * sum(part.table.pooling for part in shared.parts)) * INDEX_BYTES
+    inputs = plan.samples * numbers, plan.samples * FLOAT_BYTES, indices, lengths  # of all tables; second: labels
+    return RankTensors(
+        rank, (*dense, *tables), (), (*(n for n in dense for _ in range(STATES[plan.model.optimizer])), *state),
+        (Stretch(Pair(step, ()), False),), inputs, dense if plan.ranks > 1 else (), (ASSUMED,),
+    )  # fmt: skip

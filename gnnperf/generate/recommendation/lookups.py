@@ -114,7 +114,8 @@ def input_lines(shared: Shared, rank: int) -> Iterator[Line]:
     plan, requested = shared.plan, shared.indices
     if not requested.any():
         return
-    by_row, given = sum(p.indices * len(p.ranks) for p in shared.parts if p.holds_rows), OWN_INDICES
+    in_rows = [p for p in shared.parts if p.added_up > 1 or p.travel is Travel.SUMMED]  # indices are sorted by holder
+    by_row, given = sum(p.indices * len(p.ranks) for p in in_rows), OWN_INDICES
     if by_row:
         bucketed = moves("fbgemm::block_bucketize_sparse_features", 3.0 * plan.samples * by_row * INDEX_BYTES, F)
         yield from used(bucketed, given, bucketed=round(plan.samples * by_row) * INDEX_BYTES)

@@ -20,9 +20,16 @@ from dataclasses import replace
 from typing import Any
 
 from gnnperf.core import InputError, require
-from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender, check_sizes
+from gnnperf.generate.recommendation.plan import (
+    Placed,
+    Placement,
+    RecommendationPlan,
+    Recommender,
+    Split,
+    Table,
+    check_sizes,
+)
 from gnnperf.generate.sections import keys_in, list_of, section, value_as
-from gnnperf.generate.tables import Placed, Placement, Split, Table
 
 # A placement that is chosen by default: largest tables first, each to the rank that holds least.
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Activation, Attention
-from gnnperf.generate.transformer.copies import copy_in, copy_out, fetching, stored
 from gnnperf.generate.transformer.gradients import Around, Items, Unit, UnitKind, Visit
-from gnnperf.generate.transformer.items import Await, Item, Lane, Record
+from gnnperf.generate.transformer.items import Await, Item, Lane, Record, copy_in, copy_out, fetching, stored
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import routed, sizes
 from gnnperf.graph import DTYPE_BYTES

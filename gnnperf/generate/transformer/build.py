@@ -16,8 +16,7 @@ from gnnperf.generate.transformer.items import Group, Transfer
 from gnnperf.generate.transformer.memory import Role, RoleMap, one_per_stage, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan, sentences
 from gnnperf.generate.transformer.program import stage_program
-from gnnperf.generate.transformer.rank_nodes import RankNodes, rank_nodes
-from gnnperf.generate.transformer.rows import extents, transfer_rows
+from gnnperf.generate.transformer.rank_nodes import RankNodes, extents, rank_nodes, transfer_rows
 from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys, node_table
 from gnnperf.hardware import progression
 
@@ -86,20 +85,16 @@ def _meet(
 ) -> None:  # fmt: skip
     """Put a rank's parts with those of its peers: messages by tag or name, all else by order within the group."""
     count: dict[Group, int] = defaultdict(int)
+    spans = extents(ways)
     for part in own.parts:
         group = part.transfer.group
+        members: Meeting = (Group.EMBEDDING if group is Group.EMBEDDING else Group.NEXT, role.replica, role.shard)
+        if group in spans:  # of a stage's groups the lowest rank
+            members = (group, _lowest(rank_of(role, ways), *spans[group]))
         which: object = part.tag or part.transfer.name
         if not which:
             which, count[group] = count[group], count[group] + 1
-        met[*_members(group, role, ways), which].append(_Met(part.transfer, part.arrive + offset, rank_of(role, ways)))
-
-
-def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
-    """What the ranks of a group have in common: of a stage's groups the lowest one."""
-    if group in (spans := extents(ways)):
-        return (group, _lowest(rank_of(role, ways), *spans[group]))
-    between = Group.EMBEDDING if group is Group.EMBEDDING else Group.NEXT
-    return (between, role.replica, role.shard)
+        met[*members, which].append(_Met(part.transfer, part.arrive + offset, rank_of(role, ways)))
 
 
 def _lowest(rank: int, size: int, stride: int) -> int:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Attention, Kernels, Norm, Positions
 from gnnperf.generate.transformer.context import flash, flash_backward, once
-from gnnperf.generate.transformer.items import Await, Group, Lane, Line, Record, collective, fused, op, used, views
+from gnnperf.generate.transformer.items import Await, Group, Lane, Record, collective, fused, op, used, views
 from gnnperf.generate.transformer.mlp import (
     B,
     Lines,
@@ -56,13 +56,15 @@ from gnnperf.graph import Tensor
 
 
 def attention(plan: TransformerPlan, phase: Phase) -> Lines:
-    """From the projection's columns to the context's."""
+    """From the projection's columns, by views as heads, to the context's."""
+    split: tuple[str, ...] = ("view", "split_with_sizes", *("view",) * 3, *("transpose",) * 3)
     last: Lines = (views(phase, "transpose", "reshape"),)
     if plan.block.attention is Attention.UNFUSED:  # heads of the context as columns again
         part = sizes(plan).half(sizes(plan).tokens, sizes(plan).shard)
         copied = used(op("aten::copy_", phase, part, part), "heads", context=part)
+        split = ("view", "view", *("narrow",) * 3, "reshape", "reshape", "empty")
         last = (views(phase, "view", "permute", "empty_like"), *copied, views(phase, "view"))
-    return (split(plan, phase), *_turned(plan, phase, ""), *core(plan, phase), *last)
+    return (views(phase, *split), *_turned(plan, phase, ""), *core(plan, phase), *last)
 
 
 def core(plan: TransformerPlan, phase: Phase) -> Lines:
@@ -83,13 +85,6 @@ def attention_backward(plan: TransformerPlan) -> Lines:
     joined, whole = plan.block.kernels is Kernels.FUSED, s.half(s.tokens, s.projected)  # copied side by side
     last = used(op("aten::copy_", B, whole, whole), "d_q d_k d_v", d_qkv=whole) if joined else ()
     return (*first, *_turned(plan, B, "d_"), *last)
-
-
-def split(plan: TransformerPlan, phase: Phase) -> Line:
-    """Views of the projection's columns as heads."""
-    if plan.block.attention is Attention.FLASH:
-        return views(phase, "view", "split_with_sizes", "view", "view", "view", "transpose", "transpose", "transpose")
-    return views(phase, "view", "view", "narrow", "narrow", "narrow", "reshape", "reshape", "empty")
 
 
 def projections(plan: TransformerPlan) -> tuple[tuple[str, int], ...]:

@@ -143,9 +143,9 @@ def residual(plan: TransformerPlan, phase: Phase, takes: str, makes: str, mask: 
     s = sizes(plan)
     biased, made = (s.half(s.hidden),) if plan.block.bias else (), {makes: s.stream}
     if plan.block.dropout:
-        kept = Tensor(s.stream.shape, "bool")
+        bits = Tensor(s.stream.shape, "bool")
         name = "bias_dropout_add" if biased else "dropout_add"
-        return used(fused(name, phase, s.stream, *biased, s.stream, s.stream, kept), takes, **made, **{mask: kept})
+        return used(fused(name, phase, s.stream, *biased, s.stream, s.stream, bits), takes, **made, **{mask: bits})
     if biased:
         return used(fused("bias_add", phase, s.stream, *biased, s.stream, s.stream), takes, **made)
     return used(op("aten::add", phase, s.stream, s.stream), takes, **made)

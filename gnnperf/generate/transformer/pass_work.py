@@ -15,15 +15,13 @@ import pandas as pd
 
 from gnnperf.core import NodeType
 from gnnperf.generate.transformer.activations import recomputed
-from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import Unit, UnitKind, Visit, bucket_layers, layers_per_bucket
-from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Transfer
+from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Op, Placed, Record, Store, Transfer
 from gnnperf.generate.transformer.memory import Role, rank_of
-from gnnperf.generate.transformer.orders import Order
-from gnnperf.generate.transformer.passes import Gradient, PassKind, steps
+from gnnperf.generate.transformer.passes import Gradient, Order, PassKind, steps
 from gnnperf.generate.transformer.plan import Parallelism, Reduction, TransformerPlan
 from gnnperf.generate.transformer.program import StageProgram
-from gnnperf.generate.transformer.rows import extents, item_rows, lane_of, transfer_rows
+from gnnperf.generate.transformer.rank_nodes import extents, item_rows, lane_of, transfer_rows
 from gnnperf.generate.transformer.sizes import layers_of
 
 

@@ -10,9 +10,9 @@ from functools import cached_property
 
 from gnnperf.core import InputError, require
 from gnnperf.generate.transformer.block import Attention, Block, Experts, Kernels
-from gnnperf.generate.transformer.copies import Offload, Store
-from gnnperf.generate.transformer.orders import Order
-from gnnperf.generate.transformer.orders import Pipeline as Pipeline
+from gnnperf.generate.transformer.items import Offload, Store
+from gnnperf.generate.transformer.passes import Order
+from gnnperf.generate.transformer.passes import Pipeline as Pipeline
 
 # What of a replica's state lies in parts over the replicas (Rajbhandari et al. 2020, ZeRO; Zhao et al. 2023, FSDP).
 
@@ -156,7 +156,7 @@ def _divides(divisor: int, number: int, what: str, of: str) -> None:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of samples that differ (gnnperf.generate.transformer.lengths)."""
+    """Lengths of samples that differ (gnnperf.generate.transformer.flops)."""
 
     # that samples have, each as often as it stands here; model.sequence is the longest that may be
     values: tuple[int, ...]

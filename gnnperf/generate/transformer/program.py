@@ -6,20 +6,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.activations import ActivationOffload, recomputed
-from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
+from gnnperf.generate.transformer.flops import with_sequence
 from gnnperf.generate.transformer.gradients import (
     FIRST,
     LAST,
     Around,
     Buckets,
+    GradientOffload,
     Items,
     Scattering,
     Unit,
     UnitKind,
     Visit,
+    reduce_gradients,
     resharded,
     unit_parameters,
+    update,
+    zero_gradients,
 )
 from gnnperf.generate.transformer.items import (
     Await,
@@ -31,17 +35,16 @@ from gnnperf.generate.transformer.items import (
     Op,
     Placed,
     Record,
+    Store,
     Transfer,
     items_of,
     op,
 )
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.lengths import with_sequence
 from gnnperf.generate.transformer.mlp import B
 from gnnperf.generate.transformer.passes import Gradient, Pass, flagged_passes
 from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import Count
-from gnnperf.generate.transformer.update import GradientOffload, reduce_gradients, update, zero_gradients
 from gnnperf.graph import DTYPE_BYTES, Tensor
 
 # Parameters in parts over the replicas: gathered before a unit's forward pass, and again before its backward pass.
@@ -59,6 +62,8 @@ from gnnperf.graph import DTYPE_BYTES, Tensor
 # layers: 2 P gathered and P reduce-scattered (Rajbhandari et al. 2020, section 7.2.2), P (n - 1) / n on the wire each.
 
 COPIED_IN, GATHERED, COPIED_OUT = "parameters copied in", "parameters gathered", "parameters copied out"
+# Gathers to come wait for the latest copies out of a buffer.
+REUSE = (Await(Lane.GATHER_INPUT, COPIED_OUT), Await(Lane.GATHER, COPIED_OUT))
 
 
 class Gathering(Around):
@@ -68,13 +73,13 @@ class Gathering(Around):
         """The unit's gather, and the wait for it. Its buffer waits for the copies out of the one before."""
         if not self._count(at.unit).total:
             return ()
-        return (*self._issue(at.unit, Phase.FORWARD), *_reuse(), *self._whole(at.unit, Phase.FORWARD))
+        return (*self._issue(at.unit, Phase.FORWARD), *REUSE, *self._whole(at.unit, Phase.FORWARD))
 
     def before_backward(self, at: Visit) -> Items:
         """The wait for the unit's gather, which the unit after it has issued, and the gather of the one before."""
         result: list[Item] = []
         if self._dropped(at.unit):
-            result += [*self._whole(at.unit, Phase.BACKWARD), *_reuse()]
+            result += [*self._whole(at.unit, Phase.BACKWARD), *REUSE]
         if at.before is not None and self._dropped(at.before):
             result += self._issue(at.before, Phase.BACKWARD)
         return result
@@ -110,29 +115,6 @@ class Gathering(Around):
         yield Record(Lane.COMPUTE, COPIED_OUT)
 
 
-def _reuse() -> tuple[Item, ...]:
-    """Gathers to come wait for the latest copies out of a buffer."""
-    return (Await(Lane.GATHER_INPUT, COPIED_OUT), Await(Lane.GATHER, COPIED_OUT))
-
-
-class _Shelf:
-    """Items that are equal, once, and tuples of them, so that a hundred layers are not made a hundred times."""
-
-    def __init__(self) -> None:
-        self._items: dict[Item, Placed] = {}
-        self._tuples: dict[object, tuple[Placed, ...]] = {}
-
-    def placed(self, lines: Iterable[Line]) -> tuple[Placed, ...]:
-        """Items of a program, untagged."""
-        return tuple(self._items.setdefault(item, Placed(item)) for item in items_of(lines))
-
-    def once(self, what: object, make: Callable[[], Iterable[Line]]) -> tuple[Placed, ...]:
-        """The items of `what`, made when it is first requested."""
-        if what not in self._tuples:
-            self._tuples[what] = self.placed(make())
-        return self._tuples[what]
-
-
 def stage_program(plan: TransformerPlan, stage: int, lengths: Sequence[int] = ()) -> tuple[Placed, ...]:
     """All items of a step; `lengths` are those of its micro-batches' samples, (): all have model.sequence."""
     whole = StageProgram(plan, stage)
@@ -145,10 +127,21 @@ def stage_program(plan: TransformerPlan, stage: int, lengths: Sequence[int] = ()
 
 
 class StageProgram:
-    """The parts of a stage's program. Items that are equal are one object."""
+    """The parts of a stage's program. Equal items are one object: a hundred layers are not made a hundred times."""
 
     def __init__(self, plan: TransformerPlan, stage: int) -> None:
-        self._plan, self._stage, self._around, self._shelf = plan, stage, settings(plan), _Shelf()
+        self._plan, self._stage, self._around = plan, stage, settings(plan)
+        self._items: dict[Item, Placed] = {}
+        self._tuples: dict[object, tuple[Placed, ...]] = {}
+
+    def _placed(self, lines: Iterable[Line]) -> tuple[Placed, ...]:
+        return tuple(self._items.setdefault(item, Placed(item)) for item in items_of(lines))
+
+    def _once(self, what: object, make: Callable[[], Iterable[Line]]) -> tuple[Placed, ...]:
+        """The items of `what`, made when it is first requested."""
+        if what not in self._tuples:
+            self._tuples[what] = self._placed(make())
+        return self._tuples[what]
 
     def of_pass(self, each: Pass, *, first: bool, final: bool) -> Iterator[Placed]:
         """One pass; `first`, `final`: whether it is the first or last of its kind and chunk."""
@@ -189,7 +182,7 @@ class StageProgram:
         """After the last pass: what settings leave to do, sums of gradients, the update."""
         last = [item for setting in self._around for item in setting.after_passes()]
         sums, own = reduce_gradients(self._plan, self._stage), update(self._plan, self._stage)
-        return self._shelf.placed((*last, *sums, *own))
+        return self._placed((*last, *sums, *own))
 
     def _part(self, each: Pass) -> int:
         """Which part of the model the pass goes through."""
@@ -213,7 +206,7 @@ class StageProgram:
         if group is None:
             return
         yield Placed(self._message("recv", group, phase), f"{phase} {each.micro_batch} {self._part(each)}")
-        yield from self._shelf.once(("wait", phase), lambda: (HostWait(phase),))
+        yield from self._once(("wait", phase), lambda: (HostWait(phase),))
 
     def _sent_after(self, each: Pass) -> Iterator[Placed]:
         group, phase, step = self.ends(each)[1], *((B, -1) if each.backward else (Phase.FORWARD, 1))
@@ -225,7 +218,7 @@ class StageProgram:
         plan = self._plan
         size = plan.resident_tokens * plan.model.hidden * DTYPE_BYTES[plan.model.dtype]
         transfer = Transfer(kind, group, float(size), plan.model.dtype, phase, awaited=kind == "recv")
-        (result,) = self._shelf.once((kind, group, phase), lambda: (transfer,))
+        (result,) = self._once((kind, group, phase), lambda: (transfer,))
         return result.item
 
     def _around_unit(self, each: Pass, at: Visit, *, after: bool) -> Iterator[Placed]:
@@ -237,27 +230,27 @@ class StageProgram:
                 items = setting.after_backward(at) if after else setting.before_backward(at)
             else:
                 items = setting.after_forward(at) if after else setting.before_forward(at)
-            yield from self._shelf.placed(items)
+            yield from self._placed(items)
 
     def _forward(self, unit: Unit, phase: Phase = Phase.FORWARD) -> tuple[Placed, ...]:
         """A unit's forward items; of a layer in the backward phase, its recomputation."""
-        plan, shelf = self._plan, self._shelf
+        plan = self._plan
         if unit == FIRST:
-            return shelf.once("first forward", lambda: embedding_forward(plan))
+            return self._once("first forward", lambda: embedding_forward(plan))
         if unit == LAST:
-            return shelf.once("last forward", lambda: head_forward(plan))
+            return self._once("last forward", lambda: head_forward(plan))
         key = ("layer", phase, plan.has_experts(unit.layer))
-        return shelf.once(key, lambda: layer_forward(plan, unit.layer, phase))
+        return self._once(key, lambda: layer_forward(plan, unit.layer, phase))
 
     def _backward(self, unit: Unit) -> tuple[Placed, ...]:
-        plan, shelf = self._plan, self._shelf
+        plan = self._plan
         if unit == FIRST:
-            return shelf.once("first backward", lambda: embedding_backward(plan))
+            return self._once("first backward", lambda: embedding_backward(plan))
         if unit == LAST:
-            return shelf.once("last backward", lambda: head_backward(plan))
+            return self._once("last backward", lambda: head_backward(plan))
         again = self._forward(unit, B) if recomputed(plan, unit.layer) else ()
         key = ("layer backward", plan.has_experts(unit.layer))
-        return (*again, *shelf.once(key, lambda: layer_backward(plan, unit.layer)))
+        return (*again, *self._once(key, lambda: layer_backward(plan, unit.layer)))
 
 
 def settings(plan: TransformerPlan) -> tuple[Around, ...]:

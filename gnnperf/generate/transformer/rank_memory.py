@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gnnperf.generate.transformer.activations import recomputed
-from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.gradients import (
     FIRST,
@@ -21,7 +20,7 @@ from gnnperf.generate.transformer.gradients import (
     resharded,
     unit_parameters,
 )
-from gnnperf.generate.transformer.items import uses_of
+from gnnperf.generate.transformer.items import Store, uses_of
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.passes import Gradient, stage_passes
 from gnnperf.generate.transformer.plan import Recompute, Sharded, TransformerPlan

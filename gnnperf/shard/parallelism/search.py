@@ -13,8 +13,7 @@ import numpy as np
 from gnnperf.core import InputError, task
 from gnnperf.generate import Recompute, TransformerPlan, held_bytes
 from gnnperf.hardware import ClusterSpec
-from gnnperf.shard.parallelism.bound import Bound, bounds
-from gnnperf.shard.parallelism.judge import Judged, judged, layer_passes, peak_bytes
+from gnnperf.shard.parallelism.bound import Bound, Judged, bounds, judged, layer_passes, peak_bytes
 
 GIB = float(1 << 30)
 SMALLER, LEVELS = 0.75, 3  # of a plan's memory, for the next point of the Pareto front; how often

@@ -35,7 +35,12 @@ def candidates(base: TransformerPlan, devices: Sequence[int], contexts: Contexts
     Raises:
         InputError: not one is.
     """
-    result = [plan for count in devices for plan in _of_ranks(base, count, contexts)]
+    result = []
+    for ways in (ways for count in devices for ways in _ways(base, count, contexts)):
+        for micro_batch in _micro_batches(base.schedule.global_batch, ways.data):
+            settings = product(_shardings(ways), _orders(base, ways), _retained(base))
+            plans = (_candidate(base, ways, micro_batch, *each) for each in settings)
+            result += [plan for plan in plans if plan is not None]
     if not result:
         raise InputError(
             f"no way to divide the model over {', '.join(map(str, devices))} devices", where=f"plan {base.name}",
@@ -43,15 +48,6 @@ def candidates(base: TransformerPlan, devices: Sequence[int], contexts: Contexts
             f"({base.schedule.global_batch}) can be divided by",
         )  # fmt: skip
     return result
-
-
-def _of_ranks(base: TransformerPlan, devices: int, contexts: Contexts) -> Iterator[TransformerPlan]:
-    for ways in _ways(base, devices, contexts):
-        for micro_batch in _micro_batches(base.schedule.global_batch, ways.data):
-            for sharding, order, retained in product(_shardings(ways), _orders(base, ways), _retained(base)):
-                plan = _candidate(base, ways, micro_batch, sharding, order, retained)
-                if plan is not None:
-                    yield plan
 
 
 def _ways(base: TransformerPlan, devices: int, contexts: Contexts) -> Iterator[Parallelism]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnperf.generate.recommendation.plan import RecommendationPlan, Recommender
-from gnnperf.generate.tables import Placed, Placement, Split, Table
+from gnnperf.generate.recommendation.plan import Placed, Placement, RecommendationPlan, Recommender, Split, Table
 
 DIM = 16
 TABLES = (

@@ -11,8 +11,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.network import dense_parameters, top_widths
-from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender
-from gnnperf.generate.tables import Split
+from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender, Split
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.schedule import schedule, schedule_with_contention

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gnnperf.generate import read_plan
+from gnnperf.generate.recommendation.build import recommendation_tensors
 from gnnperf.generate.recommendation.plan import RecommendationPlan
-from gnnperf.generate.recommendation.rank_memory import recommendation_tensors
 from gnnperf.memory import Part
 from gnnperf.memory.planned import planned_peak
 

@@ -15,8 +15,7 @@ from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.sizes import stage_count
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import conf_dir
-from tests.generate.transformer.graphs import product_flops, transfers
-from tests.generate.transformer.plans import step_us
+from tests.generate.transformer.plans import product_flops, step_us, transfers
 
 LLAMA = Block(
     Attention.FLASH, key_value_heads=2, norm=Norm.RMS, activation=Activation.SWIGLU, width=768,

@@ -22,7 +22,7 @@ from gnnperf.generate.transformer.plan import ContextExchange, Parallelism, Reco
 from gnnperf.generate.transformer.rank_memory import layer_uses
 from gnnperf.generate.transformer.sizes import stage_count
 from gnnperf.generate.uses import retained_bytes
-from tests.generate.transformer.graphs import transfers, with_times
+from tests.generate.transformer.plans import transfers, with_times
 from tests.generate.transformer.test_block import LLAMA, MODEL
 
 RING, ALL_GATHER, ULYSSES = ContextExchange

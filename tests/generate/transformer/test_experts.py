@@ -22,7 +22,7 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 from gnnperf.generate.transformer.sizes import expert_layer_parameters, stage_count
-from tests.generate.transformer.graphs import product_flops, transfers
+from tests.generate.transformer.plans import product_flops, transfers
 from tests.generate.transformer.test_block import LLAMA, MODEL, llama
 
 X = MODEL.sequence * MODEL.hidden * 2.0  # bytes of a micro-batch's activations

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
 from gnnperf.core import Phase
-from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
+from gnnperf.generate.transformer.items import (
+    Await,
+    Copy,
+    Group,
+    HostAwait,
+    HostWait,
+    Item,
+    Lane,
+    Placed,
+    Record,
+    Transfer,
+    op,
+)
 from gnnperf.generate.transformer.pass_work import Run, WorkBook, item_table, run_us, side_lane
 from gnnperf.generate.transformer.passes import flagged_passes, steps
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Reduction, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.program import stage_program
+from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from tests.generate.transformer.plans import small
 
 KERNEL = op("aten::add", Phase.FORWARD, None)
@@ -96,3 +110,51 @@ def test_sharded_parameters_are_gathered_around_every_unit() -> None:
     forward = next(work.passes[own] for own, kind in zip(work.of_kind, kinds, strict=True) if not kind.each.backward)
     gathers = sum(n * sum(isinstance(i, Transfer) and i.kind == "all_gather" for i in run.items) for run, n in forward)
     assert gathers == 4 + 1  # layers; with a tied embedding the ends are one unit
+
+
+# Waits between streams, by hand.
+
+F = Phase.FORWARD
+ASIDE = op("aten::add", F, None, lane=Lane.GATHER_INPUT)
+COPY = Copy("Memcpy DtoH (Device -> Pinned)", 8.0, "float16", F, Lane.OUT)  # five nodes
+
+
+def waits(items: Sequence[Item]) -> set[tuple[int, int, str]]:
+    edges = rank_nodes([Placed(item) for item in items], small(2, 1, 2).parallelism).edges.table()
+    result = edges[edges["relation"] == "waits"]
+    return set(zip(result["src"], result["dst"], result["lag_class"].astype(str), strict=True))
+
+
+RECORD: list[Item] = [KERNEL, Record(Lane.COMPUTE, "e")]
+GATHERED: list[Item] = [FREE, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e")]
+WAITS: dict[str, tuple[list[Item], set[tuple[int, int, str]]]] = {
+    "a copy for the kernel that was recorded, not for the next": (
+        [*RECORD, KERNEL, Await(Lane.OUT, "e"), COPY], {(4, 14, "event")}),
+    "nothing without events": ([KERNEL, COPY, FREE, ASIDE, KERNEL], set()),
+    "a kernel for the exit of a gather": ([*GATHERED, KERNEL], {(5, 10, "event")}),
+    # A transfer between the wait and the next kernel, and the host, wait for the gather's exit, node 5.
+    "what follows the compute stream, as it does": ([*GATHERED, HELD, HostWait(F), KERNEL], {
+        (5, 10, "event"), (5, 12, "sync"), (11, 12, "sync"), (5, 17, "event"), (11, 17, "event")}),
+    # The compute stream waits for a gather; what waits for that stream, before it has any work, waits too.
+    "an event without work stands for what its lane waits for": (
+        [*GATHERED, Record(Lane.COMPUTE, "b"), Await(Lane.OUT, "b"), COPY], {(5, 10, "event")}),
+    "an event of the compute stream is after transfers that it waits for": (
+        [KERNEL, HELD, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY],
+        {(4, 9, "event"), (4, 15, "event"), (10, 15, "event")}),
+    "no wait for an event that was never recorded": ([KERNEL, Await(Lane.OUT, "never"), COPY], set()),
+    "a later record takes the name over": ([*RECORD, *RECORD, Await(Lane.OUT, "e"), COPY], {(9, 14, "event")}),
+    "the host for an event": ([COPY, Record(Lane.OUT, "e"), HostAwait("e", F)], {(4, 5, "sync")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_waits_by_hand(name: str) -> None:
+    items, expected = WAITS[name]
+    assert waits(items) == expected
+
+
+def test_kernels_of_another_stream_follow_each_other_there() -> None:
+    edges = rank_nodes([Placed(ASIDE), Placed(KERNEL), Placed(ASIDE)], small().parallelism).edges.table()
+    follows = edges[edges["relation"] == "follows"]
+    assert (4, 14) in set(zip(follows["src"], follows["dst"], strict=True))
+    assert not {(4, 9), (9, 14)} & set(zip(follows["src"], follows["dst"], strict=True))

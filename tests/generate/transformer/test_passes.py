@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gnnperf.generate.transformer import passes as module
-from gnnperf.generate.transformer.orders import Order, Pipeline
-from gnnperf.generate.transformer.passes import Gradient, Pass, stage_passes, steps
+from gnnperf.generate.transformer.passes import Gradient, Order, Pass, Pipeline, stage_passes, steps
 from tests.generate.transformer.plans import small
 
 # forward, gradient of inputs, gradient of weights; Qi et al. 2023 take B at least as long as W

@@ -10,8 +10,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.flops import step_work_of
-from gnnperf.generate.transformer.lengths import drawn_steps, with_sequence
+from gnnperf.generate.transformer.flops import drawn_steps, step_work_of, with_sequence
 from gnnperf.generate.transformer.memory import misplaced_groups
 from gnnperf.generate.transformer.plan import (
     Lengths,

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
+from gnnperf.generate.transformer.activations import retained_bytes
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, Sharding, TransformerPlan
+from gnnperf.generate.transformer.gradients import HOST_ADAM
+from gnnperf.generate.transformer.items import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Offload, Store
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.sizes import (
     embedding_parameters,
     first_parameters,
@@ -20,8 +25,10 @@ from gnnperf.generate.transformer.sizes import (
     owned_count,
     stage_count,
 )
-from tests.generate.transformer.graphs import product_flops, sent_bytes, transfers, with_times
-from tests.generate.transformer.plans import small
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware import default_cluster, load_device
+from tests.generate.transformer.plans import MODEL, product_flops, sent_bytes, small, transfers, with_times
+from tests.generate.transformer.test_block import llama
 
 REPLICAS = 8
 UNTIED = Block(tied_embedding=False)
@@ -164,3 +171,130 @@ def test_what_does_not_go_together_is_refused(state: Sharded, settings: dict[str
     with pytest.raises(InputError) as error:
         sharded(state, **settings)
     assert error.value.where == key
+
+
+# Activations and optimizer state away from the device: bytes by hand, times against the pictures of their streams.
+
+X = MODEL.sequence * MODEL.hidden * 2.0
+LAYER = {"aten::_softmax": 10.0, "aten::_softmax_backward_data": 10.0}
+
+
+def offloaded(offload: Offload, **settings: Any) -> TransformerPlan:
+    sharding = settings.pop("sharding", Sharding())
+    return replace(small(**{"batch": 1, **settings}), offload=offload, sharding=sharding)
+
+
+def copies(graph: ExecutionGraph) -> dict[str, tuple[int, float]]:
+    """Name of a copy -> how many, and their bytes."""
+    nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.MEMORY).to_numpy()]
+    groups = nodes.groupby("event_name", observed=True)["bytes"]
+    return {str(name): (len(sizes), float(sizes.sum())) for name, sizes in groups}
+
+
+def test_a_layer_keeps_what_korthikanti_counts() -> None:
+    """s b h (10 + 24 / t) + 5 a s^2 b / t bytes; 34 s b h without scores; its input where all is computed again."""
+    scores = 5.0 * MODEL.heads * MODEL.sequence**2
+    hidden = X / 2
+    assert retained_bytes(small(recompute=Recompute.NONE), 0) == 34 * hidden + scores
+    assert retained_bytes(small(recompute=Recompute.SELECTIVE), 0) == 34 * hidden
+    assert retained_bytes(small(), 0) == 2 * hidden
+    assert retained_bytes(small(2, recompute=Recompute.SELECTIVE), 0) == (10 + 24 / 2) * hidden
+    split = replace(small(2, recompute=Recompute.SELECTIVE), parallelism=Parallelism(2, sequence=True))
+    assert retained_bytes(split, 0) == 34 / 2 * hidden
+
+
+def test_what_a_modern_layer_keeps_by_hand() -> None:
+    """Two norms' and two products' inputs, queries, halved keys and values, context, gate, up and product, sums."""
+    assert retained_bytes(llama(), 0) == X * (4 + 1 + 1 + 1) + 3 * 768 * 128 * 2 + 4 * 128 * 4.0
+
+
+def test_inputs_of_layers_go_out_and_come_back() -> None:
+    result = copies(build_plan(offloaded(Offload(Store.HOST))))
+    assert result == {TO_HOST: (4, 4 * X), TO_DEVICE: (4, 4 * X)}
+    with_drive = copies(build_plan(offloaded(Offload(Store.NVME))))
+    assert with_drive == dict.fromkeys((TO_HOST, TO_DEVICE, TO_STORAGE, FROM_STORAGE), (4, 4 * X))
+
+
+@pytest.mark.parametrize(("copy_us", "step_us"), [(4.0, 4 * 10 + 8 + 4 * 10), (25.0, 210 + 10)])
+def test_copies_hide_behind_layers_or_hold_the_layer_after_the_next_back(copy_us: float, step_us: float) -> None:
+    """4 us out and in next to 10 us each: no one waits but the last layer, for its own way out and in again.
+
+    25 us out: the first begins at 10, then one after the other until 110. The fourth layer begins at 60, when what the
+    second one kept is away. Back, 25 us each from 110 on: each fetch begins when the layer after it does, 135, 160,
+    185, 210, then the last layer's ten.
+    """
+    graph = build_plan(offloaded(Offload(Store.HOST), recompute=Recompute.NONE))
+    rate = copy_us / retained_bytes(small(recompute=Recompute.NONE), 0)
+    assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(step_us)
+
+
+@pytest.mark.parametrize("state", [Sharded.OPTIMIZER, Sharded.GRADIENTS, Sharded.PARAMETERS])
+def test_gradients_go_out_and_weights_come_back(state: Sharded) -> None:
+    """2 bytes of a rank's part each way; of float32 parts of parameters 4 bytes out."""
+    plan = offloaded(Offload(optimizer=Store.HOST), data=4, sharding=Sharding(state))
+    own, result = owned_count(plan, 0).total, copies(build_plan(plan))
+    out = 4.0 if state is Sharded.PARAMETERS else 2.0
+    assert result[TO_HOST][1] == pytest.approx(own * out, rel=1e-4)
+    assert result[TO_DEVICE][1] == pytest.approx(own * 2.0, rel=1e-4)
+    assert result[TO_HOST][0] == (1 if state is Sharded.OPTIMIZER else 5)  # the layers and the embedding
+
+
+def test_drives_hold_three_numbers_of_each_parameter() -> None:
+    """12 bytes read and 12 written (Rajbhandari et al. 2021, section 3)."""
+    plan = offloaded(Offload(optimizer=Store.NVME))
+    result, own = copies(build_plan(plan)), stage_count(plan, 0).total
+    for name in (FROM_STORAGE, TO_STORAGE):
+        assert result[name] == (4, pytest.approx(own * 12.0, rel=1e-4))
+
+
+def test_the_host_updates_piece_by_piece_while_weights_go_back() -> None:
+    """Gradients 6 us, four updates of 10 us, the last piece's weights 3 us."""
+    plan = offloaded(Offload(optimizer=Store.HOST))
+    own = stage_count(plan, 0).total
+    rates = {TO_HOST: 6.0 / (own * 2.0), HOST_ADAM: 40.0 / (own * 30.0), TO_DEVICE: 12.0 / (own * 2.0)}
+    assert with_times(build_plan(plan), {}, {}, rates) == pytest.approx(6.0 + 40.0 + 3.0, rel=1e-5)
+
+
+def test_slow_drives_hold_the_host_back() -> None:
+    """The first piece is read at once, next to the gradients' way out; then 25 us for each of four, and an update."""
+    plan = offloaded(Offload(optimizer=Store.NVME))
+    own = stage_count(plan, 0).total
+    rates = {HOST_ADAM: 40.0 / (own * 30.0), FROM_STORAGE: 100.0 / (own * 12.0)}
+    result = with_times(build_plan(plan), {}, {}, rates)
+    assert result == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
+
+
+def test_the_host_is_priced_by_its_memory() -> None:
+    """30 bytes of each parameter over 2 x 204.8 GB/s x 0.8 / 8 of a DGX A100."""
+    plan = offloaded(Offload(optimizer=Store.HOST))
+    graph = build_plan(plan)
+    cluster = default_cluster(load_device("a100_sxm_80gb"))
+    given = AnalyticPredictor().predict(graph, cluster).latency_us
+    nodes = graph.nodes
+    work = (nodes["op_name"] == HOST_ADAM).to_numpy() & (nodes["segment"] == "T5").to_numpy()
+    seconds = stage_count(plan, 0).total * 30.0 / (2 * 204.8e9 * 0.8 / 8)
+    assert given[work].sum() == pytest.approx(seconds * 1e6, rel=1e-4)
+
+
+def test_drives_are_priced_by_the_clusters() -> None:
+    """1 us to start, 80 us of a drive, bytes over 7.88 GB/s x 0.8."""
+    graph = build_plan(offloaded(Offload(Store.NVME)))
+    given = AnalyticPredictor().predict(graph, default_cluster(load_device("a100_sxm_80gb"))).latency_us
+    named = graph.nodes["event_name"].astype(object).isin([TO_STORAGE, FROM_STORAGE])
+    assert given[named.to_numpy()] == pytest.approx([81.0 + X / (7.88e9 * 0.8) * 1e6] * 8)
+
+
+def test_what_a_cluster_does_not_say_is_not_reported() -> None:
+    """No drives, no sockets: unknown and named, not free."""
+    graph = build_plan(offloaded(Offload(optimizer=Store.NVME)))
+    cluster = replace(default_cluster(load_device("a100_sxm_80gb")), storage=None, host_sockets=None)
+    given = AnalyticPredictor().predict(graph, cluster)
+    named = graph.nodes["event_name"].astype(object).isin([TO_STORAGE, FROM_STORAGE]).to_numpy()
+    assert np.isnan(given.latency_us[named]).all()
+    assert any(HOST_ADAM in str(op) for op in given.uncovered_ops)
+
+
+def test_replicas_do_not_all_update_everything_on_one_host() -> None:
+    with pytest.raises(InputError) as error:
+        offloaded(Offload(optimizer=Store.HOST), data=4)
+    assert error.value.where == "offload.optimizer"

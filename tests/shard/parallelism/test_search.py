@@ -11,7 +11,7 @@ from gnnperf.core import InputError
 from gnnperf.generate import TransformerPlan
 from gnnperf.shard import Effort, Problem, search_plans
 from gnnperf.shard.parallelism import search as module
-from gnnperf.shard.parallelism.judge import judged, peak_bytes
+from gnnperf.shard.parallelism.bound import judged, peak_bytes
 from gnnperf.shard.parallelism.search import GIVEN, RANDOM, RULE
 from gnnperf.shard.parallelism.space import candidates
 from tests.shard.parallelism.plans import base, cluster
