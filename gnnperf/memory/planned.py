@@ -152,7 +152,13 @@ def planned_peak(tensors: RankTensors) -> PeakMemory:
         Part.PARAMETERS: tensors.parameters_bytes, Part.OPTIMIZER_STATE: tensors.state_bytes,
         Part.INPUTS: tensors.inputs_bytes, Part.GRADIENTS: tensors.gradients_bytes,
     }  # fmt: skip
-    most, at, left = _most(tensors)
+    most = left = np.zeros(5, dtype=np.int64)  # on top of what is always there; what the step's end leaves
+    at = ""
+    for there, course in walked(tensors, in_blocks(cuda_block_bytes), change_of):
+        left = there + course.net
+        if course.ops and there[BLOCKS] + course.during[course.highest, BLOCKS] > most[BLOCKS]:
+            most, at = there + course.during[course.highest], course.ops[course.highest]
+    assert not left[[ASKED, GATHERED, SENT]].any(), "a tensor that is never released"
     held = {part: sum(sizes) for part, sizes in always.items()}
     parts = {**held, Part.GRADIENTS: held[Part.GRADIENTS] + int(most[KEPT]), Part.ACTIVATIONS: int(most[ASKED]),
              Part.GATHERED: int(most[GATHERED]), Part.TEMPORARY: int(most[SENT])}  # fmt: skip
@@ -163,18 +169,6 @@ def planned_peak(tensors: RankTensors) -> PeakMemory:
         tensors.rank, STEP_NAME, {**{p: parts[p] for p in Part if parts.get(p)}, Part.ROUNDING: rounding}, at,
         sum(held.values()) + int(left[KEPT]) + buckets, 0, buckets, tensors.assumed,
     )  # fmt: skip
-
-
-def _most(tensors: RankTensors) -> tuple[Sizes, str, Sizes]:
-    """[5] the most on top of what is always there, its op, and [5] what the step's end leaves."""
-    most = left = np.zeros(5, dtype=np.int64)
-    at = ""
-    for there, course in walked(tensors, in_blocks(cuda_block_bytes), change_of):
-        left = there + course.net
-        if course.ops and there[BLOCKS] + course.during[course.highest, BLOCKS] > most[BLOCKS]:
-            most, at = there + course.during[course.highest], course.ops[course.highest]
-    assert not left[[ASKED, GATHERED, SENT]].any(), "a tensor that is never released"
-    return most, at, left
 
 
 def change_of(hold: Hold) -> Sizes:

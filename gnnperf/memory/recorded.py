@@ -226,11 +226,14 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     blocks = cuda_block_bytes if on_gpu else cpu_block_bytes
     retained = replace(retained, parameters=tuple(map(variant.parameter, retained.parameters)),
                    state=tuple(map(variant.parameter, retained.state)))  # fmt: skip
-    stays = [*_always(retained, followed, step, batches_held), *_of_step(followed, step, sharded=sharded)]
+    stays = [*_stays(retained, followed, step, batches_held, sharded=sharded)]
     parts, at = peak_of(stays, blocks)
     end = [stay for stay in stays if stay.to_ns >= step.end_ns]
     sparse = sum(s.num_bytes for s in followed.storages.all if s.role is Role.SPARSE)
-    buckets = _buckets(step, variant)
+    # DDP's buckets: what it reduces in the backward.
+    reduced = (t for c in step.calls if c.name == _REDUCED and c.node >= 0 for t in tensors_of(c.slots))
+    in_ddp = any(c.name == _DDP for c in step.calls)
+    buckets = sum(variant.parameter(t).num_bytes for t in reduced) if in_ddp else 0
     hidden = buckets if step.copies_into_buckets else 0
     return PeakMemory(
         table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
@@ -251,15 +254,12 @@ def _missing(retained: Held, step: StepCalls, made: Sequence[Call]) -> Iterator[
         yield STATE
 
 
-def _always(retained: Held, followed: Lifetimes, step: StepCalls, batches: int) -> Iterable[Stay]:
+def _stays(retained: Held, followed: Lifetimes, step: StepCalls, batches: int, *, sharded: bool) -> Iterable[Stay]:
     sizes = [(t.num_bytes, Part.PARAMETERS) for t in retained.parameters]
     sizes += [(t.num_bytes, Part.OPTIMIZER_STATE) for t in retained.state]
     sizes += [(s.num_bytes * batches, Part.INPUTS) for s in followed.storages.all if s.role is Role.OUTSIDE]
     for num_bytes, part in sizes:
         yield Stay(num_bytes, 0, step.end_ns, part, "")
-
-
-def _of_step(followed: Lifetimes, step: StepCalls, *, sharded: bool) -> Iterable[Stay]:
     for storage in followed.storages.all:
         if storage.role in _PART:
             stays = storage.role is not Role.ACTIVATION
@@ -269,14 +269,6 @@ def _of_step(followed: Lifetimes, step: StepCalls, *, sharded: bool) -> Iterable
         yield Stay(num_bytes, from_ns, to_ns, Part.TEMPORARY, name)
     if sharded:
         yield from whole_parameters(step.calls, step.end_ns)
-
-
-def _buckets(step: StepCalls, variant: Variant) -> int:
-    """Bytes of DDP's buckets: what it reduces in the backward."""
-    if not any(c.name == _DDP for c in step.calls):
-        return 0
-    reduced = (t for c in step.calls if c.name == _REDUCED and c.node >= 0 for t in tensors_of(c.slots))
-    return sum(variant.parameter(t).num_bytes for t in reduced)
 
 
 def _untold(followed: Lifetimes) -> tuple[str, ...]:

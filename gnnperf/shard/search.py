@@ -112,7 +112,10 @@ Changes = Mapping[int, Placed]
 
 def neighbors(state: State, costs: Surrogate) -> Iterator[tuple[Changes, ...]]:
     """Changes by table: it moves to an idle rank, changes places with a table there, or is divided or replicated."""
-    idle, whole = idlest(state), _whole_tables(state)
+    idle, whole = idlest(state), defaultdict[int, list[int]](list)  # rank -> whole tables on it
+    for table, placed in enumerate(state.placement):
+        if placed.split is Split.TABLE:
+            whole[placed.ranks[0]].append(table)
     for table in _worth_a_change(state, whole):
         own, moves, swaps = state.placement[table], list[Changes](), list[Changes]()
         for rank in idle[:MOST_TARGETS].tolist():
@@ -135,15 +138,6 @@ def idlest(state: State) -> np.ndarray:
     """[ranks] the least loaded first, by work, vectors sent and memory, each as a share of the busiest rank's."""
     rows = (rank_work_us(state), state.per_rank[ELEMENTS], state.per_rank[MEMORY])
     return np.argsort(sum(row / max(row.max(), 1e-9) for row in rows), kind="stable")
-
-
-def _whole_tables(state: State) -> Mapping[int, list[int]]:
-    """Rank -> whole tables on it."""
-    result: dict[int, list[int]] = defaultdict(list)
-    for table, placed in enumerate(state.placement):
-        if placed.split is Split.TABLE:
-            result[placed.ranks[0]].append(table)
-    return result
 
 
 def _worth_a_change(state: State, whole: Mapping[int, list[int]]) -> list[int]:

@@ -60,7 +60,15 @@ def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
     """
     calls, batch = calls_of(graph.nodes), find_batch(graph)
     result = sorted({size for call in calls for size in _lengths(call)})
-    chosen = _chosen(graph, result, length)
+    where = f"graph {graph.name!r}"
+    if len(result) > 1 if length is None else length not in result:
+        raise InputError(f"sequences of length {', '.join(map(str, result)) or '(none)'}", where=where,
+                         allowed="one length", remedy="name it, as in {sequence:{factor:2,of:64}}")  # fmt: skip
+    if not result:
+        raise InputError("no attention whose shapes tell the length of a sequence", where=where,
+                         allowed="a trace with the shapes of inputs, of a program with attention",
+                         remedy="record with record_shapes=True")  # fmt: skip
+    chosen = length or result[0]
     squares = [s for call in calls if "softmax" in op_of(call[0]) for s in all_shapes(call[2][:1]) if len(s) > 2]
     scores = any(shape[-2:] == (chosen, chosen) for shape in squares)
     samples = frozenset(_samples(calls, chosen)) & batch.sizes
@@ -73,20 +81,6 @@ def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
                         for shape in all_shapes(arguments[place : place + 1]))  # fmt: skip
     result_positions = frozenset(_positions(calls, batch, chosen))
     return Sequence(chosen, samples, tokens, by_data, heads, scores, result_positions, weights, own)
-
-
-def _chosen(graph: ExecutionGraph, result: list[int], length: int | None) -> int:
-    where = f"graph {graph.name!r}"
-    if length is not None and length in result:
-        return length
-    if length is not None or len(result) > 1:
-        raise InputError(f"sequences of length {', '.join(map(str, result)) or '(none)'}", where=where,
-                         allowed="one length", remedy="name it, as in {sequence:{factor:2,of:64}}")  # fmt: skip
-    if not result:
-        raise InputError("no attention whose shapes tell the length of a sequence", where=where,
-                         allowed="a trace with the shapes of inputs, of a program with attention",
-                         remedy="record with record_shapes=True")  # fmt: skip
-    return result[0]
 
 
 def is_attention(name: str) -> bool:

@@ -72,7 +72,11 @@ class WorldSize:
         grows = _growing(small, replicas)
         resized, touched = _resized(small, grows, factor)
         moved = _moved(resized, replicas, factor)
-        unknown = (SAME_BATCH, *unequal, *doubts(small, grows), *_uneven(small, grows), ALGORITHM)
+        nodes = small.nodes
+        left = is_type(small, NodeType.COLLECTIVE) & (nodes["group_stride"] < 1) & (nodes["group_size"] > 1) & ~grows
+        counts = nodes.loc[left, "group_size"].value_counts()
+        uneven = (OTHER_GROUPS.format(count, size) for size, count in counts.items())
+        unknown = (SAME_BATCH, *unequal, *doubts(small, grows), *uneven, ALGORITHM)
         return Edited(placed(moved, graph, self.ranks, stands_for), touched, came_from, unknown)
 
 
@@ -204,10 +208,3 @@ def _moved(graph: ExecutionGraph, replicas: Replicas, factor: Fraction) -> Execu
     )
     ranks = tuple(int(r) for r in replicas.moved(np.array(graph.ranks), factor))
     return replace(graph, nodes=nodes, ranks=ranks)
-
-
-def _uneven(graph: ExecutionGraph, grows: np.ndarray) -> tuple[str, ...]:
-    nodes = graph.nodes
-    left = is_type(graph, NodeType.COLLECTIVE) & (nodes["group_stride"] < 1) & (nodes["group_size"] > 1) & ~grows
-    counts = nodes.loc[left, "group_size"].value_counts()
-    return tuple(OTHER_GROUPS.format(count, size) for size, count in counts.items())

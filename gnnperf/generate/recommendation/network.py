@@ -55,8 +55,7 @@ def top_widths(model: Recommender) -> tuple[int, ...]:
     return (model.bottom[-1] + crossed_width(model), *model.top)
 
 
-def _widths(model: Recommender, name: str) -> tuple[int, ...]:
-    return bottom_widths(model) if name == BOTTOM else top_widths(model)
+WIDTHS = {BOTTOM: bottom_widths, TOP: top_widths}
 
 
 def layers(model: Recommender) -> tuple[tuple[int, int], ...]:
@@ -74,7 +73,7 @@ def perceptron_forward(plan: RecommendationPlan, name: str) -> Iterator[Line]:
 
     Each result is kept for the layer after it and for its own backward pass.
     """
-    dtype, count, widths = plan.model.dtype, plan.samples, _widths(plan.model, name)
+    dtype, count, widths = plan.model.dtype, plan.samples, WIDTHS[name](plan.model)
     cast, takes = dtype != "float32", NUMBERS if name == BOTTOM else CROSSED
     for place, (inputs, outputs) in enumerate(pairwise(widths)):
         x, weight = Tensor((count, inputs), "float32"), Tensor((outputs, inputs), "float32")
@@ -101,7 +100,7 @@ def perceptron_backward(plan: RecommendationPlan, name: str) -> Iterator[Line]:
 
     Gradients of parameters stay, and go into DDP's buckets.
     """
-    dtype, count, widths = plan.model.dtype, plan.samples, _widths(plan.model, name)
+    dtype, count, widths = plan.model.dtype, plan.samples, WIDTHS[name](plan.model)
     cast, first = dtype != "float32", CROSSED if name == TOP else NUMBERS
     waiting, least = 0.0, float(FIRST_BUCKET_BYTES)
     for place in range(len(widths) - 2, -1, -1):

@@ -54,7 +54,7 @@ def step_work_of(plan: TransformerPlan) -> StepWork:
     lengths = Counter((plan.model.sequence,) if plan.lengths is None else plan.lengths.values)
     tokens = model = again = 0.0
     for length, count in lengths.items():
-        own = replace(plan, model=replace(plan.model, sequence=length), lengths=None)
+        own = with_sequence(plan, length)
         share = plan.schedule.global_batch * length * count / lengths.total()
         tokens += share
         model += TRAINING * forward_flops(own) * share

@@ -50,7 +50,7 @@ LAUNCH_SEGMENTS = (Segment.T1, Segment.T2, Segment.T4, Segment.T3)
 LAUNCH_AT = LAUNCH_SEGMENTS.index(Segment.T4)
 FIRST_WORK = len(LAUNCH_SEGMENTS)  # where an item's device nodes begin
 COPY_OP, MESSAGE = "aten::copy_", "send_recv"
-LAUNCH, WAIT, COPY = "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"
+LAUNCH, SYNCHRONIZE, COPY = "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"
 TRANSFER_OPS = {"all_reduce": "c10d::allreduce_", "reduce_scatter": "c10d::_reduce_scatter_base_",
                 "all_gather": "c10d::_allgather_base_", "all_to_all": "c10d::alltoall_base_",
                 "broadcast": "c10d::broadcast_", "send": "c10d::send", "recv": "c10d::recv_",
@@ -139,7 +139,7 @@ def _rows(item: Item, ways: Parallelism) -> list[dict[str, object]]:
     if isinstance(item, Record | Await):
         return []
     if isinstance(item, HostWait | HostAwait):
-        return [_host(WAIT, Segment.T4, item.phase, None)]
+        return [_host(SYNCHRONIZE, Segment.T4, item.phase, None)]
     if isinstance(item, Views):
         return [_host(name, segment, item.phase, None) for name in item.names for segment in (Segment.T1, Segment.T5)]
     if isinstance(item, HostWork):
@@ -165,7 +165,7 @@ def _launching(name: str, phase: Phase, dims: str | None, call: str = LAUNCH) ->
 
 
 def _host(name: str, segment: Segment, phase: Phase, dims: str | None, call: str = LAUNCH) -> dict[str, object]:
-    event = WAIT if name == WAIT else call if segment is Segment.T4 else None
+    event = SYNCHRONIZE if name == SYNCHRONIZE else call if segment is Segment.T4 else None
     return {"node_type": NodeType.HOST, "op_name": name, "segment": segment, "phase": phase, "thread": 0,
             "family": OpFamily.UNKNOWN, "event_name": event,
             "input_dims": None if segment is Segment.T1 else dims}  # fmt: skip
