@@ -55,11 +55,11 @@ from .shapes import parse as parse
 from .shapes import tensors as tensors
 from .shapes import text as text
 from .transformer.flops import StepWork as StepWork
-from .transformer.flops import read_lengths as read_lengths
 from .transformer.items import Item as Item
 from .transformer.items import Lane as Lane
 from .transformer.items import Op as Op
 from .transformer.items import Transfer as Transfer
+from .transformer.lengths import read_lengths as read_lengths
 from .transformer.memory import held_bytes as held_bytes
 from .transformer.pass_work import ItemTable as ItemTable
 from .transformer.pass_work import PlanRuns as PlanRuns

@@ -61,7 +61,11 @@ class TraceMeasurements:
         rows = pd.DataFrame({"us": self.steps_us, "shapes": self.shapes})
         of_shapes = rows.groupby("shapes")["us"]
         away = np.abs(np.log(rows["us"].clip(lower=1e-9) / of_shapes.transform("median"))) > np.log(OUTLIER)
-        return outlier_steps(self.graph.steps) & set(rows.index[away | (of_shapes.transform("size") == 1)])
+        blocks = (rows["shapes"] != rows["shapes"].shift()).cumsum()  # a warm-up with ops of its own does not return
+        returns = blocks.groupby(rows["shapes"]).transform("nunique") > 1
+        like = of_shapes.transform("size")
+        is_usual = ~away & (like > 1) & (returns | (like >= len(rows) / 4))
+        return outlier_steps(self.graph.steps) & set(rows.index[~is_usual])
 
     @cached_property
     def shapes(self) -> dict[int, int]:

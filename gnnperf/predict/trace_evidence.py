@@ -25,7 +25,7 @@ import pandas as pd
 from gnnperf.analytic import has_forms
 from gnnperf.core import NodeType, OpFamily, Relation, Segment, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only
-from gnnperf.hardware import ClusterSpec
+from gnnperf.hardware import ClusterSpec, machines_of
 from gnnperf.predict.ratios import retained
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited, ends
@@ -144,9 +144,12 @@ class TracePredictor:
 
     def _leaves_its_node(self, graph: ExecutionGraph, cluster: ClusterSpec, came_from: np.ndarray) -> np.ndarray:
         """[num_nodes] whether a transfer crosses the link between nodes, and that of the trace did not."""
-        outer = [(one.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy() & (one.world_size > on.ranks_per_node)
-                 & (((size := one.nodes["group_size"].to_numpy()) < 0) | (size > on.ranks_per_node))
-                 for one, on in ((self.measured.graph, self.traced), (graph, cluster))]  # fmt: skip
+        outer = []
+        for one, on in ((self.measured.graph, self.traced), (graph, cluster)):
+            size, first, stride = (one.nodes[name].to_numpy() for name in ("group_size", "group_first", "group_stride"))
+            crosses = (size < 0) | (machines_of(size, first, stride, on.ranks_per_node) > 1)
+            is_transfer = (one.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+            outer.append(is_transfer & (one.world_size > on.ranks_per_node) & crosses)
         return outer[1] & ~outer[0][came_from]
 
     def _given_us(self, graph: ExecutionGraph, came_from: np.ndarray, touched: np.ndarray) -> np.ndarray:

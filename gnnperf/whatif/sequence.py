@@ -45,8 +45,8 @@ class ScaleSequence:
     lengths: str | None = None  # CSV file: the padded length of each of many steps; the edit takes the median one
 
     def __post_init__(self) -> None:
-        ways = (self.factor, self.to, self.lengths)
-        require(sum(way is not None for way in ways) == 1, "factor, to, lengths of a sequence", ways, "one of them")
+        ways = [name for name in ("factor", "to", "lengths") if getattr(self, name) is not None]
+        require(len(ways) == 1, "settings of a sequence", " and ".join(ways) or "none", "one of factor, to, lengths")
         value = self.factor if self.to is None else self.to
         require(self.lengths is not None or (value is not None and value > 0), "factor or to of a sequence", value,
                 "above 0")  # fmt: skip

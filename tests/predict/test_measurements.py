@@ -68,6 +68,13 @@ def test_steps_of_other_shapes_are_no_outliers() -> None:
     assert line.endswith("this is step 3, of 2 sets of shapes, with those of steps 2, 3")
 
 
+def test_a_slow_warm_up_with_ops_of_its_own_is_an_outlier() -> None:
+    steps, graph = _steps(400e3, 400e3, *[100e3] * 7), two_rank_graph()
+    shapes = ["[[1,8]]"] * 2 + ["[[8,8]]"] * 7
+    nodes = pd.concat([graph.nodes.assign(step=step, input_dims=dims) for step, dims in enumerate(shapes)])
+    assert TraceMeasurements(replace(graph, nodes=nodes, steps=steps)).outliers == {0, 1}
+
+
 def test_a_recorded_run_of_several_lengths() -> None:
     """Eight batches of seven lengths take turns in 16 steps."""
     run = "datasets/cpu-lengths/bert_l2_w192_s192_b4_len64-32-96-48-128-64-192-80_x1_lo/1"

@@ -346,6 +346,10 @@ def test_a_transfer_that_leaves_its_node_is_that_of_the_model() -> None:
     )
     assert set(prediction.source[transfer]) == {Source.ANALYTIC}
     assert set(prediction.reasons[transfer]) == {BY_LINK}
+    strided = replace(graph, world_size=16, nodes=graph.nodes.assign(group_first=0, group_stride=8))
+    moved, came_from = replace(predictor, traced=replace(DGX1, ranks_per_node=16)), np.arange(graph.num_nodes)
+    moved = replace(moved, measured=replace(predictor.measured, graph=strided))
+    assert moved._leaves_its_node(strided, replace(DGX1, ranks_per_node=8), came_from).tolist() == transfer.tolist()
     there = replace(predictor, traced=apart).predict(graph, replace(apart, host_speed=2.0))  # traced on two nodes
     assert there.latency_us[transfer].tolist() == MEASURED_US[transfer].tolist()
 

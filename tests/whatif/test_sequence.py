@@ -57,7 +57,7 @@ def test_steps_of_several_lengths_take_the_median_one(tmp_path: Path) -> None:
     file.write_text("\n".join(map(str, range(1, 1001))))
     many = [one.to for one in edit.of_steps()]
     assert (len(many), many[0], many[32], many[-1]) == (64, 8, 508, 993)
-    with pytest.raises(InputError, match="one of them"):
+    with pytest.raises(InputError, match="one of factor, to, lengths"):
         ScaleSequence(to=12, lengths=str(file))
     with pytest.raises(InputError, match="no such file"):
         ScaleSequence(lengths="none.csv")(attention_layer(SIZE))
@@ -127,7 +127,7 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match=r"6 x 0.4 is no whole length"):
         ScaleSequence(factor=0.4)(attention_layer(SIZE))
     for settings_ in ({}, {"factor": 2.0, "to": 8}):
-        with pytest.raises(InputError, match="one of them"):
+        with pytest.raises(InputError, match="one of factor, to, lengths"):
             ScaleSequence(**settings_)  # type: ignore[arg-type]
 
 

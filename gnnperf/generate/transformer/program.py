@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.activations import ActivationOffload, recomputed
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
-from gnnperf.generate.transformer.flops import with_sequence
 from gnnperf.generate.transformer.gradients import (
     FIRST,
     LAST,
@@ -41,6 +40,7 @@ from gnnperf.generate.transformer.items import (
     op,
 )
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
+from gnnperf.generate.transformer.lengths import with_sequence
 from gnnperf.generate.transformer.mlp import B
 from gnnperf.generate.transformer.passes import Gradient, Pass, flagged_passes
 from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan

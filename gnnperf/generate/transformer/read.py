@@ -8,8 +8,8 @@ from typing import Any
 
 from gnnperf.generate.sections import keys_in, section, value_as
 from gnnperf.generate.transformer.block import Block, Experts
-from gnnperf.generate.transformer.flops import read_lengths
 from gnnperf.generate.transformer.items import Offload
+from gnnperf.generate.transformer.lengths import read_lengths
 from gnnperf.generate.transformer.plan import Lengths, Parallelism, Schedule, Sharding, Transformer, TransformerPlan
 
 OPTIONAL = {"block": Block, "parallelism": Parallelism, "sharding": Sharding, "offload": Offload}

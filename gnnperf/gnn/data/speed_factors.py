@@ -17,17 +17,20 @@ runs: an effect that few nodes have falls back to the coarser ones. Errors hardl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from gnnperf.core import require
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.runs import node_kinds
 
 PRIOR_RUNS = np.array([0.001, 0.01, 0.03, 0.03, 0.01, 0.01, 0.03, 0.03])  # [num_effects], of a node's classes
 KNOTS = (-0.5, 6.5)  # first and last power of 4 us
+MOST_EFFECT = 20.0  # on the logarithm: no two machines are farther apart
 LANE = ["rank", "thread", "stream"]
 TIME_SHARE, DELTA, ROUNDS = 0.5, 0.3, 6  # weight by the root of time; of the loss; of reweighting
 
@@ -38,11 +41,16 @@ class SpeedFactors:
 
     effects: Mapping[str, float]
 
+    def __post_init__(self) -> None:
+        most = max(map(abs, self.effects.values()), default=0.0)
+        require(most <= MOST_EFFECT and all(map(math.isfinite, self.effects.values())), "speed_factors", most,
+                f"effects from -{MOST_EFFECT:g} to {MOST_EFFECT:g}")  # fmt: skip
+
     def moved_us(self, nodes: pd.DataFrame, there_us: np.ndarray) -> np.ndarray:
         """[num_nodes] expected latencies here of what took `there_us` [num_nodes]; NaN: not measured."""
         names, values = _classes(nodes, there_us)
         known = pd.Series(self.effects, dtype=np.float64).reindex(names.ravel()).fillna(0.0).to_numpy()
-        return there_us * np.exp((known.reshape(names.shape) * values).sum(axis=1))
+        return there_us * np.exp((known.reshape(names.shape) * values).sum(axis=1).clip(-MOST_EFFECT, MOST_EFFECT))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.core import NodeType, each
+from gnnperf.core import each
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -59,7 +59,7 @@ def unseen_shares(left_out: Sequence[Judged], shrinkage: Mapping[str, Shares]) -
                   of_each(types, lambda name: shrinkage.get(name, whole).scheduled)]  # fmt: skip
         shrunk.append(replace(one, residuals=one.residuals * np.stack(shares)))
     usual = usual_shares(shrunk)
-    scheduled = scheduled_shares(shrunk, usual, (NodeType.HOST,))
+    scheduled = scheduled_shares(shrunk, usual, ())
     both = {kind: Shares(usual[kind], scheduled[kind]) for kind in usual}
     return {kind: of_kind for kind, of_kind in both.items() if of_kind != NONE}
 

@@ -42,10 +42,12 @@ def candidates(base: TransformerPlan, devices: Sequence[int], contexts: Contexts
             plans = (_candidate(base, ways, micro_batch, *each) for each in settings)
             result += [plan for plan in plans if plan is not None]
     if not result:
+        given = "" if contexts is None else f" with context {', '.join(map(str, contexts))}"
         raise InputError(
-            f"no way to divide the model over {', '.join(map(str, devices))} devices", where=f"plan {base.name}",
+            f"no way to divide the model over {', '.join(map(str, devices))} devices{given}", where=f"plan {base.name}",
             allowed=f"numbers that heads ({base.model.heads}), layers ({base.model.layers}) and the global batch "
-            f"({base.schedule.global_batch}) can be divided by",
+            f"({base.schedule.global_batch}) can be divided by"
+            + (", contexts that divide the devices and a plan with block.attention flash" if given else ""),
         )  # fmt: skip
     return result
 
@@ -65,7 +67,7 @@ def _ways(base: TransformerPlan, devices: int, contexts: Contexts) -> Iterator[P
 def _contexts(base: TransformerPlan, data: int, contexts: Contexts) -> Iterator[tuple[int, ContextExchange]]:
     """Context ranks among those of equal parameters, and what they exchange."""
     for context in divisors(data):
-        enough = context == 1 or base.model.sequence // context >= LEAST_POSITIONS
+        enough = context in (1, base.parallelism.context) or base.model.sequence // context >= LEAST_POSITIONS
         if enough if contexts is None else context in contexts:
             yield from ((context, exchange) for exchange in list(ContextExchange)[: None if context > 1 else 1])
 

@@ -10,7 +10,8 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.flops import drawn_steps, step_work_of, with_sequence
+from gnnperf.generate.transformer.flops import step_work_of
+from gnnperf.generate.transformer.lengths import drawn_steps, with_sequence
 from gnnperf.generate.transformer.memory import misplaced_groups
 from gnnperf.generate.transformer.plan import (
     Lengths,
@@ -124,6 +125,10 @@ def test_lengths_are_read_from_the_first_column(tmp_path: Path) -> None:
     file.write_text("length,source\n30,a\n200,b\n")
     plan = plan_from({**VARIABLE, "lengths": {"file": str(file), "draws": 5}}, "plan")
     assert plan.lengths == Lengths((30, 200), draws=5)
+    for first in ("12.5", "²"):  # no header
+        file.write_text(f"{first}\n30\n")
+        with pytest.raises(InputError, match=f"bad value '{first}'"):
+            plan_from({**VARIABLE, "lengths": {"file": str(file)}}, "plan")
     file.write_text("30\nmany\n")
     with pytest.raises(InputError, match="bad value 'many'"):
         plan_from({**VARIABLE, "lengths": {"file": str(file)}}, "plan")
@@ -155,6 +160,8 @@ def test_a_step_of_one_length_is_the_plan_of_that_length() -> None:
 
 
 def test_work_of_samples_of_several_lengths_is_the_mean() -> None:
+    divided = {**VARIABLE, "block": {"attention": "flash"}, "parallelism": {"data": 2, "context": 2}}
+    assert step_work_of(plan_from({**divided, "lengths": {"values": [33, 95]}}, "plan")).tokens == 8 * 64
     plan = plan_from({**VARIABLE, "lengths": {"values": [64, 192]}}, "plan")
     halves = [step_work_of(with_sequence(plan, length)) for length in (64, 192)]
     assert step_work_of(plan).tokens == 8 * 128
