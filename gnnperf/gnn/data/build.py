@@ -26,7 +26,6 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor, constants_from_plain
 from gnnperf.core import Failed, InputError, attempted, replacing_folder, untrusted, write_bytes
-from gnnperf.core.files import UnwritableError
 from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint, read_graph
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.normalizer import Normalizer, Statistics, normalizer_of, statistics_of
@@ -210,7 +209,7 @@ def _write_step(step: RunStep, folder: Path) -> None:
         with replacing_folder(folder) as temporary:
             storage.write_files(step.graph, temporary)
             np.savez(temporary / LABELS, **labels)
-    except UnwritableError:
+    except OSError:
         if not folder.is_dir():  # otherwise another worker wrote the same content at the same time
             raise
 
