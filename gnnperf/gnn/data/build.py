@@ -45,11 +45,12 @@ MAX_LISTED = 20
 INTERVALS = "intervals"  # part of single recordings of the validation runs
 READ = 4  # steps that stay in memory
 AGAIN = "run `gnnperf data build` again"
+ANEW = "build in a new folder"
 MAX_US = 1e14
 Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
 # What is read from BUILD is checked against these.
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
-Features = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{32}(-[0-9]+){0,3}\.pt)?\Z")]
+Features = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}(-[0-9]+){0,3}\.pt\Z")]
 Fitted = Annotated[str, msgspec.Meta(pattern=r"^(fitted-[0-9a-f]{32}\.pt)?\Z")]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 
@@ -66,7 +67,7 @@ class StoredRun:
     workload: str
     device_kind: str
     features: Features = ""  # file
-    examples: tuple[Features, ...] = ()  # the same, or the files of its segments
+    examples: Annotated[tuple[Features, ...], msgspec.Meta(min_length=1)] = ()  # the same, or the files of its segments
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,12 @@ class Build:
 def manifest_of(folder: Path) -> Build | None:
     """What a build holds; None: another folder."""
     path = folder / BUILD
-    with untrusted.reading(path, "is not of `gnnperf data build`, or damaged", remedy=AGAIN):
+    with untrusted.reading(path, "is not of `gnnperf data build`, or damaged", remedy=ANEW):
         build = msgspec.json.decode(path.read_bytes(), type=Build) if path.is_file() else None
         split = Split("", (), (), ()) if build is None or build.split is None else build.split
         for name in (*split.train, *split.val, *split.test):
             if name.startswith("/") or ".." in PurePosixPath(name).parts:
-                raise InputError(f"recording {name[:80]!r} is outside the folder", where=str(path), remedy=AGAIN)
+                raise InputError(f"recording {name[:80]!r} is outside the folder", where=str(path), remedy=ANEW)
         return build
 
 
@@ -186,6 +187,8 @@ def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier 
     base = lru_cache(READ)(lambda stored: analytic.predict(step(stored).graph, step(stored).cluster))
     reader = _Reader((build.settings.max_nodes, build.settings.num_hops), graph, step, base)
     runs = {part: [one for one in build.runs if one.part == part] for part in (*PARTS, INTERVALS)}
+    if not all(runs[part] for part in ("train", "val", INTERVALS)):
+        raise InputError("has no run to train or to validate on", where=str(folder / BUILD), remedy=ANEW)
     steps = {part: tuple[Step, ...](StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
     recordings = tuple(sampled(steps.pop(INTERVALS)))
     learned_from = content_digest(build.fitted, runs["train"], runs["val"])

@@ -154,6 +154,8 @@ def test_the_settings_of_a_build_are_no_words_of_a_command_line(out: Path, tmp_p
         (("settings", "op_tables"), 3),
         (("runs", 0, "features"), "../../../../etc/hostname"),
         (("runs", 0, "examples"), ["/etc/hostname"]),
+        (("runs", 0, "examples"), []),
+        (("runs",), []),
         (("runs", 0, "step"), ".."),
         (("runs", 0, "step_us"), 0),
         (("runs", 0, "num_nodes"), 0),
