@@ -92,13 +92,11 @@ def _overrides(args: argparse.Namespace) -> list[str]:
 
 
 def keys_of(given: str) -> list[str]:
-    """Keys that follow from a folder of recordings."""
+    """Keys that follow from a folder of recordings; those of a build are set by `as_built`."""
     from gnnperf.gnn import drawn_axis
 
     folder = Path(given).expanduser()
-    if (folder / "build.json").is_file():
-        return []
-    drawn = folder.is_dir() and not (folder / "splits.json").exists()
+    drawn = folder.is_dir() and not any((folder / name).is_file() for name in ("splits.json", "build.json"))
     return ["data.op_tables=[]", *([f"data.axis={drawn_axis(folder)}"] if drawn else [])]
 
 

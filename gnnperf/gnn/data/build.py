@@ -40,10 +40,8 @@ from gnnperf.graph import Prediction, storage
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 
 BUILD, LABELS, CARDS = "build.json", "labels.npz", "cards"
-REPEATED = ("axis", "bucket_bytes")
-MAX_LISTED = 20
 INTERVALS = "intervals"  # part of single recordings of the validation runs
-READ = 4  # steps that stay in memory
+READ, MAX_LISTED = 4, 20  # steps that stay in memory; failures in a message
 AGAIN = "run `gnnperf data build` again"
 ANEW = "build in a new folder"
 MAX_US = 1e14
@@ -116,9 +114,9 @@ def as_built(config: DataConfig, given: Iterable[str]) -> DataConfig:
     build = manifest_of(Path(config.path).expanduser())
     if build is None:
         return config
-    made = {name: getattr(build.settings, name) for name in REPEATED} | {
-        "op_tables": list(build.settings.op_tables), "max_nodes_per_batch": build.settings.max_nodes * config.batch_size
-    }  # fmt: skip
+    made = {**vars(build.settings), "op_tables": list(build.settings.op_tables)}
+    made = {name: made[name] for name in ("axis", "op_tables", "bucket_bytes")}
+    made["max_nodes_per_batch"] = build.settings.max_nodes * config.batch_size
     return replace(config, **{name: value for name, value in made.items() if f"data.{name}" not in set(given)})
 
 
@@ -167,7 +165,7 @@ def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier 
         raise InputError(f"the build {what}", where=str(folder), remedy=AGAIN)
     if earlier is not None:
         raise InputError("a build is for a new network", where="init_from", remedy="train on the recordings")
-    for name in (*REPEATED, "op_tables", "hardware", "cluster"):
+    for name in ("axis", "bucket_bytes", "cluster", "hardware", "op_tables"):
         ours, theirs = getattr(now, name), getattr(build.settings, name)
         if ours != theirs:
             raise InputError(f"{name} is {ours}"[:200], where=str(folder), remedy=AGAIN,
@@ -253,9 +251,11 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     if manifest_of(out) is None:
         write_bytes(out / BUILD, msgspec.json.encode(result))
 
+    def tried(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> list[Any]:
+        return mapped(partial(_of_code, function=partial(function, **known), code=result.code), items, what)
+
     def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> Iterator[tuple[Any, Any]]:
-        task = partial(_of_code, function=partial(function, **known), code=result.code)
-        for item, made in zip(items, mapped(task, items, what), strict=True):
+        for item, made in zip(items, tried(function, items, what, **known), strict=True):
             if isinstance(made, Failed):
                 failed.update(dict.fromkeys(item if isinstance(item, list) else names[run_of(item.run)], made))
             else:
@@ -276,9 +276,8 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     if len({one.device_kind for one in runs}) > 1:
         raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
     vocabulary = fit_vocabulary([words[run] for run in _by_run(split.train)])
-    fit = partial(_of_code, code=result.code,
-                  function=partial(_fitted, config=config, given=given, recording=split.train[0]))  # fmt: skip
-    (fitted,) = mapped(fit, [sampled([one[0] for one in train])], "fitting")
+    sample = sampled([one[0] for one in train])
+    (fitted,) = tried(_fitted, [sample], "fitting", config=config, given=given, recording=split.train[0])
     if isinstance(fitted, Failed):
         raise InputError(fitted.reason, where=str(raw), remedy=AGAIN)
     encoder = Encoder(AnalyticPredictor(fitted[0]), vocabulary, fitted[1], out)
