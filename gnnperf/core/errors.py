@@ -87,6 +87,7 @@ class Failed:
     """Why there is no result."""
 
     reason: str
+    is_input: bool = False  # the input cannot be used; otherwise another try may succeed
 
 
 def attempted(item: Any, function: Callable[[Any], Any]) -> Any:
@@ -95,4 +96,4 @@ def attempted(item: Any, function: Callable[[Any], Any]) -> Any:
         return function(item)
     except Exception as error:
         text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        return Failed(text[:REASON_CHARS])
+        return Failed(text[:REASON_CHARS], isinstance(error, InputError) and not isinstance(error, OSError))

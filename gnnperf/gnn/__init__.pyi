@@ -2,8 +2,9 @@ from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
+from .data.build import as_built as as_built
 from .data.build import build_data as build_data
-from .data.build import build_keys as build_keys
+from .data.build import cards_of as cards_of
 from .data.features import features as features
 from .data.prepare import PreparedData as PreparedData
 from .data.prepare import Step as Step

@@ -9,19 +9,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.core import Failed, InputError, Subparsers, add_command, attempted, print_result, require, task
+from gnnperf.predict.train_cli import key_names, keys_of
 from gnnperf.trace import add_data_parsers
 
 if TYPE_CHECKING:
     from distributed import Client
 
-MAX_WORKERS, MAX_NAMED = 1024, 20
+MAX_WORKERS, MAX_NAMED, WAIT_S = 1024, 20, 30
+OWN_KEYS = {"data.path": "FOLDER", "data.cache_dir": "--out"}
 ABOUT = """\
 Build typical steps and features of every recording below FOLDER, which training then reads from disk.
 
 Recordings are divided among Dask workers: processes of this machine, or those of a scheduler, which see the same paths.
 What is there already is not made again, so a build that was stopped goes on. FOLDER stays as it is.
 
-exit code: 0, or 2 where recordings cannot be used; they are listed, and all others are built
+exit code: 0, or 2 where recordings cannot be used; they are listed, and all others are built. Where disk, memory or
+workers fail, 2 too: the build is not finished, and the command may be repeated
 """
 EXAMPLES = """\
 gnnperf data build raw --out built --workers 8
@@ -46,9 +49,10 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _build(args: argparse.Namespace) -> None:
     if args.workers is not None:
         require(1 <= args.workers <= MAX_WORKERS, "--workers", args.workers, f"1 to {MAX_WORKERS}")
+    for key in sorted(OWN_KEYS.keys() & key_names(args.keys)):
+        raise InputError("is another argument's", where=f"--set {key}", remedy=f"give it as {OWN_KEYS[key]}")
     from gnnperf.gnn import build_data
     from gnnperf.predict import EntryConfig, composed
-    from gnnperf.predict.train_cli import keys_of
 
     paths = {"data.path": args.folder, "data.cache_dir": args.out}
     config = composed("train", EntryConfig, *keys_of(args.folder), *args.keys, **paths)
@@ -71,14 +75,21 @@ def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         raise InputError("Dask is not installed", where="gnnperf data build",
                          remedy="pip install 'gnnperf[dask]'") from error  # fmt: skip
     with ExitStack() as stack:
-        local = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": "ERROR"}
+        local = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0",
+                 "silence_logs": "ERROR"}  # fmt: skip
         address = scheduler or stack.enter_context(LocalCluster(n_workers=workers, **local))
         try:
             client = Client(address, timeout="10s")
         except (OSError, ValueError) as error:
             raise InputError("no Dask scheduler can be reached", where=f"--scheduler {scheduler}"[:200],
                              allowed="tcp://HOST:PORT") from error  # fmt: skip
-        yield stack.enter_context(client)
+        stack.enter_context(client)
+        try:
+            client.wait_for_workers(1, timeout=WAIT_S)
+        except TimeoutError as error:
+            raise InputError(f"no Dask worker within {WAIT_S} s", where=str(client.scheduler.address)[:200],
+                             remedy="start workers of this scheduler") from error  # fmt: skip
+        yield client
 
 
 def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:

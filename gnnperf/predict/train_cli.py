@@ -10,6 +10,7 @@ Every other key of train.py is `--set KEY=VALUE`.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,12 +58,13 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _train(args: argparse.Namespace) -> None:
-    from gnnperf.gnn import wide_console
+    from gnnperf.gnn import as_built, wide_console
     from gnnperf.predict import EntryConfig, composed, train
 
     paths = {"data.path": args.folder, "init_from": args.init, "data.source_path": args.source, "out": args.out}
     values: dict[str, Any] = {key: path for key, path in paths.items() if path is not None}
     config = composed("train", EntryConfig, *_overrides(args), **values)
+    config.data = as_built(config.data, key_names(args.keys))
     if not config.trains_network:
         raise InputError(f"trains the network, not {config.learner.kind}", where="gnnperf train",
                          remedy="python train.py experiment=NAME trains the other learners")  # fmt: skip
@@ -90,14 +92,17 @@ def _overrides(args: argparse.Namespace) -> list[str]:
 
 
 def keys_of(given: str) -> list[str]:
-    """Keys that follow from a folder of recordings, or of a build."""
-    from gnnperf.gnn import build_keys, drawn_axis
+    """Keys that follow from a folder of recordings; those of a build are set by `as_built`."""
+    from gnnperf.gnn import drawn_axis
 
     folder = Path(given).expanduser()
-    if keys := build_keys(folder):
-        return keys
-    drawn = folder.is_dir() and not (folder / "splits.json").exists()
+    drawn = folder.is_dir() and not any((folder / name).is_file() for name in ("splits.json", "build.json"))
     return ["data.op_tables=[]", *([f"data.axis={drawn_axis(folder)}"] if drawn else [])]
+
+
+def key_names(words: Iterable[str]) -> set[str]:
+    """The keys of KEY=VALUE, without Hydra's marks before them."""
+    return {word.partition("=")[0].lstrip("+~").strip() for word in words}
 
 
 def _document(trained: Trained) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     from gnnperf.gnn import (
         begin_from,
         build_model,
+        cards_of,
         evaluate,
         fit,
         keep_what_helps,
@@ -85,7 +86,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
                 onto.print(f"{kind}{of_whom}: {shares}")
 
         fit_s = time.perf_counter() - begin
-        calibrated_on = processors_of(Path(config.data.path).expanduser() / name for name in data.split.val)
+        calibrated_on = processors_of(cards_of(Path(config.data.path).expanduser()) / name for name in data.split.val)
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip

@@ -3,6 +3,7 @@
     build.json            what the folder holds, written last; before, that it will be a build
     steps/<key>/          typical step of a recording, or of a run: graph and labels
     features/<key>.pt     raw features of a step, or of a segment of one
+    cards/<recording>/    cards of the validation recordings
     fitted-<key>.pt       vocabulary, constants, floors, normalizer
 
 A key is a hash of all that the content depends on: what is there is not made again, and names of runs cannot clash.
@@ -11,12 +12,11 @@ A key is a hash of all that the content depends on: what is there is not made ag
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -39,26 +39,46 @@ from gnnperf.gnn.settings import DataConfig
 from gnnperf.graph import Prediction, storage
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 
-BUILD, LABELS = "build.json", "labels.npz"
+BUILD, LABELS, CARDS = "build.json", "labels.npz", "cards"
 INTERVALS = "intervals"  # part of single recordings of the validation runs
-READ = 4  # steps that stay in memory
+READ, MAX_LISTED = 4, 20  # steps that stay in memory; failures in a message
 AGAIN = "run `gnnperf data build` again"
+ANEW = "build in a new folder"
+MAX_US = 1e14
 Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
+# What is read from BUILD is checked against these.
+Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Features = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}(-[0-9]+){0,3}\.pt\Z")]
+Fitted = Annotated[str, msgspec.Meta(pattern=r"^(fitted-[0-9a-f]{32}\.pt)?\Z")]
+Positive = Annotated[int, msgspec.Meta(gt=0)]
 
 
 @dataclass(frozen=True)
 class StoredRun:
     """A step on disk."""
 
-    part: str  # of the split, or INTERVALS
+    part: Annotated[str, msgspec.Meta(pattern=r"^(train|val|test|intervals)\Z")]  # of the split, or INTERVALS
     run: str  # its name
-    step: str  # key of its folder
-    num_nodes: int
-    step_us: float  # measured
+    step: Key  # of its folder
+    num_nodes: Positive
+    step_us: Annotated[float, msgspec.Meta(gt=0, le=MAX_US)]  # measured
     workload: str
     device_kind: str
-    features: str = ""  # file
-    examples: tuple[str, ...] = ()  # the same, or the files of its segments
+    features: Features = ""  # file
+    examples: Annotated[tuple[Features, ...], msgspec.Meta(min_length=1)] = ()  # the same, or the files of its segments
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a training repeats."""
+
+    axis: str
+    op_tables: tuple[str, ...]
+    bucket_bytes: float | None
+    hardware: str
+    cluster: str
+    max_nodes: Positive  # of a segment
+    num_hops: Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -66,24 +86,38 @@ class Build:
     """The content of BUILD."""
 
     code: str  # that it was made by
-    settings: dict[str, Any]
+    settings: Settings
     split: Split | None = None  # None: it is not finished
     runs: tuple[StoredRun, ...] = ()
-    fitted: str = ""  # file
+    fitted: Fitted = ""  # file
 
 
 def manifest_of(folder: Path) -> Build | None:
     """What a build holds; None: another folder."""
     path = folder / BUILD
-    with untrusted.reading(path, "is not of `gnnperf data build`, or damaged"):
-        return msgspec.json.decode(path.read_bytes(), type=Build) if path.is_file() else None
+    with untrusted.reading(path, "is not of `gnnperf data build`, or damaged", remedy=ANEW):
+        build = msgspec.json.decode(path.read_bytes(), type=Build) if path.is_file() else None
+        split = Split("", (), (), ()) if build is None or build.split is None else build.split
+        for name in (*split.train, *split.val, *split.test):
+            if name.startswith("/") or ".." in PurePosixPath(name).parts:
+                raise InputError(f"recording {name[:80]!r} is outside the folder", where=str(path), remedy=ANEW)
+        return build
 
 
-def build_keys(folder: Path) -> list[str]:
-    """Keys of train.py that a training on this build repeats; none of another folder."""
-    build = manifest_of(folder)
-    made = {} if build is None else build.settings
-    return [f"data.{name}={json.dumps(made[name])}" for name in ("axis", "op_tables", "bucket_bytes") if made]
+def cards_of(folder: Path) -> Path:
+    """The folder of recordings that have cards."""
+    return folder if manifest_of(folder) is None else folder / CARDS
+
+
+def as_built(config: DataConfig, given: Iterable[str]) -> DataConfig:
+    """The configuration with the settings of the build that it names, except for `given` keys of train.py."""
+    build = manifest_of(Path(config.path).expanduser())
+    if build is None:
+        return config
+    made = {**vars(build.settings), "op_tables": list(build.settings.op_tables)}
+    made = {name: made[name] for name in ("axis", "op_tables", "bucket_bytes")}
+    made["max_nodes_per_batch"] = build.settings.max_nodes * config.batch_size
+    return replace(config, **{name: value for name, value in made.items() if f"data.{name}" not in set(given)})
 
 
 @dataclass(frozen=True)
@@ -131,42 +165,54 @@ def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier 
         raise InputError(f"the build {what}", where=str(folder), remedy=AGAIN)
     if earlier is not None:
         raise InputError("a build is for a new network", where="init_from", remedy="train on the recordings")
-    for name in sorted(now.keys() - {"max_nodes", "num_hops"}):
-        if now[name] != build.settings[name]:
-            raise InputError(f"{name} is {now[name]}"[:200], where=str(folder), remedy=AGAIN,
-                             allowed=f"{build.settings[name]}"[:200] + ", as built")  # fmt: skip
+    for name in ("axis", "bucket_bytes", "cluster", "hardware", "op_tables"):
+        ours, theirs = getattr(now, name), getattr(build.settings, name)
+        if ours != theirs:
+            raise InputError(f"{name} is {ours}"[:200], where=str(folder), remedy=AGAIN,
+                             allowed=f"{theirs}"[:200] + ", as built")  # fmt: skip
     with untrusted.reading(folder / build.fitted, "is damaged", remedy=AGAIN):
         fitted = torch.load(folder / build.fitted, weights_only=True)
-    constants = constants_from_plain(fitted["constants"], build.fitted)
-    analytic, normalizer = AnalyticPredictor(constants), Normalizer(**fitted["normalizer"])
-    graph = lru_cache(READ)(lambda name: normalizer.apply(read_graph(folder / "features" / name)))
+        constants = constants_from_plain(fitted["constants"], build.fitted)
+        vocabulary, floors = Vocabulary(**fitted["vocabulary"]), TypedFloors(**fitted["floors"])
+        analytic, normalizer = AnalyticPredictor(constants), Normalizer(**fitted["normalizer"])
+
+    def normalized(name: str) -> HeteroData:
+        with untrusted.reading(folder / "features" / name, "is damaged", remedy=f"remove it; {AGAIN}"):
+            return normalizer.apply(read_graph(folder / "features" / name))
+
+    graph = lru_cache(READ)(normalized)
     step = lru_cache(READ)(lambda stored: _read_step(folder, stored, given))
     base = lru_cache(READ)(lambda stored: analytic.predict(step(stored).graph, step(stored).cluster))
-    reader = _Reader((build.settings["max_nodes"], build.settings["num_hops"]), graph, step, base)
+    reader = _Reader((build.settings.max_nodes, build.settings.num_hops), graph, step, base)
     runs = {part: [one for one in build.runs if one.part == part] for part in (*PARTS, INTERVALS)}
+    if not all(runs[part] for part in ("train", "val", INTERVALS)):
+        raise InputError("has no run to train or to validate on", where=str(folder / BUILD), remedy=ANEW)
     steps = {part: tuple[Step, ...](StoredStep(one, reader) for one in stored) for part, stored in runs.items()}
     recordings = tuple(sampled(steps.pop(INTERVALS)))
     learned_from = content_digest(build.fitted, runs["train"], runs["val"])
     whole = content_digest(learned_from, runs["test"])
-    return PreparedData(build.split, steps, recordings, Vocabulary(**fitted["vocabulary"]), constants,
-                        TypedFloors(**fitted["floors"]), normalizer, whole, learned_from, {})  # fmt: skip
+    return PreparedData(build.split, steps, recordings, vocabulary, constants, floors, normalizer, whole,
+                        learned_from, {})  # fmt: skip
 
 
-def _settings(config: DataConfig, given: Given, num_layers: int) -> dict[str, Any]:
+def _settings(config: DataConfig, given: Given, num_layers: int) -> Settings:
     for name in ("test_path", "train_paths", "source_path"):
         if getattr(config, name):
             raise InputError("a build is of one data set", where=f"data.{name}", remedy="train on the recordings")
-    made = {name: getattr(config, name) for name in ("axis", "op_tables", "bucket_bytes")}
     max_nodes, num_hops = config.max_nodes_per_batch // config.batch_size, min(num_layers, SEGMENT_HOPS)
-    return {**made, "op_tables": list(config.op_tables), "hardware": repr(given[0]), "cluster": repr(given[1]),
-            "max_nodes": max_nodes, "num_hops": num_hops}  # fmt: skip
+    return Settings(config.axis, tuple(config.op_tables), config.bucket_bytes, repr(given[0]), repr(given[1]),
+                    max_nodes, num_hops)  # fmt: skip
 
 
 def _write_step(step: RunStep, folder: Path) -> None:
     labels: dict[str, Any] = {**vars(step.isolated), "step_us": step.step_us, "cross_step": step.graph.cross_step}
-    with replacing_folder(folder) as temporary:
-        storage.write_files(step.graph, temporary)
-        np.savez(temporary / LABELS, **labels)
+    try:
+        with replacing_folder(folder) as temporary:
+            storage.write_files(step.graph, temporary)
+            np.savez(temporary / LABELS, **labels)
+    except OSError:
+        if not folder.is_dir():  # otherwise another worker wrote the same content at the same time
+            raise
 
 
 def _read_step(out: Path, stored: StoredRun, given: Given) -> RunStep:
@@ -199,16 +245,19 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     result = Build(code_fingerprint(), _settings(config, given, num_layers))
     tables = [str(Path(path).expanduser().resolve()) for path in config.op_tables]
     config = replace(config, path=str(raw), cache_dir=str(out), op_tables=tables)
-    split, failed = opened(config, *given)[0], dict[str, str]()
+    split, failed = opened(config, *given)[0], dict[str, Failed]()
     with untrusted.reading(out, "cannot be written", remedy="choose a folder that you may write to"):
         out.mkdir(parents=True, exist_ok=True)
     if manifest_of(out) is None:
         write_bytes(out / BUILD, msgspec.json.encode(result))
 
+    def tried(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> list[Any]:
+        return mapped(partial(_of_code, function=partial(function, **known), code=result.code), items, what)
+
     def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> Iterator[tuple[Any, Any]]:
-        for item, made in zip(items, mapped(partial(function, **known), items, what), strict=True):
+        for item, made in zip(items, tried(function, items, what, **known), strict=True):
             if isinstance(made, Failed):
-                failed.update(dict.fromkeys(item if isinstance(item, list) else names[run_of(item.run)], made.reason))
+                failed.update(dict.fromkeys(item if isinstance(item, list) else names[run_of(item.run)], made))
             else:
                 yield item, made
 
@@ -218,6 +267,7 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     for of_run, made in done(_typical_steps, list(names.values()), "reading runs", config=config, given=given):
         failed |= made[2]
         steps[run_of(of_run[0])], words[run_of(of_run[0])] = made[:2]
+    _require_inputs(failed, out)
     split = _without(split, failed, raw)
     train, val, test = ([steps[run] for run in _by_run(split.part(part))] for part in PARTS)
     runs = [replace(one[0], part=part) for part, of in (("train", train), ("val", val)) for one in of]
@@ -226,12 +276,13 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     if len({one.device_kind for one in runs}) > 1:
         raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
     vocabulary = fit_vocabulary([words[run] for run in _by_run(split.train)])
-    fit = partial(_fitted, config=config, given=given, recording=split.train[0])
-    (fitted,) = mapped(fit, [sampled([one[0] for one in train])], "fitting")
+    sample = sampled([one[0] for one in train])
+    (fitted,) = tried(_fitted, [sample], "fitting", config=config, given=given, recording=split.train[0])
     if isinstance(fitted, Failed):
-        raise InputError(fitted.reason, where=str(raw))
+        raise InputError(fitted.reason, where=str(raw), remedy=AGAIN)
     encoder = Encoder(AnalyticPredictor(fitted[0]), vocabulary, fitted[1], out)
     encoded = list(done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given))
+    _require_inputs(failed, out)
     split, held = _without(split, failed, None), io.BytesIO()
     normalizer = normalizer_of(statistics for _, (_, statistics) in encoded if statistics is not None)
     torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fitted[0]), "floors": asdict(fitted[1]),
@@ -239,12 +290,27 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     name = f"fitted-{content_digest(held.getvalue())}.pt"
     write_bytes(out / name, held.getvalue())
     for one in (one for one in split.val if (raw / one / CARD).is_file()):  # names the processors
-        (out / one).mkdir(parents=True, exist_ok=True)
-        write_bytes(out / one / CARD, (raw / one / CARD).read_bytes())
+        (out / CARDS / one).mkdir(parents=True, exist_ok=True)
+        write_bytes(out / CARDS / one / CARD, (raw / one / CARD).read_bytes())
     whole = _by_run(name for part in PARTS for name in split.part(part))
     built = tuple(one for _, (one, _) in encoded if run_of(one.run) in whole)
     write_bytes(out / BUILD, msgspec.json.encode(replace(result, split=split, runs=built, fitted=name)))
-    return split, failed
+    return split, {name: one.reason for name, one in failed.items()}
+
+
+def _of_code(item: Any, function: Callable[[Any], Any], code: str) -> Any:
+    """The result of a worker that runs the code of the command."""
+    if code_fingerprint() != code:
+        raise RuntimeError("a worker has other code, constants or libraries than the command")
+    return function(item)
+
+
+def _require_inputs(failed: Mapping[str, Failed], out: Path) -> None:
+    """Refuse to go on without recordings that failed for another reason than their content."""
+    reasons = [f"\n  {name}: {one.reason}" for name, one in failed.items() if not one.is_input]
+    if reasons:
+        raise InputError(f"is not finished, {len(reasons):,} recordings failed:{''.join(reasons[:MAX_LISTED])}",
+                         where=str(out), remedy=AGAIN)  # fmt: skip
 
 
 def _by_run(recordings: Iterable[str]) -> dict[str, list[str]]:
@@ -254,27 +320,27 @@ def _by_run(recordings: Iterable[str]) -> dict[str, list[str]]:
     return result
 
 
-def _without(split: Split, failed: Mapping[str, str], raw: Path | None) -> Split:
+def _without(split: Split, failed: Mapping[str, Failed], raw: Path | None) -> Split:
     """The split of what can be used, drawn again where it was drawn."""
     parts = {part: [name for name in split.part(part) if name not in failed] for part in PARTS}
     if raw is not None and failed and not (raw / SPLITS).is_file():
         parts = drawn_parts(raw, split.axis, failed)
     if not (parts["train"] and parts["val"]):
-        reasons = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:3])
+        reasons = "".join(f"\n  {name}: {one.reason}" for name, one in list(failed.items())[:3])
         raise InputError(f"no run to train or to validate on can be used:{reasons}", where="gnnperf data build")
     return Split(split.axis, **{part: tuple(names) for part, names in parts.items()})
 
 
 def _typical_steps(
     names: list[str], config: DataConfig, given: Given
-) -> tuple[list[StoredRun], pd.DataFrame, dict[str, str]]:
+) -> tuple[list[StoredRun], pd.DataFrame, dict[str, Failed]]:
     """Write typical steps of a run, of all recordings together and of each; tokens, and why recordings have none."""
     out = Path(config.cache_dir)
     results = {name: attempted(name, partial(_typical_step, config=config, given=given)) for name in names}
-    failed = {name: one.reason for name, one in results.items() if isinstance(one, Failed)}
+    failed = {name: one for name, one in results.items() if isinstance(one, Failed)}
     made = {name: one for name, one in results.items() if name not in failed}
     if not made:
-        raise InputError(next(iter(failed.values())))
+        return [], pd.DataFrame(), failed
     keys, steps = zip(*made.values(), strict=True)
     (whole,), key = merged(steps), keys[0] if len(keys) == 1 else fingerprint(*keys)
     if not (out / "steps" / key).is_dir():
@@ -301,12 +367,12 @@ def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recor
 
 
 def _encoded(
-    stored: StoredRun, encoder: Encoder, settings: dict[str, Any], given: Given
+    stored: StoredRun, encoder: Encoder, settings: Settings, given: Given
 ) -> tuple[StoredRun, Statistics | None]:
     """Write features of a step, and of its segments where it is too large; returns statistics of a training step."""
     step = _read_step(encoder.cache_dir, stored, given)
     path, data = encoder.path_of(step), encoder.encode(step).data
-    examples, max_nodes, num_hops = [path.name], settings["max_nodes"], settings["num_hops"]
+    examples, max_nodes, num_hops = [path.name], settings.max_nodes, settings.num_hops
     if data.num_nodes > max_nodes and stored.part in ("train", "val"):
         whole = SegmentedGraph(data, num_hops)
         windows = dict(enumerate(whole.windows(max_nodes)))

@@ -1,4 +1,7 @@
-"""Hashes of code and of content, and graphs on disk by such a hash. Plain tensors only: nothing is unpickled."""
+"""Hashes of code and of content, and graphs on disk by such a hash.
+
+Graphs are tensors and JSON. torch.load(weights_only=True) reads them: it unpickles no types but tensors and plain ones.
+"""
 
 from __future__ import annotations
 

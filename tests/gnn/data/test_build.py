@@ -6,19 +6,27 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
+import msgspec
 import pytest
+import torch
 
 from gnnperf.cli import main
 from gnnperf.core.errors import InputError, attempted
+from gnnperf.core.files import UnwritableError
 from gnnperf.gnn.data import build
-from gnnperf.gnn.data.build import build_data
+from gnnperf.gnn.data.build import StoredRun, as_built, build_data, cards_of, manifest_of
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, _predicted, load_data
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.predict.build_cli import _mapped
+from gnnperf.predict.train_cli import keys_of
 from tests.trace import kineto_files as files
 
 
@@ -60,6 +68,14 @@ def out(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert list(failed) == ["broken"] and "not readable JSON" in failed["broken"]
     assert contents(raw) == before
     return folder
+
+
+def without_workers() -> Any:
+    """Dask whose scheduler has no worker."""
+    client = MagicMock()
+    client.return_value.__enter__.return_value = client.return_value
+    client.return_value.wait_for_workers.side_effect = TimeoutError
+    return SimpleNamespace(Client=client, LocalCluster=None)
 
 
 def read(path: Path, tmp_path: Path, max_nodes: int = 64) -> tuple[PreparedData, StepDataModule]:
@@ -119,6 +135,104 @@ def test_training_refuses_other_code_settings_and_sizes(
         load_data(DataConfig(path=str(tmp_path / "stopped")))
 
 
+def test_the_settings_of_a_build_are_no_words_of_a_command_line(out: Path, tmp_path: Path) -> None:
+    shutil.copytree(out, tmp_path / "built")
+    document = json.loads((tmp_path / "built" / "build.json").read_bytes())
+    document["settings"]["axis"] = "${oc.env:HOME}"
+    (tmp_path / "built" / "build.json").write_text(json.dumps(document))
+    assert keys_of(str(tmp_path / "built")) == ["data.op_tables=[]"]
+    config = DataConfig(path=str(tmp_path / "built"), op_tables=["mine"], batch_size=2)
+    made = as_built(config, ["data.bucket_bytes"])
+    assert (made.axis, made.op_tables, made.max_nodes_per_batch) == ("${oc.env:HOME}", [], 16 * 2)
+    assert as_built(config, ["data.axis"]).axis == "run"
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("settings", "max_nodes"), None),
+        (("settings", "op_tables"), 3),
+        (("runs", 0, "features"), "../../../../etc/hostname"),
+        (("runs", 0, "examples"), ["/etc/hostname"]),
+        (("runs", 0, "examples"), []),
+        (("runs",), []),
+        (("runs", 0, "step"), ".."),
+        (("runs", 0, "step_us"), 0),
+        (("runs", 0, "num_nodes"), 0),
+        (("runs", 0, "part"), "elsewhere"),
+        (("split", "val"), ["../../etc"]),
+        (("fitted",), "fitted-" + "0" * 32 + ".pt"),
+    ],
+)
+def test_a_damaged_build_is_refused(out: Path, tmp_path: Path, where: tuple[Any, ...], value: Any) -> None:
+    shutil.copytree(out, tmp_path / "built")
+    place = document = json.loads((tmp_path / "built" / "build.json").read_bytes())
+    for key in where[:-1]:
+        place = place[key]
+    if value is None:
+        del place[where[-1]]
+    else:
+        place[where[-1]] = value
+    (tmp_path / "built" / "build.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"build\.json|fitted-0"):
+        read(tmp_path / "built", tmp_path)
+
+
+def test_damaged_files_of_a_build_are_refused(out: Path, tmp_path: Path) -> None:
+    shutil.copytree(out, tmp_path / "built")
+    step = read(tmp_path / "built", tmp_path)[0].steps["train"][0]
+    for file in tmp_path.glob("built/features/*"):
+        file.unlink()
+    with pytest.raises(InputError, match=r"features/\w+\.pt: is damaged"):
+        _ = step.data
+    (fitted,) = tmp_path.glob("built/fitted-*")
+    torch.save({**torch.load(fitted, weights_only=True), "normalizer": {"scale": 1}}, fitted)
+    with pytest.raises(InputError, match=r"fitted-\w+\.pt: is damaged"):
+        read(tmp_path / "built", tmp_path)
+
+
+@pytest.mark.parametrize("stage", ["_typical_step", "_encoded"])
+@pytest.mark.parametrize("error", [AssertionError("odd"), UnwritableError("disk full")])
+def test_what_the_machine_fails_at_does_not_count_as_a_bad_recording(
+    raw: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
+) -> None:
+    shutil.copytree(out, tmp_path / "out")
+    manifest = manifest_of(out)
+    assert manifest is not None
+    (tmp_path / "out" / "build.json").write_bytes(msgspec.json.encode(replace(manifest, split=None, runs=())))
+    with monkeypatch.context() as patched, pytest.raises(InputError, match=r"(?s)not finished.*(odd|disk full)"):
+        patched.setattr(build, stage, MagicMock(side_effect=error))
+        built(raw, tmp_path / "out")
+    assert getattr(manifest_of(tmp_path / "out"), "split", "") is None
+    assert list(built(raw, tmp_path / "out")) == ["broken"]
+
+
+def test_workers_of_other_code_are_refused(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = iter(["of the command"])
+    monkeypatch.setattr(build, "code_fingerprint", lambda: next(codes, "of a worker"))
+    with pytest.raises(InputError, match="a worker has other code"):
+        built(raw, tmp_path / "out")
+
+
+def test_two_workers_may_write_one_step(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = StoredRun("", "a", next(out.glob("steps/*")).name, 1, 1.0, "", "")
+    read_step = build._read_step(out, step, (None, None))
+    monkeypatch.setattr(build, "replacing_folder", MagicMock(side_effect=UnwritableError("Directory not empty")))
+    with pytest.raises(UnwritableError):
+        build._write_step(read_step, tmp_path / "step")
+    (tmp_path / "step").mkdir()
+    build._write_step(read_step, tmp_path / "step")
+
+
+def test_cards_cannot_clash_with_files_of_the_build(raw: Path, tmp_path: Path) -> None:
+    for name, run in (("build.json", "a/1"), ("steps", "b")):
+        shutil.copytree(raw / run, tmp_path / "raw" / name)
+        (tmp_path / "raw" / name / "run.json").write_text('{"status": "complete"}')
+    assert built(tmp_path / "raw", tmp_path / "out") == {}
+    (card,) = cards_of(tmp_path / "out").glob("*/run.json")
+    assert card.parent.name in ("build.json", "steps") and cards_of(raw) == raw
+
+
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
 
@@ -148,6 +262,12 @@ def test_the_command(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["recordings"] == 6
     assert "1 recordings cannot be used" in printed.err and "broken" in printed.err
+    for key in ("data.path", "+data.cache_dir"):
+        assert main([*command, "--set", f"{key}=elsewhere"]) == 2
+        assert "is another argument's" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "distributed", without_workers())
+    assert main([*command, "--scheduler", "tcp://somewhere:1"]) == 2
+    assert "no Dask worker within 30 s" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(command) == 2
     assert "pip install 'gnnperf[dask]'" in capsys.readouterr().err
