@@ -94,7 +94,12 @@ def _coverage(arguments: argparse.Namespace) -> None:
     print_result(arguments, lambda: coverage_document(estimate), lambda: "\n".join(coverage_lines(estimate)))
     chosen = arguments.choose
     lines = list(ops_to_measure(estimate) if chosen is None else calls_to_measure(estimate, chosen))
-    if arguments.ops is not None:
+    if arguments.ops is None:
+        return
+    if lines:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
-    if arguments.ops is not None and not arguments.json:
-        say(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
+        note = f"{len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}"
+    else:
+        note = "not written: there is no call to measure"
+    if not arguments.json:
+        say(f"{arguments.ops}: {note}")

@@ -89,6 +89,15 @@ def test_the_list_to_measure_is_written_once(
     assert "is there already" in capsys.readouterr().err
 
 
+def test_an_empty_list_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(api, "predict", lambda request: toy_prediction())
+    assert main(["coverage", str(tmp_path), "--ops", str(tmp_path / "ops.jsonl")]) == 0
+    assert "ops.jsonl: not written: there is no call to measure" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unmeasured_step_has_no_measured_share() -> None:
     result = toy_prediction()
     graph = result.prediction.graph
