@@ -61,6 +61,7 @@ CLASSES = (
     (r"gnnperf data fetch --kind \*", Where.nowhere, "copies all public files, 2 GB"),
     (r"srun ", Where.nowhere, "needs a SLURM cluster"),
     (r"torchrun .* nsys ", Where.nowhere, "needs Nsight Systems"),
+    (r"gnnperf data build .*--scheduler", Where.nowhere, "needs a Dask scheduler"),
     (r"python train\.py logger=wandb (logger\.project=gnnperf|resume=auto)$", Where.nowhere, "needs a wandb account"),
     (r"python -m http\.server ", Where.nowhere, "serves until it is interrupted"),
     (r"(gnnperf|torchrun|python (-m research\.fitting\.(collectives|cdna)|(predict|train)\.py|examples/))",

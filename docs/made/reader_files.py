@@ -154,6 +154,8 @@ FILES: dict[str, Maker] = {
     **dict.fromkeys(RUNS, _own_runs("cpu-gloo")),
     **dict.fromkeys(["same_runs_elsewhere", "runs_here"], _own_runs("cpu-again")),
     "ops.jsonl": _text(OPS),
+    "steps.csv": _text("64\n128\n64\n"),
+    "raw": _own_runs("cpu-gloo"),
     "program.py": _text(PROGRAM),
     "collectives.yaml": _copy(ROOT / "conf/analytic/collective_models/h100_sxm_nccl_2_29.yaml"),
     **dict.fromkeys(["mine.yaml", "best.yaml", "rtx_4090.yaml"], _yaml_of_page),

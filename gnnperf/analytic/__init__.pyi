@@ -20,6 +20,7 @@ from .embedding.batched_calls import UPDATE as UPDATE
 from .embedding.batched_calls import BatchedTable as BatchedTable
 from .embedding.batched_calls import batched_work as batched_work
 from .embedding.batched_calls import stated as stated
+from .fit import SUM_FENCE as SUM_FENCE
 from .fit import fit_constants as fit_constants
 from .fit import fit_host_overheads as fit_host_overheads
 from .fit import fit_lags as fit_lags

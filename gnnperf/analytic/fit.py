@@ -68,7 +68,9 @@ def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -
 
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges
-SUM_FENCE = 30.0  # of what training steps add up: within 3, host work of CPUs is a fifth too short
+# Of an op that occurs often in the runs that a network trains on: within 3, long segments that every step has are cut,
+# and sums are too short. Other programs and machines do not have their stalls, so constants that ship stay within 3.
+SUM_FENCE, OFTEN = 30.0, 50
 ALWAYS_KEPT = 2.0  # up to this multiple of the upper quartile: old traces count whole us, and the range may be zero
 
 
@@ -79,18 +81,20 @@ def robust_mean(values: np.ndarray, fence: float = FENCE) -> float:
 
 
 def fit_constants(
-    graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None
-) -> AnalyticConstants:
+    graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None,
+    often_fence: float = FENCE,
+) -> AnalyticConstants:  # fmt: skip
     """Constants of graphs of one kind of device; runs whose ranks share cores count only if there are no others.
 
     Graphs have labels. `calibrated`: calls of the device's own op table (cpu.measured.read_calibrated_calls); CPU only.
+    `often_fence` is that of host overheads.
     """
     every = list(graphs)
     result = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
     base = default_constants()
     if device.kind != "gpu":  # nothing that was fitted on CPU runs, which may be those that are held out
         base = replace(base, device_kind=device.kind, host_overhead_us={}, op_prices=None)
-    start = fit_host_overheads(result, base, fence=SUM_FENCE)
+    start = fit_host_overheads(result, base, often_fence=often_fence)
     start = fit_lags(result, device.kind, start)
     calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:
@@ -101,23 +105,23 @@ def fit_constants(
 
 def fit_host_overheads(
     graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None, min_samples: int = MIN_SAMPLES,
-    fence: float = FENCE,
+    often_fence: float = FENCE,
 ) -> AnalyticConstants:  # fmt: skip
     """Constants with the host overheads of these graphs.
 
     Robust mean per (segment, op or runtime call) with enough samples, and per segment.
 
     `base` (None: the constants that ship) keeps what is not fitted, and segments that do not occur. An op with fewer
-    than `min_samples` nodes in a segment backs off to the segment. `fence` is of the robust mean.
+    than `min_samples` nodes in a segment backs off to the segment. `often_fence` is of ops with OFTEN nodes or more.
     """
     start = base or default_constants()
     parts = [_labeled_hosts(g.nodes) for g in graphs]
     host = pd.concat(parts) if parts else pd.DataFrame()
     if host.empty:
         return start
-    by_segment = {str(s): robust_mean(g.to_numpy(), fence) for s, g in host.groupby("segment")["latency_us"]}
+    by_segment = {str(s): robust_mean(g.to_numpy()) for s, g in host.groupby("segment")["latency_us"]}
     by_op = {
-        (str(segment), str(op)): robust_mean(group.to_numpy(), fence)
+        (str(segment), str(op)): robust_mean(group.to_numpy(), often_fence if len(group) >= OFTEN else FENCE)
         for (segment, op), group in host.groupby(["segment", "key"])["latency_us"]
         if len(group) >= min_samples
     }

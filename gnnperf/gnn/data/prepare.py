@@ -13,6 +13,7 @@ import pandas as pd
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import (
+    SUM_FENCE,
     AnalyticConstants,
     AnalyticPredictor,
     collective_models_of,
@@ -61,7 +62,7 @@ def fit_base(config: DataConfig, train: Sequence[RunStep], recording: str) -> An
         theirs = ", ".join(sorted(set(calibrated["device"])))
         raise InputError(f"op tables of {theirs}, runs on {', '.join(sorted(ours))}", where="data.op_tables",
                          remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
-    return fit_constants([run.graph for run in train], device, calibrated)
+    return fit_constants([run.graph for run in train], device, calibrated, often_fence=SUM_FENCE)
 
 
 @dataclass(frozen=True)
