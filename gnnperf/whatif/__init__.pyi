@@ -22,11 +22,11 @@ from .findings.finding import Observed as Observed
 from .findings.finding import measured_step as measured_step
 from .findings.search import LARGEST_GRAPH as LARGEST_GRAPH
 from .findings.search import find as find
+from .fusion import FuseElementwise as FuseElementwise
 from .hardware import ChangeCluster as ChangeCluster
 from .hardware import ChangeDevice as ChangeDevice
 from .hardware import ChangeLink as ChangeLink
 from .hardware import cluster_after as cluster_after
-from .horizontal import FuseElementwise as FuseElementwise
 from .horizontal import FuseHorizontally as FuseHorizontally
 from .precision import ChangeDtype as ChangeDtype
 from .precision import CompressMessages as CompressMessages

@@ -58,7 +58,7 @@ class IsolatedEstimate:
 
 
 class WholeSteps:
-    """An Estimate of steps that knows nothing of nodes."""
+    """An Estimate of steps, without latencies of nodes."""
 
     def latency_us(self, step: Step) -> None:
         return

@@ -8,7 +8,7 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif.horizontal import FuseElementwise
+from gnnperf.whatif.fusion import FuseElementwise
 from tests.whatif.programs import layer
 
 TENSOR = 4.0 * 8 * 5  # bytes of [8,5]

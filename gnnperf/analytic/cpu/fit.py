@@ -27,7 +27,7 @@ START_US = {
     "draw": 1e-2,
 }  # fmt: skip
 FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH = 0.1, 1.0, 0.1  # of the draw to the start, the family, and to 1
-SLOWEST_TRAFFIC = 10.0  # times its start: what few small calls show of traffic says nothing of large ones
+SLOWEST_TRAFFIC = 10.0  # times its start: traffic of few small calls does not determine that of large ones
 OP_TRAFFIC = 3.0  # times its family's, of an op
 ROBUST_SCALE = 0.3  # of a log latency: larger misses count linearly
 SHORTEST_US = 0.3  # below it a clock of 1 ns and a profiler's own cost decide

@@ -17,7 +17,8 @@ from gnnperf.analytic import ITEM_BYTES, Call, product_sizes
 from gnnperf.core import InputError, NodeType, OpFamily
 from gnnperf.generate import is_list, parse
 from gnnperf.whatif.findings.finding import SUSPICIOUS, Basis, Observed, Suspect, Way, scaling
-from gnnperf.whatif.horizontal import FuseElementwise, FuseHorizontally
+from gnnperf.whatif.fusion import FuseElementwise
+from gnnperf.whatif.horizontal import FuseHorizontally
 
 ALIGNED_BYTES = 16
 NO_MODEL = "the model prices no alignment: only a recording with aligned products of this dtype gives the gain"
